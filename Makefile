@@ -1,0 +1,95 @@
+# The two commands: `make reproduce` and `make test`. Each does its own set-up in .venv;
+# a second run skips what has not changed. Needs Python 3.11 or newer and make, nothing else.
+#
+#   make setup PYTHON=/path/to/python3.12     to choose the interpreter
+#   make reproduce PROFILE=smoke              another size of the experiments
+#   make test ARGS="-k gaussian -x"           anything pytest takes
+#   make lock ARGS=--upgrade                  newer versions of everything
+
+PYTHONS = python3.14 python3.13 python3.12 python3.11 python3 python
+PROFILE = quick
+ARGS =
+bin = .venv/bin
+
+# A stamp is named after what it stands for: the contents of the files and the place of the
+# directory (a copied .venv points at the original). It is written last, so an interrupted
+# set-up leaves none and the next one starts from an empty .venv.
+digest = $(shell { pwd; cat $(1); } 2>/dev/null | cksum | tr ' ' '-')
+locked := .venv/locked-$(call digest,requirements.lock)
+ready := .venv/ready-$(call digest,requirements.lock pyproject.toml)
+# An interpreter that went away since (a system upgrade) is as good as no .venv.
+broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable-venv)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce test check crash bench lab lock lint format clean $(broken)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: $(ready) ## make .venv from requirements.lock (skipped when nothing changed)
+
+reproduce: setup ## run the notebooks (PROFILE=quick) and write reports/index.html
+	$(bin)/aft reproduce --profile $(PROFILE)
+
+test: setup ## run the tests (ARGS=... goes to pytest)
+	$(bin)/python -m pytest $(ARGS)
+
+check: lint ## what CI runs: lint, tests, a tiny reproduction
+	$(MAKE) test
+	$(bin)/aft reproduce --profile smoke
+
+crash: setup ## the full number of trials that kill real processes
+	AFT_TRIALS=full $(bin)/python -m pytest tests/crash -m crash $(ARGS)
+
+bench: setup ## measure the speed ratios of benchmarks/
+	$(bin)/python -m benchmarks $(ARGS)
+
+lab: setup ## open the notebooks in JupyterLab
+	$(bin)/jupyter lab --notebook-dir=notebooks $(ARGS)
+
+lock: setup ## remake requirements.lock from pyproject.toml
+	$(bin)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	  --group dev --generate-hashes --no-header --custom-compile-command 'make lock' \
+	  --output-file requirements.lock $(ARGS) pyproject.toml
+
+lint: setup ## ruff (rules and format) and mypy
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+
+format: setup ## mend what ruff can mend
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+clean: ## remove .venv and all caches (data/ and reports/ stay)
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(ready): $(locked)
+	@rm -f .venv/ready-*
+	@echo "set-up 3/3: aftlib itself"
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# pyspark comes as source and is built here. setuptools, the only tool that this takes, is
+# installed from the lock first, so that nothing is ever downloaded without a known hash.
+$(locked): $(broken)
+	@rm -rf .venv
+	@python= ; for candidate in $(PYTHON) $(if $(PYTHON),,$(PYTHONS)); do \
+	  "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	    >/dev/null 2>&1 && python="$$candidate" && break; done; \
+	if [ -z "$$python" ]; then \
+	  echo "set-up: no Python 3.11 or newer with its venv module among: $(or $(PYTHON),$(PYTHONS))." >&2; \
+	  echo "Install one (Debian, Ubuntu: apt install python3-venv) or name it:" >&2; \
+	  echo "  make setup PYTHON=/path/to/python3.12" >&2; exit 1; fi; \
+	echo "set-up 1/3: .venv with $$("$$python" --version)"; \
+	"$$python" -m venv .venv
+	@echo "set-up 2/3: $$(grep -c == requirements.lock) packages of requirements.lock" \
+	  "(about 750 MB to download; a few minutes)"
+	@awk '/^[^ #]/ { keep = /^setuptools==/ } keep' requirements.lock > .venv/setuptools.lock
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  --no-deps -r .venv/setuptools.lock
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  --no-deps --no-build-isolation --use-pep517 -r requirements.lock
+	@touch $@

@@ -1,0 +1,1 @@
+"""The documents' experiments: parameters in, tidy DataFrames out."""

@@ -1,0 +1,297 @@
+"""The multivariate Gaussian that says how sensors go together (D1 section 3.2, D2 section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known of the keys that were not observed.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The k unobserved keys, in the model's order.
+    mean : ndarray, shape (k,)
+        Posterior means μ_{Y|o} (D1 eq. (1)).
+    variance : ndarray, shape (k,)
+        Posterior variances Σ_{Y|o}, diagonal (D1 eq. (2)).
+    """
+
+    names: tuple[str, ...]
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianModel:
+    """N(μ, Σ) over n keys; an immutable value.
+
+    Parameters
+    ----------
+    mean : array_like, shape (n,)
+        μ, in sensor units.
+    covariance : array_like, shape (n, n)
+        Σ, symmetric positive definite, squared sensor units.
+    names : sequence of str, optional
+        n different names; default "X1" … "Xn".
+
+    Raises
+    ------
+    ValueError
+        When sizes do not fit, a number is not finite, names repeat, or Σ is not symmetric
+        positive definite.
+
+    Notes
+    -----
+    The Cholesky factor and the precision Λ = Σ⁻¹ are computed on first use and kept: O(n³) once.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    names: tuple[str, ...]
+
+    def __init__(
+        self, mean: ArrayLike, covariance: ArrayLike, names: Sequence[str] | None = None
+    ) -> None:
+        mu, sigma = _frozen(mean), _frozen(covariance)
+        n = mu.size
+        labels = tuple(f"X{i}" for i in range(1, n + 1)) if names is None else tuple(names)
+        _check_sizes(mu, sigma, labels)
+        _check_finite("mean", mu)
+        _check_finite("covariance", sigma)
+        _check_symmetric(sigma)
+        object.__setattr__(self, "mean", mu)
+        object.__setattr__(self, "covariance", sigma)
+        object.__setattr__(self, "names", labels)
+        _ = self.cholesky
+
+    @classmethod
+    def fit(cls, frame: pd.DataFrame | ArrayLike) -> GaussianModel:
+        """Estimate μ and Σ (unbiased) from rows of simultaneous values.
+
+        Parameters
+        ----------
+        frame : DataFrame or array_like, shape (rows, n)
+            One row a moment, one column a key; column labels become names.
+
+        Returns
+        -------
+        GaussianModel
+
+        Raises
+        ------
+        ValueError
+            When a value is missing or not finite, or there are too few rows for n keys.
+        """
+        values = np.asarray(frame, dtype=float)
+        if values.ndim != 2:
+            raise ValueError(
+                f"frame must have shape (rows, n), got {values.shape}; one row a moment"
+            )
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise ValueError(
+                f"frame must be finite, got {int(bad.sum())} missing or non-finite values in "
+                f"{int(bad.any(axis=1).sum())} of {len(values)} rows; drop or fill those rows first"
+            )
+        rows, n = values.shape
+        if rows <= n:
+            raise ValueError(
+                f"frame must have more rows than keys, got {rows} rows for {n} keys; "
+                "give more rows or fewer keys"
+            )
+        names = [str(c) for c in frame.columns] if isinstance(frame, pd.DataFrame) else None
+        return cls(values.mean(axis=0), np.atleast_2d(np.cov(values, rowvar=False)), names)
+
+    @property
+    def size(self) -> int:
+        """Number n of keys."""
+        return len(self.names)
+
+    @cached_property
+    def cholesky(self) -> np.ndarray:
+        """Lower factor L with Σ = L Lᵀ, shape (n, n)."""
+        try:
+            factor = cholesky(self.covariance, lower=True)
+        except np.linalg.LinAlgError:
+            factor = np.zeros_like(self.covariance)
+        pivots, scale = np.diag(factor) ** 2, np.diag(self.covariance)
+        if not np.all(pivots > self.size * np.finfo(float).eps * scale):
+            worst = np.linalg.eigvalsh(self.covariance)[0]
+            raise ValueError(
+                f"covariance must be positive definite, got smallest eigenvalue {worst:.3g}; "
+                "remove keys that repeat others, or fit on more rows"
+            )
+        return _frozen(factor)
+
+    @cached_property
+    def precision(self) -> np.ndarray:
+        """Λ = Σ⁻¹, shape (n, n)."""
+        inverse = cho_solve((self.cholesky, True), np.eye(self.size))
+        return _frozen((inverse + inverse.T) / 2)
+
+    def condition(self, observed: Mapping[str, float]) -> Posterior:
+        """Posterior of the other keys given some values (D1 eqs (1), (2)).
+
+        Parameters
+        ----------
+        observed : mapping of str to float
+            Value of each observed key, in sensor units; may be empty.
+
+        Returns
+        -------
+        Posterior
+
+        Raises
+        ------
+        ValueError
+            When a name is unknown or a value is not finite.
+        """
+        o, values = self._observation(observed)
+        y = np.setdiff1d(np.arange(self.size), o)
+        gain = self.gain(o, y)
+        mean = self.mean[y] + gain @ (values - self.mean[o])
+        names = tuple(self.names[i] for i in y)
+        return Posterior(names, mean, self.posterior_variance(o)[y])
+
+    def gain(self, observed: ArrayLike, wanted: ArrayLike) -> np.ndarray:
+        """Σ_YO Σ_OO⁻¹, shape (len(wanted), len(observed)) (D1 eq. (1)).
+
+        Both arguments are key indices.
+        """
+        o, y = self.indices("observed", observed), self.indices("wanted", wanted)
+        if o.size == 0:
+            return np.zeros((y.size, 0))
+        factor = cho_factor(self.covariance[np.ix_(o, o)], lower=True)
+        return np.asarray(cho_solve(factor, self.covariance[np.ix_(o, y)]).T)
+
+    def posterior_variance(self, observed: ArrayLike) -> np.ndarray:
+        """Variance of every key once some are observed, shape (n,); 0 where observed (D1 eq. (2)).
+
+        Parameters
+        ----------
+        observed : array_like of int
+            Key indices, 0 … n − 1, each at most once; may be empty.
+        """
+        o = self.indices("observed", observed)
+        variance = np.diag(self.covariance).copy()
+        if o.size:
+            factor = cholesky(self.covariance[np.ix_(o, o)], lower=True)
+            explained = solve_triangular(factor, self.covariance[o], lower=True)
+            variance = np.maximum(variance - np.einsum("ij,ij->j", explained, explained), 0)
+            variance[o] = 0
+        return variance
+
+    def block_variance(self, keys: ArrayLike) -> np.ndarray:
+        """Variance of each key of a block given every key outside it, shape (len(keys),).
+
+        Cov(X_A | X∖A) = (Λ_AA)⁻¹, so the complement need not be solved for.
+        """
+        block = self.indices("keys", keys)
+        return np.diag(np.linalg.inv(self.precision[np.ix_(block, block)])).copy()
+
+    def aggregate(self, steps: int, query: str = "mean") -> GaussianModel:
+        """Model of the keys' mean or sum over independent steps (D2 eqs (8)–(11)).
+
+        Parameters
+        ----------
+        steps : int
+            Number L ≥ 1 of time steps aggregated.
+        query : {"mean", "sum"}
+            Mean: (μ, Σ/L); sum: (Lμ, LΣ).
+
+        Raises
+        ------
+        ValueError
+            When steps < 1 or the query is another.
+        """
+        if not (isinstance(steps, int | np.integer) and steps >= 1):
+            raise ValueError(f"steps must be a whole number of at least 1, got {steps!r}")
+        if query not in ("mean", "sum"):
+            raise ValueError(f"query must be 'mean' or 'sum', got {query!r}")
+        if query == "mean":
+            return GaussianModel(self.mean, self.covariance / steps, self.names)
+        return GaussianModel(self.mean * steps, self.covariance * steps, self.names)
+
+    def indices(self, argument: str, keys: ArrayLike) -> np.ndarray:
+        """Key indices as an integer array, checked; errors name `argument`."""
+        given = np.asarray(keys if isinstance(keys, np.ndarray) else list(_iterable(keys)))
+        if given.size == 0:
+            return np.empty(0, dtype=np.intp)
+        if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+            raise ValueError(f"{argument} must be a sequence of key indices, got {keys!r}")
+        if given.min() < 0 or given.max() >= self.size or np.unique(given).size != given.size:
+            raise ValueError(
+                f"{argument} must be different key indices inside 0 … {self.size - 1}, "
+                f"got {given.tolist()}"
+            )
+        return given.astype(np.intp)
+
+    def _observation(self, observed: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        position = {name: i for i, name in enumerate(self.names)}
+        unknown = [name for name in observed if name not in position]
+        if unknown:
+            raise ValueError(
+                f"observed has unknown key {unknown[0]!r}; "
+                f"known keys are {', '.join(self.names[:12])}{' …' if self.size > 12 else ''}"
+            )
+        values = np.array([observed[name] for name in observed], dtype=float)
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"observed must be finite, got {dict(observed)!r}; leave missing keys out"
+            )
+        return np.array([position[name] for name in observed], dtype=np.intp), values
+
+
+def _iterable(keys: Any) -> Sequence[Any]:
+    try:
+        return sorted(keys) if isinstance(keys, set | frozenset) else list(keys)
+    except TypeError:
+        return [[keys]]
+
+
+def _frozen(values: ArrayLike) -> np.ndarray:
+    array = np.array(values, dtype=float)
+    array.flags.writeable = False
+    return array
+
+
+def _check_sizes(mean: np.ndarray, covariance: np.ndarray, names: tuple[str, ...]) -> None:
+    n = mean.size
+    if mean.ndim != 1 or n == 0:
+        raise ValueError(f"mean must have shape (n,) with n ≥ 1, got {mean.shape}")
+    if covariance.shape != (n, n):
+        raise ValueError(f"covariance must have shape ({n}, {n}), got {covariance.shape}")
+    if len(names) != n:
+        raise ValueError(f"names must have {n} entries, one a key, got {len(names)}")
+    if len(set(names)) != n:
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"names must differ, got {repeated!r} more than once")
+
+
+def _check_finite(argument: str, values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"{argument} must be finite, got {int((~np.isfinite(values)).sum())} NaN or infinite "
+            "values; fit on rows without missing values"
+        )
+
+
+def _check_symmetric(covariance: np.ndarray) -> None:
+    gap = np.abs(covariance - covariance.T)
+    if gap.max() > 1e-8 * np.abs(covariance).max():
+        i, j = np.unravel_index(gap.argmax(), gap.shape)
+        raise ValueError(
+            f"covariance must be symmetric, got {covariance[i, j]!r} at ({i}, {j}) and "
+            f"{covariance[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding did that"
+        )

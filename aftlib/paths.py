@@ -1,0 +1,202 @@
+"""Where the project keeps its files, and how a file or folder is made whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+MARKERS = ("notebooks", "pyproject.toml")
+_PARTIAL = ".partial-"
+_LOCK = "lock"
+
+
+def project_root() -> Path:
+    """Return the project's folder: ``AFT_HOME``, else the nearest parent that looks like it.
+
+    Parents of the working directory are tried first, then those of the installed package. A folder
+    looks like the project when it holds ``notebooks/`` and ``pyproject.toml``.
+
+    Raises
+    ------
+    FileNotFoundError
+        When ``AFT_HOME`` names a folder without them, or no parent has them.
+    """
+    named = os.environ.get("AFT_HOME")
+    if named:
+        return _checked_home(Path(named))
+    starts = (Path.cwd(), Path(__file__).resolve().parent)
+    for folder in (folder for start in starts for folder in (start, *start.parents)):
+        if _is_root(folder):
+            return folder
+    raise FileNotFoundError(
+        f"no project folder (one with {' and '.join(MARKERS)}) at or above {starts[0]} or "
+        f"{starts[1]}: change to a checkout of the project or set AFT_HOME to it"
+    )
+
+
+def _is_root(folder: Path) -> bool:
+    return all((folder / marker).exists() for marker in MARKERS)
+
+
+def _checked_home(home: Path) -> Path:
+    if not _is_root(home):
+        raise FileNotFoundError(
+            f"AFT_HOME is {str(home)!r}, which has no {' and '.join(MARKERS)}: "
+            "set it to a checkout of the project, or unset it and run from inside one"
+        )
+    return home.resolve()
+
+
+def data_dir() -> Path:
+    """Return the folder of generated and cached inputs (it may not exist yet)."""
+    return project_root() / "data"
+
+
+def reports_dir() -> Path:
+    """Return the folder of executed notebooks, HTML reports and the scorecard (may not exist)."""
+    return project_root() / "reports"
+
+
+def notebooks_dir() -> Path:
+    """Return the folder of the notebooks."""
+    return project_root() / "notebooks"
+
+
+def require_writable(path: str | os.PathLike[str]) -> Path:
+    """Make the folder `path` if needed, and return it once a file could be written into it.
+
+    Writing is tried, not asked about: permission bits tell nothing on a read-only or full disk.
+
+    Raises
+    ------
+    PermissionError
+        When no file can be written there; the message names the folder and the way out.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"?")
+    except OSError as error:
+        raise PermissionError(
+            f"cannot write into the directory {str(folder)!r} ({error.strerror or error}): make it "
+            "writable for this user, free some space, or set AFT_HOME to a checkout elsewhere"
+        ) from error
+    return folder
+
+
+@contextmanager
+def atomic_file(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a path to write to; it becomes the file `target` only if the block ends without error.
+
+    The path has the target's name, so libraries that go by the suffix are served. An existing
+    `target` is replaced in one step: readers see the old file or the new one, never a part.
+
+    Raises
+    ------
+    FileNotFoundError
+        When the block wrote nothing to the path.
+    PermissionError
+        When the target's folder is not writable.
+    """
+    target = Path(target)
+    with _scratch(target) as path:
+        yield path
+        _require_written(path, target)
+        _flush(path)
+        os.replace(path, target)
+        _flush(target.parent)
+
+
+@contextmanager
+def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give an empty folder to fill; it becomes `target` only if the block ends without error.
+
+    The folder may also be removed and made anew inside the block, as Spark's writers do. When
+    another process finishes the same target first, its folder stays and this one is dropped: a
+    target is named by what it holds, so both are the same.
+
+    Raises
+    ------
+    FileExistsError
+        When `target` is already there.
+    FileNotFoundError
+        When the folder is gone at the end of the block.
+    PermissionError
+        When the target's parent is not writable.
+    """
+    target = Path(target)
+    if target.exists():
+        raise FileExistsError(f"{str(target)!r} is already there: use it, or remove it first")
+    with _scratch(target) as path:
+        path.mkdir()
+        yield path
+        _require_written(path, target)
+        for part in sorted(path.rglob("*")):
+            _flush(part)
+        _flush(path)
+        _rename_unless_there(path, target)
+        _flush(target.parent)
+
+
+def _rename_unless_there(path: Path, target: Path) -> None:
+    try:
+        path.rename(target)
+    except OSError:
+        if not target.exists():
+            raise
+
+
+def _require_written(path: Path, target: Path) -> None:
+    if not path.exists():
+        raise FileNotFoundError(f"nothing was written for {str(target)!r}: write to the path given")
+
+
+@contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    """Yield a path named like `target` inside a locked sibling folder that never outlives us."""
+    require_writable(target.parent)
+    _sweep(target)
+    holder, lock = _locked_holder(target)
+    try:
+        yield holder / target.name
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked_holder(target: Path) -> tuple[Path, int]:
+    # The lock, unlike a process id, is gone exactly when its owner is, also across containers.
+    while True:
+        holder = Path(tempfile.mkdtemp(prefix=f".{target.name}{_PARTIAL}", dir=target.parent))
+        lock = os.open(holder / _LOCK, os.O_CREAT | os.O_RDWR)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (holder / _LOCK).exists():  # else a sweep came between; nobody can any more
+            return holder, lock
+        os.close(lock)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what interrupted runs left beside `target`; what a live process writes stays."""
+    for holder in target.parent.glob(f".{glob.escape(target.name)}{_PARTIAL}*"):
+        with suppress(OSError):
+            lock = os.open(holder / _LOCK, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(holder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""From notebooks to reports: run by papermill, exported to HTML, gathered in an index."""

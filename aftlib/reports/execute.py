@@ -1,0 +1,207 @@
+"""Running one notebook by papermill, in a kernel of this very interpreter."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+
+from aftlib.paths import atomic_file, project_root
+from aftlib.reports.notebook import Notebook
+from aftlib.reports.record import Executed
+
+OnCell = Callable[[int, int, str], None]
+"""Called with the cells done, the cells in all, and the heading under which the run now is."""
+
+_PACKAGES = ("aftlib", "pyspark", "numpy", "pandas", "pyarrow", "scipy", "plotly", "papermill")
+_ERROR_MARK = "papermill-error-cell-tag"
+_live: set[_Kernel] = set()
+_stops = 0  # how often `stop_all` was called
+
+
+class _Kernel(AsyncKernelManager):
+    """Starts this interpreter, whatever kernels are installed, and can be stopped from outside.
+
+    What it says outside of cells goes to the file `said` of the subclass that `_run` makes, and
+    `born` is the number of stops before that run.
+    """
+
+    said: Path
+    born: int
+
+    def __init__(self, **options: Any) -> None:
+        # Sockets in the file system: no ports to collide between jobs, and short enough a path.
+        self._folder = tempfile.TemporaryDirectory(prefix="aft-")
+        file = os.path.join(self._folder.name, "kernel.json")
+        super().__init__(transport="ipc", connection_file=file, **options)
+
+    @property
+    def kernel_spec(self) -> KernelSpec:
+        launch = [sys.executable, "-m", "ipykernel_launcher", "--HistoryManager.enabled=False"]
+        return KernelSpec(
+            argv=[*launch, "-f", "{connection_file}"],
+            display_name="Python",
+            language="python",
+            env=_environment(),
+        )
+
+    async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
+        _live.add(self)
+        with self.said.open("ab") as log:
+            await super().start_kernel(stdout=log, stderr=log, **options)
+        if _stops != self.born:
+            self.kill()
+
+    async def cleanup_resources(  # type: ignore[override]
+        self, restart: bool = False
+    ) -> None:
+        await super().cleanup_resources(restart=restart)
+        if not restart:
+            _live.discard(self)
+            self._folder.cleanup()
+
+    def kill(self) -> None:
+        """Kill the kernel with all that it started, such as Spark's Java."""
+        pid = getattr(self.provisioner, "pid", None)
+        if pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def _environment() -> dict[str, str]:
+    """Return what the kernel's environment adds to ours."""
+    package_home = str(Path(__file__).resolve().parents[2])
+    search = [package_home, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        "AFT_HOME": str(project_root()),
+        "PLOTLY_RENDERER": "plotly_mimetype",
+        "PYTHONPATH": os.pathsep.join(search),
+        "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning"),
+    }
+
+
+def execute(
+    notebook: Notebook,
+    parameters: Mapping[str, Any],
+    target: Path,
+    profile: str = "",
+    on_cell: OnCell | None = None,
+) -> Executed:
+    """Run `notebook` with checked `parameters` and save it, with its record, as `target`.
+
+    A notebook that fails is saved too, up to and with its error. An interrupted run saves nothing:
+    what `target` held before stays.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When `stop_all` was called meanwhile.
+    """
+    started, stops = time.monotonic(), _stops
+    record: dict[str, Any] = {
+        "name": notebook.name,
+        "profile": profile,
+        "parameters": notebook.values(parameters),
+        "given": dict(parameters),
+        "key": notebook.key(parameters),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+    }
+    with atomic_file(target) as scratch:
+        error = _run(notebook, parameters, scratch, on_cell)
+        if _stops != stops:
+            raise KeyboardInterrupt
+        record |= {"error": error, "seconds": round(time.monotonic() - started, 1)}
+        _save(notebook, scratch, record)
+    return Executed.read(target)
+
+
+def _run(
+    notebook: Notebook, parameters: Mapping[str, Any], target: Path, on_cell: OnCell | None
+) -> str | None:
+    """Run by papermill into `target`; return the error's text, None when all went well."""
+    log = target.with_suffix(".log")
+    try:
+        papermill.execute_notebook(
+            _literal_path(notebook.path),
+            _literal_path(target),
+            parameters=dict(parameters),
+            kernel_name="python3",
+            language="python",
+            progress_bar=False,
+            kernel_manager_class=type("Kernel", (_Kernel,), {"said": log, "born": _stops}),
+            on_cell_start=_reporter(notebook, on_cell),
+        )
+    except papermill.PapermillExecutionError as error:
+        return f"{error.ename}: {error.evalue}"
+    except Exception as error:  # a kernel that died, was out of memory, or never started
+        last_words = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
+        return "\n".join([f"{type(error).__name__}: {error}", *last_words])
+    return None
+
+
+def _literal_path(path: Path) -> str:
+    return str(path).replace("{", "{{").replace("}", "}}")  # papermill formats paths
+
+
+def _reporter(notebook: Notebook, on_cell: OnCell | None) -> Callable[..., None] | None:
+    if on_cell is None:
+        return None
+    cells, heading = notebook.content.cells, [""]
+
+    def report(cell: nbformat.NotebookNode, cell_index: int) -> None:
+        if cell.cell_type == "markdown" and cell.source.startswith("#"):
+            heading[0] = cell.source.splitlines()[0].lstrip("# ")
+        on_cell(min(cell_index, len(cells)), len(cells), heading[0])
+
+    return report
+
+
+def _save(notebook: Notebook, path: Path, record: dict[str, Any]) -> None:
+    """Put `record` into the executed notebook, and take papermill's own marks out of it."""
+    content = nbformat.read(path, as_version=4) if path.exists() else notebook.content
+    content.cells = [c for c in content.cells if _ERROR_MARK not in c.metadata.get("tags", [])]
+    content.metadata["aft"] = record
+    content.metadata.pop("papermill", None)  # names paths of this machine
+    nbformat.write(content, path)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Make sure that no kernel outlives the block: an error or an interrupt stops them all."""
+    try:
+        yield
+    except BaseException:
+        stop_all()
+        raise
+
+
+def stop_all() -> None:
+    """Kill every running kernel; their `execute` then raises KeyboardInterrupt."""
+    global _stops
+    _stops += 1
+    for kernel in list(_live):
+        kernel.kill()

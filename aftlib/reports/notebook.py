@@ -1,0 +1,141 @@
+"""A notebook as its author wrote it: found by name, number, document or path; titled; hashed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from aftlib.documents import DOCUMENTS
+from aftlib.paths import notebooks_dir
+from aftlib.reports.parameters import Parameter, check_parameters, read_parameters
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Only how results are shown, not what they are.
+_PRESENTATION = ("reports/", "cli.py", "doctor.py", "paths.py")
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook file; everything is read from it once, when first asked for."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's name without ``.ipynb``."""
+        return self.path.stem
+
+    @property
+    def document(self) -> str | None:
+        """The id of the document that it reproduces, None for the others."""
+        return next((d.id for d in DOCUMENTS.values() if d.notebook == self.name), None)
+
+    @cached_property
+    def content(self) -> nbformat.NotebookNode:
+        """The notebook itself.
+
+        Raises
+        ------
+        ValueError
+            When the file is not a notebook.
+        """
+        try:
+            return nbformat.read(self.path, as_version=4)
+        except (OSError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
+            raise ValueError(f"{str(self.path)!r} is not a readable notebook: {error}") from error
+
+    @cached_property
+    def parameters(self) -> dict[str, Parameter]:
+        """Its parameters by name."""
+        return read_parameters(self.content)
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `given` checked against the notebook's parameters (ValueError where not)."""
+        return check_parameters(self.parameters, given, self.name)
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value of every parameter: the defaults, overlaid by `given`."""
+        return {name: p.default for name, p in self.parameters.items()} | dict(given)
+
+    def key(self, given: Mapping[str, Any]) -> str:
+        """Return the hash of all that a run's results depend on.
+
+        That is its cells, the library's sources, the parameters, and the size and time of a file
+        that a parameter names.
+        """
+        cells = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in self.content.cells]
+        values = self.values(given)
+        parts = (cells, library_hash(), values, [_stamp(value) for value in values.values()])
+        text = json.dumps(parts, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def library_hash(package: Path = _PACKAGE) -> str:
+    """Return the hash of the library's sources that results depend on."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(_PRESENTATION):
+            digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _stamp(value: Any) -> tuple[int, int] | None:
+    if isinstance(value, str) and value and len(value) < 4096 and Path(value).is_file():
+        status = Path(value).stat()
+        return status.st_size, status.st_mtime_ns
+    return None
+
+
+def all_notebooks() -> list[Notebook]:
+    """Return the project's numbered notebooks in order."""
+    return [Notebook(path) for path in sorted(notebooks_dir().glob("[0-9][0-9]_*.ipynb"))]
+
+
+def find_notebook(wanted: str) -> Notebook:
+    """Return the notebook called `wanted`: a name, a number, a document's id, or a file's path.
+
+    Raises
+    ------
+    ValueError
+        When there is none; the message lists those known.
+    """
+    for notebook in all_notebooks():
+        number = notebook.name.split("_")[0]
+        names = {notebook.name, number, number.lstrip("0"), (notebook.document or "").lower()}
+        if wanted.strip().lower().removesuffix(".ipynb") in names - {""}:
+            return notebook
+    if Path(wanted).is_file():
+        return Notebook(Path(wanted).resolve())
+    raise ValueError(
+        f"no notebook {wanted!r}: give a path, or a name, number or document of "
+        f"{', '.join(_called(notebook) for notebook in all_notebooks()) or 'none at all'}"
+    )
+
+
+def _called(notebook: Notebook) -> str:
+    return notebook.name + (f" ({notebook.document})" if notebook.document else "")
+
+
+def title_of(content: nbformat.NotebookNode, otherwise: str) -> str:
+    """Return the first heading of a notebook, `otherwise` when it has none."""
+    heading = re.search(r"^# +(.+?) *#*$", _prose(content), re.MULTILINE)
+    return heading[1] if heading else otherwise
+
+
+def summary_of(content: nbformat.NotebookNode) -> str:
+    """Return the first paragraph of a notebook as Markdown, empty when it has none."""
+    paragraphs = re.split(r"\n\s*\n", re.sub(r"^#.*$", "\n", _prose(content), flags=re.MULTILINE))
+    return next((p.strip() for p in paragraphs if p.strip()), "")
+
+
+def _prose(content: nbformat.NotebookNode) -> str:
+    return "\n\n".join(cell.source for cell in content.cells if cell.cell_type == "markdown")

@@ -1,0 +1,164 @@
+"""Reproducing: which notebooks, with what parameters; run or reuse each; then the pages of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aftlib.claims import ClaimRecord, unexpected
+from aftlib.paths import reports_dir, require_writable
+from aftlib.reports.execute import OnCell, execute
+from aftlib.reports.html import write_report
+from aftlib.reports.index import write_index
+from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook
+from aftlib.reports.parameters import listing
+from aftlib.reports.profiles import profile_parameters
+from aftlib.reports.readme import draw_pictures, write_readme
+from aftlib.reports.record import Executed
+from aftlib.reports.scorecard import gather, read_reports, write_claims
+
+
+@dataclass(frozen=True)
+class Job:
+    """One notebook to be run, with checked parameters; `reusable` when its last run still holds."""
+
+    notebook: Notebook
+    parameters: dict[str, Any]
+    profile: str
+    reusable: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a reproduction came to: pages, claims, and what keeps it from being a success."""
+
+    index: Path
+    claims: list[ClaimRecord]
+    failed: list[Executed]
+    surprises: list[ClaimRecord]
+    problems: list[str]
+
+    @property
+    def success(self) -> bool:
+        """Whether every chosen notebook ran and every claim of theirs came out as recorded."""
+        return not self.failed and not self.surprises
+
+
+def choose(only: Sequence[str]) -> list[Notebook]:
+    """Return the notebooks that `only` names, each once and in order; all when it is empty.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not known, or when the project has no notebooks.
+    """
+    known = all_notebooks()
+    if not known:
+        raise ValueError("the project has no notebooks (notebooks/NN_name.ipynb)")
+    wanted = {find_notebook(name).name for name in only}
+    return [notebook for notebook in known if not only or notebook.name in wanted]
+
+
+def plan(
+    profile: str, only: Sequence[str], overrides: Mapping[str, Any], fresh: bool = False
+) -> list[Job]:
+    """Return the jobs of a reproduction; every parameter is checked before anything runs.
+
+    Raises
+    ------
+    ValueError
+        For an unknown profile or notebook, a parameter that none of the notebooks knows (the
+        message lists those they know), or a value of the wrong type.
+    """
+    chosen = choose(only)
+    for name in overrides:
+        if not any(name in notebook.parameters for notebook in chosen):
+            raise ValueError(f"no chosen notebook has a parameter {name!r}; {_known(chosen)}")
+    return [_job(notebook, profile, overrides, fresh) for notebook in chosen]
+
+
+def _known(notebooks: Sequence[Notebook]) -> str:
+    return "\n".join(f"{n.name}: {listing(n.parameters.values())}" for n in notebooks)
+
+
+def _job(notebook: Notebook, profile: str, overrides: Mapping[str, Any], fresh: bool) -> Job:
+    mine = {name: value for name, value in overrides.items() if name in notebook.parameters}
+    parameters = profile_parameters(profile, notebook) | notebook.check(mine)
+    reusable = not fresh and _last_key(notebook) == notebook.key(parameters)
+    return Job(notebook, parameters, profile, reusable)
+
+
+def _last_key(notebook: Notebook) -> str | None:
+    """Return the key of the last run if it succeeded."""
+    executed = Executed.find(reports_dir() / f"{notebook.name}.ipynb")
+    return None if executed is None or executed.error else executed.record["key"]
+
+
+def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
+    """Run the job's notebook, or take its last run if that still holds, and write its report."""
+    folder = require_writable(reports_dir())
+    target = folder / f"{job.notebook.name}.ipynb"
+    if job.reusable:
+        executed = Executed.read(target)
+    else:
+        executed = execute(job.notebook, job.parameters, target, job.profile, on_cell)
+    write_report(executed, target.with_suffix(".html"))
+    return executed
+
+
+def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
+    """Write index and ``claims.json`` of all reports there are, the README too if `readme`."""
+    folder, notebooks = reports_dir(), all_notebooks()
+    reports = read_reports(folder, notebooks)
+    claims = gather(notebooks, reports)
+    write_claims(claims, folder / "claims.json")
+    index = write_index(notebooks, reports, claims, folder / "index.html")
+    problems = _readme(reports, claims, folder) if readme else []
+    names = {job.notebook.name for job in jobs}
+    failed = [executed for name, executed in reports.items() if name in names and executed.error]
+    surprises = unexpected(claim for claim in claims if claim.notebook in names)
+    return Outcome(index, claims, failed, surprises, problems)
+
+
+def _readme(
+    reports: Mapping[str, Executed], claims: Sequence[ClaimRecord], folder: Path
+) -> list[str]:
+    problems = draw_pictures(reports, folder)
+    write_readme(reports, claims, folder / "README.md")
+    return problems
+
+
+def run_alone(
+    notebook: Notebook,
+    overrides: Mapping[str, Any],
+    output: str | None = None,
+    on_cell: OnCell | None = None,
+) -> Executed:
+    """Run one notebook with parameters of one's own; its report is `output` (``NAME_run``).
+
+    It stays out of ``claims.json`` but is listed in the index.
+
+    Raises
+    ------
+    ValueError
+        For an unknown parameter, a value of the wrong type, or an `output` that is no plain name
+        or that belongs to a notebook of `aft reproduce`.
+    """
+    name = _checked_output(output or f"{notebook.name}_run")
+    folder = require_writable(reports_dir())
+    executed = execute(
+        notebook, notebook.check(overrides), folder / f"{name}.ipynb", on_cell=on_cell
+    )
+    write_report(executed, folder / f"{name}.html")
+    conclude([])
+    return executed
+
+
+def _checked_output(name: str) -> str:
+    if Path(name).name != name or name.startswith("."):
+        raise ValueError(f"output {name!r} must be a plain name, without folders: it is in reports")
+    if name in {"index", *(notebook.name for notebook in all_notebooks())}:
+        raise ValueError(f"output {name!r} is a report of `aft reproduce`: choose another name")
+    return name

@@ -1,0 +1,90 @@
+"""What the user asks of an estimate: at most ε away, with probability at least 1 − δ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import erf, ndtri
+
+COMPARED_TO = 1e-12
+"""Reliabilities closer than this count as equal (reading of D1 fig. 9)."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Tolerance ε and permitted failure probability δ of an estimate.
+
+    Parameters
+    ----------
+    epsilon : float
+        Largest error accepted, in the unit of the sensors; positive and finite.
+    delta : float
+        Probability with which a larger error is accepted; inside (0, 1).
+
+    Raises
+    ------
+    ValueError
+        When ε is not positive and finite, or δ is outside (0, 1).
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < np.inf:
+            raise ValueError(
+                f"epsilon must be positive and finite, got {self.epsilon!r}; "
+                "give the largest error you accept, in the unit of your sensors"
+            )
+        if not 0 < self.delta < 1:
+            raise ValueError(
+                f"delta must lie inside (0, 1), got {self.delta!r}; "
+                "use 0.05 to accept a larger error in one case of twenty"
+            )
+
+    @property
+    def z(self) -> float:
+        """Two-sided standard normal quantile z of probability 1 − δ/2."""
+        return float(-ndtri(self.delta / 2))
+
+    @property
+    def max_variance(self) -> float:
+        """Largest posterior variance σ* = (ε / z)² that meets the requirement (D2 eq. (21))."""
+        return (self.epsilon / self.z) ** 2
+
+    def reliability(self, variance: ArrayLike) -> np.ndarray:
+        """Probability R that a Gaussian of this variance lies within ε of its mean (D1 eq. (3)).
+
+        Parameters
+        ----------
+        variance : array_like
+            Posterior variances, any shape, squared sensor units; 0 gives 1.
+
+        Returns
+        -------
+        ndarray
+            R = erf(ε / sqrt(2 variance)), elementwise.
+
+        Raises
+        ------
+        ValueError
+            When a variance is negative or NaN.
+        """
+        v = np.asarray(variance, dtype=float)
+        if not np.all(v >= 0):
+            raise ValueError(
+                f"variance must be non-negative, got {v[~(v >= 0)].flat[0]!r}; "
+                "compute it from a positive definite GaussianModel"
+            )
+        with np.errstate(divide="ignore"):
+            return np.asarray(erf(self.epsilon / np.sqrt(2 * v)))
+
+    def is_met_by(self, reliability: ArrayLike) -> np.ndarray:
+        """Whether each reliability reaches 1 − δ, compared to 1e-12 (D1 eq. (8))."""
+        return np.asarray(reliability) >= 1 - self.delta - COMPARED_TO
+
+    def half_width(self, variance: ArrayLike) -> np.ndarray:
+        """Half-width z·σ of the central interval of probability 1 − δ, in sensor units."""
+        return self.z * np.sqrt(np.asarray(variance, dtype=float))

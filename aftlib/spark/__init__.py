@@ -1,0 +1,1 @@
+"""Spark at the edge: the only package of the library that imports pyspark."""

@@ -1,0 +1,122 @@
+"""Time windows over a log of equal steps: which exist, which overlap, what they aggregate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Tumbling (slide = width) or sliding windows, one aggregate per key and window.
+
+    Window j covers the steps [j·slide, j·slide + width) and ends at j·slide + width.
+
+    Parameters
+    ----------
+    width, slide : int
+        Steps; 1 ≤ slide ≤ width, so that no step falls between windows.
+    query : {"mean", "sum"}
+        Aggregate of a key's samples in a window.
+
+    Raises
+    ------
+    ValueError
+        When width, slide or query is not of that kind.
+    """
+
+    width: int
+    slide: int
+    query: str = "mean"
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"width must be at least 1 step, got {self.width!r}")
+        if not 1 <= self.slide <= self.width:
+            raise ValueError(
+                f"slide must lie in 1 … width = {self.width}, got {self.slide!r}; "
+                "a larger slide would leave steps out of every window"
+            )
+        if self.query not in ("mean", "sum"):
+            raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
+
+    @property
+    def pane(self) -> int:
+        """Steps of the slices that all windows share, gcd(width, slide)."""
+        return gcd(self.width, self.slide)
+
+    def ending_in(self, after: int, until: int) -> range:
+        """Windows j whose end lies in (after, until]."""
+        return range(max(0, self._count_ended(after)), max(0, self._count_ended(until)))
+
+    def overlapping(self, begin: int, stop: int) -> range:
+        """Windows j that share a step with [begin, stop); none when it is empty."""
+        first = max(0, self._count_ended(begin))
+        return range(first, max(first, -(-stop // self.slide))) if stop > begin else range(0)
+
+    def aggregate(
+        self, values: np.ndarray, first_step: int, windows: range
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Aggregate windows that lie wholly inside the given steps.
+
+        Parameters
+        ----------
+        values : ndarray, shape (steps, n)
+            Samples of consecutive steps, NaN where one is missing.
+        first_step : int
+            Step of the first row; a multiple of `pane`.
+        windows : range
+            Windows j, each inside the steps given.
+
+        Returns
+        -------
+        aggregates : ndarray, shape (len(windows), n)
+            Mean or sum over the samples present, NaN where a window has none. Slices are summed
+            first and windows from slices, always in the same order, so the bits do not depend on
+            how a log was cut into batches or keys into workers.
+        samples : ndarray of int, shape (len(windows), n)
+            Number of samples present, `width` when none is missing.
+
+        Raises
+        ------
+        ValueError
+            When the steps do not cover a window, or do not begin at a slice.
+        """
+        self._check_cover(len(values), first_step, windows)
+        present = np.isfinite(values)
+        starts = (np.array(windows, dtype=np.intp) * self.slide - first_step) // self.pane
+        sums = self._windowed(np.where(present, values, 0.0), starts)
+        samples = self._windowed(present.astype(np.int64), starts)
+        if self.query == "mean":
+            sums = np.divide(sums, samples, out=np.full(sums.shape, np.nan), where=samples > 0)
+        return np.where(samples > 0, sums, np.nan), samples
+
+    def _windowed(self, values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        slices = len(values) // self.pane
+        panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
+        # summed along contiguous memory: NumPy's pairwise order then depends on `pane` alone
+        sums = np.ascontiguousarray(panes.transpose(0, 2, 1)).sum(axis=-1)
+        total = np.zeros((len(starts), values.shape[1]), dtype=values.dtype)
+        for offset in range(self.width // self.pane):
+            total += sums[starts + offset]
+        return total
+
+    def _count_ended(self, step: int) -> int:
+        """Number of windows whose end is at most `step` (negative before the first)."""
+        return (step - self.width) // self.slide + 1
+
+    def _check_cover(self, steps: int, first_step: int, windows: range) -> None:
+        if first_step % self.pane:
+            raise ValueError(
+                f"first_step must be a multiple of {self.pane} steps, got {first_step!r}"
+            )
+        if not windows:
+            return
+        begin, stop = windows[0] * self.slide, windows[-1] * self.slide + self.width
+        if begin < first_step or stop > first_step + steps:
+            raise ValueError(
+                f"values must cover the steps {begin} … {stop - 1} of windows {windows}, "
+                f"got {first_step} … {first_step + steps - 1}"
+            )

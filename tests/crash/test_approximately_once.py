@@ -1,0 +1,136 @@
+"""Workers killed from outside, at random: every window once, exact or flagged as estimated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from pyspark import cloudpickle
+
+from aftlib.assignment import assign_spread
+from aftlib.generators import block_model, draw
+from aftlib.requirement import Requirement
+from aftlib.sensorlog import SensorLog
+from aftlib.spark import approximately_once
+from aftlib.spark.approximately_once import Query, Worker, run
+from aftlib.windows import Windows
+
+pytestmark = pytest.mark.crash
+TRIALS = 30 if os.environ.get("AFT_TRIALS") == "full" else 2
+MODEL, WINDOWS, STEPS = block_model(6, 2), Windows(100, 50), 60_000
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "log"
+    return SensorLog.write(path, draw(MODEL, STEPS, 4), MODEL.names)
+
+
+def query(log):
+    model, requirement = MODEL.aggregate(WINDOWS.width), Requirement(1.0, 0.05)
+    assignment = assign_spread(model, 3, requirement)
+    return Query(log, WINDOWS, model, assignment, requirement, every=STEPS // 6)
+
+
+def check(done, log):
+    """Every window of every key once; computed ones exact; estimates only where input was lost."""
+    due = WINDOWS.ending_in(0, STEPS)
+    expected, _ = WINDOWS.aggregate(log.read(None, 0, STEPS), 0, due)
+    table = done.windows.set_index(["start", "key"]).unstack("key")
+    assert len(table) == len(due)
+    assert len(done.windows) == len(due) * MODEL.size
+    value = table["value"][list(log.names)].to_numpy()
+    estimated = table["estimated"][list(log.names)].to_numpy()
+    assert (value[~estimated] == expected[~estimated]).all()
+    worker = np.empty(MODEL.size, dtype=int)
+    for i, keys in enumerate(query(log).assignment.workers):
+        worker[list(keys)] = i
+    allowed = np.zeros_like(estimated)
+    for outage in done.outages:
+        struck = [i for i, w in enumerate(due) if _touches(w, outage)]
+        allowed[np.ix_(struck, np.flatnonzero(worker == outage.worker))] = True
+    assert not (estimated & ~allowed).any()
+
+
+def _touches(window, outage):
+    start = window * WINDOWS.slide
+    return start < outage.recovery and start + WINDOWS.width > outage.failure
+
+
+def python_workers():
+    """Python workers that this process's Spark started: children of its `pyspark.daemon`."""
+    listing = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
+    parent = {int(pid): int(ppid) for pid, ppid, *_ in rows}
+    daemons = {int(pid) for pid, _, *args in rows if args and "pyspark.daemon" in args[0]}
+
+    def ours(pid):
+        while pid in parent:
+            pid = parent[pid]
+            if pid == os.getpid():
+                return True
+        return False
+
+    return sorted(p for p in daemons if parent[p] in daemons and ours(p))
+
+
+def killing(stop, rng, most=3):
+    """SIGKILL a worker now and then; one task survives three deaths, not four."""
+    while most and not stop.is_set():
+        time.sleep(rng.uniform(0.05, 0.5))
+        victims = python_workers()
+        if victims:
+            os.kill(int(rng.choice(victims)), signal.SIGKILL)
+            most -= 1
+
+
+def struck_run(spark, log, directory, seed):
+    """Run under fire until at least one task has died."""
+    rng = np.random.default_rng(seed)
+    for attempt in range(10):
+        stop = threading.Event()
+        killer = threading.Thread(target=killing, args=(stop, rng))
+        killer.start()
+        try:
+            done = run(spark, query(log), directory / str(attempt))
+        finally:
+            stop.set()
+            killer.join()
+        if (done.shifts["attempt"] > 0).any():
+            return done
+    raise RuntimeError("ten runs and no task died: the killer does not hit")
+
+
+@pytest.mark.parametrize("seed", range(TRIALS))
+def test_workers_killed_at_random(spark, log, tmp_path, seed):
+    done = struck_run(spark, log, tmp_path, seed)
+    assert done.outages
+    check(done, log)
+
+
+class Forgetful(Worker):
+    """A broken control: its substitute passes half-filled windows off as whole."""
+
+    def _aligned(self, shift, memory):
+        values, first = super()._aligned(shift, memory)
+        begin = self.windows.ending_in(shift["start"], shift["stop"])[0] * self.windows.slide
+        return np.pad(values, ((first - begin, 0), (0, 0))), begin
+
+
+def test_a_worker_that_hides_its_loss_is_caught(spark, log, tmp_path, monkeypatch):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    monkeypatch.setattr(approximately_once, "Worker", Forgetful)
+    try:
+        done = struck_run(spark, log, tmp_path, seed=0)
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    with pytest.raises(AssertionError):
+        check(done, log)

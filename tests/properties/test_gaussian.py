@@ -1,0 +1,95 @@
+"""Property tests: precision-matrix shortcuts equal equations (1) and (2) of D1 done directly."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aftlib.assignment import assign_greedy
+from aftlib.gaussian import GaussianModel
+from aftlib.requirement import Requirement
+
+
+@st.composite
+def models(draw, sizes=tuple(range(2, 9))):
+    n = draw(st.sampled_from(sizes))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    factor = rng.normal(size=(n, n + 2))
+    return GaussianModel(rng.normal(size=n), factor @ factor.T / n + 0.05 * np.eye(n))
+
+
+def direct_block_variance(model, block):
+    """Equation (2) for the whole block against its complement: one solve, no precision matrix."""
+    rest = np.setdiff1d(np.arange(model.size), block)
+    s = model.covariance
+    solved = np.linalg.solve(s[np.ix_(rest, rest)], s[np.ix_(rest, block)])
+    return np.diag(s[np.ix_(block, block)] - s[np.ix_(block, rest)] @ solved)
+
+
+def direct_greedy(model, m, requirement):
+    """Fig. 9 line by line, every reliability from equation (2) against the complement."""
+    n, capacity = model.size, model.size // m
+
+    def r(keys):
+        return (
+            float(requirement.reliability(direct_block_variance(model, keys).max()))
+            if keys
+            else 1.0
+        )
+
+    single = [r([i]) for i in range(n)]
+    alive = [i for i in range(n) if requirement.is_met_by(single[i])]
+    done, dead = [], []
+    for i in (i for i in range(n) if i not in alive):
+        dead.append(i)
+        if len(dead) == capacity:
+            done.append(dead)
+            dead = []
+    workers = [[] for _ in range(max(0, m - len(done) - 1))]
+    for x in sorted(alive, key=lambda i: (-round(single[i], 12), i)):
+        fits = [w for w in workers if requirement.is_met_by(r([*w, x]))]
+        if fits:
+            best = min(fits, key=lambda w: round(r(w) - r([*w, x]), 12))
+            best.append(x)
+            if len(best) == capacity:
+                done.append(best)
+                workers = [w for w in workers if w is not best]
+        else:
+            dead.append(x)
+            if len(dead) == capacity:
+                done.append(dead)
+                dead = min(workers, key=lambda w: round(r(w), 12)) if workers else []
+                workers = [w for w in workers if w is not dead]
+    return [tuple(sorted(w)) for w in [*done, *workers, dead] if w]
+
+
+@given(models(), st.randoms(use_true_random=False))
+def test_block_variance_is_equation_2(model, random):
+    block = random.sample(range(model.size), random.randint(1, model.size - 1))
+    np.testing.assert_allclose(
+        model.block_variance(block), direct_block_variance(model, block), rtol=1e-8
+    )
+
+
+@given(models(), st.randoms(use_true_random=False))
+def test_condition_is_equations_1_and_2(model, random):
+    observed = sorted(random.sample(range(model.size), random.randint(1, model.size - 1)))
+    rest = np.setdiff1d(np.arange(model.size), observed)
+    values = np.array([random.gauss(0, 2) for _ in observed])
+    gain = model.covariance[np.ix_(rest, observed)] @ np.linalg.inv(
+        model.covariance[np.ix_(observed, observed)]
+    )
+    posterior = model.condition(dict(zip([model.names[i] for i in observed], values, strict=True)))
+    expected = model.mean[rest] + gain @ (values - model.mean[observed])
+    np.testing.assert_allclose(posterior.mean, expected, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(posterior.variance, direct_block_variance(model, rest), rtol=1e-7)
+
+
+@given(models((4, 6, 8)), st.sampled_from([1, 2]), st.floats(0.3, 3.0))
+def test_greedy_is_figure_9_done_directly(model, halves, epsilon):
+    m, requirement = model.size // halves, Requirement(epsilon, 0.1)
+    assert list(assign_greedy(model, m, requirement).workers) == direct_greedy(
+        model, m, requirement
+    )
+    assert list(assign_greedy(model, 2, requirement).workers) == direct_greedy(
+        model, 2, requirement
+    )

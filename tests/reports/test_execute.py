@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from aftlib.reports import execute, reproduce
+from aftlib.reports.notebook import Notebook, find_notebook
+from aftlib.reports.record import Executed
+from tests.tiny_project import write_notebook
+
+
+def test_a_run_is_recorded_in_the_executed_notebook(done):
+    run = Executed.read(done[0] / "01_approximately_once.ipynb")
+    assert run.error is None
+    assert run.profile == "smoke"
+    assert run.record["given"] == {"m": 3}
+    assert run.record["parameters"] == {"m": 3, "epsilons": [0.65, 0.7], "path": None}
+    assert run.record["versions"]["Python"] == sys.version.split()[0]
+    assert [s.measured for s in run.settled] == [3] * 5
+    assert str(done[0]) not in run.path.read_text()  # nothing about this machine
+
+
+def test_a_failing_notebook_is_saved_with_its_error(done):
+    run = Executed.read(done[0] / "02_failing.ipynb")
+    assert run.error == "ZeroDivisionError: division by zero"
+    outputs = [cell.get("outputs", []) for cell in run.content.cells]
+    assert outputs[2][0].text == "before\n"
+    assert outputs[3][0].ename == "ZeroDivisionError"
+    assert outputs[4] == []
+    assert len(run.content.cells) == 5  # papermill's marks are taken out
+    assert run.settled == []
+
+
+def test_the_kernel_is_this_interpreter_with_this_project(home):
+    source = (
+        "import os, sys, json, aftlib.paths\n"
+        "print(json.dumps([sys.executable, os.environ['PLOTLY_RENDERER'], os.getcwd(),"
+        " str(aftlib.paths.project_root())]))"
+    )
+    path = write_notebook(home / "where.ipynb", [new_code_cell(source)])
+    run = execute.execute(Notebook(path), {}, home / "out.ipynb")
+    assert run.error is None
+    found = json.loads(run.content.cells[0].outputs[0].text)
+    assert found == [sys.executable, "plotly_mimetype", os.getcwd(), str(home)]
+
+
+def test_a_kernel_that_dies_is_a_failed_run_with_its_last_words(home):
+    source = "import os\nos.write(2, b'out of luck\\n')\nos.kill(os.getpid(), 9)"
+    path = write_notebook(home / "dying.ipynb", [new_code_cell("1 + 1"), new_code_cell(source)])
+    run = execute.execute(Notebook(path), {}, home / "out.ipynb")
+    assert run.error is not None
+    assert run.error.startswith("DeadKernelError: ")
+    assert run.content.cells[0].outputs[0].data["text/plain"] == "2"
+
+
+def test_progress_names_the_section(home):
+    seen = []
+    cells = [new_markdown_cell("## Part one"), new_code_cell("1"), new_code_cell("2")]
+    path = write_notebook(home / "parts.ipynb", cells)
+    execute.execute(
+        Notebook(path), {}, home / "out.ipynb", on_cell=lambda *progress: seen.append(progress)
+    )
+    assert seen == [(0, 3, "Part one"), (1, 3, "Part one"), (2, 3, "Part one")]
+
+
+@pytest.mark.crash
+def test_an_interrupted_run_kills_its_kernel_and_keeps_the_last_report(home):
+    target = home / "out.ipynb"
+    target.write_text("the last report")
+    source = f"import os, time\nopen({str(home / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+    cells = [new_code_cell(source), new_code_cell("time.sleep(600)")]
+    asleep = write_notebook(home / "asleep.ipynb", cells)
+
+    def interrupt(done, total, heading):
+        if done == 1:
+            threading.Timer(1.0, execute.stop_all).start()
+
+    with pytest.raises(KeyboardInterrupt), execute.stoppable():
+        execute.execute(Notebook(asleep), {}, target, on_cell=interrupt)
+    assert target.read_text() == "the last report"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((home / "pid").read_text()), 0)
+
+
+def test_a_job_is_reusable_until_something_changes(home, done):
+    reports, _ = done
+    (home / "reports").mkdir()
+    for path in reports.glob("*.ipynb"):
+        (home / "reports" / path.name).write_bytes(path.read_bytes())
+
+    def reusable(**options):
+        options = {"profile": "smoke", "only": [], "overrides": {}} | options
+        return [job.reusable for job in reproduce.plan(**options)]
+
+    assert reusable() == [True, False]  # the failed one is tried again
+    assert reusable(fresh=True) == [False, False]
+    assert reusable(profile="quick") == [False, False]
+    assert reusable(overrides={"m": "5"}) == [False, False]
+    record = reproduce.perform(reproduce.plan("smoke", ["D1"], {})[0]).record
+    assert record == Executed.read(reports / "01_approximately_once.ipynb").record
+
+
+def test_parameters_go_to_the_notebooks_that_know_them(home):
+    jobs = reproduce.plan("smoke", [], {"workers": "9"})
+    assert [job.parameters for job in jobs] == [{"m": 3}, {"workers": 9}]
+    with pytest.raises(ValueError, match=r"no chosen notebook .* 'zz'; 01_appr.*\n  m: int.*\n"):
+        reproduce.plan("smoke", [], {"zz": "9"})
+    with pytest.raises(ValueError, match="no chosen notebook has a parameter 'workers'"):
+        reproduce.plan("smoke", ["D1"], {"workers": "9"})
+
+
+def test_a_project_without_notebooks_is_an_error(home):
+    for path in (home / "notebooks").glob("*.ipynb"):
+        path.unlink()
+    with pytest.raises(ValueError, match="the project has no notebooks"):
+        reproduce.choose([])
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("a/b", "output 'a/b' must be a plain name"),
+        (".hidden", "must be a plain name"),
+        ("index", "output 'index' is a report of `aft reproduce`"),
+        ("02_failing", "is a report of `aft reproduce`"),
+    ],
+)
+def test_the_report_of_a_run_of_ones_own_has_its_own_name(home, output, message):
+    with pytest.raises(ValueError, match=message):
+        reproduce.run_alone(find_notebook("1"), {}, output)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_output
+
+from aftlib.reports import browser, html, markdown, notebook, reproduce
+from aftlib.reports.notebook import Notebook
+from tests.tiny_project import FIRST, executed, shows, write_notebook
+
+CHROMIUM = browser.find_browser()
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
+
+
+def page_of(*cells, **record) -> str:
+    return html.render_report(executed(list(cells), **record))
+
+
+def test_pages_refer_to_nothing_but_their_neighbours(done):
+    reports, _ = done
+    for path in reports.glob("*.html"):
+        links = re.findall(r'(?:src|href)="([^"#]+)', path.read_text())
+        assert links, path
+        for link in links:
+            assert (reports / link).exists(), link
+    assert "@import" not in "".join(path.read_text() for path in reports.glob("*.html"))
+
+
+def test_a_report_shows_what_its_reader_needs(done):
+    page = (done[0] / "01_approximately_once.html").read_text()
+    assert "<title>A tiny run of" in page
+    assert "<b>D1</b> Approximately-once recovery" in page
+    assert "profile <b>smoke</b>" in page
+    assert "✔ 5 hold" in page
+    assert "<td><b>3</b></td>" in page and "<td>number of workers</td>" in page
+    assert '<a href="#a-figure">A figure</a>' in page
+    assert page.count("<h1>") == 1
+    assert '<tr id="claim-D1-5">' in page
+    assert "<mfrac>" in page and "(7)" in page
+
+
+def test_every_figure_links_to_the_code_that_made_it(done):
+    page = (done[0] / "01_approximately_once.html").read_text()
+    cell = re.search(r'<a class="source screen-only" href="#(code-\d+)">', page)
+    assert cell is not None
+    code = page.split(f'id="{cell[1]}"')[1].split("</div></div>")[0]
+    assert "Scatter" in code
+
+
+def test_a_figures_data_cannot_end_its_script_element(done):
+    page = (done[0] / "01_approximately_once.html").read_text()
+    data = re.search(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert data is not None and "<!--" not in data[1]
+    assert json.loads(data[1])["layout"]["title"]["text"] == "</script> <!-- squares"
+
+
+def test_a_failed_report_says_where(done):
+    page = (done[0] / "02_failing.html").read_text()
+    assert 'This run failed</strong> in <a href="#code-3">' in page
+    assert "ZeroDivisionError: division by zero" in page
+    assert "before" in page
+
+
+def test_the_script_is_shared_and_repaired(done, tmp_path):
+    shared = html.share_plotly(tmp_path)
+    size = shared.stat().st_size
+    assert size == (done[0] / "plotly.min.js").stat().st_size
+    shared.write_text("cut off")
+    assert html.share_plotly(tmp_path).stat().st_size == size
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        ({"text/html": "<b>x</b>", "text/plain": "plain"}, '<div class="output wide"><b>x</b>'),
+        ({"image/png": "aGk=\n"}, '<img src="data:image/png;base64,aGk="'),
+        ({"image/jpeg": "aGk="}, '<img src="data:image/jpeg;base64,aGk="'),
+        ({"image/svg+xml": "<?xml?><svg></svg>"}, '<div class="canvas"><svg></svg>'),
+        ({"text/markdown": "**x**"}, "<strong>x</strong>"),
+        ({"text/latex": "$$x^2$$"}, "<msup>"),
+        ({"text/plain": "a < b"}, "<pre>a &lt; b</pre>"),
+    ],
+)
+def test_each_kind_of_output_is_shown(data, shown):
+    assert shown in page_of(shows(data))
+
+
+def test_what_only_lives_in_the_notebook_is_left_out():
+    widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "HBox(…)"}
+    page = page_of(shows(widget), shows({"application/x-unknown": "1"}), new_code_cell(""))
+    assert "HBox" not in page and "x-unknown" not in page
+
+
+def test_messages_hide_with_the_code_and_bars_end_where_they_ended():
+    stream = new_output("stream", name="stderr", text="10%\r100%\nnext")
+    page = page_of(new_code_cell("x", outputs=[stream]))
+    assert '<div class="messages"><pre>100%\nnext</pre></div>' in page
+
+
+def test_durations_are_told_in_words():
+    assert [html.duration(s) for s in (7.6, 65, 3725)] == ["8 s", "1 min 05 s", "1 h 02 min"]
+
+
+def test_formulas_need_no_network():
+    text = r"Sum $\Sigma_{Y|o}$." + "\n\n" + r"\begin{align}a&=b\\c&=d\end{align}"
+    shown = markdown.to_html(text)
+    assert shown.count("<math") == 2 and "$" not in shown
+    assert '<span class="nobreak"><math>' in shown
+
+
+def test_a_formula_that_cannot_be_set_is_shown_as_written():
+    shown = markdown.to_html(r"$\nonsense{x}$")
+    assert r">\nonsense{x}</code>" in shown
+    assert "Unknown command" in shown
+
+
+def test_tables_in_prose_may_be_wide():
+    assert '<div class="wide"><table>' in markdown.to_html("| a |\n|---|\n| 1 |")
+
+
+def test_the_index_shows_each_report_and_claim(done):
+    page = (done[0] / "index.html").read_text()
+    assert '<a href="01_approximately_once.html">A <em>tiny</em> run of <math>' in page
+    assert 'The first paragraph, <span class="nobreak"><math>' in page
+    assert "failed:</strong> ZeroDivisionError: division by zero" in page
+    assert 'href="01_approximately_once.html#claim-D1-3"' in page
+    assert "<b>✔ 5</b>" in page
+
+
+def test_the_index_lists_what_was_not_run_and_runs_of_ones_own(home):
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", [new_code_cell("m = 1")])
+    path = write_notebook(home / "mine.ipynb", FIRST[:2])
+    reproduce.run_alone(Notebook(path), {"m": "5"})
+    page = (home / "reports" / "index.html").read_text()
+    assert "not run yet" in page
+    assert '<a href="mine_run.html">mine_run</a>' in page and "<code>m=5</code>" in page
+    claims = json.loads((home / "reports" / "claims.json").read_text())
+    assert {claim["verdict"] for claim in claims} == {"not run"}
+
+
+def test_the_index_says_when_a_report_is_older_than_the_code(done, monkeypatch):
+    reports, _ = done
+    monkeypatch.setenv("AFT_HOME", str(reports.parent))
+    monkeypatch.setattr(notebook, "library_hash", lambda: "changed")
+    outcome = reproduce.conclude([])
+    assert "older than the code" in outcome.index.read_text()
+    assert {claim.verdict for claim in outcome.claims} == {"not run"}
+    monkeypatch.undo()
+    monkeypatch.setenv("AFT_HOME", str(reports.parent))
+    reproduce.conclude([])
+
+
+def dumped(page: Path, folder: Path) -> str:
+    """Return the page as a browser without network has it after its scripts ran."""
+    command = [CHROMIUM, *browser._FLAGS, f"--user-data-dir={folder}", "--dump-dom"]
+    command += ["--host-resolver-rules=MAP * ~NOTFOUND", page.as_uri()]
+    return browser.subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_browser_without_network_draws_the_figures_of_a_report(done, tmp_path):
+    reports, _ = done
+    page = dumped(reports / "01_approximately_once.html", tmp_path / "a")
+    assert 'data-drawn="yes"' in page and "js-plotly-plot" in page
+    assert "Share chart" not in page
+    alone = tmp_path / "alone.html"
+    alone.write_bytes((reports / "01_approximately_once.html").read_bytes())
+    page = dumped(alone, tmp_path / "b")
+    assert 'data-drawn="yes"' not in page
+    assert '<p class="missing">This figure is drawn by plotly.min.js, which should lie' in page

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell
+
+from aftlib.claims import MIME, settle
+from aftlib.documents import CLAIMS, Claim
+from aftlib.reports import notebook, reproduce, scorecard
+from aftlib.reports.notebook import find_notebook
+from aftlib.reports.record import Executed
+from tests.tiny_project import CLAIMS as SETTLE_CLAIMS
+from tests.tiny_project import FIRST, executed, shows, write_notebook
+
+
+def test_claims_are_read_from_the_executed_notebooks(done):
+    reports, outcome = done
+    claims = json.loads((reports / "claims.json").read_text())
+    assert [claim["id"] for claim in claims] == list(CLAIMS)
+    assert list(claims[0]) == [
+        *("id", "document", "statement", "expected", "measured", "interval", "verdict"),
+        *("basis", "note", "notebook", "profile"),
+    ]
+    assert claims[0]["verdict"] == "holds"
+    assert claims[0]["notebook"] == "01_approximately_once"
+    assert claims[0]["profile"] == "smoke"
+    assert outcome.surprises == []
+    assert [run.name for run in outcome.failed] == ["02_failing"]
+    assert not outcome.success
+
+
+def test_a_claim_that_comes_out_otherwise_is_no_success(done, monkeypatch):
+    reports, _ = done
+    monkeypatch.setenv("AFT_HOME", str(reports.parent))
+    monkeypatch.setitem(CLAIMS, "D1-2", Claim("D1-2", "D1", "Not so.", "deviates"))
+    outcome = reproduce.conclude(reproduce.plan("smoke", ["D1"], {}))
+    assert [claim.id for claim in outcome.surprises] == ["D1-2"]
+    assert not outcome.success
+    monkeypatch.undo()
+    monkeypatch.setenv("AFT_HOME", str(reports.parent))
+    assert reproduce.conclude(reproduce.plan("smoke", ["D1"], {})).success
+
+
+def first_claim(reports) -> tuple[str, str]:
+    known = notebook.all_notebooks()
+    record = scorecard.gather(known, reports)[0]
+    return record.verdict, record.note
+
+
+def test_claims_of_notebooks_that_did_not_run_are_not_run(home):
+    first = find_notebook("1")
+    claims = [new_code_cell(SETTLE_CLAIMS, outputs=[])]
+    name, key = first.name, first.key({})
+    assert first_claim({}) == ("not run", "Its notebook has not been run.")
+    cases = {
+        "Its notebook failed.": executed(claims, error="ValueError: x", key=key),
+        "Its last run is older than the code.": executed(claims, key="another"),
+        "Its notebook does not settle it.": executed(claims, key=key),
+    }
+    for why, report in cases.items():
+        assert first_claim({name: report}) == ("not run", why)
+
+
+def scorecard_cell(*lines) -> nbformat.NotebookNode:
+    return shows({MIME: list(lines)})
+
+
+def test_the_last_word_on_a_claim_counts():
+    one = vars(settle("D1-1", expected=1, measured=1, holds=True))
+    run = executed([scorecard_cell(one), scorecard_cell(one | {"measured": 2})])
+    assert [settled.measured for settled in run.settled] == [2]
+
+
+@pytest.mark.parametrize("line", [{"id": "D9-9"}, {"verdict": "x"}, {"new": 1}])
+def test_a_scorecard_that_cannot_be_read_is_an_error_of_the_run(line):
+    one = vars(settle("D1-1", expected=1, measured=1, holds=True))
+    run = executed([scorecard_cell(one | line)])
+    assert run.error is not None and run.error.startswith("scorecard not readable: ")
+    assert run.settled == []
+
+
+def test_a_notebook_of_another_making_is_no_report(home):
+    path = write_notebook(home / "reports" / "01_approximately_once.ipynb", FIRST)
+    with pytest.raises(ValueError, match="has no record of a run"):
+        Executed.read(path)
+    assert scorecard.read_reports(home / "reports", notebook.all_notebooks()) == {}

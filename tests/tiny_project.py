@@ -1,0 +1,85 @@
+"""A project of tiny notebooks in a folder of its own, for the tests of reports and command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from aftlib.reports.record import Executed
+
+PARAMETERS = """\
+m = 4  # number of workers
+epsilons = [0.65, 0.7]  # tolerances
+path: str | None = None  # a file of one's own"""
+
+FIGURE = """\
+import plotly.graph_objects as go
+go.Figure(go.Scatter(x=[1, 2, m], y=[1, 4, 9]), layout={"title": "</script> <!-- squares"})"""
+
+CLAIMS = """\
+from aftlib.claims import Scorecard, settle
+Scorecard([settle(f"D1-{i}", expected="a < b", measured=m, holds=True) for i in range(1, 6)])"""
+
+FIRST = [
+    new_markdown_cell(
+        "# A *tiny* run of $\\varepsilon$\n\nThe first paragraph, $x<1$, sums it up.\n\n## A figure"
+    ),
+    new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+    new_code_cell(FIGURE, metadata={"tags": ["picture"]}),
+    new_markdown_cell("## Formulas\n\n$$\\frac{1}{2} \\tag{7}$$\n\n## Verdicts"),
+    new_code_cell(CLAIMS),
+]
+FAILING = [
+    new_markdown_cell("# A failure\n\nIt divides by zero."),
+    new_code_cell("workers = 2  # workers", metadata={"tags": ["parameters"]}),
+    new_code_cell("print('before')"),
+    new_code_cell("workers / 0"),
+    new_code_cell("print('after')"),
+]
+PROFILES = """\
+[smoke.01_approximately_once]
+m = 3
+[quick]
+[full]
+"""
+
+
+def write_notebook(path: Path, cells: list[nbformat.NotebookNode]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
+
+
+def make_project(root: Path, **notebooks: list[nbformat.NotebookNode]) -> Path:
+    """Make a project folder with `notebooks` by name (n01_x becomes 01_x); return it."""
+    (root / "notebooks").mkdir(parents=True)
+    (root / "pyproject.toml").touch()
+    (root / "notebooks" / "profiles.toml").write_text(PROFILES)
+    chosen = notebooks or {"n01_approximately_once": FIRST, "n02_failing": FAILING}
+    for name, cells in chosen.items():
+        write_notebook(root / "notebooks" / f"{name[1:]}.ipynb", cells)
+    return root
+
+
+def executed(cells, **record) -> Executed:
+    """Return an executed notebook made by hand."""
+    content = new_notebook(cells=cells)
+    content.metadata["aft"] = {
+        "name": "01_approximately_once",
+        "profile": "quick",
+        "parameters": {},
+        "given": {},
+        "key": "",
+        "started": "2026-03-01T14:05:00+00:00",
+        "versions": {"Python": "3.11"},
+        "error": None,
+        "seconds": 3725.0,
+    } | record
+    return Executed(Path("reports/01_approximately_once.ipynb"), content)
+
+
+def shows(data) -> nbformat.NotebookNode:
+    """Return a code cell with one output."""
+    return new_code_cell("show()", outputs=[new_output("display_data", data)])
