@@ -216,7 +216,7 @@ def verdict_html(claim: ClaimRecord) -> str:
     if claim.verdict == "not run":
         return word
     surprise = "as recorded" if claim.as_recorded else f"recorded: {claim.recorded}"
-    return f"{word}<div><small>{claim.basis}, {surprise}</small></div>"
+    return f"{word}<div><small>{claim.basis}<br>{surprise}</small></div>"
 
 
 def shown(value: Value) -> str:

@@ -20,6 +20,9 @@ from aftlib.reports.profiles import PROFILES
 from aftlib.reports.record import Executed
 from aftlib.reports.reproduce import Job, Outcome, conclude, perform, plan, run_alone
 
+# No time left: cells are too unequal for a guess.
+_BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
+
 _parameters = click.option(
     "-p",
     "parameters",
@@ -150,7 +153,8 @@ def _say_done(job: Job, future: Future[Executed]) -> None:
 @contextmanager
 def _bar(name: str, position: int) -> Iterator[OnCell]:
     """Show a progress bar, on terminals only, that names the section under way."""
-    with tqdm(desc=name, unit="cell", position=position, leave=False, disable=None) as bar:
+    options = {"position": position, "leave": False, "disable": None, "bar_format": _BAR}
+    with tqdm(desc=name, total=1, **options) as bar:
 
         def on_cell(done: int, total: int, heading: str) -> None:
             bar.total, bar.n = total, done
@@ -164,8 +168,8 @@ def _report(outcome: Outcome) -> None:
         click.echo(f"! {claim.id} {claim.verdict}, recorded: {claim.recorded}. {claim.note}")
     for problem in outcome.problems:
         click.echo(f"! {problem}")
-    held = [claim for claim in outcome.claims if claim.as_recorded]
-    click.echo(f"{len(held)} of {len(outcome.claims)} claims came out as recorded.")
+    expected = len(outcome.chosen) - len(outcome.surprises)
+    click.echo(f"{expected} of {len(outcome.chosen)} claims came out as recorded.")
     click.echo(f"Reports: {outcome.index}")
 
 

@@ -77,7 +77,7 @@ CLAIMS: dict[str, Claim] = _claims(
             "D1-5",
             "D1",
             "An assignment that knows the model has a far lower error rate than a random one.",
-            "holds",
+            "deviates",
         ),
     ]
 )

@@ -19,8 +19,14 @@ from aftlib.claims import (
     unexpected,
 )
 from aftlib.documents import CLAIMS, DOCUMENTS, Claim
+from tests.tiny_project import only_tiny_claims
 
 SETTLED = Settled("D1-1", 0.05, 0.049, (0.04, 0.06), "holds", "measured", "")
+
+
+@pytest.fixture(autouse=True)
+def tiny_claims(monkeypatch):
+    only_tiny_claims(monkeypatch)
 
 
 def record(id: str = "D1-1", holds: bool = True) -> ClaimRecord:
@@ -114,8 +120,8 @@ def test_a_scorecard_is_a_table_and_a_record():
 
 def test_a_verdict_is_told_by_word_and_symbol_not_by_colour_alone():
     html = Scorecard([SETTLED, replace(SETTLED, id="D1-2", verdict="deviates")])._repr_html_()
-    assert "✔ holds" in html and "measured, as recorded" in html
-    assert "✘ deviates" in html and "measured, recorded: holds" in html
+    assert "✔ holds" in html and "measured<br>as recorded" in html
+    assert "✘ deviates" in html and "measured<br>recorded: holds" in html
 
 
 def test_texts_are_escaped():

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell
 
 from aftlib import cli
 from aftlib.doctor import Check
-from tests.tiny_project import FAILING, FIRST, make_project, write_notebook
+from tests.tiny_project import FAILING, FIRST, make_project, only_tiny_claims, write_notebook
 
 QUICK = [*FIRST[:2], FIRST[-1]]  # without the figure: Plotly takes a while to import
 
@@ -24,6 +24,7 @@ PACKAGE_HOME = Path(cli.__file__).resolve().parents[1]
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """Make a fresh project of two notebooks, one of which fails."""
+    only_tiny_claims(monkeypatch)
     root = make_project(tmp_path / "home", n01_approximately_once=QUICK, n02_failing=FAILING)
     monkeypatch.setenv("AFT_HOME", str(root))
     return root

@@ -99,6 +99,15 @@ def test_file_appears_whole(tmp_path):
     assert leftovers(tmp_path) == []
 
 
+def test_file_is_replaced_not_rewritten(tmp_path):
+    (tmp_path / "a.json").write_text("old")
+    with (tmp_path / "a.json").open() as reader:
+        with atomic_file(tmp_path / "a.json") as path:
+            path.write_text("new")
+        assert reader.read() == "old"  # whoever reads it meanwhile has all of the old file
+    assert (tmp_path / "a.json").read_text() == "new"
+
+
 def test_file_survives_an_exception_as_it_was(tmp_path):
     (tmp_path / "a.json").write_text("old")
     with pytest.raises(KeyError), atomic_file(tmp_path / "a.json") as path:

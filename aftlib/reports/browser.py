@@ -15,6 +15,7 @@ from aftlib.reports.html import share_plotly
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SECONDS = 120
+_MARGIN = 16  # pixels of white around a picture
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -29,7 +30,7 @@ _FLAGS = (
     "--virtual-time-budget=10000",
 )
 _PAGE = """<!DOCTYPE html><html><head><meta charset="utf-8"></head>
-<body style="margin:0;background:#fff"><div id="figure"></div>
+<body style="margin:0;padding:{margin}px;background:#fff"><div id="figure"></div>
 <script src="plotly.min.js"></script>
 <script>const figure = {figure};
 Plotly.newPlot("figure", figure.data, figure.layout, {{staticPlot: true}});
@@ -69,8 +70,8 @@ def draw_plotly(figure: dict[str, Any], target: Path, browser: str, width: int =
     with tempfile.TemporaryDirectory(prefix="aft-") as folder, atomic_file(target) as scratch:
         share_plotly(Path(folder))
         page = Path(folder) / "figure.html"
-        page.write_text(_PAGE.format(figure=drawn), encoding="utf-8")
-        _screenshot(browser, page, scratch, width, height)
+        page.write_text(_PAGE.format(figure=drawn, margin=_MARGIN), encoding="utf-8")
+        _screenshot(browser, page, scratch, width + 2 * _MARGIN, height + 2 * _MARGIN)
     return target
 
 

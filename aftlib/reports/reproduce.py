@@ -32,10 +32,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a reproduction came to: pages, claims, and what keeps it from being a success."""
+    """What a reproduction came to: pages, claims, and what keeps it from being a success.
+
+    `claims` are all there are, `chosen` those of the notebooks that were to be run, and
+    `surprises` those of them that did not come out as recorded.
+    """
 
     index: Path
     claims: list[ClaimRecord]
+    chosen: list[ClaimRecord]
     failed: list[Executed]
     surprises: list[ClaimRecord]
     problems: list[str]
@@ -118,8 +123,8 @@ def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
     problems = _readme(reports, claims, folder) if readme else []
     names = {job.notebook.name for job in jobs}
     failed = [executed for name, executed in reports.items() if name in names and executed.error]
-    surprises = unexpected(claim for claim in claims if claim.notebook in names)
-    return Outcome(index, claims, failed, surprises, problems)
+    chosen = [claim for claim in claims if claim.notebook in names]
+    return Outcome(index, claims, chosen, failed, unexpected(chosen), problems)
 
 
 def _readme(

@@ -78,6 +78,7 @@ def _defaults() -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Spark's own 200 is for a cluster: here each partition costs more than its rows.
         "spark.sql.shuffle.partitions": "4",
+        # A local master's workers have this from the JVM; those of a cluster only from here.
         "spark.executorEnv.PYTHONWARNINGS": _python_warnings(),
     }
     if _is_local():

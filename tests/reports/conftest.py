@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from aftlib.reports import browser, reproduce
-from tests.tiny_project import make_project
+from tests.tiny_project import make_project, only_tiny_claims
+
+
+@pytest.fixture(autouse=True)
+def tiny_claims(monkeypatch):
+    """Keep the tests apart from what the project's own claims come out as."""
+    only_tiny_claims(monkeypatch)
 
 
 @pytest.fixture
@@ -22,6 +28,7 @@ def done(tmp_path_factory):
     root = make_project(tmp_path_factory.mktemp("done") / "home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AFT_HOME", str(root))
+        only_tiny_claims(patch)
         jobs = reproduce.plan("smoke", [], {})
         for job in jobs:
             reproduce.perform(job)

@@ -49,6 +49,16 @@ def test_the_kernel_is_this_interpreter_with_this_project(home):
     assert found == [sys.executable, "plotly_mimetype", os.getcwd(), str(home)]
 
 
+def test_kernels_that_others_installed_do_not_matter(home, tmp_path, monkeypatch):
+    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = ["/bin/false", "{connection_file}"]
+    spec.write_text(json.dumps({"argv": argv, "display_name": "x", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    path = write_notebook(home / "one.ipynb", [new_code_cell("1 + 1")])
+    assert execute.execute(Notebook(path), {}, home / "out.ipynb").error is None
+
+
 def test_a_kernel_that_dies_is_a_failed_run_with_its_last_words(home):
     source = "import os\nos.write(2, b'out of luck\\n')\nos.kill(os.getpid(), 9)"
     path = write_notebook(home / "dying.ipynb", [new_code_cell("1 + 1"), new_code_cell(source)])

@@ -52,10 +52,10 @@ def test_the_key_changes_with_all_that_results_depend_on(home, tmp_path, monkeyp
     with_file = first.key({"path": str(data)})
     data.write_text("22")
     assert first.key({"path": str(data)}) != with_file
-    monkeypatch.setattr(notebook, "library_hash", lambda: "other sources")
-    assert first.key({}) != key
+    with monkeypatch.context() as patch:
+        patch.setattr(notebook, "library_hash", lambda: "other sources")
+        assert first.key({}) != key
     changed = write_notebook(home / "notebooks" / "01_approximately_once.ipynb", FIRST[:-1])
-    monkeypatch.undo()
     assert Notebook(changed).key({}) != key
 
 

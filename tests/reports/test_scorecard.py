@@ -34,12 +34,11 @@ def test_claims_are_read_from_the_executed_notebooks(done):
 def test_a_claim_that_comes_out_otherwise_is_no_success(done, monkeypatch):
     reports, _ = done
     monkeypatch.setenv("AFT_HOME", str(reports.parent))
-    monkeypatch.setitem(CLAIMS, "D1-2", Claim("D1-2", "D1", "Not so.", "deviates"))
-    outcome = reproduce.conclude(reproduce.plan("smoke", ["D1"], {}))
+    with monkeypatch.context() as patch:
+        patch.setitem(CLAIMS, "D1-2", Claim("D1-2", "D1", "Not so.", "deviates"))
+        outcome = reproduce.conclude(reproduce.plan("smoke", ["D1"], {}))
     assert [claim.id for claim in outcome.surprises] == ["D1-2"]
     assert not outcome.success
-    monkeypatch.undo()
-    monkeypatch.setenv("AFT_HOME", str(reports.parent))
     assert reproduce.conclude(reproduce.plan("smoke", ["D1"], {})).success
 
 

@@ -38,6 +38,20 @@
     [...waiting].forEach(draw);
   }
 
+  // Columns of numbers are aligned at their right; pandas marks them in no way.
+  const number = /^[-+−]?[\d,.]*\d(e[-+]?\d+)?\s*%?$|^(nan|inf|-|–)?$/i;
+  for (const table of document.querySelectorAll(".output table:not(.aft-claims)")) {
+    const rows = [...table.tBodies].flatMap((body) => [...body.rows]);
+    const spanned = rows.some((row) => [...row.cells].some((cell) => cell.rowSpan > 1 || cell.colSpan > 1));
+    const width = rows.length && !spanned ? rows[0].cells.length : 0;
+    for (let column = 0; column < width; column++) {
+      const cells = rows.map((row) => row.cells[column]);
+      if (cells.some((cell) => !cell || cell.tagName === "TH" || !number.test(cell.textContent.trim()))) continue;
+      const heads = [...(table.tHead ? table.tHead.rows : [])].map((row) => row.cells[column]);
+      for (const cell of [...cells, ...heads]) cell && cell.classList.add("numbers");
+    }
+  }
+
   // "show code" keeps the reader's place.
   const toggle = document.getElementById("show-code");
   toggle?.addEventListener("change", () => {

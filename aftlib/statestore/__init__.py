@@ -1,0 +1,1 @@
+"""Where running state survives a crash: one contract, one module a store."""

@@ -1,0 +1,172 @@
+"""(ε, δ, T_SLA) are kept by construction, for random models and failures."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aftlib.checkpoints import METHODS, CheckpointPlan, plan_checkpoints
+from aftlib.gaussian import GaussianModel
+from aftlib.recovery_time import RecoveryTime
+from aftlib.requirement import Requirement
+
+KEPT = 1 + 1e-9
+
+
+@st.composite
+def models(draw):
+    """Factor models with 1 … 8 sensors, some in equal groups."""
+    n = draw(st.integers(1, 8))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    if draw(st.booleans()):
+        group = rng.integers(0, 3, n)
+        return GaussianModel(np.zeros(n), np.where(group[:, None] == group, 2.0, 0) + np.eye(n))
+    loading = rng.standard_normal((n, draw(st.integers(1, 3))))
+    return GaussianModel(np.zeros(n), loading @ loading.T + np.diag(rng.uniform(0.05, 1, n)))
+
+
+@st.composite
+def tasks(draw):
+    """Model, window, ε of a mean, δ and a T_SLA that permits at least one step of everything."""
+    model, window = draw(models()), draw(st.integers(1, 80))
+    delta = draw(st.floats(0.01, 0.5))
+    share = draw(st.floats(0.02, 1.2))
+    z = Requirement(1, delta).z
+    epsilon = z * float(np.sqrt(share * model.covariance.max() / window))
+    recovery_time = RecoveryTime(draw(st.floats(0, 5)), draw(st.floats(0.1, 2)))
+    t_sla_ms = recovery_time(draw(st.integers(model.size, 30 * model.size)))
+    return model, window, epsilon, delta, recovery_time, t_sla_ms
+
+
+def planned(task, method="proposed", **options) -> CheckpointPlan:
+    model, window, epsilon, delta, recovery_time, t_sla_ms = task
+    epsilon = options.pop("epsilon", epsilon)
+    requirement = Requirement(epsilon, options.pop("delta", delta))
+    return plan_checkpoints(model, window, requirement, recovery_time, t_sla_ms, method, **options)
+
+
+def count(task, method="proposed", **options) -> int:
+    return len(planned(task, method, **options).checkpoints)
+
+
+@settings(deadline=None)
+@given(tasks(), st.sampled_from(METHODS))
+def test_epsilon_is_kept_in_the_worst_case_after_every_checkpoint(task, method):
+    model, window, *_ = task
+    plan = planned(task, method)
+    for tau, replay, least in zip(
+        plan.times, plan.replay, plan.worst_case_reliability.min(axis=1), strict=False
+    ):
+        rest = model.aggregate(window - tau).posterior_variance(replay.sensors)
+        variance = ((window - tau) / window) ** 2 * rest
+        assert variance.max() <= plan.requirement.max_variance * KEPT
+        assert least >= 1 - plan.requirement.delta - 1e-9
+
+
+@settings(deadline=None)
+@given(tasks(), st.sampled_from(METHODS[:2]), st.sampled_from(["mean", "sum"]), st.data())
+def test_epsilon_is_kept_whatever_fails_when_planned_again(task, method, query, data):
+    model, window, epsilon, *_ = task
+    scale = 1 if query == "mean" else window
+    spent, start, restored = np.zeros(model.size), 0, None
+    while start < window:
+        plan = planned(
+            task,
+            method,
+            query=query,
+            start=start,
+            checkpoint_variance=restored,
+            epsilon=epsilon * scale,
+        )
+        failing = data.draw(st.integers(0, len(plan.replay)), label="failing interval")
+        if failing == len(plan.replay):
+            break
+        begin, start = plan.times[failing : failing + 2]
+        sensors = plan.replay[failing].sensors
+        spent = spent + model.aggregate(start - begin, "sum").posterior_variance(sensors)
+        restored = plan.restored_variance(failing)
+    variance = spent / window**2 * scale**2
+    assert variance.max() <= plan.requirement.max_variance * KEPT
+
+
+@settings(deadline=None)
+@given(tasks(), st.sampled_from(METHODS))
+def test_every_recovery_meets_t_sla_and_no_interval_could_be_longer(task, method):
+    *_, recovery_time, t_sla_ms = task
+    plan = planned(task, method)
+    assert all(recovery_time(tuples) <= t_sla_ms for tuples in plan.tuples)
+    for tuples, replay in zip(plan.tuples[:-1], plan.replay, strict=False):
+        assert recovery_time(tuples + len(replay.sensors)) > t_sla_ms
+
+
+@settings(deadline=None)
+@given(tasks(), st.sampled_from(METHODS))
+def test_intervals_cut_the_window(task, method):
+    plan = planned(task, method)
+    assert (plan.times[0], plan.times[-1]) == (0, task[1])
+    assert np.all(np.diff(plan.times) > 0)
+    assert len(plan.replay) == len(plan.times) - 1
+    sizes = [len(replay.sensors) for replay in plan.replay]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@settings(deadline=None)
+@given(tasks(), st.floats(1e-3, 1e3), st.floats(0.01, 0.9))
+def test_exactly_once_does_not_depend_on_epsilon_and_delta(task, epsilon, delta):
+    changed = planned(task, "exactly-once", epsilon=epsilon, delta=delta)
+    assert changed.times == planned(task, "exactly-once").times
+
+
+@settings(deadline=None)
+@given(tasks(), st.floats(0, 0.99))
+def test_proposed_at_most_no_relaxation_at_most_exactly_once(task, part):
+    start = int(part * task[1])
+    counts = [count(task, method, start=start) for method in METHODS]
+    assert counts == sorted(counts)
+
+
+@settings(deadline=None)
+@given(tasks(), st.floats(0.05, 0.95), st.floats(0, 1))
+def test_proposed_at_most_exactly_once_after_any_restoration(task, part, spent):
+    model, window, epsilon, delta, *_ = task
+    start = max(1, int(part * window)) if window > 1 else 0
+    left = window**2 * Requirement(epsilon, delta).max_variance / max(start, 1) ** 2
+    restored = np.linspace(0, spent * left, model.size) * (start > 0)
+    options = {"start": start, "checkpoint_variance": restored}
+    assert count(task, **options) <= count(task, "exactly-once", **options)
+
+
+@settings(deadline=None)
+@given(tasks(), st.floats(1, 5), st.floats(1, 5))
+def test_looser_demands_need_no_more_checkpoints(task, wider, longer):
+    *rest, t_sla_ms = task
+    relaxed = (*rest, t_sla_ms * longer)
+    assert count(relaxed, epsilon=task[2] * wider) <= count(task)
+
+
+@settings(deadline=None)
+@given(tasks(), st.sampled_from(METHODS), st.floats(0.05, 0.95), st.floats(0, 1))
+def test_a_sum_tolerates_window_times_what_its_mean_does(task, method, part, spent):
+    model, window, epsilon, delta, *_ = task
+    start = int(part * window)
+    left = window**2 * Requirement(epsilon, delta).max_variance
+    debt = np.linspace(0, spent * left / 2, model.size) * (start > 0)
+    mean = planned(task, method, start=start, checkpoint_variance=debt / max(start, 1) ** 2)
+    total = planned(
+        task, method, start=start, checkpoint_variance=debt, query="sum", epsilon=epsilon * window
+    )
+    assert total.times == mean.times
+    assert [r.sensors for r in total.replay] == [r.sensors for r in mean.replay]
+    np.testing.assert_allclose(
+        total.worst_case_variance, mean.worst_case_variance * window**2, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(total.worst_case_reliability, mean.worst_case_reliability, atol=1e-9)
+
+
+@settings(deadline=None)
+@given(tasks())
+def test_each_set_is_what_a_fresh_plan_from_its_checkpoint_takes(task):
+    plan = planned(task)
+    for tau, replay in zip(plan.times, plan.replay, strict=False):
+        assert planned(task, start=tau).replay[0].sensors == replay.sensors
