@@ -153,8 +153,9 @@ def _say_done(job: Job, future: Future[Executed]) -> None:
 @contextmanager
 def _bar(name: str, position: int) -> Iterator[OnCell]:
     """Show a progress bar, on terminals only, that names the section under way."""
-    options = {"position": position, "leave": False, "disable": None, "bar_format": _BAR}
-    with tqdm(desc=name, total=1, **options) as bar:
+    with tqdm(
+        desc=name, total=1, position=position, leave=False, disable=None, bar_format=_BAR
+    ) as bar:
 
         def on_cell(done: int, total: int, heading: str) -> None:
             bar.total, bar.n = total, done

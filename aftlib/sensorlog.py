@@ -120,6 +120,12 @@ class SensorLog:
         for piece in self._pieces(begin, stop):
             yield _read_columns(*piece, names)
 
+    def stored_bytes(self, keys: Sequence[int] | None, begin: int, stop: int) -> int:
+        """Bytes on disk of the column chunks that `read` would touch; errors as `read`."""
+        names = set(self._names_of(keys))
+        self._check_steps(begin, stop)
+        return sum(_chunk_bytes(*piece, names) for piece in self._pieces(begin, stop))
+
     def _names_of(self, keys: Sequence[int] | None) -> list[str]:
         wanted = range(len(self.names)) if keys is None else keys
         if any(not 0 <= k < len(self.names) for k in wanted):
@@ -137,7 +143,8 @@ class SensorLog:
 
     def _pieces(self, begin: int, stop: int) -> Iterator[tuple[Path, int, int]]:
         """Part files with the rows wanted of each."""
-        for index in range(begin // ROWS_PER_RANGE, -(-stop // ROWS_PER_RANGE)):
+        last = -(-stop // ROWS_PER_RANGE) if stop > begin else 0
+        for index in range(begin // ROWS_PER_RANGE, last):
             first = index * ROWS_PER_RANGE
             yield (
                 part_path(self.path, index),
@@ -177,6 +184,13 @@ def write_manifest(directory: Path, names: Sequence[str], steps: int, about: dic
     """Write the manifest, which makes the log complete."""
     manifest = {"names": list(names), "steps": int(steps), "about": about}
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
+
+
+def _chunk_bytes(path: Path, begin: int, stop: int, names: set[str]) -> int:
+    metadata = pq.read_metadata(path)
+    groups = [metadata.row_group(g) for g in range(begin // ROW_GROUP, -(-stop // ROW_GROUP))]
+    chunks = [group.column(c) for group in groups for c in range(metadata.num_columns)]
+    return sum(c.total_compressed_size for c in chunks if c.path_in_schema in names)
 
 
 def _read_columns(path: Path, begin: int, stop: int, names: Sequence[str]) -> np.ndarray:

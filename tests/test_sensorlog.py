@@ -44,6 +44,13 @@ def test_row_groups_keep_the_cost_of_a_read_near_what_is_read(log):
     assert metadata.num_columns == 1 + len(NAMES)
 
 
+def test_reading_some_keys_touches_their_bytes_only(log):
+    one, all_keys = log.stored_bytes([1], 0, 10_000), log.stored_bytes(None, 0, 10_000)
+    assert one == pytest.approx(all_keys / 3, rel=0.02)
+    assert log.stored_bytes([1], 0, 1024) == pytest.approx(one / 10, rel=0.05)
+    assert log.stored_bytes([1], 5, 5) == 0
+
+
 def test_a_log_without_manifest_or_part_is_refused(log):
     part = part_path(log.path, 1)
     part.rename(part.with_suffix(".gone"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import platform
 import signal
@@ -135,6 +136,8 @@ def _run(
 ) -> str | None:
     """Run by papermill into `target`; return the error's text, None when all went well."""
     log = target.with_suffix(".log")
+    # parameters are checked already; papermill does not understand `name: str | None` and warns
+    logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         papermill.execute_notebook(
             _literal_path(notebook.path),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import nbformat
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 TAG = "parameters"
 _SCALARS: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "dict": (dict,)}

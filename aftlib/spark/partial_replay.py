@@ -113,6 +113,12 @@ class PlannedLogReader(DataSourceStreamReader):
         if start["step"] >= self.plan.stop:
             return start
         checkpoint = self._store().restore()
+        position = 0 if checkpoint is None else checkpoint.position
+        if position != start["step"]:
+            raise ValueError(
+                f"batch must go on at step {position}, where the state ends, got {start['step']} "
+                "from Spark's checkpoint; restore both from the same copy, or delete both"
+            )
         return {"step": self.plan.times[1] if checkpoint is None else next_boundary(checkpoint)}
 
     def partitions(self, start: dict, end: dict) -> list[SensorSlice]:

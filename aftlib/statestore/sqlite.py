@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
 
@@ -54,11 +53,11 @@ class SqliteCheckpoints(CheckpointStore):
     def __init__(self, path: Path | str, fingerprint: str) -> None:
         self.path = Path(path)
         try:
-            with closing(self._connect()) as connection:
-                found = _identity(connection)
-                if found == (0, 0, None) and not _tables(connection):
-                    _create(connection, fingerprint)
-                    found = (APPLICATION, VERSION, fingerprint)
+            self._connection = self._connect()
+            found = _identity(self._connection)
+            if found == (0, 0, None) and not _tables(self._connection):
+                _create(self._connection, fingerprint)
+                found = (APPLICATION, VERSION, fingerprint)
         except sqlite3.Error as error:
             raise ValueError(
                 f"path must be a checkpoint store or a new file, got {str(path)!r} ({error}); "
@@ -79,7 +78,7 @@ class SqliteCheckpoints(CheckpointStore):
 
     def begin(self, batch: int, start: int, run: str) -> bool:
         """Note that process `run` begins a batch; True when another process began it before."""
-        with closing(self._connect()) as connection, connection:
+        with self._connection as connection:
             connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?, ?)", (batch, start, run))
         return self.begun_by_another(start, run)
 
@@ -102,7 +101,7 @@ class SqliteCheckpoints(CheckpointStore):
     ) -> None:
         """Make the batch, its checkpoint and its windows durable."""
         try:
-            with closing(self._connect()) as connection, connection:
+            with self._connection as connection:
                 self._write_state(connection, checkpoint, results)
                 self._write_batch(connection, record)
         except sqlite3.OperationalError as error:
@@ -138,11 +137,11 @@ class SqliteCheckpoints(CheckpointStore):
         connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", astuple(record))
 
     def _rows(self, query: str, *values: object) -> list[tuple]:
-        with closing(self._connect()) as connection:
-            return connection.execute(query, values).fetchall()
+        return self._connection.execute(query, values).fetchall()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=30)
+        # Spark calls back on threads of its own, one at a time
+        connection = sqlite3.connect(self.path, timeout=30, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         return connection

@@ -64,13 +64,15 @@ def _touches(window, outage):
 
 
 def python_workers():
-    """Python workers that this process's Spark started: children of its `pyspark.daemon`."""
+    """Workers of our tasks, not of planning: children of the `pyspark.worker` daemon."""
     listing = subprocess.run(
         ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
     parent = {int(pid): int(ppid) for pid, ppid, *_ in rows}
-    daemons = {int(pid) for pid, _, *args in rows if args and "pyspark.daemon" in args[0]}
+    daemons = {
+        int(pid) for pid, _, *args in rows if args and "pyspark.daemon pyspark.worker" in args[0]
+    }
 
     def ours(pid):
         while pid in parent:
@@ -82,11 +84,12 @@ def python_workers():
     return sorted(p for p in daemons if parent[p] in daemons and ours(p))
 
 
-def killing(stop, rng, most=3):
+def killing(spark, stop, rng, most=3):
     """SIGKILL a worker now and then; one task survives three deaths, not four."""
     while most and not stop.is_set():
-        time.sleep(rng.uniform(0.05, 0.5))
-        victims = python_workers()
+        time.sleep(rng.uniform(0.02, 0.2))
+        busy = spark.sparkContext.statusTracker().getActiveStageIds()
+        victims = python_workers() if busy else []
         if victims:
             os.kill(int(rng.choice(victims)), signal.SIGKILL)
             most -= 1
@@ -97,7 +100,7 @@ def struck_run(spark, log, directory, seed):
     rng = np.random.default_rng(seed)
     for attempt in range(10):
         stop = threading.Event()
-        killer = threading.Thread(target=killing, args=(stop, rng))
+        killer = threading.Thread(target=killing, args=(spark, stop, rng))
         killer.start()
         try:
             done = run(spark, query(log), directory / str(attempt))

@@ -74,7 +74,7 @@ class Case:
         reading, requirement = self.readings[WINDOWS], Requirement(epsilon, delta)
         assignment = assign_greedy(reading.model, workers, requirement)
         stop = min(steps, self.log.steps)
-        every = -(-stop // 6)
+        every = -(-stop // 4)
         return Query(self.log, reading.windows, reading.model, assignment, requirement, every, stop)
 
 

@@ -30,8 +30,9 @@ def recovery_cost(
     Returns
     -------
     table : DataFrame
-        recovery, seconds of the micro-batch with the kill, samples read again, windows lost and
-        estimated, and the share of estimates within ε of the truth.
+        recovery, seconds of the micro-batch with the kill, samples from before the failure that
+        were read again, aggregates estimated, share of estimates within ε of the undisturbed run,
+        and the largest difference from it among all that was not estimated.
     runs : dict of str to Run
     """
     exact = replace(query, exact=True)
@@ -54,7 +55,7 @@ def _cost(name: str, done: Run, truth: pd.Series, query: Query, outage: Outage) 
     return {
         "recovery": name,
         "batch_seconds": own.tasks_s,
-        "samples_read_again": int((own.stop - own.begin) * keys) if own.attempt else 0,
+        "samples_read_again": max(0, int(outage.failure - own.begin)) * keys if own.attempt else 0,
         "aggregates_estimated": len(guessed),
         "within_epsilon": float((off <= query.requirement.epsilon).mean()) if len(off) else np.nan,
         "largest_other_difference": float((found[~found.estimated]["value"] - truth).abs().max()),

@@ -1,0 +1,128 @@
+"""Drivers killed for real, anywhere in a batch: every window once, lost no more than planned."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aftlib.sensorlog import SensorLog
+from aftlib.statestore.sqlite import SqliteCheckpoints
+
+_DRIVER = Path(__file__).with_name("replay_driver.py")
+_spec = importlib.util.spec_from_file_location("replay_driver", _DRIVER)
+driver = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(driver)
+
+pytestmark = pytest.mark.crash
+FULL = os.environ.get("AFT_TRIALS") == "full"
+BARE, SPARK = (60, 8) if FULL else (3, 1)
+POINTS = ("begun", "restored", "replayed", "estimated", "committed")
+
+
+def start(directory, kind, store="sound", point=None, batch=0):
+    strike = [point, str(batch)] if point else []
+    return subprocess.Popen(
+        [sys.executable, str(_DRIVER), str(directory), kind, store, *strike],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def killed_at(directory, kind, point, batch, store="sound"):
+    process = start(directory, kind, store, point, batch)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGKILL, said
+
+
+def killed_after(directory, seconds):
+    """SIGKILL from outside; the driver may have finished before."""
+    process = start(directory, "bare")
+    time.sleep(seconds)
+    process.kill()
+    process.communicate(timeout=300)
+
+
+def finished(directory, kind, store="sound"):
+    process = start(directory, kind, store)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    return SqliteCheckpoints(directory / "state.sqlite", driver.QUERY.fingerprint)
+
+
+def check(store, log):
+    """Every window of every key once, whole; exact unless estimated, then within its variance."""
+    results = {(r.start, r.key): r for r in store.results()}
+    windows = range(0, log.steps, driver.WINDOW)
+    assert sorted(results) == sorted((w, key) for w in windows for key in log.names)
+    assert {r.samples for r in results.values()} == {driver.WINDOW}
+    true = log.read(None, 0, log.steps).reshape(driver.WINDOWS, driver.WINDOW, -1).mean(axis=1)
+    for i, w in enumerate(windows):
+        for k, key in enumerate(log.names):
+            found = results[w, key]
+            sigma = found.half_width / driver.QUERY.requirement.z
+            assert abs(found.value - true[i, k]) <= 5 * sigma + 1e-9
+            assert found.half_width <= driver.QUERY.requirement.epsilon * (1 + 1e-9)
+    spans = [(r.start, r.stop) for r in store.records()]
+    assert spans[0][0] == 0
+    assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
+
+
+@pytest.mark.parametrize("seed", range(BARE))
+def test_drivers_killed_without_spark(tmp_path, seed, once):
+    """Three chosen points and one moment of nobody's choosing a trial."""
+    chance, log = random.Random(seed), driver.write_log(tmp_path)
+    for batch in sorted(chance.sample(range(driver.BATCHES - 1), 3)):
+        killed_at(tmp_path, "bare", chance.choice(POINTS), batch)
+    killed_after(tmp_path, chance.uniform(0.3, 1.5))
+    check(finished(tmp_path, "bare"), log)
+    once()
+
+
+@pytest.mark.parametrize("seed", range(SPARK))
+def test_spark_drivers_killed(tmp_path, seed, once):
+    """Inside a batch, during its recovery, and between its commit and Spark's own note of it."""
+    chance, log = random.Random(100 + seed), driver.write_log(tmp_path)
+    batch = chance.randrange(0, 3)
+    first = POINTS[seed % 4]
+    killed_at(tmp_path, "spark", first, batch)
+    killed_at(tmp_path, "spark", chance.choice(POINTS[1:4]), batch)
+    killed_at(tmp_path, "spark", "committed", batch + 1)
+    store = finished(tmp_path, "spark")
+    check(store, log)
+    recovered = [r for r in store.records() if r.recovered]
+    assert [r.batch for r in recovered] == [batch]
+    assert recovered[0].sensors == len(driver.QUERY.first_plan.replay[batch].sensors)
+    once()
+
+
+def test_a_store_that_splits_its_commit_is_caught(tmp_path):
+    """The broken control: the same trial over it must not pass."""
+    log = driver.write_log(tmp_path)
+    killed_at(tmp_path, "bare", "split", 1, store="split")
+    with pytest.raises(AssertionError):
+        check(finished(tmp_path, "bare", store="split"), log)
+
+
+def test_the_control_passes_when_nobody_dies(tmp_path):
+    """Without a kill the broken store looks sound, which is why kills are needed."""
+    log = driver.write_log(tmp_path)
+    check(finished(tmp_path, "bare", store="split"), log)
+
+
+def test_the_check_sees_a_wrong_value(tmp_path):
+    log = driver.write_log(tmp_path)
+    store = finished(tmp_path, "bare")
+    values = log.read(None, 0, log.steps)
+    values[7, 3] += 1.0
+    other = SensorLog.write(tmp_path / "other", values, log.names)
+    with pytest.raises(AssertionError):
+        check(store, other)
+    assert np.isfinite(values).all()
