@@ -9,7 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("assignment", "pipeline")
+NAMES = ("assignment", "pipeline", "checkpoints")
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -39,14 +40,14 @@ def run() -> dict:
         stream(spark, query, place / "warm")
         ours = [timed(stream, spark, query, place / f"run{i}") for i in range(REPEATS)]
         plain = [timed(plain_spark, spark, log, WIDTH) for _ in range(REPEATS)]
-        outage = Outage(3, STEPS // 2 + 10, STEPS // 2 + 2 * WIDTH)
+        outage = Outage(3, int(0.7 * STEPS), int(0.7 * STEPS) + 2 * WIDTH)
         cost, _ = d1.recovery_cost(spark, query, place / "cost", outage)
         return {
             "samples": STEPS * 120,
             "pipeline_rows_per_second": STEPS * 120 / median(ours),
             "plain_spark_rows_per_second": STEPS * 120 / median(plain),
             "ratio_pipeline_to_plain": median(plain) / median(ours),
-            "recovery": cost.to_dict("records"),
+            "recovery": json.loads(cost.to_json(orient="records")),
             "grid_seconds": grid_seconds(spark, place),
         }
 

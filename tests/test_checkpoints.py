@@ -235,7 +235,7 @@ def test_too_short_t_sla_names_the_shortest_that_works(method, epsilon):
 
 
 def test_t_sla_that_is_no_number_is_refused():
-    with pytest.raises(ValueError, match=r"t_sla_ms must be at least .* got nan"):
+    with pytest.raises(ValueError, match=r"t_sla_ms must be at least .* 20 sensors .* got nan"):
         plan(t_sla_ms=np.nan)
 
 
@@ -248,12 +248,14 @@ def test_spent_tolerance_names_the_smallest_epsilon_that_works(method):
         plan(method=method, **options)
     smallest = float(re.search(r"at least ([0-9.e-]+),", str(caught.value))[1])
     assert plan(smallest, method=method, **options).times[-1] == WINDOW
+    with pytest.raises(ValueError, match="leaves nothing"):
+        plan(smallest * (1 - 1e-9), method=method, **options)
     assert plan(method="exactly-once", **options).worst_case_reliability[0, 7] < 0.95
 
 
 def test_tolerance_spent_to_the_last_replays_every_sensor():
     requirement = Requirement(0.12, 0.05)
-    restored = np.full(100, WINDOW**2 * requirement.max_variance / 5000**2)
+    restored = np.full(100, WINDOW**2 * requirement.max_variance / 5000**2 * (1 + 1e-14))
     assert sizes(plan(start=5000, checkpoint_variance=restored))[0] == 100
 
 

@@ -121,8 +121,8 @@ def test_groups_apart_or_together_give_the_same_factor():
     np.testing.assert_allclose(apart.variance, together.variance, atol=1e-14)
 
 
-def test_fetches_few_columns_in_vain():
-    covariance = scattered(1200, 4)
+def fetched_by(covariance: np.ndarray, target: float, **sizes) -> tuple[int, list[int]]:
+    """Number of pivots, and of columns computed each time."""
     fetched = []
     original = cholesky._Columns._free
 
@@ -130,8 +130,31 @@ def test_fetches_few_columns_in_vain():
         fetched.append(size)
         return original(self, size, score)
 
-    with mock.patch.object(cholesky._Columns, "_free", spy):
-        found = pivoted_cholesky(covariance, np.full(1200, 0.06))
-    assert 400 < len(found.pivots) < 1000
-    assert sum(fetched) < 2 * len(found.pivots)
-    assert len(fetched) < len(found.pivots) / 4
+    with (
+        mock.patch.object(cholesky._Columns, "_free", spy),
+        mock.patch.multiple(cholesky, **sizes),
+    ):
+        found = pivoted_cholesky(covariance, np.full(len(covariance), target))
+    return len(found.pivots), fetched
+
+
+def test_fetches_few_columns_in_vain():
+    pivots, fetched = fetched_by(scattered(1200, 4), 0.06, _PANEL=64)
+    assert 400 < pivots < 1000
+    assert sum(fetched) < 2 * pivots
+    assert len(fetched) < pivots / 4
+
+
+def test_fetches_fewer_when_the_pool_cannot_hold_what_ties():
+    tied = blocks(600, 20) + 0.01
+    pivots, fetched = fetched_by(tied, 0.53, _POOL=40, _FIRST_BATCH=16, _LARGEST_BATCH=16)
+    assert pivots > 250
+    assert sum(fetched) < 3 * pivots
+
+
+def test_a_tied_pivot_is_fetched_before_a_larger_score():
+    covariance = np.array([[1 - 1e-13, 0.5, 0.2], [0.5, 1, 0.3], [0.2, 0.3, 0.5]])
+    with mock.patch.multiple(cholesky, _FIRST_BATCH=1, _LARGEST_BATCH=1, _POOL=2):
+        found = pivoted_cholesky(covariance, np.full(3, 0.9))
+    assert found.pivots == (0,)
+    np.testing.assert_allclose(found.rows[0], [1, 0.5, 0.2], atol=1e-12)

@@ -166,3 +166,13 @@ def test_values_are_shown_short(value, text):
 def test_intervals_are_shown_in_brackets():
     assert shown_interval((0.0412345, 2.0)) == "[0.04123, 2]"
     assert shown_interval(None) == "–"
+
+
+def test_a_timed_claim_of_the_smoke_profile_is_no_alarm(monkeypatch):
+    monkeypatch.setitem(CLAIMS, "D1-3", replace(CLAIMS["D1-3"], timed=True))
+    slow = Settled("D1-3", 0.9, 0.5, None, "deviates", "measured", "")
+    assert unexpected([ClaimRecord.of(slow, profile="smoke")]) == []
+    (alarm,) = unexpected([ClaimRecord.of(slow, profile="quick")])
+    assert alarm.id == "D1-3"
+    assert unexpected([ClaimRecord.of(replace(slow, id="D1-1"), profile="smoke")])
+    assert unexpected([ClaimRecord.of(replace(slow, verdict="not run"), profile="smoke")])

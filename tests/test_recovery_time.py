@@ -40,6 +40,13 @@ def test_recovery_time_of_m_permits_m(fixed, per_tuple, tuples):
     assert recovery_time.max_tuples(recovery_time(tuples)) >= tuples
 
 
+def test_a_quotient_rounded_up_is_corrected():
+    recovery_time = RecoveryTime(46.33, 0.8324)
+    assert int((60757.424 - 46.33) / 0.8324) == 72_935
+    assert recovery_time(72_935) > 60757.424
+    assert recovery_time.max_tuples(60757.424) == 72_934
+
+
 def test_endless_t_sla_is_bounded():
     assert RecoveryTime(1, 1e-300).max_tuples(math.inf) == 2**53
 
