@@ -9,6 +9,7 @@ from aftlib.assignment import (
 )
 from aftlib.checkpoints import CheckpointPlan, plan_checkpoints
 from aftlib.gaussian import GaussianModel
+from aftlib.histogram import ExponentialHistogram
 from aftlib.recovery_time import RecoveryTime
 from aftlib.replay import ReplaySet, select_replay
 from aftlib.requirement import Requirement
@@ -16,6 +17,7 @@ from aftlib.requirement import Requirement
 __all__ = [
     "Assignment",
     "CheckpointPlan",
+    "ExponentialHistogram",
     "GaussianModel",
     "RecoveryTime",
     "ReplaySet",

@@ -24,9 +24,9 @@ _AXES = {
     "t_sla_ms": ("T_SLA (ms, logarithmic)", "T_SLA"),
 }
 _MEASURES: Mapping[str, tuple[str, str, str]] = {
-    "worst": ("window's result, worst case of (12)", BLUE, "circle"),
-    "single": ("window's result, this failure alone", GREEN, "triangle-up"),
-    "restored": ("restored checkpoint itself (no promise)", GREY, "x"),
+    "worst": ("worst case of (12)", BLUE, "circle"),
+    "single": ("this failure alone", GREEN, "triangle-up"),
+    "restored": ("checkpoint (no promise)", GREY, "x"),
 }
 _PARTS = {
     "res_ms": ("T_res: restore, load gain", GREY),
@@ -49,8 +49,8 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
     for time in times[1:-1]:
         figure.add_vline(time + 0.5, line={"color": GREEN, "width": 3})
         figure.add_annotation(
-            x=time + 0.5, y=-0.75, text=f"checkpoint τ = {time}", showarrow=False,
-            font={"color": GREEN},
+            x=time + 0.5, y=-0.75, text=f"checkpoint τ = {time}", showarrow=False, xshift=8,
+            xanchor="left", font={"color": GREEN},
         )  # fmt: skip
     figure.add_annotation(
         x=failure, y=2.75, text=f"failure at t = {failure}", showarrow=False, font={"color": RED}
@@ -135,10 +135,10 @@ def success_by_time(
         marker = {"color": color, "symbol": symbol, "size": 9}
         figure.add_scatter(mode="markers", name=name, marker=marker, **data)
     figure.add_scatter(
-        mode="lines", name="expected in the worst case", line={"color": BLUE, "dash": "dot"},
+        mode="lines", name="expected, worst case", line={"color": BLUE, "dash": "dot"},
         **expected,
     )  # fmt: skip
-    title = f"Success at every checkpoint (fig. 7; δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
+    title = f"Success by checkpoint, T_SLA = {t_sla_ms:g} (fig. 7)"
     styled(figure, title, "checkpoint τ from which it is recovered (steps)", "within ε")
     return _promised(with_slider(figure, "ε", frames, active), delta)
 

@@ -47,7 +47,7 @@ def success_rates(spark: SparkSession, case: Case) -> pd.DataFrame:
         probability …_expected that the plan gives. 1 where every sensor is replayed.
 
         document, document_low, document_high: `worst` in part 0 alone, with the interval from
-        resampling disjoint windows; windows: those of one part.
+        resampling disjoint windows (NaN where there is one only); windows: those of one part.
 
     Raises
     ------
@@ -95,13 +95,17 @@ class _Recoveries:
             ]
         )
         found = dict(zip(MEASURES, shares.mean(axis=2).T, strict=True))
-        windows, rng = self.case.windows, np.random.default_rng(self.case.seed)
-        if part:
-            low = high = np.full(len(shares), np.nan)
-        else:
-            low, high = bootstrap_interval(shares[:, 0], -(-windows.width // windows.slide), rng)
+        low, high = self._resampled(shares[:, 0]) if part == 0 else (np.nan, np.nan)
         interval = {"document_low": low, "document_high": high}
         return pd.DataFrame({"part": part, "row": np.arange(len(shares))} | found | interval)
+
+    def _resampled(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Intervals from resampling disjoint windows; NaN when there is one only."""
+        windows, rng = self.case.windows, np.random.default_rng(self.case.seed)
+        block = -(-windows.width // windows.slide)
+        if len(self.starts) < 2 * block:
+            return np.full(len(shares), np.nan), np.full(len(shares), np.nan)
+        return bootstrap_interval(shares, block, rng)
 
     def _samples(self, part: int) -> np.ndarray:
         rows = self.case.log.steps

@@ -120,7 +120,7 @@ def _keeps_promise(success: pd.DataFrame, parts: int) -> Settled:
         "D2-5",
         expected="≥ 1 − δ everywhere",
         measured=rate,
-        interval=(rate - float(reach), rate + float(reach)),
+        interval=(max(0.0, rate - float(reach)), min(1.0, rate + float(reach))),
         holds=broken == 0,
         note=f"Lowest success against its 1 − δ, over {len(judged)} planned checkpoints in the "
         f"worst case of (12): ε = {at['epsilon']:g}, δ = {at['delta']:g}, T_SLA = "

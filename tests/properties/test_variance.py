@@ -1,0 +1,71 @@
+"""Laws of the variance histogram: bulk is one by one, and the bound holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aftlib.histogram import VarianceHistogram
+
+
+def stream(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Noise, plateaus, a walk, few values, dying bursts, wild scales, or an outlier that leaves."""
+    noise = rng.normal(size=size)
+    outlier = np.where(np.arange(size) == size // 3, 1e6, noise)
+    kinds = (
+        noise,
+        np.repeat(rng.normal(size=size // 5 + 1), 5)[:size],
+        np.cumsum(noise),
+        rng.integers(0, 3, size).astype(float),
+        rng.standard_cauchy(size) * np.exp(-np.arange(size) / 200),
+        1e6 + np.exp(5 * noise),
+        outlier,
+    )
+    return kinds[int(rng.integers(len(kinds)))]
+
+
+def check(seed: int, longest: int) -> None:
+    rng = np.random.default_rng(seed)
+    make = (int(rng.choice([1, 2, 30, 400, 2000])), float(rng.choice([0.05, 0.1, 0.3, 0.6, 0.95])))
+    values = stream(rng, int(rng.integers(1, longest)))
+    single, bulk = VarianceHistogram(*make), VarianceHistogram(*make)
+    start = 0
+    while start < values.size:
+        part = values[start : start + int(rng.choice([0, 1, 5, 90, 1500, 5000]))]
+        bulk.update(part)
+        for value in part.tolist():
+            single.update(value)
+        start += part.size
+        if start:
+            window = values[max(0, start - make[0]) : start]
+            rounding = 1e-12 * np.abs(window).max() ** 2
+            truth = window.var()
+            assert abs(bulk.estimate() - truth) <= make[1] * truth + rounding
+            assert single.estimate() == bulk.estimate()
+    again = VarianceHistogram.from_bytes(bulk.to_bytes())
+    again.update(values)
+    bulk.update(values)
+    single.update(values)
+    assert single.to_bytes() == bulk.to_bytes() == again.to_bytes()
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_bulk_is_one_by_one_and_the_bound_holds(block: int) -> None:
+    for seed in range(30 * block, 30 * block + 30):
+        check(seed, 6000)
+
+
+@pytest.mark.usefixtures("no_numba")
+def test_without_numba_the_states_are_the_same() -> None:
+    for seed in range(10):
+        check(seed, 1500)
+
+
+def test_compiled_and_plain_states_are_equal(request: pytest.FixtureRequest) -> None:
+    values = stream(np.random.default_rng(1), 3000)
+    compiled = VarianceHistogram(700, 0.2)
+    compiled.update(values)
+    request.getfixturevalue("no_numba")
+    plain = VarianceHistogram(700, 0.2)
+    plain.update(values)
+    assert plain.to_bytes() == compiled.to_bytes()
