@@ -33,6 +33,13 @@ _PARTS = {
     "rep_ms": ("T_rep: replay", BLUE),
     "est_ms": ("T_est: estimate", ORANGE),
 }
+_PHASES = {
+    "python_ms": ("Python, imports", GREY),
+    "spark_ms": ("Spark session", ORANGE),
+    "stream_ms": ("stream, up to the failed batch", GREEN),
+    "recovery_ms": ("T_rec", BLUE),
+    "commit_ms": ("planning anew, commit", RED),
+}
 
 
 def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go.Figure:
@@ -194,7 +201,7 @@ def recovery_times(times: pd.DataFrame, title: str, start: int | None = None) ->
     return with_slider(figure, "n", frames, active)
 
 
-def fitted(points: pd.DataFrame, reserve_ms: float, title: str) -> go.Figure:
+def fitted(points: pd.DataFrame, reserve: float, title: str) -> go.Figure:
     """Measured recoveries, the line through them, and the reserve above it."""
     line = points.sort_values("tuples")
     figure = go.Figure()
@@ -202,9 +209,9 @@ def fitted(points: pd.DataFrame, reserve_ms: float, title: str) -> go.Figure:
         x=points["tuples"], y=points["total_ms"], mode="markers", name="measured recovery",
         marker={"color": BLUE, "size": 7, "opacity": 0.6},
     )  # fmt: skip
-    for name, above, dash in (("fitted", 0, "solid"), ("with reserve", reserve_ms, "dash")):
+    for name, times, dash in (("fitted", 1, "solid"), ("with reserve", reserve, "dash")):
         figure.add_scatter(
-            x=line["tuples"], y=line["fitted_ms"] + above, mode="lines", name=name,
+            x=line["tuples"], y=times * line["fitted_ms"], mode="lines", name=name,
             line={"color": ORANGE, "dash": dash},
         )  # fmt: skip
     styled(figure, title, "tuples replayed |o|", "T_rec (ms)").update_yaxes(rangemode="tozero")
@@ -227,6 +234,18 @@ def t_sla(recoveries: pd.DataFrame) -> go.Figure:
     title = "Recoveries, one by one, against the T_SLA they were planned for"
     styled(figure, title, "T_SLA", "T_rec (ms)").update_yaxes(rangemode="tozero")
     return figure.update_layout(hovermode="closest")
+
+
+def restarts(frame: pd.DataFrame) -> go.Figure:
+    """Median milliseconds of each phase from the new process's start to its commit."""
+    median = frame.groupby("kind")[list(_PHASES)].median()
+    figure = go.Figure()
+    for phase, (name, color) in _PHASES.items():
+        figure.add_bar(
+            y=median.index, x=median[phase], name=name, orientation="h", marker={"color": color}
+        )
+    styled(figure, "From a new process to the recovered interval", "milliseconds", "")
+    return figure.update_layout(barmode="stack", height=300, hovermode="closest")
 
 
 def _reduced(frame: pd.DataFrame, x: str, fixed: Mapping[str, float]) -> tuple[pd.DataFrame, str]:

@@ -28,6 +28,7 @@ from aftlib.sensorlog import SensorLog
 from aftlib.sink import WindowSink
 from aftlib.spark.faults import dead_pid, strike
 from aftlib.spark.sources import SensorLogStream, StreamPlan
+from aftlib.spark.streams import drain
 from aftlib.windows import Windows
 
 RESULT = pa.schema(
@@ -315,16 +316,7 @@ def run(
     blocks = spark.readStream.format("sensorlog").option("plan", json.dumps(asdict(plan))).load()
     capacity = len(query.assignment.workers[0])
     worker = Worker(query.windows, capacity, tuple(outages), str(notes))
-    stream = (
-        blocks.mapInArrow(worker, RESULT_SCHEMA)
-        .writeStream.foreachBatch(coordinator)
-        .option("checkpointLocation", str(directory / "checkpoint"))
-        .start()
-    )
-    try:
-        stream.processAllAvailable()
-    finally:
-        stream.stop()
+    drain(blocks.mapInArrow(worker, RESULT_SCHEMA).writeStream.foreachBatch(coordinator), directory)
     return Run(sink.windows(), sink.outages(), pd.DataFrame(coordinator.shifts))
 
 

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from aftlib.partial_replay import PartialReplay, Preparation, Read, ReplayQuery, next_boundary
 from aftlib.sensorlog import SensorLog
+from aftlib.spark.streams import drain
 from aftlib.statestore.checkpoints import IntervalRecord, WindowResult
 from aftlib.statestore.sqlite import SqliteCheckpoints
 
@@ -287,16 +288,24 @@ def run(
     def step(batch: DataFrame, number: int) -> None:
         operator.process(number, collected(batch))
 
-    stream = (
-        slices.mapInArrow(sum_slice, SUM_SCHEMA)
-        .writeStream.foreachBatch(step)
-        .option("checkpointLocation", str(directory / "checkpoint"))
-        .start()
-    )
-    try:
-        stream.processAllAvailable()
-    finally:
-        stream.stop()
+    drain(slices.mapInArrow(sum_slice, SUM_SCHEMA).writeStream.foreachBatch(step), directory)
+    return ReplayRun(operator.store.results(), operator.store.records())
+
+
+def run_bare(
+    query: ReplayQuery,
+    log: SensorLog,
+    directory: Path | str,
+    at: Callable[[str, int], None] = lambda point, batch: None,
+) -> ReplayRun:
+    """`run` in this process, without Spark; arguments, result and errors are the same."""
+    check_keys(query, log)
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    operator, read = prepare(query, Path(directory), at), bare_read(log)
+    stop, batch = log.steps - log.steps % query.window, len(operator.store.records())
+    while (state := operator.store.restore()) is None or state.position < stop:
+        operator.process(batch, read)
+        batch += 1
     return ReplayRun(operator.store.results(), operator.store.records())
 
 

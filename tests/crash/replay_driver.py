@@ -68,18 +68,7 @@ def main(place: str, kind: str, store: str, point: str | None = None, batch: str
 
         partial_replay.run(session("crash"), QUERY, log, directory, at)
     else:
-        bare(log, directory, at)
-
-
-def bare(log: SensorLog, directory: Path, at: Callable[[str, int], None]) -> None:
-    """The stream without Spark: the next batch is the one after the last that was committed."""
-    operator = partial_replay.prepare(QUERY, directory, at)
-    read = partial_replay.bare_read(log)
-    for batch in range(len(operator.store.records()), 10 * BATCHES):
-        state = operator.store.restore()
-        if state is not None and state.position == log.steps:
-            return
-        operator.process(batch, read)
+        partial_replay.run_bare(QUERY, log, directory, at)
 
 
 if __name__ == "__main__":

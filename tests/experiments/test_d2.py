@@ -245,12 +245,12 @@ def test_impossible_shares_are_refused(directory, tmp_path, share):
 def test_a_line_is_found_again_and_stragglers_do_not_bend_it():
     tuples = np.arange(0, 100_000, 1000)
     exact = 5 + 2e-3 * tuples
-    total = exact + np.where(np.arange(100) % 10 == 3, 500, 0)
+    total = exact * np.where(np.arange(100) % 10 == 3, 4, 1)
     fit = d2.fit_recovery_time(pd.DataFrame({"tuples": tuples, "total_ms": total}), quantile=0.95)
     assert fit.line.per_tuple_ms == pytest.approx(2e-3, rel=1e-2)
     assert fit.line.fixed_ms == pytest.approx(5, abs=1)
-    assert fit.reserve_ms == pytest.approx(500, abs=2)
-    assert fit.recovery_time.fixed_ms == fit.line.fixed_ms + fit.reserve_ms
+    assert fit.reserve == pytest.approx(4, rel=0.05)
+    assert fit.recovery_time(70_000) == pytest.approx(fit.reserve * fit.line(70_000))
     np.testing.assert_allclose(
         fit.points["fitted_ms"] + fit.points["residual_ms"], fit.points["total_ms"]
     )
@@ -363,6 +363,28 @@ def test_wrong_times_deviate(counts, success, claim, times):
     assert d2.verdicts(counts, success, times, 3)[claim - 1].verdict == "deviates"
 
 
+def test_a_killed_driver_is_started_again_and_each_phase_is_timed(case, tmp_path):
+    (query,) = d2.queries(case, 0.45, 0.05, [20])
+    frame = d2.restarts(query, case.log, tmp_path / "killed", 1, 1, kinds=("bare",))
+    (row,) = frame.to_dict("records")
+    assert row["kind"] == "bare"
+    assert row["sensors"] == len(query.first_plan.replay[row["batch"]].sensors)
+    assert min(row[phase] for phase in d2.PHASES) >= 0
+    assert row["spark_ms"] < row["all_ms"]
+    assert sum(row[phase] for phase in d2.PHASES) == pytest.approx(row["all_ms"])
+    assert [bar.x[0] for bar in figures.restarts(frame).data] == [row[p] for p in d2.PHASES]
+
+
+def test_a_driver_that_does_not_die_as_told_is_an_error(case, tmp_path):
+    (query,) = d2.queries(case, 0.45, 0.05, [20])
+    with pytest.raises(
+        RuntimeError, match="must die at 'replayed' of batch ., ended with status 1"
+    ):
+        d2.restarts(
+            query, SensorLog(tmp_path, (), 0, {}), tmp_path / "killed", 1, 1, kinds=("bare",)
+        )
+
+
 def test_figures_show_what_the_frames_hold(counts, success, times, case, document):
     fixed = {"delta": 0.05}
     figure = figures.counts(counts, "epsilon", "title", fixed, start=50)
@@ -384,7 +406,7 @@ def test_figures_show_what_the_frames_hold(counts, success, times, case, documen
     shown = figures.plan({"proposed": document.plan(0.12, 0.05, 50)}, "title")
     assert list(shown.data[1].x) == [1161, 3483, 8127]
     fit = d2.fit_recovery_time(pd.DataFrame({"tuples": [1, 2, 3], "total_ms": [1, 2, 3.5]}))
-    assert len(figures.fitted(fit.points, fit.reserve_ms, "title").data) == 3
+    assert len(figures.fitted(fit.points, fit.reserve, "title").data) == 3
     frame = pd.DataFrame({"t_sla_ms": [10.0, 20.0], "total_ms": [9, 30]})
     assert len(figures.t_sla(frame).data) == 3
 

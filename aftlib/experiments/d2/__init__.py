@@ -11,12 +11,14 @@ from aftlib.experiments.d2.costs import (
 from aftlib.experiments.d2.counts import METHODS, checkpoint_counts, counts_table, plan_table
 from aftlib.experiments.d2.examples import FIGURE_1, ThreeSensors, three_sensors
 from aftlib.experiments.d2.recoveries import queries, recoveries, t_sla_kept
+from aftlib.experiments.d2.restarts import PHASES, restarts
 from aftlib.experiments.d2.success import success_rates
 from aftlib.experiments.d2.verdicts import verdicts
 
 __all__ = [
     "FIGURE_1",
     "METHODS",
+    "PHASES",
     "Case",
     "Fit",
     "ThreeSensors",
@@ -30,6 +32,7 @@ __all__ = [
     "queries",
     "recoveries",
     "recovery_times",
+    "restarts",
     "success_rates",
     "t_sla_kept",
     "three_sensors",

@@ -174,20 +174,22 @@ class Fit:
     ----------
     line : RecoveryTime
         Robust line through the measurements: half of them take longer.
-    reserve_ms : float
-        Quantile of the residuals.
+    reserve : float
+        Quantile of measured over fitted, at least 1: what disturbs a recovery slows all of it.
     points : DataFrame
         tuples, total_ms, fitted_ms, residual_ms.
     """
 
     line: RecoveryTime
-    reserve_ms: float
+    reserve: float
     points: pd.DataFrame
 
     @property
     def recovery_time(self) -> RecoveryTime:
-        """What a plan can count on: the line raised by the reserve."""
-        return RecoveryTime(self.line.fixed_ms + self.reserve_ms, self.line.per_tuple_ms)
+        """What a plan can count on: the line times the reserve."""
+        return RecoveryTime(
+            self.reserve * self.line.fixed_ms, self.reserve * self.line.per_tuple_ms
+        )
 
 
 def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
@@ -198,7 +200,7 @@ def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     times : DataFrame
         tuples and total_ms, one row a recovery.
     quantile : float
-        Share of the recoveries that the line with its reserve covers.
+        Share of these recoveries that the line with its reserve covers.
 
     Raises
     ------
@@ -217,7 +219,8 @@ def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     fitted = line.fixed_ms + slope * x
     points = pd.DataFrame({"tuples": x, "total_ms": y, "fitted_ms": fitted})
     points = points.assign(residual_ms=points["total_ms"] - points["fitted_ms"])
-    return Fit(line, max(0.0, float(points["residual_ms"].quantile(quantile))), points)
+    above = (points["total_ms"] / points["fitted_ms"])[points["fitted_ms"] > 0]
+    return Fit(line, max(1.0, float(above.quantile(quantile))), points)
 
 
 def compare_models(models: dict[str, RecoveryTime], tuples: Sequence[int]) -> pd.DataFrame:

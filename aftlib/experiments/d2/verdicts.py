@@ -78,7 +78,9 @@ def _helps_when_tight(wide: pd.DataFrame) -> Settled:
     useless = wide[(wide["no-relaxation"] == wide["exactly-once"]) & (wide["exactly-once"] > 0)]
     fewer = (useless["proposed"] < useless["exactly-once"]).mean() if len(useless) else 0.0
     alike = useless[useless["proposed"] == useless["exactly-once"]].reset_index()
-    where = ", ".join(f"ε = {p.epsilon:g} at T_SLA = {p.t_sla_ms:g}" for p in alike.itertuples())
+    where = "; ".join(
+        f"ε = {p.epsilon:g}, δ = {p.delta:g}, T_SLA = {p.t_sla_ms:g}" for p in alike.itertuples()
+    )
     return settle(
         "D2-3",
         expected="fewer checkpoints where estimation alone saves none",

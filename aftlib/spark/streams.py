@@ -1,0 +1,24 @@
+"""A streaming query from its start until all its input has been processed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql.streaming import DataStreamWriter
+
+
+def drain(writer: DataStreamWriter, directory: Path) -> None:
+    """Run a stream until its source has nothing more; stop it whatever happens.
+
+    Parameters
+    ----------
+    writer : DataStreamWriter
+        With its sink; it goes on where the last run with the same directory ended.
+    directory : path
+        Place of Spark's own checkpoint.
+    """
+    stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+    try:
+        stream.processAllAvailable()
+    finally:
+        stream.stop()
