@@ -1,0 +1,163 @@
+"""Relative errors: the article's estimate and the sound one against the promised ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+
+from aftlib.bits import BitStream
+from aftlib.experiments.d5.ring import exact_counts, relative
+from aftlib.histogram import ExponentialHistogram
+from aftlib.spark.histogram import warm
+
+INDEPENDENT = 0.0
+"""Burst length that stands for independent events, in a frame."""
+CHUNK = 2**20
+_AXES = ("epsilon", "window", "share", "burst")
+_SCHEMA = (
+    "epsilon double, window long, share double, burst double, events long, least long, "
+    "article double, sound double, article_missed long, sound_missed long, buckets long"
+)
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """What a task of the sweep does; pickled to the tasks."""
+
+    windows_of_events: int
+    seed: int
+
+    def __call__(self, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            points = frame[list(_AXES)].itertuples(index=False, name=None)
+            yield pd.DataFrame([self._point(*point) for point in points])
+
+    def _point(self, epsilon: float, window: int, share: float, burst: float) -> dict[str, float]:
+        stream = BitStream(share, None if burst == INDEPENDENT else burst, self.seed)
+        size = max(self.windows_of_events * window, CHUNK // 8)
+        found = measure(stream.draw(size), window, epsilon)
+        return dict(zip(_AXES, (epsilon, window, share, burst), strict=True)) | found
+
+
+def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, float]:
+    """Play a stream and compare every answer with the exact count.
+
+    Returns
+    -------
+    dict
+        events; least: fewest ones in a window; article, sound: largest relative error;
+        article_missed, sound_missed: answers off by more than ε; buckets: most at a chunk's end.
+    """
+    sound, article = (ExponentialHistogram(window, epsilon) for _ in range(2))
+    exact = exact_counts(events, window)
+    answers, queries, buckets = np.empty(events.size), np.empty(events.size), 0
+    for first in range(0, events.size, CHUNK):
+        part = slice(first, first + CHUNK)
+        answers[part] = sound.estimates(events[part])
+        queries[part] = article.estimates(events[part], article=True)
+        buckets = max(buckets, len(sound.buckets))
+    sound_errors, article_errors = (relative(found, exact) for found in (answers, queries))
+    limit = epsilon * (1 + 1e-12)
+    return {
+        "events": events.size,
+        "least": int(exact[min(window, exact.size) - 1 :].min()),
+        "article": float(article_errors.max()),
+        "sound": float(sound_errors.max()),
+        "article_missed": int((article_errors > limit).sum()),
+        "sound_missed": int((sound_errors > limit).sum()),
+        "buckets": buckets,
+    }
+
+
+def sweep(
+    spark: SparkSession,
+    epsilons: Sequence[float],
+    windows: Sequence[int],
+    shares: Sequence[float],
+    bursts: Sequence[float],
+    windows_of_events: int,
+    seed: int,
+) -> pd.DataFrame:
+    """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        One job; a row of the grid is a unit of work.
+    epsilons, windows, shares, bursts : sequence
+        The grid; a burst of 0 means independent events.
+    windows_of_events : int
+        Length of each stream in windows; at least 131,072 events are played.
+    seed : int
+
+    Returns
+    -------
+    DataFrame
+        epsilon, window, share, burst, and the columns of `measure`.
+    """
+    grid = pd.DataFrame(list(product(epsilons, windows, shares, bursts)), columns=_AXES)
+    grid = grid.astype({"epsilon": float, "window": int, "share": float, "burst": float})
+    warm()
+    # Long streams first, dealt out one by one, so that no task is left with all of them.
+    order = grid.sort_values("window", ascending=False, kind="stable")
+    tasks = min(len(grid), 8 * spark.sparkContext.defaultParallelism)
+    frame = spark.createDataFrame(order).repartition(tasks)
+    found = frame.mapInPandas(_Sweep(windows_of_events, seed), _SCHEMA).toPandas()
+    return found.sort_values(list(_AXES), ignore_index=True)
+
+
+def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
+    """Errors with 1 … `most` ones in the window, all inside, after zeros that fill it.
+
+    Returns
+    -------
+    DataFrame
+        epsilon, ones, article, sound: the answers; article_error, sound_error: relative.
+    """
+    exact, tables = np.arange(1, most + 1), []
+    for epsilon in epsilons:
+        answers = {}
+        for name in ("article", "sound"):
+            histogram = ExponentialHistogram(2 * most, epsilon)
+            histogram.update(np.zeros(2 * most, bool))
+            answers[name] = histogram.estimates(np.ones(most, bool), article=name == "article")
+        errors = {f"{name}_error": relative(found, exact) for name, found in answers.items()}
+        tables.append(pd.DataFrame({"epsilon": epsilon, "ones": exact} | answers | errors))
+    return pd.concat(tables, ignore_index=True)
+
+
+def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
+    """The fewest ones at which the article's estimate breaks ε, and how far off it gets at most.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Result of `few_ones`.
+
+    Returns
+    -------
+    DataFrame
+        epsilon, k, ones: fewest (missing where there are none), article, sound: the answers there;
+        article_error: there; worst, worst_ones: the largest error and where; sound_worst.
+    """
+    return pd.DataFrame([_smallest(each) for _, each in table.groupby("epsilon")])
+
+
+def _smallest(each: pd.DataFrame) -> dict[str, Any]:
+    """The row of `counterexamples` for one ε."""
+    epsilon = float(each["epsilon"].iloc[0])
+    errors = each["article_error"].to_numpy()
+    broken = each[errors > epsilon * (1 + 1e-12)]
+    columns = ("ones", "article", "sound", "article_error")
+    first = {name: broken[name].iloc[0] if len(broken) else None for name in columns}
+    worst = {"worst": errors.max(), "worst_ones": int(each["ones"].iloc[int(errors.argmax())])}
+    sound = {"sound_worst": each["sound_error"].max()}
+    return {"epsilon": epsilon, "k": math.ceil(1 / epsilon)} | first | worst | sound
