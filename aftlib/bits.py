@@ -20,7 +20,8 @@ class BitStream:
     share : float
         Probability of a one, in (0, 1).
     burst : float, optional
-        Mean length of a run of ones, at least 1, in events; by default events are independent.
+        Mean length of a run of ones, in events, at least 1 and share / (1 - share), which makes
+        runs of zeros as short as they can be; by default events are independent.
     seed : int
         Non-negative.
 
@@ -37,8 +38,12 @@ class BitStream:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise ValueError(f"share must lie in (0, 1), got {self.share!r}: try 0.5")
-        if self.burst is not None and not 1 <= self.burst < float("inf"):
-            raise ValueError(f"burst must be at least 1 event, got {self.burst!r}; None for none")
+        least = max(1.0, self.share / (1 - self.share))
+        if self.burst is not None and not least <= self.burst < float("inf"):
+            raise ValueError(
+                f"burst must be at least {least:g} event, got {self.burst!r}: lengthen it, "
+                "or leave it out for independent events"
+            )
         if self.seed < 0:
             raise ValueError(f"seed must be at least 0, got {self.seed!r}")
 
@@ -68,18 +73,13 @@ class BitStream:
 
     def _runs(self, rng: np.random.Generator, ones: float) -> NDArray[np.bool_]:
         """Runs of ones and of zeros in turn, of geometric lengths; each range begins anew."""
-        zeros = max(1.0, ones * (1 - self.share) / self.share)
+        zeros = ones * (1 - self.share) / self.share
+        first = bool(rng.random() < self.share)  # so that the share is right from the first event
+        means = (ones, zeros) if first else (zeros, ones)
         pairs = 16 + int(1.5 * EVENTS_PER_RANGE / (ones + zeros))
-        lengths, total = [], 0
-        while total < EVENTS_PER_RANGE:
-            drawn = np.column_stack(
-                (rng.geometric(1 / ones, pairs), rng.geometric(1 / zeros, pairs))
-            ).ravel()
-            lengths.append(drawn)
-            total += int(drawn.sum())
-        runs = np.concatenate(lengths)
-        starts_with_one = rng.random() < self.share
-        bits = (np.arange(runs.size) & 1) == (0 if starts_with_one else 1)
-        if not starts_with_one:
-            runs = runs.reshape(-1, 2)[:, ::-1].ravel()
+        runs = np.empty(0, np.int64)
+        while runs.sum() < EVENTS_PER_RANGE:
+            drawn = np.column_stack([rng.geometric(min(1.0, 1 / mean), pairs) for mean in means])
+            runs = np.append(runs, drawn.ravel())
+        bits = (np.arange(runs.size) & 1 == 0) == first
         return np.repeat(bits, runs)[:EVENTS_PER_RANGE]

@@ -45,11 +45,11 @@ def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
     events = table["event"].tolist()
     frames = {str(row.t): _step(row, events, window) for row in table.itertuples()}
     looks = [
-        {"mode": "markers+text", "name": "event", "textfont": {"color": "white", "size": 15},
-         "marker": {"symbol": "square", "size": 26, "color": GREY}},
         {"mode": "lines", "name": "window", "line": {"color": "#333", "dash": "dot", "width": 2}},
         {"mode": "lines", "name": "bucket", "line": {"color": BLUE, "width": 2}, "fill": "toself",
          "fillcolor": "rgba(0, 114, 178, 0.15)"},
+        {"mode": "markers+text", "name": "event", "textfont": {"color": "white", "size": 15},
+         "marker": {"symbol": "square", "size": 26, "color": GREY}},
         {"mode": "text", "name": "timestamp, count", "textfont": {"color": BLUE, "size": 14}},
         {"mode": "text", "name": "answers", "textfont": {"size": 15}},
     ]  # fmt: skip
@@ -73,9 +73,9 @@ def _step(row: Any, events: Sequence[int], window: int) -> list[dict]:
     names += [((first + at) / 2, -0.7, str(count)) for first, at, count in spans]
     answers = f"total {row.total} · query {row.query} · sound {row.estimate:g} · exact {row.exact}"
     return [
-        {"x": now, "y": [0] * row.t, "text": [str(e) for e in events[: row.t]]},
         frame | {"text": []},
         _boxes([(first - 0.42, at + 0.42) for first, at, _ in spans], 0.5) | {"text": []},
+        {"x": now, "y": [0] * row.t, "text": [str(e) for e in events[: row.t]]},
         {"x": [n[0] for n in names], "y": [n[1] for n in names], "text": [n[2] for n in names]},
         {"x": [(len(events) + 1) / 2], "y": [-1.5], "text": [answers]},
     ]
@@ -110,7 +110,7 @@ def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
         curves = [{"x": x, "y": each[f"{name}_error"].tolist()} for name in LOOK]
         frames[f"{stop:g}"] = [*curves, {"x": [x[0], x[-1]], "y": [stop, stop]}]
     active = stops.index(start)
-    figure = _estimates_and_promise(list(frames.values())[active], "promised ε")
+    figure = _estimates_and_promise(list(frames.values())[active], "promised ε", "lines")
     styled(figure, "Few ones break the article's promise", "ones in the window", "relative error")
     figure.update_xaxes(type="log").update_yaxes(rangemode="tozero", tickformat=".2~%")
     return with_slider(figure, "ε", frames, active)
@@ -169,11 +169,14 @@ def _visible(values: pd.Series) -> list[float | None]:
     return [value if value > 0 else None for value in values]
 
 
-def _estimates_and_promise(curves: Sequence[Mapping], promised: str) -> go.Figure:
+def _estimates_and_promise(
+    curves: Sequence[Mapping], promised: str, mode: str = "lines+markers"
+) -> go.Figure:
     figure = go.Figure()
     for look, data in zip(LOOK.values(), curves, strict=False):
         marker = {"symbol": look["symbol"], "size": 6, "color": look["color"]}
-        figure.add_scatter(mode="lines+markers", name=look["name"], marker=marker, **data)
+        line = {"color": look["color"]}
+        figure.add_scatter(mode=mode, name=look["name"], marker=marker, line=line, **data)
     figure.add_scatter(mode="lines", name=promised, line=PROMISED, **curves[-1])
     return figure
 
@@ -222,7 +225,7 @@ def long_run(table: pd.DataFrame, epsilon: float) -> go.Figure:
 def sizes(table: pd.DataFrame) -> go.Figure:
     """Bytes of the state against N, a line an ε, and of the exact ring of bits."""
     figure = go.Figure()
-    colors = (RED, ORANGE, PURPLE, GREEN, BLUE)
+    colors = (RED, ORANGE, PURPLE, GREEN, BLUE, GREY)
     for i, (epsilon, each) in enumerate(table.groupby("epsilon")):
         figure.add_scatter(
             x=each["window"], y=each["bytes"], mode="lines+markers", name=f"ε = {epsilon:g}",
@@ -245,7 +248,9 @@ def rates(table: pd.DataFrame, document: float) -> go.Figure:
             x=table["chunk"], y=table[column], mode="lines+markers", name=name,
             line={"color": color},
         )  # fmt: skip
-    figure.add_hline(document, line=PROMISED, annotation_text=f"the document's {document:,.0f}")
+    ends = [table["chunk"].min(), table["chunk"].max()]
+    name = f"the document: {document:,.0f}"
+    figure.add_scatter(x=ends, y=[document] * 2, mode="lines", name=name, line=PROMISED)
     styled(figure, "Speed on one core", "events a call (logarithmic)", "events/s (logarithmic)")
     return figure.update_xaxes(type="log").update_yaxes(type="log")
 

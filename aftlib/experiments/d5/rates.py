@@ -114,7 +114,7 @@ def _tasks(
     answer = answer_singles if chunk == 1 else lambda: _each(answering.estimates, rows)
     return {
         "count_nonzero": lambda: _each(np.count_nonzero, rows),
-        "ring": lambda: _each(ring.update, rows),
+        "ring": lambda: _each(ring.update, singles),
         "update": lambda: _each(updating.update, singles),
         "estimates": answer,
     }

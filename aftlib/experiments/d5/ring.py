@@ -28,7 +28,8 @@ class BitRing:
             raise ValueError(f"window must be at least 1 event, got {window!r}")
         self.window = window
         self.count = 0
-        self._bits = np.zeros(-(-window // 8), np.uint8)
+        self._bytes = bytearray(-(-window // 8))
+        self._bits = np.frombuffer(self._bytes, np.uint8)  # the same memory
         self._next = 0
 
     @property
@@ -37,7 +38,10 @@ class BitRing:
         return self._bits.nbytes
 
     def update(self, events: ArrayLike) -> None:
-        """Take in a row of bits of any length."""
+        """Take in one bit, or a row of any length."""
+        if isinstance(events, int):
+            self._single(events)
+            return
         bits = np.atleast_1d(np.asarray(events)).astype(bool)
         skipped = max(0, bits.size - self.window)
         self._next = (self._next + skipped) % self.window
@@ -46,6 +50,14 @@ class BitRing:
             size = min(bits.size, self.window - self._next)
             self._exchange(bits[:size])
             bits = bits[size:]
+
+    def _single(self, bit: int) -> None:
+        place, shift = self._next >> 3, self._next & 7
+        held = self._bytes[place]
+        change = bit - (held >> shift & 1)
+        self._bytes[place] = held + (change << shift)
+        self.count += change
+        self._next = (self._next + 1) % self.window
 
     def _exchange(self, bits: NDArray[np.bool_]) -> None:
         """Overwrite the oldest bits, which lie in one piece."""
