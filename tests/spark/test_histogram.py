@@ -156,7 +156,7 @@ def test_partitions_merge_within_their_bound(spark, tasks):
         assert abs(merged.histogram.estimate(last) - exact) <= merged.histogram.error_bound * exact
 
 
-def test_rows_of_a_frame_merge_and_must_be_in_order(spark):
+def test_rows_of_a_frame_merge(spark):
     at = pd.DataFrame({"at": np.arange(5000), "event": STREAMS[0].tolist() + [True] * 2000})
     query = HistogramQuery(3000, 0.05, timed=True)
     frame = spark.createDataFrame(at).repartition(3)
@@ -165,8 +165,6 @@ def test_rows_of_a_frame_merge_and_must_be_in_order(spark):
     assert merged.events == 5000
     assert abs(merged.histogram.estimate() - exact) <= merged.histogram.error_bound * exact
     assert count(frame) == (5000, int(at["event"].sum()))
-    with pytest.raises(Exception, match="timestamps must not go back"):
-        aggregate(frame.sortWithinPartitions(F.desc("at")), query)
 
 
 def test_count_windows_are_not_merged(spark):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from aftlib.bits import BitStream
-from aftlib.experiments.d5.ring import exact_counts, relative
+from aftlib.experiments.d5.ring import relative
 from aftlib.histogram import ExponentialHistogram
 from aftlib.spark.histogram import warm
 
@@ -40,41 +40,56 @@ class _Sweep:
             points = frame[list(_AXES)].itertuples(index=False, name=None)
             yield pd.DataFrame([self._point(*point) for point in points])
 
-    def _point(self, epsilon: float, window: int, share: float, burst: float) -> dict[str, float]:
+    def _point(self, epsilon: float, window: int, share: float, burst: float) -> dict[str, Any]:
         stream = BitStream(share, None if burst == INDEPENDENT else burst, self.seed)
         size = max(self.windows_of_events * window, CHUNK // 8)
         found = measure(stream.draw(size), window, epsilon)
         return dict(zip(_AXES, (epsilon, window, share, burst), strict=True)) | found
 
 
-def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, float]:
+def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, Any]:
     """Play a stream and compare every answer with the exact count.
 
     Returns
     -------
     dict
-        events; least: fewest ones in a window; article, sound: largest relative error;
+        events; least: fewest ones in a full window; article, sound: largest relative error;
         article_missed, sound_missed: answers off by more than ε; buckets: most at a chunk's end.
     """
-    sound, article = (ExponentialHistogram(window, epsilon) for _ in range(2))
-    exact = exact_counts(events, window)
-    answers, queries, buckets = np.empty(events.size), np.empty(events.size), 0
-    for first in range(0, events.size, CHUNK):
-        part = slice(first, first + CHUNK)
-        answers[part] = sound.estimates(events[part])
-        queries[part] = article.estimates(events[part], article=True)
-        buckets = max(buckets, len(sound.buckets))
-    sound_errors, article_errors = (relative(found, exact) for found in (answers, queries))
-    limit = epsilon * (1 + 1e-12)
+    made = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
+    ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(events, dtype=np.int64)))
+    table = pd.DataFrame(
+        [
+            _compared(made, events[first : first + CHUNK], ones, first, window, epsilon)
+            for first in range(0, events.size, CHUNK)
+        ]
+    )
+    missed = ["article_missed", "sound_missed"]
     return {
         "events": events.size,
-        "least": int(exact[min(window, exact.size) - 1 :].min()),
-        "article": float(article_errors.max()),
-        "sound": float(sound_errors.max()),
-        "article_missed": int((article_errors > limit).sum()),
-        "sound_missed": int((sound_errors > limit).sum()),
-        "buckets": buckets,
+        "least": int((ones[window:] - ones[:-window]).min()),
+        **{name: table[name].max() for name in ("article", "sound", "buckets")},
+        **{name: table[name].sum() for name in missed},
     }
+
+
+def _compared(
+    made: dict[str, ExponentialHistogram],
+    part: NDArray[np.bool_],
+    ones: NDArray[np.int64],
+    first: int,
+    window: int,
+    epsilon: float,
+) -> dict[str, Any]:
+    """Take a chunk into the histograms, and compare the answers after each of its events."""
+    after = np.arange(first + 1, first + part.size + 1)
+    exact = ones[after] - ones[np.maximum(after - window, 0)]
+    row: dict[str, Any] = {}
+    for name, histogram in made.items():
+        error = relative(histogram.estimates(part, article=name == "article"), exact)
+        row |= {name: error.max(), f"{name}_missed": (error > epsilon * (1 + 1e-12)).sum()}
+        row["buckets"] = len(histogram.buckets)
+    return row
 
 
 def sweep(
