@@ -20,7 +20,6 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from aftlib.histogram import ExponentialHistogram
 
-ESTIMATE_SCHEMA = "key long, at long, estimate double"
 STATE_SCHEMA = "at long, histogram binary"
 
 
@@ -61,7 +60,7 @@ class HistogramQuery:
         answers = self._answers(histogram, events, at)
         self.save(key, state, int(at[-1]), histogram)
         at = at[-len(answers) :]
-        yield pd.DataFrame({"key": int(key[0]), "at": at, "estimate": answers})
+        yield pd.DataFrame({"key": key[0], "at": at, "estimate": answers})
 
     def restore(
         self, key: tuple[Any, ...], state: GroupState
@@ -105,8 +104,8 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
     Parameters
     ----------
     events : DataFrame
-        Streaming; key: long; at: long, the event's number within its key, or its timestamp with
-        `timed`; event: boolean or a whole number.
+        Streaming; key: of any type; at: long, the event's number within its key, or its timestamp
+        with `timed`; event: boolean or a whole number.
     query : HistogramQuery
 
     Returns
@@ -117,15 +116,21 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
     Raises
     ------
     ValueError
-        If a parameter of the query is outside its range; in the stream, if `at` goes back.
+        If a parameter of the query is outside its range; in the stream, if `at` goes back or an
+        event is none.
     """
     query.histogram()
     warm()
+    key = events.schema["key"].dataType.simpleString()
     return (
         events.select("key", "at", "event")
         .groupBy("key")
         .applyInPandasWithState(
-            query, ESTIMATE_SCHEMA, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
+            query,
+            f"key {key}, at long, estimate double",
+            STATE_SCHEMA,
+            "append",
+            GroupStateTimeout.NoTimeout,
         )
     )
 

@@ -60,7 +60,7 @@ def main(place: str, kind: str, wait_s: str = "0") -> None:
     query = Slow(*parameters, wait_s=float(wait_s))
     if kind == "outside":
         query = Outside(*parameters, wait_s=float(wait_s), directory=place)
-    spark = session("crash")
+    spark = session("crash", **{"spark.sql.shuffle.partitions": "2"})
     found = run(spark, bit_events(spark, PLAN), query, directory)
     found.toPandas().to_parquet(directory / "answers.parquet")
 

@@ -97,6 +97,21 @@ def test_events_that_come_late_or_twice_are_refused(timed, second, message):
     assert state.value == before
 
 
+@pytest.mark.parametrize(
+    ("values", "event", "message"),
+    [
+        ("bits", [1, None], "events must be bits .*, got type float64: convert them first"),
+        ("bits", [0, 2], 'events must be bits, got 2 at position 1: .*values="integers"'),
+        ("integers", [3, -1], "events must not be negative, got -1"),
+        ("integers", [2**61, 0], "overflows the limit"),
+    ],
+)
+def test_events_that_are_none_are_refused(values, event, message):
+    rows = pd.DataFrame({"at": [1, 2], "event": event})
+    with pytest.raises(ValueError, match=message):
+        list(HistogramQuery(10, 0.1, values=values)((0,), iter([rows]), FakeState()))
+
+
 def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tmp_path):
     query = HistogramQuery(500, 0.05)
     expected = [ExponentialHistogram(500, 0.05).estimates(bits) for bits in STREAMS]
@@ -114,7 +129,7 @@ def test_stream_of_sums_over_time(spark, tmp_path):
     """Times with ties, integers, one answer a micro-batch; a second run has nothing left to do."""
     query = HistogramQuery(200, 0.1, timed=True, values="integers", each=False)
     events = bit_events(spark, plan(1500, 2)).select(
-        "key",
+        F.concat(F.lit("sensor "), "key").alias("key"),
         F.expr("at div 2").alias("at"),
         (F.col("event").cast("long") * (F.col("at") % 5)).alias("event"),
     )
@@ -127,8 +142,9 @@ def test_stream_of_sums_over_time(spark, tmp_path):
         for part in (slice(0, 1500), slice(1500, STOP)):
             histogram.update((bits * (at % 5))[part], (at // 2)[part])
             expected.append(histogram.estimate())
-        assert table[table["key"] == key]["estimate"].tolist() == expected
-        assert table[table["key"] == key]["at"].tolist() == [750, 1500]
+        of_key = table[table["key"] == f"sensor {key}"]
+        assert of_key["estimate"].tolist() == expected
+        assert of_key["at"].tolist() == [750, 1500]
 
 
 def test_stream_that_goes_back_is_refused(spark, tmp_path):
