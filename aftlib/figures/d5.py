@@ -22,6 +22,7 @@ _AXES = {
     "share": "share of ones P(1) (logarithmic)",
     "burst": "mean length of a run of ones (events; 0: independent events)",
 }
+_SYMBOLS = {"window": "N", "share": "P(1)", "burst": "burst"}
 _RATES = {
     "count_nonzero": ("np.count_nonzero", GREY),
     "ring": ("exact ring of bits", GREEN),
@@ -122,7 +123,8 @@ def errors(swept: pd.DataFrame, start: float) -> go.Figure:
     Parameters
     ----------
     swept : DataFrame
-        Result of `experiments.d5.sweep`; the largest over windows and bursts is shown.
+        Result of `experiments.d5.sweep`; the largest over full windows, whatever their size and
+        bursts, is shown.
     start : float
         P(1) shown first.
     """
@@ -139,17 +141,23 @@ def errors(swept: pd.DataFrame, start: float) -> go.Figure:
     return with_slider(figure, "P(1)", frames, active)
 
 
-def error_ratios(swept: pd.DataFrame, x: str, start: float) -> go.Figure:
+def error_ratios(
+    swept: pd.DataFrame, x: str, fixed: Mapping[str, float], start: float
+) -> go.Figure:
     """Largest error as a multiple of ε along an axis of the sweep, a slider for ε.
 
     Parameters
     ----------
     swept : DataFrame
-        Result of `experiments.d5.sweep`; the largest over the other axes is shown.
+        Result of `experiments.d5.sweep`.
     x : {"window", "share", "burst"}
+    fixed : mapping
+        Value of each of the other two axes; the nearest one that was swept is taken.
     start : float
         ε shown first.
     """
+    for axis, value in fixed.items():
+        swept = swept[swept[axis] == min(swept[axis], key=lambda v: abs(v - value))]
     frames, stops = {}, sorted(swept["epsilon"].unique())
     for stop in stops:
         worst = swept[swept["epsilon"] == stop].groupby(x)[list(LOOK)].max() / stop
@@ -158,7 +166,8 @@ def error_ratios(swept: pd.DataFrame, x: str, start: float) -> go.Figure:
         frames[f"{stop:g}"] = [*curves, {"x": at, "y": [1] * len(at)}]
     active = stops.index(start)
     figure = _estimates_and_promise(list(frames.values())[active], "promised")
-    title = f"Largest error by {_AXES[x].partition(' (')[0]}"
+    at_what = ", ".join(f"{_SYMBOLS[axis]} = {swept[axis].iloc[0]:g}" for axis in fixed)
+    title = f"Largest error by {_AXES[x].partition(' (')[0]}, {at_what}"
     styled(figure, title, _AXES[x], "largest relative error / ε").update_yaxes(rangemode="tozero")
     figure.update_xaxes(type="category" if x == "burst" else "log")
     return with_slider(figure, "ε", frames, active)

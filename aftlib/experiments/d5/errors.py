@@ -24,7 +24,8 @@ CHUNK = 2**20
 _AXES = ("epsilon", "window", "share", "burst")
 _SCHEMA = (
     "epsilon double, window long, share double, burst double, events long, least long, "
-    "article double, sound double, article_missed long, sound_missed long, buckets long"
+    "article double, sound double, article_young double, sound_young double, "
+    "article_missed long, sound_missed long, buckets long"
 )
 
 
@@ -53,8 +54,10 @@ def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str,
     Returns
     -------
     dict
-        events; least: fewest ones in a full window; article, sound: largest relative error;
-        article_missed, sound_missed: answers off by more than ε; buckets: most at a chunk's end.
+        events; least: fewest ones in a full window; article, sound: largest relative error over
+        full windows, and article_young, sound_young while the stream is younger than the window;
+        article_missed, sound_missed: answers off by more than ε, of both; buckets: most at a
+        chunk's end.
     """
     made = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
     ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(events, dtype=np.int64)))
@@ -64,12 +67,12 @@ def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str,
             for first in range(0, events.size, CHUNK)
         ]
     )
-    missed = ["article_missed", "sound_missed"]
+    most = ("article", "sound", "article_young", "sound_young", "buckets")
     return {
         "events": events.size,
         "least": int((ones[window:] - ones[:-window]).min()),
-        **{name: table[name].max() for name in ("article", "sound", "buckets")},
-        **{name: table[name].sum() for name in missed},
+        **{name: table[name].max() for name in most},
+        **{name: table[name].sum() for name in ("article_missed", "sound_missed")},
     }
 
 
@@ -84,10 +87,15 @@ def _compared(
     """Take a chunk into the histograms, and compare the answers after each of its events."""
     after = np.arange(first + 1, first + part.size + 1)
     exact = ones[after] - ones[np.maximum(after - window, 0)]
+    young = min(max(window - 1 - first, 0), part.size)
     row: dict[str, Any] = {}
     for name, histogram in made.items():
         error = relative(histogram.estimates(part, article=name == "article"), exact)
-        row |= {name: error.max(), f"{name}_missed": (error > epsilon * (1 + 1e-12)).sum()}
+        row |= {
+            name: error[young:].max(initial=0),
+            f"{name}_young": error[:young].max(initial=0),
+            f"{name}_missed": (error > epsilon * (1 + 1e-12)).sum(),
+        }
         row["buckets"] = len(histogram.buckets)
     return row
 

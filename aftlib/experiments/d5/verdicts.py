@@ -51,8 +51,8 @@ def _error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
         f"{p['article_error']:.2%} off"
         for p in smallest.dropna(subset=["ones"]).to_dict("records")
     )
-    article = max((swept["article"] / swept["epsilon"]).max(), _worst(smallest, "worst"))
-    sound = max((swept["sound"] / swept["epsilon"]).max(), _worst(smallest, "sound_worst"))
+    article = max(*_worst(swept, "article", "article_young"), *_worst(smallest, "worst"))
+    sound = max(*_worst(swept, "sound", "sound_young"), *_worst(smallest, "sound_worst"))
     broken = int((swept["article_missed"] > 0).sum())
     also = int((swept["sound_missed"] > 0).sum())
     return settle(
@@ -63,12 +63,13 @@ def _error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
         note="Largest relative error of the article's estimate ⌈total − last/2⌉, as a multiple of "
         f"ε. A few ones in the window are enough: {shown}. Broken at {broken} of {len(swept)} "
         f"points of the sweep. The sound estimate total − (last − 1)/2 on the same buckets: at "
-        f"most {sound:.3f} ε, broken at {also}.",
+        f"most {sound:.4f} ε, broken at {also}.",
     )
 
 
-def _worst(smallest: pd.DataFrame, column: str) -> float:
-    return float((smallest[column] / smallest["epsilon"]).max())
+def _worst(table: pd.DataFrame, *columns: str) -> list[float]:
+    """Largest error of each column as a multiple of ε."""
+    return [float((table[column] / table["epsilon"]).max()) for column in columns]
 
 
 def _memory(sizes: pd.DataFrame) -> Settled:
