@@ -22,7 +22,7 @@ _AXES = {
     "share": "share of ones P(1) (logarithmic)",
     "burst": "mean length of a run of ones (events; 0: independent events)",
 }
-_SYMBOLS = {"window": "N", "share": "P(1)", "burst": "burst"}
+_SYMBOLS = {"window": "N =", "share": "P(1) =", "burst": "bursts of"}
 _RATES = {
     "count_nonzero": ("np.count_nonzero", GREY),
     "ring": ("exact ring of bits", GREEN),
@@ -166,11 +166,17 @@ def error_ratios(
         frames[f"{stop:g}"] = [*curves, {"x": at, "y": [1] * len(at)}]
     active = stops.index(start)
     figure = _estimates_and_promise(list(frames.values())[active], "promised")
-    at_what = ", ".join(f"{_SYMBOLS[axis]} = {swept[axis].iloc[0]:g}" for axis in fixed)
+    at_what = ", ".join(_point(axis, swept[axis].iloc[0]) for axis in fixed)
     title = f"Largest error by {_AXES[x].partition(' (')[0]}, {at_what}"
     styled(figure, title, _AXES[x], "largest relative error / ε").update_yaxes(rangemode="tozero")
     figure.update_xaxes(type="category" if x == "burst" else "log")
     return with_slider(figure, "ε", frames, active)
+
+
+def _point(axis: str, value: float) -> str:
+    if axis == "burst" and not value:
+        return "independent events"
+    return f"{_SYMBOLS[axis]} {value:g}"
 
 
 def _visible(values: pd.Series) -> list[float | None]:
