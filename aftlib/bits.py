@@ -1,0 +1,85 @@
+"""Seeded streams of bits: rare or dense, independent or in bursts (D5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+EVENTS_PER_RANGE = 2**16
+"""Events drawn from one random stream; part of what a seed means, so never a parameter."""
+
+
+@dataclass(frozen=True)
+class BitStream:
+    """An endless stream of bits, the same whichever way a caller cuts it.
+
+    Parameters
+    ----------
+    share : float
+        Probability of a one, in (0, 1).
+    burst : float, optional
+        Mean length of a run of ones, in events, at least 1 and share / (1 - share), which makes
+        runs of zeros as short as they can be; by default events are independent.
+    seed : int
+        Non-negative.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+    """
+
+    share: float
+    burst: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ValueError(f"share must lie in (0, 1), got {self.share!r}: try 0.5")
+        least = max(1.0, self.share / (1 - self.share))
+        if self.burst is not None and not least <= self.burst < float("inf"):
+            raise ValueError(
+                f"burst must be at least {least:g} event, got {self.burst!r}: lengthen it, "
+                "or leave it out for independent events"
+            )
+        if self.seed < 0:
+            raise ValueError(f"seed must be at least 0, got {self.seed!r}")
+
+    def draw(self, size: int, first: int = 0) -> NDArray[np.bool_]:
+        """Events `first` … `first + size`, counted from 0, shape (size,).
+
+        Raises
+        ------
+        ValueError
+            If size or first is negative.
+        """
+        for argument, value in (("size", size), ("first", first)):
+            if value < 0:
+                raise ValueError(f"{argument} must be at least 0, got {value!r}")
+        ranges = range(first // EVENTS_PER_RANGE, -(-(first + size) // EVENTS_PER_RANGE))
+        parts = [self.range(index) for index in ranges]
+        whole = np.concatenate(parts) if parts else np.empty(0, bool)
+        offset = first - ranges.start * EVENTS_PER_RANGE
+        return whole[offset : offset + size]
+
+    def range(self, index: int) -> NDArray[np.bool_]:
+        """Events of range number `index`, shape (EVENTS_PER_RANGE,)."""
+        rng = np.random.default_rng([self.seed, index])
+        if self.burst is None:
+            return rng.random(EVENTS_PER_RANGE, np.float32) < self.share
+        return self._runs(rng, self.burst)
+
+    def _runs(self, rng: np.random.Generator, ones: float) -> NDArray[np.bool_]:
+        """Runs of ones and of zeros in turn, of geometric lengths; each range begins anew."""
+        zeros = ones * (1 - self.share) / self.share
+        first = bool(rng.random() < self.share)  # so that the share is right from the first event
+        means = (ones, zeros) if first else (zeros, ones)
+        pairs = 16 + int(1.5 * EVENTS_PER_RANGE / (ones + zeros))
+        runs = np.empty(0, np.int64)
+        while runs.sum() < EVENTS_PER_RANGE:
+            drawn = np.column_stack([rng.geometric(min(1.0, 1 / mean), pairs) for mean in means])
+            runs = np.append(runs, drawn.ravel())
+        bits = (np.arange(runs.size) & 1 == 0) == first
+        return np.repeat(bits, runs)[:EVENTS_PER_RANGE]

@@ -1,0 +1,186 @@
+"""Relative errors: the article's estimate and the sound one against the promised ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+
+from aftlib.bits import BitStream
+from aftlib.experiments.d5.ring import relative
+from aftlib.histogram import ExponentialHistogram
+from aftlib.spark.histogram import warm
+
+INDEPENDENT = 0.0
+"""Burst length that stands for independent events, in a frame."""
+CHUNK = 2**20
+_AXES = ("epsilon", "window", "share", "burst")
+_SCHEMA = (
+    "epsilon double, window long, share double, burst double, events long, least long, "
+    "article double, sound double, article_young double, sound_young double, "
+    "article_missed long, sound_missed long, buckets long"
+)
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """What a task of the sweep does; pickled to the tasks."""
+
+    windows_of_events: int
+    seed: int
+
+    def __call__(self, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            points = frame[list(_AXES)].itertuples(index=False, name=None)
+            yield pd.DataFrame([self._point(*point) for point in points])
+
+    def _point(self, epsilon: float, window: int, share: float, burst: float) -> dict[str, Any]:
+        stream = BitStream(share, None if burst == INDEPENDENT else burst, self.seed)
+        size = max(self.windows_of_events * window, CHUNK // 8)
+        found = measure(stream.draw(size), window, epsilon)
+        return dict(zip(_AXES, (epsilon, window, share, burst), strict=True)) | found
+
+
+def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, Any]:
+    """Play a stream and compare every answer with the exact count.
+
+    Returns
+    -------
+    dict
+        events; least: fewest ones in a full window; article, sound: largest relative error over
+        full windows, and article_young, sound_young while the stream is younger than the window;
+        article_missed, sound_missed: answers off by more than ε, of both; buckets: most at a
+        chunk's end.
+    """
+    made = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
+    ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(events, dtype=np.int64)))
+    table = pd.DataFrame(
+        [
+            _compared(made, events[first : first + CHUNK], ones, first, window, epsilon)
+            for first in range(0, events.size, CHUNK)
+        ]
+    )
+    most = ("article", "sound", "article_young", "sound_young", "buckets")
+    return {
+        "events": events.size,
+        "least": int((ones[window:] - ones[:-window]).min()),
+        **{name: table[name].max() for name in most},
+        **{name: table[name].sum() for name in ("article_missed", "sound_missed")},
+    }
+
+
+def _compared(
+    made: dict[str, ExponentialHistogram],
+    part: NDArray[np.bool_],
+    ones: NDArray[np.int64],
+    first: int,
+    window: int,
+    epsilon: float,
+) -> dict[str, Any]:
+    """Take a chunk into the histograms, and compare the answers after each of its events."""
+    after = np.arange(first + 1, first + part.size + 1)
+    exact = ones[after] - ones[np.maximum(after - window, 0)]
+    young = min(max(window - 1 - first, 0), part.size)
+    row: dict[str, Any] = {}
+    for name, histogram in made.items():
+        error = relative(histogram.estimates(part, article=name == "article"), exact)
+        row |= {
+            name: error[young:].max(initial=0),
+            f"{name}_young": error[:young].max(initial=0),
+            f"{name}_missed": (error > epsilon * (1 + 1e-12)).sum(),
+        }
+        row["buckets"] = len(histogram.buckets)
+    return row
+
+
+def sweep(
+    spark: SparkSession,
+    epsilons: Sequence[float],
+    windows: Sequence[int],
+    shares: Sequence[float],
+    bursts: Sequence[float],
+    windows_of_events: int,
+    seed: int,
+) -> pd.DataFrame:
+    """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        One job; a row of the grid is a unit of work.
+    epsilons, windows, shares, bursts : sequence
+        The grid; a burst of 0 means independent events.
+    windows_of_events : int
+        Length of each stream in windows; at least 131,072 events are played.
+    seed : int
+
+    Returns
+    -------
+    DataFrame
+        epsilon, window, share, burst, and the columns of `measure`.
+    """
+    grid = pd.DataFrame(list(product(epsilons, windows, shares, bursts)), columns=_AXES)
+    grid = grid.astype({"epsilon": float, "window": int, "share": float, "burst": float})
+    warm()
+    # Long streams first, dealt out one by one, so that no task is left with all of them.
+    order = grid.sort_values("window", ascending=False, kind="stable")
+    tasks = min(len(grid), 8 * spark.sparkContext.defaultParallelism)
+    frame = spark.createDataFrame(order).repartition(tasks)
+    found = frame.mapInPandas(_Sweep(windows_of_events, seed), _SCHEMA).toPandas()
+    return found.sort_values(list(_AXES), ignore_index=True)
+
+
+def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
+    """Errors with 1 … `most` ones in the window, all inside, after zeros that fill it.
+
+    Returns
+    -------
+    DataFrame
+        epsilon, ones, article, sound: the answers; article_error, sound_error: relative.
+    """
+    exact, tables = np.arange(1, most + 1), []
+    for epsilon in epsilons:
+        answers = {}
+        for name in ("article", "sound"):
+            histogram = ExponentialHistogram(2 * most, epsilon)
+            histogram.update(np.zeros(2 * most, bool))
+            answers[name] = histogram.estimates(np.ones(most, bool), article=name == "article")
+        errors = {f"{name}_error": relative(found, exact) for name, found in answers.items()}
+        tables.append(pd.DataFrame({"epsilon": epsilon, "ones": exact} | answers | errors))
+    return pd.concat(tables, ignore_index=True)
+
+
+def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
+    """The fewest ones at which the article's estimate breaks ε, and how far off it gets at most.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Result of `few_ones`.
+
+    Returns
+    -------
+    DataFrame
+        epsilon, k, ones: fewest (missing where there are none), article, sound: the answers there;
+        article_error: there; worst, worst_ones: the largest error and where; sound_worst.
+    """
+    return pd.DataFrame([_smallest(each) for _, each in table.groupby("epsilon")])
+
+
+def _smallest(each: pd.DataFrame) -> dict[str, Any]:
+    """The row of `counterexamples` for one ε."""
+    epsilon = float(each["epsilon"].iloc[0])
+    errors = each["article_error"].to_numpy()
+    broken = each[errors > epsilon * (1 + 1e-12)]
+    columns = ("ones", "article", "sound", "article_error")
+    first = {name: broken[name].iloc[0] if len(broken) else None for name in columns}
+    worst = {"worst": errors.max(), "worst_ones": int(each["ones"].iloc[int(errors.argmax())])}
+    sound = {"sound_worst": each["sound_error"].max()}
+    return {"epsilon": epsilon, "k": math.ceil(1 / epsilon)} | first | worst | sound

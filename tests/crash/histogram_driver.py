@@ -1,0 +1,69 @@
+"""A driver to be killed: streams bits into histograms until all are there.
+
+python tests/crash/histogram_driver.py DIRECTORY {sound,outside} [WAIT_S]
+
+With WAIT_S every micro-batch waits so long inside the operator, before and after the state is
+handed to Spark, so that a kill from outside can hit either.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from aftlib.histogram import ExponentialHistogram
+from aftlib.spark.events import EventPlan, bit_events
+from aftlib.spark.histogram import HistogramQuery, run
+
+PLAN = EventPlan(share=0.4, burst=None, seed=11, keys=3, stop=4000, every=1000, tasks=2)
+QUERY = HistogramQuery(1200, 0.05)
+
+
+@dataclass(frozen=True)
+class Slow(HistogramQuery):
+    """Leaves time to be killed in."""
+
+    wait_s: float = 0.0
+
+    def save(self, key, state, at, histogram):  # noqa: ANN001
+        time.sleep(self.wait_s)
+        super().save(key, state, at, histogram)
+        time.sleep(self.wait_s)
+
+
+@dataclass(frozen=True)
+class Outside(Slow):
+    """A broken control: the state lies in a file of its own, not in what Spark commits."""
+
+    directory: str = ""
+
+    def path(self, key):  # noqa: ANN001
+        return Path(self.directory) / f"key-{key[0]}"
+
+    def restore(self, key, state):  # noqa: ANN001
+        if not self.path(key).exists():
+            return None, self.histogram()
+        return None, ExponentialHistogram.from_bytes(self.path(key).read_bytes())
+
+    def save(self, key, state, at, histogram):  # noqa: ANN001
+        self.path(key).write_bytes(histogram.to_bytes())
+        time.sleep(self.wait_s)
+
+
+def main(place: str, kind: str, wait_s: str = "0") -> None:
+    """Stream what is left, and write all answers to a file."""
+    from aftlib.spark.session import session
+
+    directory, parameters = Path(place), (QUERY.window, QUERY.epsilon)
+    query = Slow(*parameters, wait_s=float(wait_s))
+    if kind == "outside":
+        query = Outside(*parameters, wait_s=float(wait_s), directory=place)
+    spark = session("crash", **{"spark.sql.shuffle.partitions": "2"})
+    found = run(spark, bit_events(spark, PLAN), query, directory)
+    found.toPandas().to_parquet(directory / "answers.parquet")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

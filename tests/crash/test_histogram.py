@@ -1,0 +1,195 @@
+"""Drivers and workers killed for real: every answer once, as if nobody had died."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyspark import TaskContext, cloudpickle
+
+from aftlib.bits import BitStream
+from aftlib.histogram import ExponentialHistogram
+from aftlib.spark.events import bit_events
+from aftlib.spark.histogram import HistogramQuery, run
+
+_DRIVER = Path(__file__).with_name("histogram_driver.py")
+_spec = importlib.util.spec_from_file_location("histogram_driver", _DRIVER)
+driver = importlib.util.module_from_spec(_spec)
+sys.modules["histogram_driver"] = driver  # dataclasses look their module up
+_spec.loader.exec_module(driver)
+
+pytestmark = pytest.mark.crash
+FULL = os.environ.get("AFT_TRIALS") == "full"
+DRIVERS, WORKERS = (9, 6) if FULL else (1, 1)
+BATCHES = driver.PLAN.stop // driver.PLAN.every
+
+
+def check(table):
+    """Every event of every key has one answer, that of an undisturbed histogram."""
+    plan, query = driver.PLAN, driver.QUERY
+    assert len(table) == plan.keys * plan.stop
+    for key, answers in table.groupby("key"):
+        bits = BitStream(plan.share, plan.burst, plan.seed + key).draw(plan.stop)
+        expected = ExponentialHistogram(query.window, query.epsilon).estimates(bits)
+        answers = answers.sort_values("at")
+        assert answers["at"].tolist() == list(range(1, plan.stop + 1))
+        assert answers["estimate"].tolist() == expected.tolist()
+
+
+def start(directory, kind, wait_s="0"):
+    # a group of its own: driver, JVM and all die together, as with their machine
+    return subprocess.Popen(
+        [sys.executable, str(_DRIVER), str(directory), kind, wait_s],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def killed_when(directory, kind, reached, wait_s="0.3"):
+    """SIGKILL the driver and its JVM as soon as a file says how far they are."""
+    process, patience = start(directory, kind, wait_s), time.monotonic() + 200
+    while not any(directory.glob(reached)):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < patience, f"no {reached} came"
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert not (directory / "answers.parquet").exists()
+
+
+def finished(directory, kind):
+    process = start(directory, kind)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    return pd.read_parquet(directory / "answers.parquet")
+
+
+def moments(batch):
+    """Begun; states of a partition written; answers written but not yet committed; committed."""
+    return (
+        f"checkpoint/offsets/{batch}",
+        f"checkpoint/state/0/*/{batch + 1}.delta",
+        f"estimates/_spark_metadata/{batch}",
+        f"checkpoint/commits/{batch}",
+    )
+
+
+@pytest.mark.parametrize("seed", range(DRIVERS))
+def test_drivers_killed(tmp_path, seed, once):
+    """At one moment of one micro-batch, twice more in a full series."""
+    chance, batches = random.Random(seed), range(1, BATCHES - 1)
+    for batch in sorted(chance.sample(batches, 2)) if FULL else [1]:
+        killed_when(tmp_path, "sound", moments(batch)[(1 + seed) % 4])
+    check(finished(tmp_path, "sound"))
+    once()
+
+
+@pytest.mark.skipif(not FULL, reason="starts Spark twice: part of the full trials")
+def test_drivers_with_state_outside_are_caught(tmp_path, once):
+    killed_when(tmp_path, "outside", "key-*")
+    with pytest.raises(AssertionError):
+        check(finished(tmp_path, "outside"))
+    once()
+
+
+@dataclass(frozen=True)
+class Dying(driver.Slow):
+    """Its process kills itself when it has taken in a micro-batch, the first time that it does."""
+
+    last: int = 0
+
+    def save(self, key, state, at, histogram):
+        super().save(key, state, at, histogram)
+        if at == self.last and TaskContext.get().attemptNumber() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class DyingOutside(Dying, driver.Outside):
+    """The same with the state in a file, and therefore twice in it."""
+
+    def save(self, key, state, at, histogram):
+        driver.Outside.save(self, key, state, at, histogram)
+        Dying.save(self, key, state, at, histogram)
+
+
+@dataclass(frozen=True)
+class Remembering(Dying):
+    """A broken control: the state lives in the worker's memory only."""
+
+    def restore(self, key, state):
+        return MEMORY.get(key, (None, self.histogram()))
+
+    def save(self, key, state, at, histogram):
+        MEMORY[key] = at, histogram
+        Dying.save(self, key, state, at, histogram)
+
+
+MEMORY: dict = {}
+
+
+@pytest.fixture
+def by_value():
+    """Workers cannot import this module: they get its classes pickled whole."""
+    modules = (sys.modules[__name__], driver)
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    yield
+    for module in modules:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def answers(spark, query, directory):
+    return run(spark, bit_events(spark, driver.PLAN), query, directory).toPandas()
+
+
+def dying(kind, batch, **more):
+    last = (batch + 1) * driver.PLAN.every
+    return kind(driver.QUERY.window, driver.QUERY.epsilon, last=last, **more)
+
+
+@pytest.mark.parametrize("seed", range(WORKERS))
+def test_workers_killed(spark, tmp_path, by_value, seed, once):
+    """The worker of every key dies in one micro-batch; Spark starts it again from the state."""
+    check(answers(spark, dying(Dying, 1 + seed % (BATCHES - 1)), tmp_path))
+    once()
+
+
+def test_workers_with_state_outside_are_caught(spark, tmp_path, by_value):
+    query = dying(DyingOutside, 1, directory=str(tmp_path))
+    with pytest.raises(AssertionError):
+        check(answers(spark, query, tmp_path))
+
+
+def test_workers_with_state_in_memory_are_caught(spark, tmp_path, by_value):
+    with pytest.raises(AssertionError):
+        check(answers(spark, dying(Remembering, 1), tmp_path))
+
+
+def test_the_control_passes_when_nobody_dies(spark, tmp_path, by_value):
+    """Without a kill the state in a file looks sound, which is why kills are needed."""
+    parameters = driver.QUERY.window, driver.QUERY.epsilon
+    check(answers(spark, driver.Outside(*parameters, directory=str(tmp_path)), tmp_path))
+
+
+def test_the_check_sees_an_answer_that_comes_twice():
+    plan, query = driver.PLAN, driver.QUERY
+    tables = []
+    for key in range(plan.keys):
+        bits = BitStream(plan.share, plan.burst, plan.seed + key).draw(plan.stop)
+        found = HistogramQuery(query.window, query.epsilon).histogram().estimates(bits)
+        tables.append(pd.DataFrame({"key": key, "at": range(1, plan.stop + 1), "estimate": found}))
+    table = pd.concat(tables)
+    check(table)
+    for wrong in (pd.concat([table, table.tail(1)]), table.iloc[1:], table.assign(estimate=1.0)):
+        with pytest.raises(AssertionError):
+            check(wrong)
