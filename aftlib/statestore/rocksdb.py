@@ -51,9 +51,7 @@ class RocksTable(StateTable):
     def __init__(self, path: Path | str, aggregate: Aggregate, flush: str = "merge") -> None:
         super().__init__(aggregate, flush)
         self.path = Path(path)
-        self._write: Any = WriteOptions()  # its stub takes an attribute for a method
-        self._write.disable_wal = flush == "barrier"
-        self._write.sync = flush == "merge"
+        self._write = _write_options(flush)
         self._db = self._open()
         try:
             self._identify()
@@ -215,6 +213,14 @@ class RocksTable(StateTable):
                 f"could not {act} in {str(self.path)!r} ({error}); nothing of it was kept and "
                 "nothing before it is lost: free some space and start again"
             ) from error
+
+
+def _write_options(flush: str) -> Any:  # the stub takes an attribute for a method
+    options: Any
+    options = WriteOptions()
+    options.disable_wal = flush == "barrier"
+    options.sync = flush == "merge"
+    return options
 
 
 def _of_others(path: Path) -> bool:

@@ -94,7 +94,7 @@ class StateTable(ABC):
             n rows in any order; a window and key may occur more than once.
         progress : mapping of partition to Progress
         epoch : int
-            Table to merge into.
+            Table to merge into, 0 or above.
         token : (server, epoch) or None
             Name of a hand-over. A server hands its epochs over in order, and one that is not above
             the last that was merged is not merged again.
