@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,24 +56,54 @@ class SliceSums:
             return
         from aftlib import tuplekernels as kernels
 
-        status, row = kernels.FULL, 0
+        def step(row: int) -> tuple[int, int, int]:
+            return kernels.add(block, row, block.shape[1], self._table, self._used)
+
+        self._step_by_step(step, lambda row: (int(block[0, row]), int(block[1, row])))
+
+    def merge(self, other: Partials) -> None:
+        """Merge sums by slice start and key; windows must be starts of slices.
+
+        Raises
+        ------
+        OverflowError
+            When a sum leaves the 64 bits.
+        """
+        parts, keys, values = other.windows // self.pane, other.keys, other.values
+        if not COMPILED:
+            self._grouped.append(Partials(parts, keys, values))
+            return
+        from aftlib import tuplekernels as kernels
+
+        def step(row: int) -> tuple[int, int, int]:
+            return kernels.merge(parts, keys, values, row, self._table, self._used)
+
+        self._step_by_step(step, lambda row: (int(parts[row]), int(keys[row])))
+
+    def _step_by_step(
+        self,
+        step: Callable[[int], tuple[int, int, int]],
+        name: Callable[[int], tuple[int, int]],
+    ) -> None:
+        """Enlarge the table whenever a kernel found it too full to go on."""
+        from aftlib import tuplekernels as kernels
+
+        status, row, self._used = step(0)
         while status == kernels.FULL:
-            status, row, self._used = kernels.add(
-                block, row, block.shape[1], self._table, self._used
-            )
-            if status == kernels.FULL:
-                self._grow()
+            self._grow()
+            status, row, self._used = step(row)
         if status == kernels.OVERFLOW:
-            window, key, _ = (int(number) for number in block[:, row])
+            part, key = name(row)
             raise OverflowError(
-                f"sum of key {key} in the slice from {window * self.pane} leaves the 64 bits: "
+                f"sum of key {key} in the slice from {part * self.pane} leaves the 64 bits: "
                 "scale the values down, or use smaller windows"
             )
 
     def take(self) -> Partials:
         """The sums so far by slice start and key, sorted; the table is empty afterwards."""
         if not COMPILED:
-            grouped, self._grouped = merged(self._grouped), []
+            none = Partials.empty(len(SUMS.components))
+            grouped, self._grouped = SUMS.group(Partials.concat(none, *self._grouped)), []
             return Partials(grouped.windows * self.pane, grouped.keys, grouped.values)
         from aftlib import tuplekernels as kernels
 
@@ -109,8 +139,15 @@ class Task:
 
     def __post_init__(self) -> None:
         self._sums = SliceSums(self.rules.windows.pane)
-        self._since = dict(self.readings)
+        self._since = self._first = dict(self.readings)
         self._rejects: dict[int, list[Rejected]] = {}
+        self._taken = 0
+
+    @property
+    def tuples(self) -> int:
+        """Tuples read so far."""
+        before = sum(reading.tuples for reading in self._first.values())
+        return sum(reading.tuples for reading in self.readings.values()) - before
 
     def blocks(self, partition: int, path: Path) -> Iterator[np.ndarray]:
         """Tuples of a partition from where it has been read to, as `PartitionReader.blocks`."""
@@ -124,17 +161,13 @@ class Task:
             self.seconds["read"] += reader.read_s
             self.seconds["parse"] += reader.parse_s
 
-    def read(self, partition: int, path: Path, every: int | None = None) -> Iterator[None]:
-        """Sum a partition; pause after at least `every` tuples, for whoever wants to `take`."""
-        paused = self.readings.get(partition, Reading()).tuples
+    def read(self, partition: int, path: Path) -> Iterator[int]:
+        """Sum a partition block by block; yields the tuples read since the last `take`."""
         for block in self.blocks(partition, path):
             before = time.perf_counter()
             self._sums.add(block)
             self.seconds["sum"] += time.perf_counter() - before
-            tuples = self.readings[partition].tuples
-            if every is not None and tuples - paused >= every:
-                paused = tuples
-                yield
+            yield self.tuples - self._taken
 
     def take(self) -> tuple[Partials, list[Stretch]]:
         """Sums since the last time, and what was read for them; both are then forgotten."""
@@ -143,7 +176,7 @@ class Task:
             for p, now in self.readings.items()
             if now != self._since.get(p)
         ]
-        self._since, self._rejects = dict(self.readings), {}
+        self._since, self._rejects, self._taken = dict(self.readings), {}, self.tuples
         return self._sums.take(), stretches
 
     def _note(self, partition: int, reader: PartitionReader) -> None:
@@ -175,7 +208,10 @@ def merged(partials: Iterable[Partials]) -> Partials:
     OverflowError
         When a sum leaves the 64 bits.
     """
-    return SUMS.group(Partials.concat(Partials.empty(len(SUMS.components)), *partials))
+    sums = SliceSums(1)
+    for each in partials:
+        sums.merge(each)
+    return sums.take()
 
 
 def window_sums(slices: Partials, windows: Windows) -> Partials:

@@ -1,4 +1,4 @@
-"""From lines of text to tuples: chunk by chunk, with every malformed line kept and late ones counted."""
+"""From lines of text to tuples: malformed lines are kept, late tuples counted, neither dropped."""
 
 from __future__ import annotations
 

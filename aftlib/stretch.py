@@ -45,8 +45,8 @@ class Stretch:
         cls, partition: int, before: Reading, after: Reading, rejects: Iterable[Rejected]
     ) -> Stretch:
         """Stretch between two moments of a partition's reading."""
-        counts = (getattr(after, name) - getattr(before, name) for name in COUNTS)
-        return cls(partition, before.offset, after.offset, *counts, tuple(rejects))
+        counts = {name: getattr(after, name) - getattr(before, name) for name in COUNTS}
+        return cls(partition, before.offset, after.offset, **counts, rejects=tuple(rejects))
 
     def keep(self, directory: Path) -> None:
         """Write it, whole or not at all."""

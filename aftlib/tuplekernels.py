@@ -31,12 +31,12 @@ _HALF = np.uint64(32)
 
 
 @jit()
-def number(lines: Any, i: int, ending: int) -> tuple[int, int]:
+def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
     """The whole number at i and the index after the byte that ends it, or 0 where there is none."""
     negative = lines[i] == _MINUS
     if negative:
         i += 1
-    first, value = i, 0
+    first, value = i, np.int64(0)
     digit = np.int64(lines[i]) - _ZERO
     while 0 <= digit <= 9:
         value = value * 10 + digit
@@ -56,7 +56,7 @@ def line_end(lines: Any, i: int) -> int:
 
 
 @jit()
-def slot_of(table: Any, mask: int, part: int, key: int) -> int:
+def slot_of(table: Any, mask: int, part: int, key: int) -> Any:
     """Row that holds the slice's key, or the free row where it belongs."""
     mixed = np.uint64(key) * _MIX_KEY + np.uint64(part) * _MIX_SLICE
     slot = np.int64(mixed >> _HALF) & mask
@@ -66,9 +66,7 @@ def slot_of(table: Any, mask: int, part: int, key: int) -> int:
 
 
 @jit()
-def split(
-    lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any
-) -> int:
+def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any) -> int:
     """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
 
     `at` says where to go on; `columns`, shape (3, rows), has `USED` rows filled; `bad` takes where
@@ -142,5 +140,30 @@ def add(columns: Any, row: int, rows: int, table: Any, used: int) -> tuple[int, 
             used += 1
         table[slot, SUM] = total
         table[slot, COUNT] += 1
+        row += 1
+    return status, row, used
+
+
+@jit()
+def merge(
+    parts: Any, keys: Any, values: Any, row: int, table: Any, used: int
+) -> tuple[int, int, int]:
+    """Merge another table's sums and counts, `values` of shape (n, 2), as `add` does tuples."""
+    mask, room, status = len(table) - 1, len(table) // 2, DONE
+    while row < len(keys):
+        part, key, value = parts[row], keys[row], values[row, 0]
+        slot = slot_of(table, mask, part, key)
+        total = table[slot, SUM] + value
+        if (table[slot, SUM] ^ total) & (value ^ total) < 0:
+            status = OVERFLOW
+            break
+        if table[slot, COUNT] == 0:
+            if used == room:
+                status = FULL
+                break
+            table[slot, SLICE], table[slot, KEY] = part, key
+            used += 1
+        table[slot, SUM] = total
+        table[slot, COUNT] += values[row, 1]
         row += 1
     return status, row, used

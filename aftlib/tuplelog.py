@@ -63,9 +63,7 @@ class TupleLog:
         return log
 
     @classmethod
-    def write(
-        cls, path: Path | str, texts: Sequence[bytes], about: dict | None = None
-    ) -> TupleLog:
+    def write(cls, path: Path | str, texts: Sequence[bytes], about: dict | None = None) -> TupleLog:
         """Write each partition's bytes as they are, malformed lines and all.
 
         Raises

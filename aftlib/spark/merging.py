@@ -17,13 +17,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from aftlib.aggregates import Partials
-from aftlib.merging import STRATEGIES, SUMS, Task, merged, window_sums
+from aftlib.merging import STRATEGIES, SliceSums, Task, merged, window_sums
 from aftlib.parsing import Reading, Rules
 from aftlib.paths import atomic_file
+from aftlib.spark.faults import Strike
 from aftlib.statestore.tables import NEVER, Progress, StateTable
 from aftlib.stretch import Stretch, by_partition, kept, reject_table
 from aftlib.tuplelog import TupleLog
@@ -47,12 +49,15 @@ class Job:
         Task t reads the partitions t, t + tasks, ….
     directory : Path
         Where tasks leave their reports and malformed lines; one that all machines share.
+    strike : Strike or None
+        The failure to inject.
     """
 
     log: TupleLog
     rules: Rules
     tasks: int
     directory: Path
+    strike: Strike | None = None
 
     def partitions(self, task: int) -> range:
         """Partitions that a task reads, one after another."""
@@ -70,9 +75,12 @@ class MergeRun:
     partitions : DataFrame
         partition, offset, tuples, late, rejected: what the reading of each came to.
     tasks : DataFrame
-        task, began, ended (seconds since the run began), read, parse, sum, merge (seconds).
+        task, tuples: that its last try read; began, ended (seconds since the run began), read,
+        parse, sum, merge (seconds).
     rejects : DataFrame
         partition, offset, reason, line of every malformed line.
+    merge_s : float
+        Seconds that the driver spent on merging the tasks' sums, or on reading the shared table.
     seconds : float
         The whole run, as whoever called it waited.
     """
@@ -81,6 +89,7 @@ class MergeRun:
     partitions: pd.DataFrame
     tasks: pd.DataFrame
     rejects: pd.DataFrame
+    merge_s: float
     seconds: float
 
     @property
@@ -98,6 +107,7 @@ def run(
     directory: Path | str | None = None,
     table: Callable[[], StateTable] | None = None,
     every: int | None = None,
+    strike: Strike | None = None,
 ) -> MergeRun:
     """Sum a log by window and key.
 
@@ -117,6 +127,8 @@ def run(
         `merging.SUMS`. A run goes on where the table says that another one stopped.
     every : int, optional
         Tuples after which a task of "late global" merges; by default once, at its end.
+    strike : Strike, optional
+        Failure of a "late global" task, for the experiments that inject one.
 
     Returns
     -------
@@ -133,14 +145,14 @@ def run(
     with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
         place = Path(directory or scratch)
         place.mkdir(parents=True, exist_ok=True)
-        job = Job(log, rules, tasks, place)
+        job = Job(log, rules, tasks, place, strike)
         if table is not None and strategy == "late global":
-            slices = _late_global(spark, job, table, every)
+            slices, merge_s = _late_global(spark, job, table, every)
         else:
-            slices = (_upfront if strategy == "upfront" else _late_local)(spark, job)
+            slices, merge_s = (_upfront if strategy == "upfront" else _late_local)(spark, job)
         sums = window_sums(slices, rules.windows)
         seconds = time.time() - begin
-        return MergeRun(sums, *_reports(place, begin), seconds)
+        return MergeRun(sums, *_reports(place, begin), merge_s, seconds)
 
 
 def _check(strategy: str, tasks: int, table: object) -> None:
@@ -152,13 +164,15 @@ def _check(strategy: str, tasks: int, table: object) -> None:
         raise ValueError("table must be given for 'late global', got None: name the shared store")
 
 
-def _upfront(spark: SparkSession, job: Job) -> Partials:
+def _upfront(spark: SparkSession, job: Job) -> tuple[Partials, float]:
     """Every tuple goes through the shuffle, each key to one task."""
     grouped = shuffled(spark, job).groupBy("slice", "key")
     table = grouped.agg(f.sum("value"), f.count("value")).toArrow()
+    before = time.perf_counter()
     parts, keys, sums, counts = (column.to_numpy() for column in table.columns)
     values = np.stack([sums, counts], axis=1)
-    return merged([Partials(parts * job.rules.windows.pane, keys, values)])
+    slices = merged([Partials(parts * job.rules.windows.pane, keys, values)])
+    return slices, time.perf_counter() - before
 
 
 def shuffled(spark: SparkSession, job: Job) -> DataFrame:
@@ -168,6 +182,35 @@ def shuffled(spark: SparkSession, job: Job) -> DataFrame:
         yield from _parsed(job, task)
 
     return _per_task(spark, job.tasks, tuples, TUPLE_SCHEMA).repartition(job.tasks, "key")
+
+
+def received(spark: SparkSession, job: Job) -> tuple[Partials, list[dict]]:
+    """Upfront with the sums behind the shuffle in Python, so that a receiver can be killed.
+
+    Returns
+    -------
+    sums : Partials
+        By slice start and key.
+    tries : list of dict
+        task, attempt, tuples: what every try of every receiver went through.
+    """
+
+    def receive(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        index, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
+        sums, tuples = SliceSums(job.rules.windows.pane), 0
+        for batch in batches:
+            sums.add(np.stack([column.to_numpy() for column in batch.columns]))
+            tuples += batch.num_rows
+            noted = {"task": index, "attempt": attempt, "tuples": tuples}
+            (job.directory / f"try-{index}-{attempt}.json").write_text(json.dumps(noted))
+            if job.strike is not None:
+                job.strike.at(index, tuples)
+        yield _packed(index, sums.take())
+
+    rows = shuffled(spark, job).mapInArrow(receive, SUM_SCHEMA).toArrow().to_pylist()
+    tries = [json.loads(path.read_text()) for path in sorted(job.directory.glob("try-*.json"))]
+    return merged(_unpacked(row) for row in rows), tries
 
 
 def _parsed(job: Job, index: int) -> Iterator[pa.RecordBatch]:
@@ -192,7 +235,7 @@ def gathered(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         yield np.concatenate(waiting, axis=1)
 
 
-def _late_local(spark: SparkSession, job: Job) -> Partials:
+def _late_local(spark: SparkSession, job: Job) -> tuple[Partials, float]:
     """Tasks hand their sums back; the driver merges them."""
 
     def sums(index: int) -> Iterator[pa.RecordBatch]:
@@ -205,12 +248,14 @@ def _late_local(spark: SparkSession, job: Job) -> Partials:
         yield _packed(index, partials)
 
     rows = _per_task(spark, job.tasks, sums, SUM_SCHEMA).toArrow().to_pylist()
-    return merged(_unpacked(row) for row in rows)
+    before = time.perf_counter()
+    slices = merged(_unpacked(row) for row in rows)
+    return slices, time.perf_counter() - before
 
 
 def _late_global(
     spark: SparkSession, job: Job, table: Callable[[], StateTable], every: int | None
-) -> Partials:
+) -> tuple[Partials, float]:
     """Tasks merge into the shared table, offsets included, and it is read once at the end."""
 
     def merge(index: int) -> Iterator[pa.RecordBatch]:
@@ -218,9 +263,10 @@ def _late_global(
             _merge_into(shared, job, index, every)
         yield pa.RecordBatch.from_pydict({"task": [index]})
 
-    _per_task(spark, job.tasks, merge, "task long").count()
+    _per_task(spark, job.tasks, merge, "task long").collect()
+    before = time.perf_counter()
     with table() as shared:
-        return shared.read()
+        return shared.read(), time.perf_counter() - before
 
 
 def _merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> None:
@@ -229,8 +275,11 @@ def _merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> 
     mine = {p: stands[p] for p in job.partitions(index) if p in stands}
     task = Task(job.rules, {p: _resumed(at, job.rules) for p, at in mine.items()})
     for partition in job.partitions(index):
-        for _ in task.read(partition, job.log.part(partition), every):
-            merge_s += _merge(shared, task, job)
+        for waiting in task.read(partition, job.log.part(partition)):
+            if job.strike is not None:
+                job.strike.at(index, task.tuples)
+            if every is not None and waiting >= every:
+                merge_s += _merge(shared, task, job)
     merge_s += _merge(shared, task, job)
     _report(job, index, task, began, [], merge_s)
 
@@ -301,7 +350,8 @@ def _report(
     """Leave a task's times, and what it read, in the job's folder."""
     for stretch in stretches:
         stretch.keep(job.directory)
-    noted = {"task": index, "began": began, "ended": time.time(), **task.seconds}
+    times = {"began": began, "ended": time.time(), **task.seconds}
+    noted = {"task": index, "tuples": task.tuples, **times}
     with atomic_file(job.directory / f"task-{index:05d}.json") as scratch:
         scratch.write_text(json.dumps(noted | {"merge": merge_s}))
 
