@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import aftlib.histogram
 from aftlib.spark.session import session
+from tests.postgres import Schema, any_server, fresh_schema
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -24,6 +25,18 @@ def spark() -> Iterator[SparkSession]:
     running = session("aftlib tests")
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with any_server() as url:
+        yield url
+
+
+@pytest.fixture
+def schema(postgres_url: str) -> Iterator[Schema]:
+    with fresh_schema(postgres_url) as schema:
+        yield schema
 
 
 @pytest.fixture

@@ -1,0 +1,200 @@
+"""Merge functions: associative, commutative aggregates of int64 values, exact or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+_LIMITS = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Partials:
+    """Partial aggregates, one row a window and key (D3 table 1).
+
+    Attributes
+    ----------
+    windows, keys : ndarray of int64, shape (n,)
+    values : ndarray of int64, shape (n, components)
+        What an `Aggregate` keeps of the tuples of that window and key.
+
+    Raises
+    ------
+    ValueError
+        When the shapes do not fit, or an array is not of integers that fit into 64 bits.
+    """
+
+    windows: np.ndarray
+    keys: np.ndarray
+    values: np.ndarray
+
+    def __post_init__(self) -> None:
+        for name in ("windows", "keys", "values"):
+            object.__setattr__(self, name, _int64(name, getattr(self, name)))
+        if self.values.ndim == 1:
+            object.__setattr__(self, "values", self.values[:, None])
+        if not len(self.windows) == len(self.keys) == len(self.values):
+            raise ValueError(
+                f"windows, keys and values must have one row each, got {len(self.windows)}, "
+                f"{len(self.keys)} and {len(self.values)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Partials:
+        return Partials(self.windows[rows], self.keys[rows], self.values[rows])
+
+    @classmethod
+    def empty(cls, components: int) -> Partials:
+        """No row."""
+        return cls(
+            np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, components), np.int64)
+        )
+
+    @classmethod
+    def concat(cls, first: Partials, *others: Partials) -> Partials:
+        """All rows, one below the other; a window and key may then occur more than once."""
+        parts = (first, *others)
+        windows, keys, values = (
+            np.concatenate([getattr(p, name) for p in parts])
+            for name in ("windows", "keys", "values")
+        )
+        return cls(windows, keys, values)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the rows are sorted by window and key, each occurring once."""
+        window, key = np.diff(self.windows), np.diff(self.keys)
+        return bool(np.all((window > 0) | ((window == 0) & (key > 0))))
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An associative, commutative function f of D3 eqs. (4)-(6), with its partial results.
+
+    Attributes
+    ----------
+    name : str
+        Name under which `AGGREGATES` has it.
+    components : tuple of {"add", "min", "max"}
+        How each of the integers that it keeps merges: the mean keeps a sum and a count.
+    """
+
+    name: str
+    components: tuple[str, ...]
+
+    def partials(self, windows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Partials:
+        """Aggregate of tuples by window and key, sorted by them; all arrays of shape (n,)."""
+        return self.group(self.lift(windows, keys, values))
+
+    def lift(self, windows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Partials:
+        """Each tuple by itself as a partial aggregate."""
+        values = _int64("values", values)
+        ones = np.ones_like(values)
+        columns = {
+            "sum": (values,),
+            "count": (ones,),
+            "min": (values,),
+            "max": (values,),
+            "mean": (values, ones),
+        }[self.name]
+        return Partials(windows, keys, np.stack(columns, axis=1))
+
+    def group(self, partials: Partials) -> Partials:
+        """The same rows, each window and key once, sorted by window and key.
+
+        Raises
+        ------
+        OverflowError
+            When a sum leaves the 64 bits.
+        """
+        if partials.in_order:
+            return partials
+        order = np.lexsort((partials.keys, partials.windows))
+        rows = partials[order]
+        first = np.flatnonzero(
+            np.r_[True, (np.diff(rows.windows) != 0) | (np.diff(rows.keys) != 0)]
+        )
+        columns = [
+            _REDUCE[merge](rows.values[:, i], first) for i, merge in enumerate(self.components)
+        ]
+        return Partials(rows.windows[first], rows.keys[first], np.stack(columns, axis=1))
+
+    def merge(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """f(one, other), row by row, shape (n, components); D3 eq. (7).
+
+        Raises
+        ------
+        OverflowError
+            When a sum leaves the 64 bits.
+        """
+        columns = [_MERGE[merge](one[:, i], other[:, i]) for i, merge in enumerate(self.components)]
+        return np.stack(columns, axis=1)
+
+    def result(self, values: np.ndarray) -> np.ndarray:
+        """What the aggregate says, shape (n,): the integer itself, or the mean as a float."""
+        return values[:, 0] / values[:, 1] if self.name == "mean" else values[:, 0]
+
+
+AGGREGATES = {
+    aggregate.name: aggregate
+    for aggregate in (
+        Aggregate("sum", ("add",)),
+        Aggregate("count", ("add",)),
+        Aggregate("min", ("min",)),
+        Aggregate("max", ("max",)),
+        Aggregate("mean", ("add", "add")),
+    )
+}
+SUM = AGGREGATES["sum"]
+
+
+def overflow() -> OverflowError:
+    """The error of a sum that leaves the 64 bits, in every store the same."""
+    return OverflowError(
+        f"a sum leaves the 64 bits ({_LIMITS.min} … {_LIMITS.max}); nothing was merged: "
+        "scale the values down, or use smaller windows"
+    )
+
+
+def _int64(name: str, values: np.ndarray) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype == np.int64:
+        return array
+    if array.dtype.kind not in "iu" or (array.size and array.max() > _LIMITS.max):
+        raise ValueError(f"{name} must be integers of at most 64 bits, got {array.dtype}")
+    return array.astype(np.int64)
+
+
+def _add(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    total = one + other
+    # a sum has wrapped where both have a sign that it has not
+    if np.any((one ^ total) & (other ^ total) < 0):
+        raise overflow()
+    return total
+
+
+def _sums(values: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Sums of the runs that begin at `first`."""
+    bound = np.abs(values.astype(np.float64)).sum()
+    if bound < 2.0**62:
+        return np.add.reduceat(values, first)
+    exact = np.add.reduceat(values.astype(object), first)
+    if exact.max() > _LIMITS.max or exact.min() < _LIMITS.min:
+        raise overflow()
+    return exact.astype(np.int64)
+
+
+_MERGE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "add": _add,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+_REDUCE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "add": _sums,
+    "min": np.minimum.reduceat,
+    "max": np.maximum.reduceat,
+}

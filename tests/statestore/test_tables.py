@@ -1,0 +1,191 @@
+"""What every state table promises, run over all of them."""
+
+import numpy as np
+import pytest
+
+from aftlib.aggregates import AGGREGATES, SUM, Partials
+from aftlib.statestore.memory import MemoryTable
+from aftlib.statestore.tables import Progress, StaleBatch
+
+INT64 = np.iinfo(np.int64)
+
+
+def rows(*tuples, aggregate=SUM):
+    windows, keys, values = (
+        np.array(column, dtype=np.int64) for column in zip(*tuples, strict=True)
+    )
+    return aggregate.lift(windows, keys, values)
+
+
+def content(partials):
+    """Rows as a plain dictionary."""
+    columns = (partials.windows.tolist(), partials.keys.tolist(), partials.values.tolist())
+    found = {(w, k): tuple(v) for w, k, v in zip(*columns, strict=True)}
+    assert len(found) == len(partials)
+    assert list(found) == sorted(found)
+    return found
+
+
+def reference(batches, aggregate):
+    """The slow twin: a dictionary and one tuple at a time."""
+    merge = {"add": lambda a, b: a + b, "min": min, "max": max}
+    state = {}
+    for batch in batches:
+        columns = (batch.windows.tolist(), batch.keys.tolist(), batch.values.tolist())
+        for window, key, value in zip(*columns, strict=True):
+            old = state.get((window, key))
+            new = tuple(value)
+            if old is not None:
+                kinds = zip(aggregate.components, old, value, strict=True)
+                new = tuple(merge[kind](a, b) for kind, a, b in kinds)
+            state[window, key] = new
+    return state
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_batches_merge_as_one_tuple_after_the_other_would(opened, name):
+    rng, aggregate = np.random.default_rng(3), AGGREGATES[name]
+    table = opened(aggregate)
+    batches = []
+    for i, size in enumerate((0, 1, 50, 400, 400)):
+        windows, keys = rng.integers(-2, 3, size), rng.integers(-300, 300, size)
+        keys[rng.random(size) < 0.1] *= INT64.max // 300
+        values = rng.integers(-(10**12), 10**12, size)
+        batches.append(aggregate.lift(windows, keys, values))
+        assert table.merge(batches[-1], {0: Progress(i)})
+    expected = reference(batches, aggregate)
+    assert content(table.read()) == expected
+    assert table.windows().tolist() == sorted({w for w, _ in expected})
+    for window in (-2, 0, 7):
+        only = {at: value for at, value in expected.items() if at[0] == window}
+        assert content(table.read(window)) == only
+
+
+def test_largest_keys_windows_and_values(opened):
+    ends = [INT64.min, -1, 0, INT64.max]
+    batch = rows(*((w, k, v) for w in ends for k in ends for v in (INT64.min, INT64.max)))
+    table = opened()
+    table.merge(batch, {INT64.max: Progress(INT64.max, INT64.min, INT64.max)})
+    assert content(table.read()) == {(w, k): (-1,) for w in ends for k in ends}
+    assert table.progress() == {INT64.max: Progress(INT64.max, INT64.min, INT64.max)}
+
+
+def test_progress_comes_with_the_batch(opened):
+    table = opened()
+    assert table.progress() == {}
+    table.merge(rows((0, 1, 5)), {0: Progress(10, watermark=3), 4: Progress(7, 9, 2)})
+    table.merge(rows((0, 1, 5)), {0: Progress(20, watermark=8, late=1)})
+    assert table.progress() == {0: Progress(20, 8, 1), 4: Progress(7, 9, 2)}
+
+
+def test_a_batch_that_begins_elsewhere_is_refused_whole(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5)), {0: Progress(10, since=0)})
+    with pytest.raises(StaleBatch, match="partition 0 stands at 10, the batch begins at 0"):
+        table.merge(rows((0, 1, 5)), {3: Progress(9), 0: Progress(12, since=0)})
+    assert content(table.read()) == {(0, 1): (5,)}
+    assert table.progress() == {0: Progress(10)}
+    table.merge(rows((0, 1, 5)), {0: Progress(12, since=10)})
+    assert table.progress() == {0: Progress(12)}
+
+
+def test_overflow_is_refused_whole(opened):
+    table = opened()
+    table.merge(rows((0, 1, INT64.max - 1), (0, 2, INT64.min + 1)), {0: Progress(1)})
+    for batch in (
+        rows((0, 0, 7), (0, 1, 2)),
+        rows((0, 0, 7), (0, 2, -2)),
+        rows((5, 5, INT64.max), (5, 5, 1)),
+    ):
+        with pytest.raises(OverflowError, match="a sum leaves the 64 bits .* nothing was merged"):
+            table.merge(batch, {0: Progress(2)})
+    assert content(table.read()) == {(0, 1): (INT64.max - 1,), (0, 2): (INT64.min + 1,)}
+    assert table.progress() == {0: Progress(1)}
+    table.merge(rows((0, 1, 1), (0, 2, -1)), {0: Progress(2)})
+    assert content(table.read()) == {(0, 1): (INT64.max,), (0, 2): (INT64.min,)}
+
+
+def test_tables_are_apart_and_start_empty(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5)), {0: Progress(10), 1: Progress(4)}, epoch=3)
+    table.merge(rows((0, 1, 6)), {0: Progress(20)}, epoch=4)
+    assert content(table.read(epoch=3)) == {(0, 1): (5,)}
+    assert content(table.read(epoch=4)) == {(0, 1): (6,)}
+    assert table.epochs() == (3, 4)
+    assert table.progress(3) == {0: Progress(10), 1: Progress(4)}
+    table.drop(3)
+    assert table.epochs() == (4,)
+    assert len(table.read(epoch=3)) == 0
+    assert table.progress(3) == {}
+    assert table.progress() == {0: Progress(20), 1: Progress(4)}
+
+
+def test_forgotten_windows_are_gone(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5), (1, 1, 5), (2, 900, 5)), {0: Progress(10)})
+    table.forget(1)
+    table.forget(77)
+    assert content(table.read()) == {(0, 1): (5,), (2, 900): (5,)}
+    assert table.windows().tolist() == [0, 2]
+
+
+def test_a_hand_over_repeated_merges_once(opened):
+    table, own = opened(), MemoryTable(SUM)
+    own.merge(rows((0, 1, 5)), {0: Progress(10, 3)}, epoch=2)
+    delta, progress = own.read(epoch=2), own.progress(2)
+    assert own.hand_over(2, table, "a")
+    assert own.epochs() == ()
+    for epoch in (2, 1):
+        assert not table.merge(delta, progress, token=("a", epoch))
+    assert table.merge(rows((0, 1, 1)), {5: Progress(1)}, token=("b", 2))
+    assert content(table.read()) == {(0, 1): (6,)}
+    assert table.progress() == {0: Progress(10, 3), 5: Progress(1)}
+    assert table.handed() == {"a": 2, "b": 2}
+
+
+def test_merged_arrays_stay_the_callers(opened):
+    table = opened()
+    batch = SUM.group(rows((0, 1, 5), (0, 2, 6)))
+    table.merge(batch, {})
+    table.merge(batch, {})
+    table.read().values[:] = 0
+    assert batch.values.tolist() == [[5], [6]]
+    assert content(table.read()) == {(0, 1): (10,), (0, 2): (12,)}
+
+
+def test_what_was_flushed_is_there_again(opened):
+    table = opened(flush="barrier")
+    if not table.durable:
+        pytest.skip("a table in memory")
+    table.merge(rows((0, 1, 5)), {0: Progress(10, 3, 1)}, epoch=2, token=("a", 2))
+    table.barrier()
+    table.merge(rows((0, 1, 6)), {0: Progress(20)}, epoch=3)
+    table.close()
+    again = opened(flush="barrier")
+    assert content(again.read(epoch=2)) == {(0, 1): (5,)}
+    assert again.progress(2)[0] == Progress(10, 3, 1)
+    assert again.handed() == {"a": 2}
+    # of what came after the barrier, all is there or nothing
+    assert content(again.read(epoch=3)) == ({(0, 1): (6,)} if 3 in again.epochs() else {})
+    assert again.progress()[0].offset == (20 if 3 in again.epochs() else 10)
+
+
+def test_every_merge_is_there_again_without_a_barrier(opened):
+    table = opened()
+    if not table.durable:
+        pytest.skip("a table in memory")
+    table.merge(rows((0, 1, 5)), {0: Progress(10)})
+    table.drop(1)
+    table.forget(9)
+    table.close()
+    again = opened()
+    assert content(again.read()) == {(0, 1): (5,)}
+    assert again.progress() == {0: Progress(10)}
+
+
+def test_a_table_is_a_context_and_knows_its_words(opened):
+    with opened() as table:
+        table.merge(Partials.empty(1), {0: Progress(1)})
+        assert table.progress() == {0: Progress(1)}
+    with pytest.raises(ValueError, match="flush must be one of .*, got 'never'"):
+        super(type(table), table).__init__(SUM, "never")
