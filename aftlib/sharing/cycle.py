@@ -1,4 +1,4 @@
-"""The state machine of a server's local checkpoints: open, checkpointing, complete (D3 section 5.1)."""
+"""The states of a local checkpoint: open, checkpointing, complete (D3 section 5.1)."""
 
 from __future__ import annotations
 

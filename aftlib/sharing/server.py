@@ -70,9 +70,10 @@ class Server:
 
     def leave(self, task: str) -> None:
         """A task has ended or died."""
-        with self.lock:
+        with self.changed:
             self.cycle.leave(task)
             self._look()
+            self.changed.notify_all()
 
     def merge(self, task: str, partials: Partials, progress: Mapping[int, Progress]) -> None:
         """Merge a task's batch into the table that it has to go to.
@@ -92,10 +93,11 @@ class Server:
             self._look()
 
     def checkpoint(self) -> None:
-        """Raise a barrier."""
+        """Raise a barrier, if there is anything to flush."""
         with self.lock:
-            self.cycle.raise_barrier()
-            self._look()
+            if self.cycle.epoch in self.own.epochs():
+                self.cycle.raise_barrier()
+                self._look()
 
     def stands(self) -> dict[int, Progress]:
         """How far each partition is part of this server's state."""
@@ -109,6 +111,12 @@ class Server:
         mine = self.job.partitions_of(self.number)
         return all(p in stands and stands[p].watermark == END for p in mine)
 
+    @property
+    def finished(self) -> bool:
+        """Whether all of it has been read and handed over."""
+        with self.lock:
+            return self.read_all and set(self.own.epochs()) <= {TOTAL}
+
     def _look(self) -> None:
         """Flush a table that has become complete, and open the next one."""
         if self.cycle.state is not State.COMPLETE:
@@ -117,8 +125,7 @@ class Server:
         self.own.barrier()
         self.at("flushed")
         epoch = self.cycle.finish()
-        if epoch in self.own.epochs():
-            self.complete.append(epoch)
+        self.complete.append(epoch)
         self.changed.notify_all()
 
     def _furthest(self) -> dict[int, Progress]:
@@ -133,7 +140,8 @@ class Server:
     def _restore_total(self) -> None:
         """Take the total from the backup if it is of a later hand-over than what is here."""
         handed = self.shared.handed().get(self.name, TOTAL)
-        if self.own.handed().get(self.name, TOTAL) < handed - 1 or not self.own.durable:
+        here = self.own.handed().get(self.name, TOTAL)
+        if here < handed and handed not in self.own.epochs():
             self.own.drop(TOTAL)
             rows, progress = self.shared.read(epoch=self.backup), self.shared.progress(self.backup)
             self.own.merge(rows, progress, TOTAL, (self.name, handed))
