@@ -13,8 +13,9 @@ from pathlib import Path
 from aftlib.sharing import task
 from aftlib.sharing.handover import HandOver
 from aftlib.sharing.job import Job
+from aftlib.sharing.journal import Journal
 from aftlib.sharing.output import Output
-from aftlib.sharing.processes import Journal, die_with, fail, only_one, start_thread
+from aftlib.sharing.processes import die_with, fail, only_one, start_thread
 from aftlib.sharing.server import TOTAL, Server
 from aftlib.sharing.wire import Door
 from aftlib.statestore.tables import StateTable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import threading
 import time
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 LOOK_S = 0.05
-JOURNAL = "journal.jsonl"
 
 
 def or_die(work: Callable[..., None]) -> Callable[..., None]:
@@ -55,22 +53,3 @@ def only_one(path: str) -> Iterator[None]:
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-class Journal:
-    """What happened when, one line of JSON each, written whole by all processes of a run.
-
-    Parameters
-    ----------
-    who : str
-        The process.
-    """
-
-    def __init__(self, who: str) -> None:
-        self._who = who
-        self._file = os.open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def note(self, what: str, **more: object) -> None:
-        """Write a line."""
-        line = {"time": time.time(), "who": self._who, "what": what, **more}
-        os.write(self._file, (json.dumps(line) + "\n").encode())

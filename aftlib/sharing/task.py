@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from aftlib.sharing.job import Job
-from aftlib.sharing.processes import Journal
+from aftlib.sharing.journal import Journal
 from aftlib.sharing.server import nothing_happens
 from aftlib.sharing.source import END
 from aftlib.sharing.wire import Link

@@ -37,7 +37,7 @@ class Settings:
         Where a process kills itself, at its so-manieth passing, once in the trial.
     random_kills, seed : int
         Processes killed at moments of nobody's choosing.
-    broken : {"", "split", "tokenless"}
+    broken : {"", "rows first", "offsets first", "tokenless"}
         A store that breaks its contract.
     """
 
@@ -99,15 +99,17 @@ class RandomKills:
         self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
 
 
-def split(table: type, at: Striking) -> type:
-    """A store that notes the offsets in a transaction of their own, a moment after the rows."""
+def split(table: type, at: Striking, order: str) -> type:
+    """A store that notes the offsets in a transaction of their own, a moment before or after."""
 
     class Split(table):
         def merge(self, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN202
-            super().merge(partials, {}, epoch)
-            at("server", "split")
             nothing = Partials.empty(partials.values.shape[1])
-            return super().merge(nothing, progress, epoch, token)
+            halves = [(partials, {}), (nothing, progress)]
+            first, second = halves if order == "rows first" else halves[::-1]
+            super().merge(*first, epoch)
+            at("server", "between")
+            return super().merge(*second, epoch, token)
 
     return Split
 
@@ -127,9 +129,10 @@ class BreakableJob(Job):
     at: Striking | None = None
 
     def open_own(self, server: int):  # noqa: ANN201
-        if self.broken != "split":
+        if not self.broken.endswith("first"):
             return super().open_own(server)
-        table = split({"rocksdb": RocksTable, "sqlite": SqliteTable}[self.own], self.at)
+        stores = {"rocksdb": RocksTable, "sqlite": SqliteTable}
+        table = split(stores[self.own], self.at, self.broken)
         return table(self.directory / f"server-{server}.{self.own}", self.function, "merge")
 
     def open_shared(self):  # noqa: ANN201

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aftlib.sharing.journal import Account
 from aftlib.sharing.source import END, ArraySource
 from tests.postgres import own_server
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
 SEEDS = 5 if FULL else 1
 STORES = [(own, shared) for own in ("rocksdb", "sqlite", "memory") for shared in ("sqlite", "pg")]
-SAMPLE = STORES if FULL else [("rocksdb", "pg"), ("sqlite", "sqlite"), ("memory", "pg")]
+SAMPLE = STORES if FULL else [("rocksdb", "pg"), ("sqlite", "sqlite")]
 SERVER = ("met", "merged", "complete", "flushed", "handed", "dropped")
 TASK, OUTPUT = ("read", "merged"), ("written", "forgotten")
 PARTITIONS, TUPLES, KEYS = 6, 8_000, 200
@@ -94,12 +95,19 @@ def start(directory, settings):
     )  # fmt: skip
 
 
+def wait_for_joins(directory, process, number):
+    journal = directory / "job" / "journal.jsonl"
+    while process.poll() is None:
+        if journal.exists() and journal.read_text().count("joined") >= number:
+            return
+        time.sleep(0.01)
+
+
 def finished(directory, settings, driver_kills=()):
     """Run to the end; a driver that was killed is started again."""
     for seconds in driver_kills:
         process = start(directory, settings)
-        while not (directory / "job" / "journal.jsonl").exists() and process.poll() is None:
-            time.sleep(0.01)
+        wait_for_joins(directory, process, 1)
         time.sleep(seconds)
         process.kill()
         process.communicate(timeout=60)
@@ -163,3 +171,73 @@ def test_processes_killed(trial, expected, own, shared, seed, once):
     check(directory, settings, expected)
     assert len(kills(job)) >= 8
     once()
+
+
+@pytest.mark.parametrize("own", ["rocksdb", "sqlite", "memory"] if FULL else ["memory"])
+def test_servers_with_keys_of_their_own_killed(trial, expected, own, once):
+    """The global store is a backup only: a server that lost its memory comes back from it."""
+    strikes = [(f"server-{i}", p, 2) for i in (0, 1) for p in ("folded", "handed", "written")]
+    directory, settings = trial("sqlite", own=own, keys_apart=True, strikes=strikes)
+    job = finished(directory, settings)
+    check(directory, settings, expected)
+    assert len(kills(job)) == 6
+    once()
+
+
+def test_a_dead_task_disturbs_nobody(trial, expected):
+    """Its substitute reads no more again than the batch that was in its hands (D3 fig. 1)."""
+    directory, settings = trial("sqlite", strikes=[("task-0-1", "read", 5)])
+    account = Account.read(finished(directory, settings))
+    check(directory, settings, expected)
+    assert account.joined == {"task-0-0": 1, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
+    assert account.read_again == {"task-0-1": 100}
+
+
+def test_a_dead_server_disturbs_its_own_tasks_only(trial, expected):
+    """They go back to what the last barrier flushed, and the other server's tasks go on."""
+    directory, settings = trial("sqlite", strikes=[("server-0", "merged", 60)])
+    account = Account.read(finished(directory, settings))
+    check(directory, settings, expected)
+    assert account.joined == {"task-0-0": 2, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
+    assert set(account.read_again) <= {"task-0-0", "task-0-1"}
+
+
+def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
+    """Tasks and local checkpoints go on meanwhile; what waits is handed over afterwards."""
+    ArraySource.write(tmp_path / "log", partitions(), WINDOWS.pane, DELAY)
+    with own_server() as server:
+        settings = Settings(shared=server.url)
+        process = start(tmp_path, settings)
+        wait_for_joins(tmp_path, process, 4)
+        server.stop()
+        time.sleep(2.5)
+        offsets = Account.read(tmp_path / "job").offsets
+        assert process.poll() is None
+        server.start()
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+        check(tmp_path, settings, expected)
+    assert offsets == dict.fromkeys(range(PARTITIONS), TUPLES)
+
+
+BROKEN = [
+    ("sqlite", "rows first", ("server", "between", 40)),
+    ("rocksdb", "offsets first", ("server", "between", 40)),
+    ("sqlite", "tokenless", ("server-0", "handed", 2)),
+]
+
+
+@pytest.mark.parametrize(("own", "broken", "strike"), BROKEN)
+def test_a_broken_store_is_caught(trial, expected, own, broken, strike):
+    """The broken controls: the same check over them must not pass."""
+    directory, settings = trial("sqlite", own=own, broken=broken, strikes=[strike])
+    assert len(kills(finished(directory, settings))) == 1
+    with pytest.raises(AssertionError):
+        check(directory, settings, expected)
+
+
+def test_a_broken_store_passes_when_nobody_dies(trial, expected):
+    """Without a kill it looks sound, which is why kills are needed."""
+    directory, settings = trial("sqlite", own="sqlite", broken="rows first")
+    finished(directory, settings)
+    check(directory, settings, expected)
