@@ -53,7 +53,7 @@ class Account:
     read_again: dict[str, int]
 
     @classmethod
-    def read(cls, directory: Path) -> Account:
+    def of(cls, directory: Path) -> Account:
         """The account of a job's folder."""
         lines = [json.loads(line) for line in (directory / JOURNAL).read_text().splitlines()]
         joined = Counter(line["who"] for line in lines if line["what"] == "joined")

@@ -306,7 +306,7 @@ def _from_copy(data: bytes, columns: int) -> np.ndarray:
 
 
 def _refused(url: str, error: psycopg.OperationalError) -> OSError:
-    said = str(error)
+    said = " ".join(str(error).split())
     if any(word in said for word in ("authentication", "does not exist", "password", "permission")):
         return PermissionError(
             f"url: PostgreSQL refuses {_shown(url)} ({said}); check user, password and database"

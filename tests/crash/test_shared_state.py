@@ -187,7 +187,7 @@ def test_servers_with_keys_of_their_own_killed(trial, expected, own, once):
 def test_a_dead_task_disturbs_nobody(trial, expected):
     """Its substitute reads no more again than the batch that was in its hands (D3 fig. 1)."""
     directory, settings = trial("sqlite", strikes=[("task-0-1", "read", 5)])
-    account = Account.read(finished(directory, settings))
+    account = Account.of(finished(directory, settings))
     check(directory, settings, expected)
     assert account.joined == {"task-0-0": 1, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
     assert account.read_again == {"task-0-1": 100}
@@ -196,7 +196,7 @@ def test_a_dead_task_disturbs_nobody(trial, expected):
 def test_a_dead_server_disturbs_its_own_tasks_only(trial, expected):
     """They go back to what the last barrier flushed, and the other server's tasks go on."""
     directory, settings = trial("sqlite", strikes=[("server-0", "merged", 60)])
-    account = Account.read(finished(directory, settings))
+    account = Account.of(finished(directory, settings))
     check(directory, settings, expected)
     assert account.joined == {"task-0-0": 2, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
     assert set(account.read_again) <= {"task-0-0", "task-0-1"}
@@ -211,7 +211,7 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
         wait_for_joins(tmp_path, process, 4)
         server.stop()
         time.sleep(2.5)
-        offsets = Account.read(tmp_path / "job").offsets
+        offsets = Account.of(tmp_path / "job").offsets
         assert process.poll() is None
         server.start()
         _, said = process.communicate(timeout=120)
