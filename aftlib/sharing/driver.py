@@ -117,10 +117,12 @@ def _serve(job: Job, number: int, journal: Journal, at: Callable[[str], None]) -
         output = Output(job, own, job.partitions_of(number), TOTAL, part=f"server-{number}", at=at)
         while not server.finished:
             with server.changed:
-                server.changed.wait(TICK_S if server.read_all else job.checkpoint_s)
+                read_all = server.changed.wait_for(lambda: server.read_all, job.checkpoint_s)
                 server.checkpoint()
                 if job.keys_apart:
                     output.put_out()
+                if read_all:
+                    server.changed.wait(TICK_S)
         if job.keys_apart:
             output.put_out()
         Path(f"server-{number}.done").touch()

@@ -25,7 +25,8 @@ def work(
     """Read all partitions of a task to their ends.
 
     The server says where to begin, at first and again whenever it, or this task's process, has
-    died: nothing about the past is kept here.
+    died: nothing about the past is kept here. A task that has come to the end stays until its
+    server has handed all of it over, for if the server dies before, some is to be read again.
 
     Raises
     ------
@@ -36,7 +37,7 @@ def work(
         try:
             with Link(server) as link:
                 _read(job, link, job.partitions_of(server, task), journal, at)
-                return
+                link.stay()
         except (ConnectionError, FileNotFoundError, EOFError, StaleBatch):
             time.sleep(RETRY_S)
 

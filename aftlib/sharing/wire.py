@@ -89,6 +89,11 @@ class Link:
         """
         self._call("merge", partials, dict(progress))
 
+    def stay(self) -> None:
+        """Have no more to merge, and wait until the server ends, which raises EOFError."""
+        self._call("leave")
+        self._link.recv()
+
     def _call(self, *request: Any) -> Any:
         self._link.send(request)
         answer = self._link.recv()

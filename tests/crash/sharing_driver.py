@@ -31,7 +31,7 @@ class Settings:
 
     Attributes
     ----------
-    own, shared, schema, keys_apart
+    own, shared, schema, keys_apart, checkpoint_s
         As `Job` has them.
     strikes : list of (who, point, number)
         Where a process kills itself, at its so-manieth passing, once in the trial.
@@ -45,6 +45,7 @@ class Settings:
     shared: str = "sqlite:"
     schema: str = "aft"
     keys_apart: bool = False
+    checkpoint_s: float = 0.05
     strikes: list = field(default_factory=list)
     random_kills: int = 0
     seed: int = 0
@@ -152,7 +153,7 @@ def job_in(directory: Path, settings: Settings, at: Striking | None = None) -> J
         schema=settings.schema,
         keys_apart=settings.keys_apart,
         batch=100,
-        checkpoint_s=0.05,
+        checkpoint_s=settings.checkpoint_s,
         broken=settings.broken,
         at=at,
     )

@@ -202,6 +202,15 @@ def test_a_dead_server_disturbs_its_own_tasks_only(trial, expected):
     assert set(account.read_again) <= {"task-0-0", "task-0-1"}
 
 
+def test_a_server_that_dies_after_the_last_tuple_has_it_read_again(trial, expected):
+    """Its tasks have come to the end, but no barrier has; they must still be there."""
+    strikes = [(f"server-{i}", "complete", 1) for i in (0, 1)]
+    directory, settings = trial("sqlite", own="memory", checkpoint_s=60.0, strikes=strikes)
+    account = Account.of(finished(directory, settings))
+    check(directory, settings, expected)
+    assert account.units == 2 * PARTITIONS * TUPLES
+
+
 def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
     """Tasks and local checkpoints go on meanwhile; what waits is handed over afterwards."""
     ArraySource.write(tmp_path / "log", partitions(), WINDOWS.pane, DELAY)
