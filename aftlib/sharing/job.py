@@ -40,6 +40,8 @@ class Job:
         Tuples that a task aggregates before it merges.
     checkpoint_s : float
         Seconds between barriers.
+    handover_s : float
+        Seconds between hand-overs to the global store at least; 0: whenever a table is complete.
     keys_apart : bool
         Whether no key comes to two servers: then each puts out its own windows, and the global
         store is only a backup.
@@ -61,6 +63,7 @@ class Job:
     schema: str = "aft"
     batch: int = 10_000
     checkpoint_s: float = 1.0
+    handover_s: float = 0.0
     keys_apart: bool = False
 
     def __post_init__(self) -> None:

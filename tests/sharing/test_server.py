@@ -77,8 +77,7 @@ def test_a_server_that_died_takes_what_it_held_for_complete(job, tmp_path):
     assert again.complete == [1, 2]
     assert again.cycle.epoch == 3
     assert again.join("a", [0]) == {0: Progress(2)}
-    for _ in range(2):
-        HandOver(again).once()
+    HandOver(again).once()
     assert values(shared) == {1: 3}
     again.own.close()
 
@@ -143,6 +142,43 @@ def with_a_complete_table(job, shared):
     server.leave("a")
     server.checkpoint()
     return server
+
+
+class Overtaken(MemoryTable):
+    """A global store in which a dead server's last transaction is committed at the last moment."""
+
+    def merge(self, partials, progress, epoch=0, token=None):
+        if not self.handed():
+            super().merge(batch(1), {0: Progress(1)}, epoch, ("server-0", 1))
+        return super().merge(partials, progress, epoch, token)
+
+
+def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(job):
+    server = Server(job, 0, MemoryTable(SUM), Overtaken(SUM))
+    server.join("a", [0])
+    for i in (1, 2):
+        server.merge("a", batch(i), {0: Progress(i)})
+        server.leave("a")
+        server.checkpoint()
+        server.join("a", [0])
+    HandOver(server).once()
+    assert values(server.shared) == {1: 3}
+    assert server.shared.handed() == {"server-0": 2}
+    assert server.own.epochs() == ()
+
+
+def test_a_total_gets_what_had_been_handed_over_but_not_folded(job):
+    apart = Job(job.source, job.directory, job.windows, servers=1, keys_apart=True)
+    server = Server(apart, 0, MemoryTable(SUM), MemoryTable(SUM))
+    server.shared.merge(batch(1), {0: Progress(1)}, 0, ("server-0", 1))
+    server.join("a", [0])
+    for i in (1, 2):
+        server.merge("a", batch(i), {0: Progress(i)})
+        server.leave("a")
+        server.checkpoint()
+        server.join("a", [0])
+    HandOver(server).once()
+    assert values(server.shared) == values(server.own) == {1: 3}
 
 
 def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch):
