@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
@@ -13,7 +16,7 @@ from pathlib import Path
 from aftlib.sharing import task
 from aftlib.sharing.handover import HandOver
 from aftlib.sharing.job import Job
-from aftlib.sharing.journal import Journal
+from aftlib.sharing.journal import Account, Journal
 from aftlib.sharing.output import Output
 from aftlib.sharing.processes import die_with, fail, only_one, start_thread
 from aftlib.sharing.server import TOTAL, Server
@@ -100,6 +103,25 @@ class Driver:
             if code < 0:
                 self._start(name)
                 self._strike("driver", "restarted")
+
+
+def run(job: Job) -> Account:
+    """Run a job to its end in a process of its own; returns what its tasks did.
+
+    Raises
+    ------
+    RuntimeError
+        When a process of it ended with an error.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "aftlib.sharing"], input=pickle.dumps(job), stderr=subprocess.PIPE
+    )
+    if done.returncode:
+        raise RuntimeError(
+            f"the job in {str(job.directory)!r} ended with status {done.returncode}: "
+            f"{done.stderr.decode(errors='replace')[-2000:]}"
+        )
+    return Account.of(job.directory)
 
 
 def _said(pid: int | None) -> str:

@@ -43,6 +43,8 @@ class Account:
         How far each partition was read.
     units : int
         Units of offset (tuples, or bytes of a text log) that were read in all.
+    seconds : float
+        From the first task's beginning to the last one's end.
     read_again : dict of task to int
         Units that a task read although they had been read before; tasks without are left out.
     """
@@ -50,6 +52,7 @@ class Account:
     joined: dict[str, int]
     offsets: dict[int, int]
     units: int
+    seconds: float
     read_again: dict[str, int]
 
     @classmethod
@@ -57,6 +60,7 @@ class Account:
         """The account of a job's folder."""
         lines = [json.loads(line) for line in (directory / JOURNAL).read_text().splitlines()]
         joined = Counter(line["who"] for line in lines if line["what"] == "joined")
+        times = [line["time"] for line in lines if line["who"] in joined]
         offsets: dict[int, int] = {}
         again: Counter[str] = Counter()
         total = 0
@@ -66,4 +70,5 @@ class Account:
             again[line["who"]] += max(0, repeated)
             offsets[line["partition"]] = max(before, line["offset"])
             total += line["offset"] - line["since"]
-        return cls(dict(joined), offsets, total, {who: n for who, n in again.items() if n})
+        read_again = {who: n for who, n in again.items() if n}
+        return cls(dict(joined), offsets, total, max(times) - min(times), read_again)

@@ -37,6 +37,7 @@ def work(
         try:
             with Link(server) as link:
                 _read(job, link, job.partitions_of(server, task), journal, at)
+                journal.note("ended")
                 link.stay()
         except (ConnectionError, FileNotFoundError, EOFError, StaleBatch):
             time.sleep(RETRY_S)

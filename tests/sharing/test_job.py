@@ -1,9 +1,12 @@
 """Jobs, their source, their output, and runs from end to end."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from aftlib.aggregates import AGGREGATES, SUM, Partials
+from aftlib.sharing.driver import run
 from aftlib.sharing.job import Job
 from aftlib.sharing.journal import Account, Journal
 from aftlib.sharing.output import Output
@@ -129,4 +132,33 @@ def test_the_account_of_a_journal(tmp_path, monkeypatch):
     other.note("joined")
     other.note("read", partition=3, since=15, offset=30)
     account = Account.of(tmp_path)
-    assert account == Account({"one": 1, "other": 2}, {3: 30}, 35, {"other": 5})
+    assert 0 <= account.seconds < 60
+    assert replace(account, seconds=0) == Account(
+        {"one": 1, "other": 2}, {3: 30}, 35, 0, {"other": 5}
+    )
+
+
+def test_a_job_runs_to_its_end(tmp_path):
+    rng = np.random.default_rng(4)
+    tuples = rng.integers(0, 50, (2, 500, 3))
+    source = ArraySource.write(tmp_path / "log", list(tuples), 5)
+    job = Job(source, tmp_path / "job", Windows(10, 5), "max", servers=1, own="memory", batch=70)
+    account = run(job)
+    assert (account.units, account.read_again) == (1000, {})
+    found = {
+        (w, k): v
+        for w, k, v in (map(int, x.split(",")) for xs in put_out(job).values() for x in xs)
+    }
+    expected = {}
+    for at, key, value in tuples.reshape(-1, 3).tolist():
+        for start in {at // 5 * 5, at // 5 * 5 - 5} - {-5}:
+            expected[start, key] = max(value, expected.get((start, key), 0))
+    assert found == expected
+
+
+def test_an_overflow_ends_the_run(tmp_path):
+    tuples = np.array([[0, 1, np.iinfo(np.int64).max]] * 2)
+    source = ArraySource.write(tmp_path / "log", [tuples], 5)
+    job = Job(source, tmp_path / "job", Windows(5, 5), servers=1, tasks=1, own="memory", batch=1)
+    with pytest.raises(RuntimeError, match="task-0-0 ended with an error(.|\n)*leaves the 64 bits"):
+        run(job)
