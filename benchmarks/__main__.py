@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 NAMES = ("assignment", "pipeline", "checkpoints", "histogram")
+NAMES = ("assignment", "pipeline", "checkpoints", "stores")
 RESULTS = Path(__file__).parent / "results"
 
 
