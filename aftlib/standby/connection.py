@@ -27,6 +27,8 @@ class Connection:
         Initial window in segments; None: never a limit.
     opened : int
         When it can be written to; what is written before goes out then, as one write.
+    seen : callable
+        Is told of each segment that arrives: its tuples, when it left, when it arrived.
     """
 
     def __init__(
@@ -36,9 +38,10 @@ class Connection:
         deliver: Callable[[Tuples], None],
         window: int | None = None,
         opened: int = 0,
+        seen: Callable[[Tuples, int, int], None] = lambda tuples, sent, arrived: None,
     ) -> None:
         self.env, self.parameters, self.deliver, self.window = env, parameters, deliver, window
-        self.opened, self.waiting = opened, list[int]()
+        self.seen, self.opened, self.waiting = seen, opened, list[int]()
         self.segments, self.under_way, self.acknowledged = simpy.Store(env), 0, env.event()
         env.process(self._transmit())
         if opened > env.now:
@@ -70,6 +73,7 @@ class Connection:
     def _carry(self, tuples: Tuples) -> Events:
         delay = self.parameters.link.delay_ns
         yield self.env.timeout(delay)
+        self.seen(tuples, self.env.now - delay, self.env.now)
         self.deliver(tuples)
         yield self.env.timeout(self.parameters.echo_ns - delay)
         self.under_way -= 1

@@ -14,7 +14,7 @@ from aftlib.standby.connection import Connection, Events, Node, Tuples
 from aftlib.standby.failures import Failure, Outage
 from aftlib.standby.parameters import MS, NODES, Parameters
 from aftlib.standby.path import checkpoint_ns
-from aftlib.standby.run import NEVER, Recovery, Run
+from aftlib.standby.run import NEVER, Message, Recovery, Run, Trace
 from aftlib.standby.schemes import Scheme
 from aftlib.standby.stream import primary_turn, written_ns
 
@@ -27,6 +27,17 @@ def run(parameters: Parameters, scheme: Scheme, outages: Sequence[Outage], until
     system = _System(parameters, scheme, [outage.failure for outage in outages], until_ns)
     system.env.run()
     return system.outcome()
+
+
+def trace(
+    parameters: Parameters, scheme: Scheme, outages: Sequence[Outage], until_ns: int
+) -> Trace:
+    """Simulate as `run` does, and keep every message and every state of the queues."""
+    system = _System(parameters, scheme, [outage.failure for outage in outages], until_ns)
+    system.messages, system.queues = [], []
+    system.env.run()
+    ordered = sorted(system.messages, key=lambda message: message.arrived)
+    return Trace(system.outcome(), tuple(ordered), tuple(system.queues))
 
 
 class _Noticed:
@@ -59,6 +70,8 @@ class _System:
         self.first = np.full(len(self.written), NEVER)
         self.copies = np.zeros(len(self.written), dtype=np.int64)
         self.active, self.noticed = "primary", list[_Noticed]()
+        self.messages: list[Message] | None = None
+        self.queues: list[tuple[int, Tuples, Tuples]] = []
         self.queue: dict[str, deque[int]] = {name: deque() for name in NODES}
         self.results, self.told, self.taken_over = deque[int](), 0, False
         self.checkpoint_free = 0
@@ -85,14 +98,32 @@ class _System:
         return Node(self.env, self.parameters, name, self._finished)
 
     def _connect(self, name: str, window: int | None = None, opened: int = 0) -> Connection:
-        receive = self.nodes[name].receive
-        return Connection(self.env, self.parameters, receive, window, opened)
+        receive, seen = self.nodes[name].receive, partial(self._saw, "upstream", name)
+        return Connection(self.env, self.parameters, receive, window, opened, seen)
 
     def _downstream(self, name: str, window: int | None = None, opened: int = 0) -> Connection:
-        node = self.nodes[name]
-        return Connection(
-            self.env, self.parameters, lambda t: self._arrive(node, t), window, opened
-        )
+        arrive = partial(self._arrive, self.nodes[name])
+        seen = partial(self._saw, name, "downstream")
+        return Connection(self.env, self.parameters, arrive, window, opened, seen)
+
+    def _saw(self, source: str, target: str, tuples: Tuples, sent: int, arrived: int) -> None:
+        if self.messages is None:
+            return
+        again = {i for noticed in self.noticed for i in noticed.resent}
+        fresh = "data" if source == "upstream" else "result"
+        for i in tuples:
+            kind = f"{fresh}, again" if i in again and self.noticed[0].request else fresh
+            self.messages.append(Message(kind, source, target, sent, arrived, (i,)))
+
+    def _say(self, kind: str, source: str, target: str, tuples: Tuples = ()) -> None:
+        if self.messages is not None:
+            sent, arrived = self.env.now, self.env.now + self.parameters.hop_ns
+            self.messages.append(Message(kind, source, target, sent, arrived, tuple(tuples)))
+
+    def _note_queues(self) -> None:
+        if self.messages is not None:
+            kept = [tuple(self.queue[name]) for name in NODES]
+            self.queues.append((self.env.now, kept[0], kept[1]))
 
     def _later(self, wait: int, action: Callable[[], None]) -> None:
         def process() -> Events:
@@ -118,6 +149,7 @@ class _System:
         for name in NODES if self.scheme.both else [self._target()]:
             self.queue[name].extend(tuples)
             self.data[name].write(tuples)
+        self._note_queues()
 
     def _target(self) -> str:
         if not self.scheme.switching:
@@ -132,6 +164,7 @@ class _System:
         while node is self.nodes[name] and self.trimmed[name] < count and self.queue[name]:
             self.queue[name].popleft()
             self.trimmed[name] += 1
+        self._note_queues()
 
     def _request(self, noticed: _Noticed) -> None:
         name = noticed.failure.node
@@ -142,6 +175,7 @@ class _System:
             noticed.duplicates = sum(i in noticed.source.delivered for i in noticed.resent)
             self._send_again(noticed, noticed.failure.other)
         self.queue[name].clear()
+        self._note_queues()
         if not self.scheme.both:  # there it would first need the other's state
             self._later(noticed.back - self.env.now, lambda: self._rejoin(name))
 
@@ -213,15 +247,24 @@ class _System:
             if last is not None and not (known or answered or self.nodes[monitor].dead):
                 self._detect(last)
                 known = True
+            if not self.nodes[monitor].dead:
+                self._say("heartbeat", monitor, target)
             yield self.env.timeout(hop)
+            if not (self.nodes[target].dead or self.nodes[monitor].dead):
+                self._say("answer", target, monitor)
             answered = known or not self.nodes[target].dead
             yield self.env.timeout(every - hop)
 
     def _detect(self, noticed: _Noticed) -> None:
         noticed.detected = self.env.now
-        if self.scheme.trimmed_by == "ack" and self.scheme.both and noticed.failure.node == "primary":
+        if (
+            self.scheme.trimmed_by == "ack"
+            and self.scheme.both
+            and noticed.failure.node == "primary"
+        ):
             self._take_over(noticed)
-        self._later(self.parameters.hop_ns, lambda: self._request(noticed))
+        self._say("request", noticed.failure.other, "upstream")
+        self._later(self.parameters.hop_ns, partial(self._request, noticed))
 
     def _take_over(self, noticed: _Noticed) -> None:
         """The secondary sends its queue of results, and from now on every result (active)."""
@@ -252,9 +295,12 @@ class _System:
         for name, node in self.nodes.items():
             if node.arrived > self.acknowledged[name]:
                 self.acknowledged[name] = node.arrived
+                self._say("ACK 0", "downstream", name, sorted(node.delivered)[-1:])
                 self._later(self.parameters.hop_ns, partial(self._pass_on, node, node.arrived))
 
     def _pass_on(self, node: Node, count: int) -> None:
-        if not node.dead:
-            heard = partial(self._tell, count) if self.scheme.both else partial(self._trim, node, count)
-            self._later(self.parameters.hop_ns, heard)
+        if node.dead:
+            return
+        self._say("ACK 1", node.name, "secondary" if self.scheme.both else "upstream")
+        heard = partial(self._tell, count) if self.scheme.both else partial(self._trim, node, count)
+        self._later(self.parameters.hop_ns, heard)

@@ -85,3 +85,44 @@ class Run:
     delivered: np.ndarray
     copies: np.ndarray
     recoveries: tuple[Recovery, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message as a sequence diagram draws it; times in nanoseconds.
+
+    Attributes
+    ----------
+    kind : str
+        "data", "result", "ACK 0", "ACK 1", "heartbeat", "answer", "request", "sent again", …
+    source, target : str
+        Nodes.
+    sent, arrived : int
+    tuples : tuple of int
+        What it carries or acknowledges.
+    """
+
+    kind: str
+    source: str
+    target: str
+    sent: int
+    arrived: int
+    tuples: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the event simulation saw.
+
+    Attributes
+    ----------
+    run : Run
+    messages : tuple of Message
+        In order of arrival.
+    queues : tuple of (time, tuples kept for the primary, tuples kept for the secondary)
+        After each change, nanoseconds.
+    """
+
+    run: Run
+    messages: tuple[Message, ...]
+    queues: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]

@@ -215,7 +215,16 @@ def _recovery(burst: _Burst, paths: Iterable[Path]) -> Recovery:
     for path in paths:
         begin = int(np.searchsorted(path.feed.queued, at))
         there = path.feed.ids[begin : begin + count]
-        if count and path.feed.node == burst.outage.failure.other and np.array_equal(there, burst.ids):
-            done, delivered = path.done[begin : begin + count], path.delivered[begin : begin + count]
-            return Recovery(burst.outage, burst.at_crash, burst.ids, done, delivered, burst.duplicates, count)
+        if (
+            count
+            and path.feed.node == burst.outage.failure.other
+            and np.array_equal(there, burst.ids)
+        ):
+            done, delivered = (
+                path.done[begin : begin + count],
+                path.delivered[begin : begin + count],
+            )
+            return Recovery(
+                burst.outage, burst.at_crash, burst.ids, done, delivered, burst.duplicates, count
+            )
     return Recovery(burst.outage, burst.at_crash, _NONE, _NONE, _NONE, 0, 0)

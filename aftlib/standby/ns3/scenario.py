@@ -25,7 +25,9 @@ def missing() -> str | None:
     if shutil.which("g++") is None:
         return "no g++ on the PATH: install a C++ compiler"
     if not any((folder / HEADER).exists() for folder in INCLUDES):
-        return "no ns-3 headers: install ns-3 3.37 or newer (Debian, Ubuntu: apt install libns3-dev)"
+        return (
+            "no ns-3 headers: install ns-3 3.37 or newer (Debian, Ubuntu: apt install libns3-dev)"
+        )
     return None
 
 
