@@ -81,6 +81,19 @@ def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
     return figure.update_layout(barmode="group")
 
 
+def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
+    """Recovery time against the primary's share of the stream, by the node that fails."""
+    figure = go.Figure()
+    for (node, rows), color in zip(found.groupby("failed"), (BLUE, ORANGE), strict=False):
+        figure.add_scatter(
+            x=rows["share"], y=rows["recovery_ms"], name=f"the {node} fails",
+            mode="lines+markers", line={"color": color},
+        )  # fmt: skip
+    styled(figure, title, "primary's share of the tuples", "recovery time (ms)")
+    label = "both nodes loaded alike"
+    return figure.add_vline(matching, line={"color": GREY, "dash": "dash"}, annotation_text=label)
+
+
 def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
     """Bandwidth overhead against the input rate, by scheme."""
     figure = go.Figure()
@@ -127,7 +140,8 @@ def sequence(trace: Trace, title: str, begin_ms: float, every_ms: float = 5.0) -
         x=queue["x"], y=queue["y"], text=queue["text"], mode="text", showlegend=False,
         textposition="middle right", textfont={"size": 14}, hoverinfo="skip",
     )  # fmt: skip
-    return with_slider(_lifelines(figure, trace, title, begin_ms, end_ms), "time", frames, active)
+    _lifelines(figure, trace, title, begin_ms, end_ms)
+    return with_slider(figure, "time", frames, active).update_layout(height=820)
 
 
 def _lifelines(
@@ -146,11 +160,9 @@ def _lifelines(
         showarrow=False,
         font={"color": RED, "size": 15},
     )
-    figure.update_xaxes(
-        tickvals=[*_PLACES.values()], ticktext=[*_PLACES], range=[-0.35, 3.35], side="top"
-    )
+    figure.update_xaxes(tickvals=[*_PLACES.values()], ticktext=[*_PLACES], range=[-0.35, 3.35])
     figure.update_yaxes(range=[end_ms, begin_ms - 14])
-    figure.update_layout(hovermode=False, legend={"y": -0.02, "yanchor": "top"})
+    figure.update_layout(hovermode=False)
     return figure
 
 

@@ -14,12 +14,21 @@ Tuples = Sequence[int]
 Events = Generator[simpy.Event, Any, None]
 
 
+class Clock(simpy.Environment):
+    """Simpy's clock, counted in whole nanoseconds."""
+
+    @property
+    def ns(self) -> int:
+        """The present."""
+        return int(self.now)
+
+
 class Connection:
     """One direction of a TCP connection on a link of its own; delivers segments in order.
 
     Parameters
     ----------
-    env : Environment
+    env : Clock
     parameters : Parameters
     deliver : callable
         Is given the tuples of each segment when it arrives.
@@ -33,7 +42,7 @@ class Connection:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         parameters: Parameters,
         deliver: Callable[[Tuples], None],
         window: int | None = None,
@@ -44,12 +53,12 @@ class Connection:
         self.seen, self.opened, self.waiting = seen, opened, list[int]()
         self.segments, self.under_way, self.acknowledged = simpy.Store(env), 0, env.event()
         env.process(self._transmit())
-        if opened > env.now:
+        if opened > env.ns:
             env.process(self._open())
 
     def write(self, tuples: Tuples) -> None:
         """Write tuples, cut in segments, or keep them until the connection is open."""
-        if self.env.now < self.opened:
+        if self.env.ns < self.opened:
             self.waiting.extend(tuples)
             return
         most = self.parameters.tuples_per_segment
@@ -57,7 +66,7 @@ class Connection:
             self.segments.put(tuples[begin : begin + most])
 
     def _open(self) -> Events:
-        yield self.env.timeout(self.opened - self.env.now)
+        yield self.env.timeout(self.opened - self.env.ns)
         self.write(self.waiting)
 
     def _transmit(self) -> Events:
@@ -73,7 +82,7 @@ class Connection:
     def _carry(self, tuples: Tuples) -> Events:
         delay = self.parameters.link.delay_ns
         yield self.env.timeout(delay)
-        self.seen(tuples, self.env.now - delay, self.env.now)
+        self.seen(tuples, self.env.ns - delay, self.env.ns)
         self.deliver(tuples)
         yield self.env.timeout(self.parameters.echo_ns - delay)
         self.under_way -= 1
@@ -88,7 +97,7 @@ class Node:
 
     Parameters
     ----------
-    env : Environment
+    env : Clock
     parameters : Parameters
     name : {"primary", "secondary"}
     finish : callable
@@ -97,7 +106,7 @@ class Node:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         parameters: Parameters,
         name: str,
         finish: Callable[[Node, Tuples], None],
@@ -129,5 +138,5 @@ class Node:
                 yield self.env.timeout(self.cost)
                 if self.dead:
                     return
-                self.done[i] = self.env.now
+                self.done[i] = self.env.ns
             self.finish(self, tuples)

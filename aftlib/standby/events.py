@@ -8,9 +8,8 @@ from functools import partial
 from itertools import groupby
 
 import numpy as np
-import simpy
 
-from aftlib.standby.connection import Connection, Events, Node, Tuples
+from aftlib.standby.connection import Clock, Connection, Events, Node, Tuples
 from aftlib.standby.failures import Failure, Outage
 from aftlib.standby.parameters import MS, NODES, Parameters
 from aftlib.standby.path import checkpoint_ns
@@ -54,9 +53,15 @@ class _Noticed:
         outage = Outage(self.failure, self.crash, self.detected, self.request, self.back)
         done = self.survivor.when_done(self.resent) if self.survivor else []
         delivered = self.survivor.when_delivered(self.resent) if self.survivor else []
-        ids, *times = (np.array(x, dtype=np.int64) for x in (self.resent, done, delivered))
-        again = len(ids) if reprocessed else 0
-        return Recovery(outage, self.at_crash, ids, *times, self.duplicates, again)
+        return Recovery(
+            outage,
+            self.at_crash,
+            np.array(self.resent, dtype=np.int64),
+            np.array(done, dtype=np.int64),
+            np.array(delivered, dtype=np.int64),
+            self.duplicates,
+            len(done) if reprocessed else 0,
+        )
 
 
 class _System:
@@ -65,13 +70,13 @@ class _System:
     def __init__(
         self, parameters: Parameters, scheme: Scheme, failures: Sequence[Failure], until: int
     ) -> None:
-        self.env, self.parameters, self.scheme = simpy.Environment(), parameters, scheme
+        self.env, self.parameters, self.scheme = Clock(), parameters, scheme
         self.until, self.written = until, written_ns(parameters, until)
         self.first = np.full(len(self.written), NEVER)
         self.copies = np.zeros(len(self.written), dtype=np.int64)
         self.active, self.noticed = "primary", list[_Noticed]()
         self.messages: list[Message] | None = None
-        self.queues: list[tuple[int, Tuples, Tuples]] = []
+        self.queues: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
         self.queue: dict[str, deque[int]] = {name: deque() for name in NODES}
         self.results, self.told, self.taken_over = deque[int](), 0, False
         self.checkpoint_free = 0
@@ -117,13 +122,13 @@ class _System:
 
     def _say(self, kind: str, source: str, target: str, tuples: Tuples = ()) -> None:
         if self.messages is not None:
-            sent, arrived = self.env.now, self.env.now + self.parameters.hop_ns
+            sent, arrived = self.env.ns, self.env.ns + self.parameters.hop_ns
             self.messages.append(Message(kind, source, target, sent, arrived, tuple(tuples)))
 
     def _note_queues(self) -> None:
         if self.messages is not None:
             kept = [tuple(self.queue[name]) for name in NODES]
-            self.queues.append((self.env.now, kept[0], kept[1]))
+            self.queues.append((self.env.ns, kept[0], kept[1]))
 
     def _later(self, wait: int, action: Callable[[], None]) -> None:
         def process() -> Events:
@@ -133,7 +138,7 @@ class _System:
         self.env.process(process())
 
     def _every(self, interval_ms: float, action: Callable[[], None]) -> Events:
-        while self.env.now < self.until:
+        while self.env.ns < self.until:
             yield self.env.timeout(round(interval_ms * MS))
             yield self.env.timeout(0)  # whatever arrives at this very moment counts
             action()
@@ -142,7 +147,7 @@ class _System:
 
     def _emit(self) -> Events:
         for time, group in groupby(enumerate(self.written.tolist()), key=lambda pair: pair[1]):
-            yield self.env.timeout(time - self.env.now)
+            yield self.env.timeout(time - self.env.ns)
             self._write([i for i, _ in group])
 
     def _write(self, tuples: Tuples) -> None:
@@ -154,8 +159,8 @@ class _System:
     def _target(self) -> str:
         if not self.scheme.switching:
             return self.active
-        turn = NODES[0 if primary_turn(self.parameters, self.env.now) else 1]
-        out = {n.failure.node for n in self.noticed if 0 < n.request <= self.env.now < n.back}
+        turn = NODES[0 if primary_turn(self.parameters, self.env.ns) else 1]
+        out = {n.failure.node for n in self.noticed if 0 < n.request <= self.env.ns < n.back}
         return NODES[1 - NODES.index(turn)] if turn in out else turn
 
     def _trim(self, node: Node, count: int) -> None:
@@ -168,8 +173,8 @@ class _System:
 
     def _request(self, noticed: _Noticed) -> None:
         name = noticed.failure.node
-        noticed.request = self.env.now
-        noticed.back = self.env.now + round(self.parameters.repair_ms * MS)
+        noticed.request = self.env.ns
+        noticed.back = self.env.ns + round(self.parameters.repair_ms * MS)
         if self.scheme.switching or (name == self.active and not self.scheme.both):
             noticed.resent = tuple(self.queue[name])
             noticed.duplicates = sum(i in noticed.source.delivered for i in noticed.resent)
@@ -177,10 +182,10 @@ class _System:
         self.queue[name].clear()
         self._note_queues()
         if not self.scheme.both:  # there it would first need the other's state
-            self._later(noticed.back - self.env.now, lambda: self._rejoin(name))
+            self._later(noticed.back - self.env.ns, lambda: self._rejoin(name))
 
     def _send_again(self, noticed: _Noticed, survivor: str) -> None:
-        self.active, tcp, opened = survivor, self.parameters.tcp, self.env.now
+        self.active, tcp, opened = survivor, self.parameters.tcp, self.env.ns
         if not self.scheme.warm:
             wait = self.scheme.opens and tcp.handshake
             opened += self.parameters.handshake_ns if wait else 0
@@ -216,11 +221,11 @@ class _System:
         if primary.dead or not changes:
             return
         count = self.acknowledged["primary"] = primary.finished
-        begin = max(self.env.now, self.checkpoint_free)
+        begin = max(self.env.ns, self.checkpoint_free)
         self.checkpoint_free = begin + checkpoint_ns(self.parameters, changes)
         arrival = self.checkpoint_free + link.delay_ns
         self._later(
-            arrival + self.parameters.hop_ns - self.env.now, lambda: self._trim(primary, count)
+            arrival + self.parameters.hop_ns - self.env.ns, lambda: self._trim(primary, count)
         )
 
     def _tell(self, count: int) -> None:
@@ -235,13 +240,13 @@ class _System:
         count = len(self.results) if self.scheme.both else len(self.queue[failure.node])
         if not self.scheme.switching and failure.node != self.active:
             count = 0
-        self.noticed.append(_Noticed(failure, self.env.now, node, count))
+        self.noticed.append(_Noticed(failure, self.env.ns, node, count))
 
     def _watch(self, monitor: str, target: str) -> Events:
-        """Heartbeats from one node to the other; the next one is due: was the last answered?"""
+        """Heartbeats from one node to the other, which is dead if the last is still unanswered."""
         every, hop = round(self.parameters.heartbeat_ms * MS), self.parameters.hop_ns
         answered = True
-        while self.env.now < self.until:
+        while self.env.ns < self.until:
             last = next((n for n in reversed(self.noticed) if n.failure.node == target), None)
             known = self.nodes[target].dead and last is not None and last.detected > 0
             if last is not None and not (known or answered or self.nodes[monitor].dead):
@@ -256,7 +261,7 @@ class _System:
             yield self.env.timeout(every - hop)
 
     def _detect(self, noticed: _Noticed) -> None:
-        noticed.detected = self.env.now
+        noticed.detected = self.env.ns
         if (
             self.scheme.trimmed_by == "ack"
             and self.scheme.both
@@ -268,7 +273,7 @@ class _System:
 
     def _take_over(self, noticed: _Noticed) -> None:
         """The secondary sends its queue of results, and from now on every result (active)."""
-        tcp, opened = self.parameters.tcp, self.env.now
+        tcp, opened = self.parameters.tcp, self.env.ns
         opened += self.parameters.handshake_ns if tcp.handshake else 0
         self.taken_over, noticed.resent = True, tuple(self.results)
         noticed.survivor = self.nodes["secondary"]
@@ -285,8 +290,8 @@ class _System:
 
     def _arrive(self, node: Node, tuples: Tuples) -> None:
         for i in tuples:
-            node.delivered[i] = self.env.now
-            self.first[i] = min(self.first[i], self.env.now)
+            node.delivered[i] = self.env.ns
+            self.first[i] = min(self.first[i], self.env.ns)
             self.copies[i] += 1
         node.arrived += len(tuples)
 

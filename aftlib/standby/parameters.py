@@ -84,7 +84,8 @@ class Parameters:
         Intervals of level-0 ACKs, heartbeats, changes of node (the proposal) and checkpoint
         messages (passive standby; the document gives none: as long as the ACK interval).
     share : float
-        Of the tuples that go to the primary (the proposal): its turns last 2 · share · switching_ms.
+        Of the tuples that go to the primary (the proposal): a turn of it lasts
+        2 · share · switching_ms.
     tuple_bytes : int
         Identifier (8) and data (50).
     processing_us, secondary_us : float

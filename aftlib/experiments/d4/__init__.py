@@ -1,5 +1,6 @@
 """D4: four ways to stand by, what is sent again after a failure, and what each costs."""
 
+from aftlib.experiments.d4.beyond import in_a_row, matching_share, orders, unequal_nodes
 from aftlib.experiments.d4.cases import Case
 from aftlib.experiments.d4.examples import EXAMPLE, example, example_table
 from aftlib.experiments.d4.overhead import comparison, overheads
@@ -25,6 +26,9 @@ __all__ = [
     "example",
     "example_table",
     "explained",
+    "in_a_row",
+    "matching_share",
+    "orders",
     "overheads",
     "recoveries",
     "saved",
@@ -32,5 +36,6 @@ __all__ = [
     "summary",
     "tcp_parts",
     "tcp_table",
+    "unequal_nodes",
     "verdicts",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import SparkSession
 
@@ -55,7 +56,7 @@ def one_point(point: Point) -> list[dict[str, object]]:
     ]
 
 
-def recovery_row(parameters: Parameters, scheme: str, failure_ms: float) -> dict[str, object]:
+def recovery_row(parameters: Parameters, scheme: str, failure_ms: float) -> dict[str, float]:
     """One failure of the primary and its recovery."""
     found = simulate(parameters, scheme, [Failure(failure_ms)]).recoveries[0]
     return {
@@ -82,7 +83,7 @@ def summary(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Upstream backup minus the proposal, trial by trial: rate, mean, low, high, and their ratio."""
+    """Upstream backup minus the proposal, by trial: rate, mean, low, high, ratio of the means."""
     wide = trials.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
     less = (wide["upstream backup"] - wide["proposed"]).unstack("trial")
     centre, low, high = t_interval(less.to_numpy())
@@ -108,20 +109,22 @@ def against_ns3() -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        rate, scheme, resent_ns3, resent, resent_error, recovery_ns3, recovery_ms, recovery_error:
-        means over the stored failure times and relative differences (NaN where ns-3 has 0).
+        rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
+        over the stored failure times, ns-3's (…_ns3), and the relative difference (…_error, NaN
+        where ns-3 has 0); reprocessed_ns3.
     """
     stored = tables.recoveries()
-    rows = [
-        recovery_row(Parameters(rate=r.rate), r.scheme, r.failure_ms) for r in stored.itertuples()
-    ]
+    rates, schemes, times = (stored[c].tolist() for c in ("rate", "scheme", "failure_ms"))
+    points = zip(rates, schemes, times, strict=True)
+    rows = [recovery_row(Parameters(rate=rate), name, time) for rate, name, time in points]
     ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms", "caught_up_ms"]]
     both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
+    only_results = np.array([scheme_named(name).both for name in schemes])
+    both["reprocessed_ns3"] = np.where(only_results, 0, both["resent_ns3"])
     table = both.groupby(["scheme", "rate"], sort=False).mean().reset_index()
     for name in ours:
-        table[f"{name}_error"] = (
-            table[name] / table[f"{name}_ns3"].where(table[f"{name}_ns3"] > 0) - 1
-        )
+        reference = table[f"{name}_ns3"]
+        table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1
     return table
 
 

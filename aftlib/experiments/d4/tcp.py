@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from aftlib.experiments.d4.recoveries import recovery_row
@@ -25,7 +24,8 @@ def tcp_parts() -> pd.DataFrame:
         changes_ms: ns-3's difference from upstream backup as it is.
     """
     stored = tables.switches()
-    ours = [_simulated(row.switch, row.rate, row.failure_ms) for row in stored.itertuples()]
+    columns = (stored[name].tolist() for name in ("switch", "rate", "failure_ms"))
+    ours = [_simulated(*row) for row in zip(*columns, strict=True)]
     table = stored.assign(ms=ours, ns3_ms=stored["recovery_ms"])
     means = table.groupby(["switch", "rate"], sort=False)[["ns3_ms", "ms"]].mean().reset_index()
     base = means[means["switch"] == BASE].set_index("rate")["ns3_ms"]
@@ -44,19 +44,20 @@ def explained(parts: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Indexed by rate: gap, handshake, initial_window (what goes away with both switched off,
-        less the handshake), nagle (what it adds when it is on), rest: tuples, all ms.
+        Indexed by rate, all ms: gap = handshake + initial_window + tuples, each what goes away when
+        the handshake, then the window's limit are switched off, and what is left; nagle_adds,
+        window_1_adds: to upstream backup, when they are switched on; gap_with_nagle: when it is on
+        in both schemes.
     """
     ms = parts.pivot_table(index="rate", columns="switch", values="ns3_ms")
-    handshake = ms[BASE] - ms["no handshake"]
-    window = ms["no handshake"] - ms["neither"]
     return pd.DataFrame(
         {
             "gap": ms[BASE] - ms[PROPOSAL],
-            "handshake": handshake,
-            "initial_window": window,
+            "handshake": ms[BASE] - ms["no handshake"],
+            "initial_window": ms["no handshake"] - ms["neither"],
             "tuples": ms["neither"] - ms[PROPOSAL],
             "nagle_adds": ms["Nagle on"] - ms[BASE],
+            "gap_with_nagle": ms["Nagle on"] - ms["proposed, Nagle on"],
             "window_1_adds": ms["initial window 1"] - ms[BASE],
         }
     )
@@ -67,4 +68,4 @@ def _simulated(switch: str, rate: float, failure_ms: float) -> float:
     if options:
         return float("nan")
     parameters = Parameters(rate=rate, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
-    return float(np.float64(recovery_row(parameters, scheme.name, failure_ms)["recovery_ms"]))
+    return recovery_row(parameters, scheme.name, failure_ms)["recovery_ms"]

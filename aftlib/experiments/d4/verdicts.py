@@ -31,7 +31,7 @@ def verdicts(trials: pd.DataFrame, parts: pd.DataFrame, costs: pd.DataFrame) -> 
 
 
 def _sends_less(fewer: pd.DataFrame) -> Settled:
-    least = fewer.loc[(fewer["mean"] / fewer["rate"]).idxmin()]
+    least = fewer.iloc[int((fewer["low"] / fewer["rate"]).to_numpy().argmin())]
     return settle(
         "D4-1",
         expected="fewer at every rate",
@@ -54,8 +54,8 @@ def _grows_with_rate(fewer: pd.DataFrame) -> Settled:
         f"{last['rate']:,.0f}/s",
         holds=bool(grown["mean"].is_monotonic_increasing and last["mean"] >= 10 * first["mean"]),
         note="In tuples, as fig. 5 shows it. Relative to upstream backup's count the difference is "
-        f"one half at every rate ({1 - grown['ratio'].max():.2f} … {1 - grown['ratio'].min():.2f}): "
-        "what is still unacknowledged grows with the rate for both.",
+        f"one half at every rate ({1 - grown['ratio'].max():.2f} … {1 - grown['ratio'].min():.2f}):"
+        " what is still unacknowledged grows with the rate for both.",
     )
 
 
@@ -72,48 +72,51 @@ def _is_quicker(quicker: pd.DataFrame) -> Settled:
 
 def _is_not_nagle(parts: pd.DataFrame) -> Settled:
     low = parts[parts.index <= LOW_RATE]
-    shares = (low["nagle_adds"] / low["gap"]).clip(lower=0)
+    # the reading that is kindest to the document: Nagle slows upstream backup, not the proposal
+    share = low["nagle_adds"].clip(lower=0) / (low["gap"] + low["nagle_adds"])
     shown = "; ".join(
-        f"{rate:,.0f}/s: gap {p.gap:.1f} ms = handshake {p.handshake:.1f} + initial window "
-        f"{p.initial_window:.1f} + tuples {p.tuples:.1f}, Nagle would add {p.nagle_adds:.1f}, an "
-        f"initial window of 1 segment {p.window_1_adds:.1f}"
-        for rate, p in parts.iterrows()
+        f"{rate:,.0f}/s: {p.gap:.1f} = handshake {p.handshake:.1f} + initial window "
+        f"{p.initial_window:.1f} + tuples {p.tuples:.1f}; Nagle adds {p.nagle_adds:.1f} to "
+        f"upstream backup, and with it in both schemes the gap is {p.gap_with_nagle:.1f}; an initial window "
+        f"of one segment adds {p.window_1_adds:.1f}"
+        for rate, p in low.iterrows()
     )
     return settle(
         "D4-4",
-        expected="Nagle's algorithm makes the gap below 1,000 tuples/s",
-        measured=float(shares.max()),
-        holds=bool((shares >= 0.5).all()),
-        note="Largest share of the gap that Nagle's algorithm makes up to 1,000 tuples/s, ns-3 with "
-        f"one part of TCP switched at a time. {shown}. TCP does make the gap at low rates, but by "
-        "opening the connection and by its initial window.",
+        expected="most of the gap up to 1,000 tuples/s",
+        measured=", ".join(f"{value:.0%} at {rate:,.0f}/s" for rate, value in share.items()),
+        holds=bool((share >= 0.5).all()),
+        note="Share of the gap that Nagle's algorithm makes if it slows upstream backup only; ns-3 "
+        f"with one part of TCP switched at a time. The gap in ms, Nagle off, {shown}. TCP does "
+        "make the gap at low rates, but by opening the connection and by its initial window.",
     )
 
 
 def _costs(trials: pd.DataFrame, costs: pd.DataFrame) -> Settled:
     means = trials.groupby(["rate", "scheme"])["restored_ms"].mean().unstack("scheme")
-    a, p, u = (means[n] for n in ("active standby", "passive standby", "upstream backup"))
-    ordered = bool(((a < p) & (p < u)).all())
-    wide = {c: costs.pivot_table(index="rate", columns="scheme", values=c) for c in _DENOMINATORS}
-    most = wide["relative"].iloc[-1]
-    near = all(
-        0.8 <= w["active standby"].iloc[-1] <= 1.2 for w in (wide["share_of_all"], wide["relative"])
-    )
+    active, passive, upstream = (means[name] for name in _COMPARED)
+    ordered = bool(((active < passive) & (passive < upstream)).all())
+    last = costs[costs["rate"] == costs["rate"].max()].set_index("scheme")
+    whole = last.loc["active standby", ["share_of_all", "relative"]]
     shown = "; ".join(
-        f"{name}: " + ", ".join(f"{scheme} {value:.1%}" for scheme, value in w.iloc[-1].items())
-        for name, w in zip(_DENOMINATORS.values(), wide.values(), strict=True)
+        f"{title}: " + ", ".join(f"{name} {value:.1%}" for name, value in last[column].items())
+        for column, title in _DENOMINATORS.items()
     )
+    first, *others = (f"{name} {last.loc[name, 'relative']:.1%}" for name in _COMPARED)
     return settle(
         "D4-5",
-        expected="active ≈ 100 %, passive between, upstream ≈ 0; recovery active < passive < upstream",
-        measured=f"active {most['active standby']:.0%}, passive {most['passive standby']:.0%}, "
-        f"upstream {most['upstream backup']:.1%} of the plain stream",
-        holds=ordered and near,
-        note=f"At {wide['relative'].index[-1]:,.0f} tuples/s. {shown}. Recovery by Hwang et al.'s "
-        f"definition is {'in' if ordered else 'not in'} the order named at every rate.",
+        expected="active ≈ 100 %, passive between, upstream ≈ 0; recovery in this order",
+        measured=f"{first}, {', '.join(others)} of the plain stream",
+        holds=ordered and bool(((whole > 0.8) & (whole < 1.2)).all()),
+        note=f"At {costs['rate'].max():,.0f} tuples/s. {shown}. A second copy of the first hop "
+        "only is half of the plain stream, so active standby reaches 100 % by the stream into the node "
+        "alone, its WAN variant by the plain stream, and neither by the document's own definition, "
+        f"a share of all traffic. Recovery by Hwang et al.'s definition is "
+        f"{'in' if ordered else 'not in'} the order named at every rate.",
     )
 
 
+_COMPARED = ("active standby", "passive standby", "upstream backup")
 _DENOMINATORS = {
     "share_of_all": "of all traffic",
     "relative": "of the plain stream",

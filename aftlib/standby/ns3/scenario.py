@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class Scenario:
         self,
         parameters: Parameters,
         scheme: Scheme,
-        failures_ms: Sequence[float],
+        failures_ms: Iterable[float],
         nagle: bool = False,
         delayed_acks: int = 1,
     ) -> pd.DataFrame:
@@ -70,7 +70,7 @@ class Scenario:
         parameters : Parameters
             Both nodes equally fast, even turns: the document's experiment.
         scheme : Scheme
-        failures_ms : sequence of float
+        failures_ms : iterable of float
         nagle : bool
             Nagle's algorithm on all connections.
         delayed_acks : int

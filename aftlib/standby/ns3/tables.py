@@ -35,7 +35,7 @@ SWITCHES: dict[str, tuple[Scheme, dict[str, object], dict[str, int]]] = {
 
 
 def recoveries() -> pd.DataFrame:
-    """The stored table: rate, scheme, failure_ms, queue_at_crash, resent, recovery_ms, caught_up_ms."""
+    """The stored runs: rate, scheme, failure_ms, and what `Scenario.run` returns."""
     return _read("recoveries")
 
 
