@@ -11,6 +11,7 @@ from pathlib import Path
 
 NAMES = ("assignment", "pipeline", "checkpoints", "histogram")
 NAMES = ("assignment", "pipeline", "checkpoints", "stores")
+NAMES = ("assignment", "pipeline", "checkpoints", "standby")
 RESULTS = Path(__file__).parent / "results"
 
 

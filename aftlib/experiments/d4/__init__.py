@@ -1,0 +1,41 @@
+"""D4: four ways to stand by, what is sent again after a failure, and what each costs."""
+
+from aftlib.experiments.d4.beyond import in_a_row, matching_share, orders, unequal_nodes
+from aftlib.experiments.d4.cases import Case
+from aftlib.experiments.d4.examples import EXAMPLE, example, example_table
+from aftlib.experiments.d4.overhead import comparison, overheads
+from aftlib.experiments.d4.recoveries import (
+    against_closed_form,
+    against_ns3,
+    agreement,
+    recoveries,
+    saved,
+    side_by_side,
+    summary,
+)
+from aftlib.experiments.d4.tcp import explained, tcp_parts, tcp_table
+from aftlib.experiments.d4.verdicts import verdicts
+
+__all__ = [
+    "EXAMPLE",
+    "Case",
+    "against_closed_form",
+    "against_ns3",
+    "agreement",
+    "comparison",
+    "example",
+    "example_table",
+    "explained",
+    "in_a_row",
+    "matching_share",
+    "orders",
+    "overheads",
+    "recoveries",
+    "saved",
+    "side_by_side",
+    "summary",
+    "tcp_parts",
+    "tcp_table",
+    "unequal_nodes",
+    "verdicts",
+]

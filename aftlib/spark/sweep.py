@@ -1,0 +1,39 @@
+"""A pure function over many parameter sets, as one Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+Point = TypeVar("Point")
+Result = TypeVar("Result")
+
+
+def sweep(
+    spark: SparkSession, function: Callable[[Point], Result], points: Sequence[Point]
+) -> list[Result]:
+    """Apply `function` to every point in parallel; results come in the order of the points.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    function : callable
+        Depends on its point alone, so results do not depend on how points are spread over tasks.
+        It and the points are pickled to the tasks.
+    points : sequence
+
+    Raises
+    ------
+    ValueError
+        When there is no point.
+    """
+    if not points:
+        raise ValueError("points must hold at least one parameter set, got none; give one")
+    context = spark.sparkContext
+    tasks = min(len(points), 4 * context.defaultParallelism)
+    # neighbours often cost alike: deal them out in turn
+    dealt = sorted(enumerate(points), key=lambda pair: pair[0] % tasks)
+    found = context.parallelize(dealt, tasks).map(lambda pair: (pair[0], function(pair[1])))
+    return [result for _, result in sorted(found.collect(), key=lambda pair: pair[0])]

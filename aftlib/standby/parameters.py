@@ -1,0 +1,226 @@
+"""What a standby system is made of: stream, links, TCP, and the intervals of D4 table 1."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+MS = 1_000_000
+"""Nanoseconds in a millisecond: both engines count time in whole nanoseconds."""
+US = 1_000
+NODES = ("primary", "secondary")
+
+
+@dataclass(frozen=True)
+class Link:
+    """Every link between two nodes, one direction of it.
+
+    Attributes
+    ----------
+    bandwidth_mbps : float
+    delay_ms : float
+        One way.
+    header_bytes : int
+        Of a segment: PPP 2, IP 20, TCP 20 and its timestamps 12.
+    """
+
+    bandwidth_mbps: float = 16.0
+    delay_ms: float = 5.0
+    header_bytes: int = 54
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "bandwidth_mbps", "delay_ms", "header_bytes")
+
+    @property
+    def delay_ns(self) -> int:
+        """One-way delay in nanoseconds."""
+        return round(self.delay_ms * MS)
+
+    def wire_ns(self, payload_bytes: int, segments: int = 1) -> int:
+        """Time on the wire of a payload in so many segments, in nanoseconds."""
+        bits = 8 * (payload_bytes + segments * self.header_bytes)
+        return max(1, round(bits * US / self.bandwidth_mbps))
+
+
+@dataclass(frozen=True)
+class Tcp:
+    """What TCP does to a connection that has not carried data before.
+
+    Attributes
+    ----------
+    handshake : bool
+        Whether a connection needed at recovery only is opened then: a round trip before any data.
+    initial_window : int or None
+        Segments that may be under way before the first acknowledgement; each one acknowledged
+        admits one more (slow start). None: no limit.
+    segment_bytes : int
+        Largest payload of a segment; whole tuples only.
+    """
+
+    handshake: bool = True
+    initial_window: int | None = 10
+    segment_bytes: int = 536
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "segment_bytes")
+        if self.initial_window is not None and self.initial_window < 1:
+            raise ValueError(
+                f"initial_window must be at least 1 segment, got {self.initial_window!r}; "
+                "give None for no limit"
+            )
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A system of upstream, primary, secondary and downstream node (D4 table 1 by default).
+
+    Attributes
+    ----------
+    rate : float
+        Tuples a second.
+    ack_ms, heartbeat_ms, switching_ms, checkpoint_ms : float
+        Intervals of level-0 ACKs, heartbeats, changes of node (the proposal) and checkpoint
+        messages (passive standby; the document gives none: as long as the ACK interval).
+    share : float
+        Of the tuples that go to the primary (the proposal): a turn of it lasts
+        2 · share · switching_ms.
+    tuple_bytes : int
+        Identifier (8) and data (50).
+    processing_us, secondary_us : float
+        Time that the primary and the secondary take for a tuple; None: the secondary is as fast.
+    write_ms : float
+        The upstream node writes what is due this often. The document does not say; one segment a
+        tuple would need more than the link has from 17,858 tuples/s on.
+    state_bytes : int
+        Change of the internal state a tuple, in checkpoint messages: by default its result.
+    message_bytes : int
+        Payload of an ACK, a heartbeat, a request.
+    repair_ms : float
+        From the re-send request until the dead node is back, empty.
+    link : Link
+    tcp : Tcp
+
+    Raises
+    ------
+    ValueError
+        When a size or time is not positive, the share leaves a node no tuple in its turn, a
+        heartbeat is due before the answer to the last one, or the rate saturates a link or a node.
+    """
+
+    rate: float = 1000.0
+    ack_ms: float = 25.0
+    heartbeat_ms: float = 100.0
+    switching_ms: float = 100.0
+    checkpoint_ms: float = 25.0
+    share: float = 0.5
+    tuple_bytes: int = 58
+    processing_us: float = 10.0
+    secondary_us: float | None = None
+    write_ms: float = 1.0
+    state_bytes: int = 58
+    message_bytes: int = 8
+    repair_ms: float = 1000.0
+    link: Link = field(default_factory=Link)
+    tcp: Tcp = field(default_factory=Tcp)
+
+    def __post_init__(self) -> None:
+        numeric = [f.name for f in fields(self) if f.name not in ("secondary_us", "link", "tcp")]
+        _check_positive(self, *numeric)
+        if self.secondary_us is not None:
+            _check_positive(self, "secondary_us")
+        self._check_segments()
+        self._check_switching()
+        self._check_heartbeat()
+        self._check_load()
+
+    def _check_segments(self) -> None:
+        if self.tcp.segment_bytes < self.tuple_bytes:
+            raise ValueError(
+                f"segment_bytes must hold a tuple of {self.tuple_bytes} bytes, got "
+                f"{self.tcp.segment_bytes}; give a larger segment"
+            )
+
+    def _check_switching(self) -> None:
+        if not 0 < self.share < 1:
+            raise ValueError(f"share must lie inside (0, 1), got {self.share!r}; 0.5 is even")
+        turn = 2 * min(self.share, 1 - self.share) * self.switching_ms
+        if turn * self.rate < 1000:
+            raise ValueError(
+                f"switching_ms must leave each node at least one tuple a turn, got a turn of "
+                f"{turn:g} ms for a tuple every {1000 / self.rate:g} ms; switch less often"
+            )
+
+    def _check_heartbeat(self) -> None:
+        answer = 2 * (self.link.delay_ns + self.message_ns) / MS
+        if self.heartbeat_ms <= answer:
+            raise ValueError(
+                f"heartbeat_ms must be longer than the {answer:.4g} ms that an answer takes, got "
+                f"{self.heartbeat_ms:g}; every node would look dead"
+            )
+
+    def _check_load(self) -> None:
+        per_write = max(1.0, self.rate * self.write_ms / 1000)
+        frames = math.ceil(per_write / self.tuples_per_segment) / per_write
+        mbps = 8e-6 * self.rate * (self.tuple_bytes + frames * self.link.header_bytes)
+        if mbps >= self.link.bandwidth_mbps:
+            raise ValueError(
+                f"rate of {self.rate:g} tuples/s needs {mbps:.1f} Mbps and saturates the link of "
+                f"{self.link.bandwidth_mbps:g} Mbps: lower the rate, or write less often "
+                f"(write_ms = {self.write_ms:g})"
+            )
+        slowest = max(self.cost_ns(node) for node in NODES)
+        if self.rate * slowest >= 1e9:
+            raise ValueError(
+                f"rate of {self.rate:g} tuples/s saturates a node that takes {slowest / US:g} µs a "
+                f"tuple: it would have to go on alone; give less than {1e9 / slowest:g} tuples/s"
+            )
+
+    @property
+    def tuples_per_segment(self) -> int:
+        """Tuples that a full segment holds."""
+        return self.tcp.segment_bytes // self.tuple_bytes
+
+    @property
+    def wire_table(self) -> np.ndarray:
+        """Time on the wire of a segment of 0, 1, … tuples, nanoseconds."""
+        sizes = range(self.tuples_per_segment + 1)
+        return np.array([self.link.wire_ns(k * self.tuple_bytes) for k in sizes])
+
+    @property
+    def echo_ns(self) -> int:
+        """From the end of a segment on the wire until its TCP acknowledgement is back."""
+        return 2 * self.link.delay_ns + self.link.wire_ns(0)
+
+    @property
+    def message_ns(self) -> int:
+        """Time on the wire of an ACK, a heartbeat or a request."""
+        return self.link.wire_ns(self.message_bytes)
+
+    @property
+    def hop_ns(self) -> int:
+        """From sending a message until the next node has it."""
+        return self.message_ns + self.link.delay_ns
+
+    @property
+    def handshake_ns(self) -> int:
+        """From the wish for a connection until data may go out (SYN and its answer)."""
+        return 2 * (self.link.wire_ns(0) + self.link.delay_ns)
+
+    @property
+    def settling_ms(self) -> float:
+        """Time from which on queues are as they will stay."""
+        return 4 * self.link.delay_ms + self.ack_ms + self.switching_ms
+
+    def cost_ns(self, node: str) -> int:
+        """Time that a node takes for a tuple."""
+        own = self.secondary_us if node == "secondary" else None
+        return round((self.processing_us if own is None else own) * US)
+
+
+def _check_positive(record: object, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be a positive number, got {value!r}; correct it")

@@ -1,0 +1,61 @@
+"""The ways to stand by: the three of Hwang et al. with a WAN variant, and D4's proposal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """One way to stand by.
+
+    Attributes
+    ----------
+    name : str
+    both : bool
+        Both nodes process every tuple (active standby); else each tuple goes to one node.
+    switching : bool
+        Upstream changes between the nodes (the proposal); else the primary gets all.
+    trimmed_by : {"ack", "checkpoint", "copy"}
+        What empties the queue kept for a failure: level-0 and level-1 ACKs, the secondary once it
+        has a checkpoint, or nothing, because each result is sent twice anyway (WAN).
+    opens : bool
+        The connection that recovery needs is opened at recovery only.
+    warm : bool
+        That connection has carried data before, so its window is open.
+    """
+
+    name: str
+    both: bool = False
+    switching: bool = False
+    trimmed_by: str = "ack"
+    opens: bool = False
+    warm: bool = False
+
+    @property
+    def slug(self) -> str:
+        """The name in one word, for file names and command lines."""
+        return self.name.replace(" ", "-").replace("(", "").replace(")", "").lower()
+
+
+PASSIVE = Scheme("passive standby", trimmed_by="checkpoint")
+UPSTREAM = Scheme("upstream backup", opens=True)
+ACTIVE = Scheme("active standby", both=True, opens=True)
+ACTIVE_WAN = Scheme("active standby (WAN)", both=True, trimmed_by="copy", warm=True)
+PROPOSED = Scheme("proposed", switching=True, warm=True)
+SCHEMES: dict[str, Scheme] = {
+    scheme.name: scheme for scheme in (PASSIVE, UPSTREAM, ACTIVE, ACTIVE_WAN, PROPOSED)
+}
+
+
+def scheme_named(name: str) -> Scheme:
+    """The scheme of that name.
+
+    Raises
+    ------
+    ValueError
+        When there is none.
+    """
+    if name not in SCHEMES:
+        raise ValueError(f"scheme {name!r} is not one of {', '.join(SCHEMES)}")
+    return SCHEMES[name]

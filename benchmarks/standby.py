@@ -1,0 +1,93 @@
+"""D4's engines and ns-3 side by side, as JSON.
+
+    python -m benchmarks standby
+
+Both engines simulate the same stream with the same failure in one process; the agreement with ns-3
+is over the runs stored beside its scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aftlib.experiments.d4.recoveries import against_ns3
+from aftlib.standby.failures import Failure
+from aftlib.standby.parameters import Parameters
+from aftlib.standby.run import Run
+from aftlib.standby.schemes import SCHEMES
+from aftlib.standby.simulation import simulate
+
+RATES = (200, 1000, 5000, 20_000)
+EVENT_TUPLES, SWEEP_TUPLES, REPEATS = 20_000, 1_000_000, 5
+COUNT_LIMIT, TIME_LIMIT = 0.10, 0.15
+
+
+def run() -> dict[str, Any]:
+    """Tuples a second of both engines, their ratio, and the agreement with ns-3."""
+    return {"engines": [engines(rate) for rate in RATES], "ns3": agreement()}
+
+
+def engines(rate: int) -> dict[str, Any]:
+    """Both engines over all schemes at one rate, on equal streams; the vectorised on long ones."""
+    parameters, fast, slow, alike = Parameters(rate=rate), 0.0, 0.0, 0.0
+    for name in SCHEMES:
+        say(f"{rate} tuples/s, {name}")
+        short = [Failure(max(500.0, 700 * EVENT_TUPLES / rate))]
+        until = short[0].at_ms + 300
+        seconds, reference = timed(lambda: simulate(parameters, name, short, until, "events"), 1)
+        slow += seconds
+        seconds, same = timed(lambda: simulate(parameters, name, short, until), REPEATS)
+        alike += seconds
+        equal(reference, same)
+        long = [Failure(500.0 + 1000 * SWEEP_TUPLES / rate)]
+        seconds, _ = timed(lambda: simulate(parameters, name, long), REPEATS)
+        fast += seconds
+    tuples = len(same.written)
+    return {
+        "rate": rate,
+        "events_tuples_per_s": round(len(SCHEMES) * tuples / slow),
+        "vectorised_tuples_per_s_same_stream": round(len(SCHEMES) * tuples / alike),
+        "vectorised_tuples_per_s": round(len(SCHEMES) * SWEEP_TUPLES / fast),
+        "ratio_same_stream": round(slow / alike, 1),
+        "ratio": round(slow / fast * SWEEP_TUPLES / tuples, 1),
+    }
+
+
+def timed(call: Callable[[], Run], repeats: int) -> tuple[float, Run]:
+    """Shortest time of some calls, and what the last one returned."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        found = call()
+        times.append(time.perf_counter() - began)
+    return min(times), found
+
+
+def equal(one: Run, other: Run) -> None:
+    """Stop unless both engines say the same."""
+    if not np.array_equal(one.delivered, other.delivered):
+        sys.exit("the engines differ: their speeds cannot be compared")
+
+
+def agreement() -> dict[str, Any]:
+    """Largest relative differences from ns-3, and whether every rate is inside the limits."""
+    table = against_ns3()
+    count, duration = table["resent_error"].abs(), table["recovery_ms_error"].abs()
+    rows = table[["scheme", "rate", "resent_error", "recovery_ms_error"]]
+    return {
+        "largest_count_error": float(count.max()),
+        "largest_time_error": float(duration.max()),
+        "within_limits": bool(count.max() <= COUNT_LIMIT and duration.max() <= TIME_LIMIT),
+        "table": json.loads(rows.to_json(orient="records", double_precision=4)),
+    }
+
+
+def say(text: str) -> None:
+    """Progress."""
+    sys.stderr.write(f"{text}\n")
