@@ -9,9 +9,15 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("assignment", "pipeline", "checkpoints", "histogram")
-NAMES = ("assignment", "pipeline", "checkpoints", "stores")
-NAMES = ("assignment", "pipeline", "checkpoints", "standby")
+NAMES = (
+    "assignment",
+    "pipeline",
+    "checkpoints",
+    "merging",
+    "stores",
+    "standby",
+    "histogram",
+)
 RESULTS = Path(__file__).parent / "results"
 
 
