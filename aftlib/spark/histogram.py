@@ -2,7 +2,8 @@
 
 `applyInPandasWithState` hands a key's events of a micro-batch over in one call, and what it has
 to remember is one byte string; Spark commits that with the micro-batch, so that after any death
-the micro-batch runs again from the state before it.
+the micro-batch runs again from the state before it. (`transformWithStateInPandas` would add the
+dependency protobuf, for timers and typed states that one byte string does not need.)
 """
 
 from __future__ import annotations
