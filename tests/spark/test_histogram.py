@@ -164,7 +164,7 @@ def test_parameters_are_refused_before_the_stream_starts(spark):
 
 @pytest.mark.parametrize("tasks", [1, 5])
 def test_partitions_merge_within_their_bound(spark, tasks):
-    stream, size, window = BitStream(0.2, 50, 3), 1_000_000, 150_000
+    stream, size, window = BitStream(0.2, 50, 3), 1_000_000, 700_000
     drawn = Drawn(stream, size, tasks)
     merged = aggregate(drawn.frame(spark), HistogramQuery(window, 0.02, timed=True), drawn)
     bits = stream.draw(size)
