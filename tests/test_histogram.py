@@ -358,3 +358,12 @@ def test_merging_different_epsilons_adds_their_errors() -> None:
     sole = ExponentialHistogram(50, 0.1, timed=True).merge(fine)
     assert sole.error_bound == 0.1 and sole.buckets == fine.buckets
     assert fine.merge(coarse).error_bound == pytest.approx(0.5 + 0.1 + 0.05)
+
+
+def test_readme_example() -> None:
+    events = bits(13, 2_100_000)
+    histogram = ExponentialHistogram(window=1_000_000, epsilon=0.01)
+    histogram.update(events)
+    for last in (1_000_000, 10_000):
+        count = events[-last:].sum()
+        assert abs(histogram.estimate(last=last) - count) <= 0.01 * count

@@ -2,7 +2,8 @@
 
 `applyInPandasWithState` hands a key's events of a micro-batch over in one call, and what it has
 to remember is one byte string; Spark commits that with the micro-batch, so that after any death
-the micro-batch runs again from the state before it.
+the micro-batch runs again from the state before it. (`transformWithStateInPandas` would add the
+dependency protobuf, for timers and typed states that one byte string does not need.)
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from aftlib.histogram import ExponentialHistogram
 
 STATE_SCHEMA = "at long, histogram binary"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,11 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
 
 
 def run(
-    spark: SparkSession, events: DataFrame, query: HistogramQuery, directory: Path
+    spark: SparkSession,
+    events: DataFrame,
+    query: HistogramQuery,
+    directory: Path,
+    partitions: int | None = None,
 ) -> DataFrame:
     """Stream all events that are there into estimates; go on where an earlier process died.
 
@@ -148,6 +154,9 @@ def run(
     query : HistogramQuery
     directory : path
         Place of Spark's checkpoint (offsets and state) and of the estimates, as Parquet files.
+    partitions : int, optional
+        Parts of the state, fixed when the stream first starts; by default the session's number of
+        shuffle partitions. More than there are keys only cost time.
 
     Returns
     -------
@@ -155,13 +164,18 @@ def run(
         All estimates so far: key, at, estimate.
     """
     target = str(Path(directory).absolute() / "estimates")
-    stream = (
+    writer = (
         estimates(events, query)
         .writeStream.format("parquet")
         .option("path", target)
         .option("checkpointLocation", str(Path(directory).absolute() / "checkpoint"))
-        .start()
     )
+    before = str(spark.conf.get(_PARTITIONS))
+    try:
+        spark.conf.set(_PARTITIONS, str(partitions or before))
+        stream = writer.start()  # it goes on with the session's settings of this moment
+    finally:
+        spark.conf.set(_PARTITIONS, before)
     try:
         stream.processAllAvailable()
     finally:

@@ -60,8 +60,8 @@ def main(place: str, kind: str, wait_s: str = "0") -> None:
     query = Slow(*parameters, wait_s=float(wait_s))
     if kind == "outside":
         query = Outside(*parameters, wait_s=float(wait_s), directory=place)
-    spark = session("crash", **{"spark.sql.shuffle.partitions": "2"})
-    found = run(spark, bit_events(spark, PLAN), query, directory)
+    spark = session("crash")
+    found = run(spark, bit_events(spark, PLAN), query, directory, partitions=2)
     found.toPandas().to_parquet(directory / "answers.parquet")
 
 

@@ -149,7 +149,8 @@ def by_value():
 
 
 def answers(spark, query, directory):
-    return run(spark, bit_events(spark, driver.PLAN), query, directory).toPandas()
+    events = bit_events(spark, driver.PLAN)
+    return run(spark, events, query, directory, partitions=2).toPandas()
 
 
 def dying(kind, batch, **more):

@@ -115,8 +115,9 @@ def test_events_that_are_none_are_refused(values, event, message):
 def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tmp_path):
     query = HistogramQuery(500, 0.05)
     expected = [ExponentialHistogram(500, 0.05).estimates(bits) for bits in STREAMS]
-    for name, every, tasks in (("a", 1100, 3), ("b", STOP, 1)):
-        found = run(spark, bit_events(spark, plan(every, tasks)), query, tmp_path / name)
+    for name, every, tasks, partitions in (("a", 1100, 3, 3), ("b", STOP, 1, 1)):
+        events = bit_events(spark, plan(every, tasks))
+        found = run(spark, events, query, tmp_path / name, partitions)
         table = found.toPandas().sort_values(["key", "at"])
         assert len(table) == KEYS * STOP
         for key, answers in enumerate(expected):
@@ -133,7 +134,7 @@ def test_stream_of_sums_over_time(spark, tmp_path):
         F.expr("at div 2").alias("at"),
         (F.col("event").cast("long") * (F.col("at") % 5)).alias("event"),
     )
-    run(spark, events, query, tmp_path)
+    run(spark, events, query, tmp_path, partitions=2)
     table = run(spark, events, query, tmp_path).toPandas().sort_values(["key", "at"])
     at = np.arange(1, STOP + 1)
     for key, bits in enumerate(STREAMS):
@@ -145,6 +146,9 @@ def test_stream_of_sums_over_time(spark, tmp_path):
         of_key = table[table["key"] == f"sensor {key}"]
         assert of_key["estimate"].tolist() == expected
         assert of_key["at"].tolist() == [750, 1500]
+    parts = [path.name for path in (tmp_path / "checkpoint" / "state" / "0").iterdir()]
+    assert sorted(name for name in parts if name.isdigit()) == ["0", "1"]
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
 
 
 def test_stream_that_goes_back_is_refused(spark, tmp_path):
@@ -160,7 +164,7 @@ def test_parameters_are_refused_before_the_stream_starts(spark):
 
 @pytest.mark.parametrize("tasks", [1, 5])
 def test_partitions_merge_within_their_bound(spark, tasks):
-    stream, size, window = BitStream(0.2, 50, 3), 1_000_000, 150_000
+    stream, size, window = BitStream(0.2, 50, 3), 1_000_000, 700_000
     drawn = Drawn(stream, size, tasks)
     merged = aggregate(drawn.frame(spark), HistogramQuery(window, 0.02, timed=True), drawn)
     bits = stream.draw(size)

@@ -29,7 +29,8 @@ def operator_demo(
     DataFrame
         key, at, estimate, exact, error: relative; in order of key and at.
     """
-    found = run(spark, bit_events(spark, plan), HistogramQuery(window, epsilon), directory)
+    query, parts = HistogramQuery(window, epsilon), min(plan.keys, 4)
+    found = run(spark, bit_events(spark, plan), query, directory, parts)
     table = found.toPandas().sort_values(["key", "at"], ignore_index=True)
     streams = [BitStream(plan.share, plan.burst, plan.seed + key) for key in range(plan.keys)]
     exact = np.concatenate([exact_counts(stream.draw(plan.stop), window) for stream in streams])
