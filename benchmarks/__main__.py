@@ -9,7 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("assignment", "pipeline", "checkpoints")
+NAMES = ("assignment", "pipeline", "checkpoints", "merging")
 RESULTS = Path(__file__).parent / "results"
 
 
