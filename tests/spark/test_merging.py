@@ -94,11 +94,11 @@ def test_a_killed_receiver_reads_the_shuffle_again(spark, log, expected, tmp_pat
 
 
 def test_a_pipelined_shuffle_starts_all_anew(spark, log, expected, tmp_path):
-    job = Job(log, RULES, 2, tmp_path, Strike(1, 90_000, tmp_path))
-    done = run_pipelined(spark, job, every=10_000, checkpoint=4)
+    job = Job(log, RULES, 2, tmp_path, Strike(1, 60_000, tmp_path))
+    done = run_pipelined(spark, job, every=10_000, checkpoint=2)
     assert same(window_sums(done.sums, RULES.windows), expected[0])
     assert sorted((t["task"], t["attempt"]) for t in done.tries) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert {t["since"] for t in done.tries if t["attempt"]} == {4}
+    assert {t["since"] for t in done.tries if t["attempt"]} == {2}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
