@@ -145,9 +145,13 @@ def _serve(job: Job, number: int, journal: Journal, at: Callable[[str], None]) -
                     output.put_out()
                 if read_all:
                     server.changed.wait(TICK_S)
-        if job.keys_apart:
-            output.put_out()
-        Path(f"server-{number}.done").touch()
+        with server.lock:  # until the process is gone: its threads must not find closed stores
+            if job.keys_apart:
+                output.put_out()
+            own.close()
+            shared.close()
+            Path(f"server-{number}.done").touch()
+            os._exit(0)
 
 
 def _put_out(job: Job, journal: Journal, at: Callable[[str], None]) -> None:
