@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 from aftlib.recovery import Outage
@@ -26,3 +27,32 @@ def dead_pid(outage: Outage, notes: Path) -> int | None:
 
 def _note(notes: Path, outage: Outage) -> Path:
     return notes / f"strike-{outage.worker}-{outage.failure}.json"
+
+
+@dataclass(frozen=True)
+class Strike:
+    """Kill the Python process of a task once, when it has gone through so many tuples.
+
+    Attributes
+    ----------
+    task : int
+    after : int
+        Tuples.
+    notes : Path
+        Folder of the note that stays behind, and by which a second try is spared.
+    """
+
+    task: int
+    after: int
+    notes: Path
+
+    @property
+    def note(self) -> Path:
+        """File that says which process died, and how many tuples it had gone through."""
+        return self.notes / f"struck-{self.task}.json"
+
+    def at(self, task: int, tuples: int) -> None:
+        """End this process by SIGKILL if it is its turn."""
+        if task == self.task and tuples >= self.after and not self.note.exists():
+            self.note.write_text(json.dumps({"pid": os.getpid(), "tuples": tuples}))
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,23 @@
+"""D3: state shared through a database instead of a shuffle."""
+
+from aftlib.experiments.d3.examples import table_1
+from aftlib.experiments.d3.failures import one_task_dies
+from aftlib.experiments.d3.locality import states_or_locality
+from aftlib.experiments.d3.model import costs_table, fitted, imbalances, modelled
+from aftlib.experiments.d3.streams import Input, inputs
+from aftlib.experiments.d3.throughputs import measured
+from aftlib.experiments.d3.verdicts import verdicts
+
+__all__ = [
+    "Input",
+    "costs_table",
+    "fitted",
+    "imbalances",
+    "inputs",
+    "measured",
+    "modelled",
+    "one_task_dies",
+    "states_or_locality",
+    "table_1",
+    "verdicts",
+]

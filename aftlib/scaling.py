@@ -1,0 +1,110 @@
+"""Throughput against parallelism, modelled from measured costs and exact load imbalance (D3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class ShuffleCosts:
+    """What a tuple costs that is shuffled before one aggregation.
+
+    Attributes
+    ----------
+    fixed_s : float
+        Seconds of a run whatever it holds.
+    sender_s, receiver_s : float
+        Seconds a tuple on its task before and behind the shuffle.
+    """
+
+    fixed_s: float
+    sender_s: float
+    receiver_s: float
+
+    @property
+    def receiver_share(self) -> float:
+        """Share b of a tuple's cost that its key's one receiver bears."""
+        return self.receiver_s / (self.sender_s + self.receiver_s)
+
+    def saturation(self, top_share: float) -> float:
+        """Parallelism 1 / (b · top1) from which the most frequent key's receiver sets the pace."""
+        return 1 / (self.receiver_share * top_share)
+
+    def throughput(self, tuples: int, tasks: int, largest_share: float, pipelined: bool) -> float:
+        """Tuples a second.
+
+        Parameters
+        ----------
+        tuples, tasks : int
+        largest_share : float
+            Of the tuples, on the busiest receiver: load imbalance / tasks.
+        pipelined : bool
+            Whether senders and receivers run at the same time, each pair on one core's worth of
+            work (the document's systems), or stage after stage (Spark).
+        """
+        send, receive = self.sender_s / tasks, self.receiver_s * largest_share
+        if pipelined:
+            even = (self.sender_s + self.receiver_s) / tasks
+            return tuples / (self.fixed_s + tuples * max(even, receive))
+        return tuples / (self.fixed_s + tuples * (send + receive))
+
+
+@dataclass(frozen=True)
+class MergeCosts:
+    """What a tuple costs that its own task sums, and what merging the sums costs.
+
+    Attributes
+    ----------
+    fixed_s : float
+        Seconds of a run whatever it holds.
+    tuple_s : float
+        Seconds a tuple in its task.
+    merge_s : float
+        Seconds to merge one sum of one task; one after another, for the merged state is one.
+    """
+
+    fixed_s: float
+    tuple_s: float
+    merge_s: float
+
+    def throughput(self, tuples: int, tasks: int, states: int) -> float:
+        """Tuples a second when every task ends with that many sums."""
+        work = tuples * self.tuple_s / tasks
+        return tuples / (self.fixed_s + work + tasks * states * self.merge_s)
+
+    def best_tasks(self, tuples: int, states: int) -> float:
+        """Parallelism beyond which merging costs more than another task saves."""
+        return float(np.sqrt(tuples * self.tuple_s / (states * self.merge_s)))
+
+
+def load_imbalance(shares: np.ndarray, receivers: np.ndarray, tasks: int) -> float:
+    """Largest load of a task over the mean load.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (keys,)
+        Share of the tuples, or their number, of each key.
+    receivers : ndarray of int, shape (keys,)
+        Task of each key.
+    tasks : int
+
+    Raises
+    ------
+    ValueError
+        When a receiver is not one of the tasks, or nothing is shared out.
+    """
+    if len(receivers) and not 0 <= receivers.min() <= receivers.max() < tasks:
+        raise ValueError(
+            f"receivers must lie in 0 … {tasks - 1}, got {receivers.min()} … {receivers.max()}"
+        )
+    loads = np.bincount(receivers, weights=shares, minlength=tasks)
+    if not loads.sum() > 0:
+        raise ValueError("shares must hold something, got none: the log is empty")
+    return float(loads.max() / loads.mean())
+
+
+def expected_states(shares: np.ndarray, tuples: int) -> int:
+    """Different keys to be expected among that many tuples."""
+    return round(float(-np.expm1(tuples * np.log1p(-np.minimum(shares, 1 - 1e-12))).sum()))
