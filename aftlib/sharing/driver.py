@@ -162,7 +162,7 @@ def _put_out(job: Job, journal: Journal, at: Callable[[str], None]) -> None:
         while not done:
             try:
                 done = output.put_out()
-            except OSError:  # out of reach for a while
+            except ConnectionError:  # out of reach for a while
                 journal.note("waits")
             time.sleep(TICK_S)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,10 @@ class TextSource:
     log: TupleLog
     rules: Rules
     rejects: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log", replace(self.log, path=Path(self.log.path).resolve()))
+        object.__setattr__(self, "rejects", Path(self.rejects).resolve())
 
     @property
     def partitions(self) -> int:

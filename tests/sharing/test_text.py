@@ -1,5 +1,7 @@
 """Text logs as a source: the same tuples as arrays, and no malformed line lost or counted twice."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -71,9 +73,10 @@ def test_the_threshold_counts_what_was_rejected_before_a_death(tmp_path, tuples)
         list(there.batches(0, first, 5000))
 
 
-def test_a_job_reads_text(tmp_path, tuples):
-    text = source(tmp_path, b"".join(lines(tuples)))
-    account = run(Job(text, tmp_path / "job", WINDOWS, servers=1, tasks=1, own="memory"))
+def test_a_job_reads_text_wherever_it_was_started(tmp_path, tuples, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = source(Path(), b"".join(lines(tuples)))
+    account = run(Job(text, Path("job"), WINDOWS, servers=1, tasks=1, own="memory"))
     assert account.units == text.log.bytes
     arrays = ArraySource.write(tmp_path / "arrays", [tuples], WINDOWS.pane, DELAY)
     run(Job(arrays, tmp_path / "other", WINDOWS, servers=1, tasks=1, own="memory"))
