@@ -31,11 +31,11 @@ STORES = ("memory", "rocksdb", "sqlite", "postgresql")
 KEYS = (10_000, 100_000, 1_000_000)
 BATCH = 10_000
 """Rows a merge."""
-BUDGET_S, MOST_ROWS = 3.0, 1_000_000
+BUDGET_S, MOST_ROWS = 2.0, 1_000_000
 """Seconds and rows that the merges of one store, size and mode may take."""
-RUNS = {"rocksdb": 5, "sqlite": 3}
-"""Runs of a stream over each store of a server's own, in each mode in turn."""
-TUPLES, TASKS, KEYS_OF_STREAM, STREAM_BATCH = 30_000_000, 2, 100_000, 250_000
+STREAMS = {"rocksdb": (5, 30_000_000), "sqlite": (3, 10_000_000)}
+"""Runs and tuples of a stream over each store of a server's own, in each mode in turn."""
+TASKS, KEYS_OF_STREAM, STREAM_BATCH = 2, 100_000, 250_000
 NEVER_S = 1e9
 MODES = {
     "without": (NEVER_S, NEVER_S),
@@ -45,14 +45,8 @@ MODES = {
 """Seconds between barriers and between hand-overs; at the end comes one of each anyway."""
 
 
-def run(tuples: int = TUPLES) -> dict[str, Any]:
-    """All figures of this benchmark.
-
-    Parameters
-    ----------
-    tuples : int
-        Length of the stream that barriers slow down.
-    """
+def run() -> dict[str, Any]:
+    """All figures of this benchmark."""
     cases = [
         (store, keys, flush)
         for store in STORES
@@ -60,10 +54,10 @@ def run(tuples: int = TUPLES) -> dict[str, Any]:
         for flush in FLUSHES
         if store != "memory" or flush == "barrier"
     ]
-    steps = len(cases) + len(MODES) * sum(RUNS.values())
+    steps = len(cases) + len(MODES) * sum(runs for runs, _ in STREAMS.values())
     with any_server() as url, tqdm(total=steps, file=sys.stderr) as bar:
         merges = [measured(*case, url, bar) for case in cases]
-        losses = [loss(own, runs, tuples, bar) for own, runs in RUNS.items()]
+        losses = [loss(own, *stream, bar) for own, stream in STREAMS.items()]
     return {"batch_rows": BATCH, "merges": merges, "barriers_every_second": losses}
 
 

@@ -145,9 +145,13 @@ def _serve(job: Job, number: int, journal: Journal, at: Callable[[str], None]) -
                     output.put_out()
                 if read_all:
                     server.changed.wait(TICK_S)
-        if job.keys_apart:
-            output.put_out()
-        Path(f"server-{number}.done").touch()
+        with server.lock:  # until the process is gone: its threads must not find closed stores
+            if job.keys_apart:
+                output.put_out()
+            own.close()
+            shared.close()
+            Path(f"server-{number}.done").touch()
+            os._exit(0)
 
 
 def _put_out(job: Job, journal: Journal, at: Callable[[str], None]) -> None:
@@ -158,7 +162,7 @@ def _put_out(job: Job, journal: Journal, at: Callable[[str], None]) -> None:
         while not done:
             try:
                 done = output.put_out()
-            except OSError:  # out of reach for a while
+            except ConnectionError:  # out of reach for a while
                 journal.note("waits")
             time.sleep(TICK_S)
 

@@ -67,6 +67,8 @@ class Job:
     keys_apart: bool = False
 
     def __post_init__(self) -> None:
+        # its processes work in that folder
+        object.__setattr__(self, "directory", Path(self.directory).resolve())
         for name in ("servers", "tasks", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")

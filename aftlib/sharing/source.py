@@ -60,6 +60,9 @@ class ArraySource:
     pane: int
     delay: int | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path).resolve())
+
     @classmethod
     def write(
         cls, path: Path, partitions: list[np.ndarray], pane: int, delay: int | None = None

@@ -36,7 +36,7 @@ class Door:
         address = address_of(server.number)
         if os.path.exists(address):  # left by a server that died
             os.unlink(address)
-        self._listener = Listener(address, "AF_UNIX")
+        self._listener = Listener(address, "AF_UNIX", backlog=server.job.tasks)
 
     def run(self) -> None:
         """Let tasks in, for ever."""

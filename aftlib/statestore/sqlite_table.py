@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -92,8 +93,8 @@ class SqliteTable(StateTable):
                 self._note_progress(partition, now, epoch)
             rows = self.aggregate.group(partials)
             columns = (rows.windows, rows.keys, *rows.values.T)
-            values = zip(*(column.tolist() for column in columns), strict=True)
-            connection.executemany(self._upsert, ((epoch, *row) for row in values))
+            values = zip(repeat(epoch), *(column.tolist() for column in columns))
+            connection.executemany(self._upsert, values)
         return True
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:

@@ -149,8 +149,11 @@ def check(directory, settings, expected):
 
 
 def chosen_strikes(chance):
-    """One of each kind of process at a point and passing by chance, and twice a server."""
-    servers = [(f"server-{chance.randrange(2)}", p, chance.randint(1, 4)) for p in SERVER]
+    """Three points of servers, two of tasks, one of the output task, and one of the driver."""
+    most = {"met": 4, "merged": 30}
+    servers = [
+        (f"server-{chance.randrange(2)}", p, chance.randint(1, most.get(p, 2))) for p in SERVER
+    ]
     tasks = [
         (f"task-{chance.randrange(2)}-{chance.randrange(2)}", p, chance.randint(1, 30))
         for p in TASK
@@ -219,14 +222,17 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
         process = start(tmp_path, settings)
         wait_for_joins(tmp_path, process, 4)
         server.stop()
-        time.sleep(2.5)
+        everything, deadline = dict.fromkeys(range(PARTITIONS), TUPLES), time.monotonic() + 60
+        while Account.of(tmp_path / "job").offsets != everything and time.monotonic() < deadline:
+            time.sleep(0.1)
         offsets = Account.of(tmp_path / "job").offsets
         assert process.poll() is None
+        assert not list((tmp_path / "job" / "output").iterdir())
         server.start()
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
         check(tmp_path, settings, expected)
-    assert offsets == dict.fromkeys(range(PARTITIONS), TUPLES)
+    assert offsets == everything
 
 
 BROKEN = [
