@@ -121,7 +121,7 @@ def test_verdicts_would_turn(trials, parts):
     turned = d4.verdicts(swapped, nagle, costs)
     assert [s.verdict for s in turned[:4]] == ["deviates", "deviates", "deviates", "holds"]
     assert d4.verdicts(trials, parts, costs)[4].verdict == "holds"
-    assert turned[4].verdict == "holds"
+    assert turned[4].verdict == "deviates"  # the order of recovery times is another one
 
 
 def test_a_case_needs_rates_and_two_trials():
@@ -143,7 +143,7 @@ def test_shares_of_unequal_nodes(spark):
 
 
 def test_order_matters_to_the_proposal_only():
-    table = d4.orders(d4.Case((1000,), 6), 1000).set_index(["scheme", "operator"])
+    table = d4.orders(d4.Case((1000,), 6), 1000).set_index(["scheme", "operator"]).sort_index()
     others = table.drop("proposed")
     assert (others == 0).all(axis=None)
     assert (table.loc["proposed", ["wrong", "late", "waiting"]] > 0).all(axis=None)
