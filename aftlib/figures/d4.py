@@ -18,6 +18,7 @@ LOOK: Mapping[str, dict] = {
     "active standby": {"color": GREEN, "symbol": "diamond", "dash": "dashdot"},
     "active standby (WAN)": {"color": PURPLE, "symbol": "x", "dash": "longdash"},
 }
+_BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
 _KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "tuples": (BLUE, "solid", ("data",)),
@@ -60,12 +61,13 @@ def by_rate(
         figure.add_scatter(
             x=rows["rate"], y=rows[f"{measure}_ns3"], name=f"{scheme}, ns-3", legendgroup=scheme,
             mode="markers", showlegend=scheme == "proposed",
+            error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
             marker={"symbol": f"{look['symbol']}-open", "size": 13, "color": look["color"]},
         )  # fmt: skip
     styled(figure, title, "input rate (tuples/s, logarithmic)", y, height=480)
     ticks = sorted(means["rate"].unique())
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:,.0f}" for v in ticks])
-    return _with_scales(figure)
+    return _with_scales(figure).update_layout(legend=_BESIDE)
 
 
 def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
@@ -78,7 +80,7 @@ def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
             marker={"color": colors[i % len(colors)]},
         )  # fmt: skip
     styled(figure, title, "what is changed", "recovery time (ms, ns-3)")
-    return figure.update_layout(barmode="group")
+    return figure.update_layout(barmode="group", legend=_BESIDE)
 
 
 def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
@@ -105,7 +107,7 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
         )  # fmt: skip
     styled(figure, title, "input rate (tuples/s, logarithmic)", y)
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
-    return figure.update_xaxes(type="log")
+    return figure.update_xaxes(type="log").update_layout(legend=_BESIDE)
 
 
 def sequence(trace: Trace, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:

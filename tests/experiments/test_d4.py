@@ -164,6 +164,7 @@ def test_figures_carry_what_they_are_given(trials, parts):
     rows = means[means["scheme"] == "proposed"]
     np.testing.assert_allclose(lines["proposed"].y, rows["recovery_ms"])
     assert len(lines["proposed, ns-3"].x) == 8
+    assert (lines["proposed, ns-3"].error_y.array > 0).all()
     assert len(figures.tcp_parts(parts, "").data) == 4
     assert len(figures.overhead(d4.overheads(CASE), "relative", "", "").data) == len(SCHEMES)
     share = pd.DataFrame({"share": [0.5], "failed": ["primary"], "recovery_ms": [9.0]})

@@ -124,8 +124,8 @@ def against_ns3() -> pd.DataFrame:
     -------
     DataFrame
         rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
-        over the stored failure times, ns-3's (…_ns3), and the relative difference (…_error, NaN
-        where ns-3 has 0); reprocessed_ns3.
+        over the stored failure times, ns-3's (…_ns3) with its t interval's half-width
+        (…_ns3_half), and the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
     """
     stored = tables.recoveries()
     rates, schemes, times = (stored[c].tolist() for c in ("rate", "scheme", "failure_ms"))
@@ -135,7 +135,11 @@ def against_ns3() -> pd.DataFrame:
     both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
     only_results = np.array([scheme_named(name).both for name in schemes])
     both["reprocessed_ns3"] = np.where(only_results, 0, both["resent_ns3"])
-    table = both.groupby(["scheme", "rate"], sort=False).mean().reset_index()
+    grouped = both.groupby(["scheme", "rate"], sort=False)
+    table = grouped.mean().reset_index()
+    for measure in ("resent", "reprocessed", "recovery_ms", "caught_up_ms"):
+        bounds = [t_interval(part.to_numpy(dtype=float)) for _, part in grouped[f"{measure}_ns3"]]
+        table[f"{measure}_ns3_half"] = [float(high - centre) for centre, _, high in bounds]
     for name in ours:
         reference = table[f"{name}_ns3"]
         table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1
