@@ -24,7 +24,7 @@ broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable
 .PHONY: help setup reproduce test check crash bench ns3 lab lock lint format clean $(broken)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(ready) ## make .venv from requirements.lock (skipped when nothing changed)
 

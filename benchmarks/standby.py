@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,13 +41,14 @@ def engines(rate: int) -> dict[str, Any]:
         say(f"{rate} tuples/s, {name}")
         short = [Failure(max(500.0, 700 * EVENT_TUPLES / rate))]
         until = short[0].at_ms + 300
-        seconds, reference = timed(lambda: simulate(parameters, name, short, until, "events"), 1)
+        both = partial(simulate, parameters, name, short, until)
+        seconds, reference = timed(partial(both, engine="events"), 1)
         slow += seconds
-        seconds, same = timed(lambda: simulate(parameters, name, short, until), REPEATS)
+        seconds, same = timed(both, REPEATS)
         alike += seconds
         equal(reference, same)
         long = [Failure(500.0 + 1000 * SWEEP_TUPLES / rate)]
-        seconds, _ = timed(lambda: simulate(parameters, name, long), REPEATS)
+        seconds, _ = timed(partial(simulate, parameters, name, long), REPEATS)
         fast += seconds
     tuples = len(same.written)
     return {

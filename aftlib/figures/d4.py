@@ -18,6 +18,7 @@ LOOK: Mapping[str, dict] = {
     "active standby": {"color": GREEN, "symbol": "diamond", "dash": "dashdot"},
     "active standby (WAN)": {"color": PURPLE, "symbol": "x", "dash": "longdash"},
 }
+_BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
 _KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "tuples": (BLUE, "solid", ("data",)),
@@ -60,12 +61,13 @@ def by_rate(
         figure.add_scatter(
             x=rows["rate"], y=rows[f"{measure}_ns3"], name=f"{scheme}, ns-3", legendgroup=scheme,
             mode="markers", showlegend=scheme == "proposed",
+            error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
             marker={"symbol": f"{look['symbol']}-open", "size": 13, "color": look["color"]},
         )  # fmt: skip
     styled(figure, title, "input rate (tuples/s, logarithmic)", y, height=480)
     ticks = sorted(means["rate"].unique())
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:,.0f}" for v in ticks])
-    return _with_scales(figure)
+    return _with_scales(figure).update_layout(legend=_BESIDE)
 
 
 def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
@@ -78,7 +80,7 @@ def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
             marker={"color": colors[i % len(colors)]},
         )  # fmt: skip
     styled(figure, title, "what is changed", "recovery time (ms, ns-3)")
-    return figure.update_layout(barmode="group")
+    return figure.update_layout(barmode="group", legend=_BESIDE)
 
 
 def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
@@ -105,7 +107,7 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
         )  # fmt: skip
     styled(figure, title, "input rate (tuples/s, logarithmic)", y)
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
-    return figure.update_xaxes(type="log")
+    return figure.update_xaxes(type="log").update_layout(legend=_BESIDE)
 
 
 def sequence(trace: Trace, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
@@ -125,21 +127,20 @@ def sequence(trace: Trace, title: str, begin_ms: float, every_ms: float = 5.0) -
     steps = [begin_ms + i * every_ms for i in range(1, int((end_ms - begin_ms) / every_ms) + 2)]
     frames = {f"{now:g} ms": _drawn(trace, begin_ms, now) for now in steps}
     active = min(range(len(steps)), key=lambda i: abs(steps[i] - outage.request / MS - every_ms))
-    figure = go.Figure()
-    for (name, (color, dash, _)), shown in zip(
-        _KINDS.items(), [*frames.values()][active], strict=False
+    figure, first = go.Figure(), [*frames.values()][active]
+    for (name, (color, dash, _)), shown in zip(_KINDS.items(), first, strict=False):
+        figure.add_scatter(
+            x=shown["x"], y=shown["y"], text=shown["text"], name=name, mode="lines+markers",
+            line={"color": color, "dash": dash, "width": 1.6}, hoverinfo="skip",
+            marker={"symbol": "arrow", "angleref": "previous", "size": 9, "color": color},
+        )  # fmt: skip
+    for shown, place, size in zip(
+        first[-2:], ("top center", "middle right"), (11, 14), strict=True
     ):
         figure.add_scatter(
-            x=shown["x"], y=shown["y"], text=shown["text"], name=name, mode="lines+markers+text",
-            line={"color": color, "dash": dash, "width": 1.6}, textposition="top center",
-            marker={"symbol": "arrow", "angleref": "previous", "size": 9, "color": color},
-            textfont={"color": color, "size": 11}, hoverinfo="skip",
+            x=shown["x"], y=shown["y"], text=shown["text"], mode="text", showlegend=False,
+            textposition=place, textfont={"size": size}, hoverinfo="skip",
         )  # fmt: skip
-    queue = [*frames.values()][active][-1]
-    figure.add_scatter(
-        x=queue["x"], y=queue["y"], text=queue["text"], mode="text", showlegend=False,
-        textposition="middle right", textfont={"size": 14}, hoverinfo="skip",
-    )  # fmt: skip
     _lifelines(figure, trace, title, begin_ms, end_ms)
     return with_slider(figure, "time", frames, active).update_layout(height=820)
 
@@ -167,13 +168,13 @@ def _lifelines(
 
 
 def _drawn(trace: Trace, begin_ms: float, now_ms: float) -> list[dict]:
-    """What every trace shows at a moment: messages up to it, and the queues."""
-    shown = []
+    """What every trace shows at a moment: messages up to it, their numbers, and the queues."""
+    shown, numbers = [], _empty()
     for _, _, kinds in _KINDS.values():
-        lines: dict[str, list] = {"x": [], "y": [], "text": []}
+        lines = _empty()
         for message in trace.messages:
             if message.kind in kinds and begin_ms <= message.sent / MS <= now_ms:
-                _add_arrow(lines, message, now_ms)
+                _add_arrow(lines, numbers, message, now_ms)
         shown.append(lines)
     kept = [q for q in trace.queues if q[0] / MS <= now_ms]
     queues = kept[-1][1:] if kept else ((), ())
@@ -181,18 +182,24 @@ def _drawn(trace: Trace, begin_ms: float, now_ms: float) -> list[dict]:
         f"kept for the {name}: {', '.join(map(str, ids)) or '–'}"
         for name, ids in zip(("primary", "secondary"), queues, strict=True)
     )
-    return [*shown, {"x": [-0.3], "y": [begin_ms - 9], "text": [text]}]
+    return [*shown, numbers, {"x": [-0.3], "y": [begin_ms - 9], "text": [text]}]
 
 
-def _add_arrow(lines: dict[str, list], message: Message, now_ms: float) -> None:
-    """An arrow as far as the message has come by now; None lifts the pen."""
-    sent, arrived = message.sent / MS, message.arrived / MS
-    way = min(1.0, (now_ms - sent) / (arrived - sent))
-    begin, end = _PLACES[message.source], _PLACES[message.target]
+def _empty() -> dict[str, list]:
+    return {"x": [], "y": [], "text": []}
+
+
+def _add_arrow(lines: dict[str, list], numbers: dict[str, list], said: Message, now: float) -> None:
+    """An arrow as far as the message has come by now (None lifts the pen), and its tuples."""
+    sent, arrived = said.sent / MS, said.arrived / MS
+    way = min(1.0, (now - sent) / (arrived - sent))
+    begin, end = _PLACES[said.source], _PLACES[said.target]
     lines["x"] += [begin, begin + way * (end - begin), None]
     lines["y"] += [sent, sent + way * (arrived - sent), None]
-    label = ", ".join(map(str, message.tuples)) if message.kind != "ACK 1" else ""
-    lines["text"] += [label, "", ""]
+    if said.tuples:
+        numbers["x"].append(begin + 0.12 * (1 if end > begin else -1))
+        numbers["y"].append(sent)
+        numbers["text"].append(", ".join(map(str, said.tuples)))
 
 
 def _with_scales(figure: go.Figure) -> go.Figure:

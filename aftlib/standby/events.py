@@ -114,11 +114,11 @@ class _System:
     def _saw(self, source: str, target: str, tuples: Tuples, sent: int, arrived: int) -> None:
         if self.messages is None:
             return
-        again = {i for noticed in self.noticed for i in noticed.resent}
+        resent = {i for noticed in self.noticed if noticed.request for i in noticed.resent}
         fresh = "data" if source == "upstream" else "result"
-        for i in tuples:
-            kind = f"{fresh}, again" if i in again and self.noticed[0].request else fresh
-            self.messages.append(Message(kind, source, target, sent, arrived, (i,)))
+        for again, group in groupby(tuples, key=resent.__contains__):
+            kind = f"{fresh}, again" if again else fresh
+            self.messages.append(Message(kind, source, target, sent, arrived, tuple(group)))
 
     def _say(self, kind: str, source: str, target: str, tuples: Tuples = ()) -> None:
         if self.messages is not None:

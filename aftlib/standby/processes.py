@@ -19,7 +19,7 @@ from aftlib.standby.ordering import Reorder
 from aftlib.standby.parameters import NODES
 from aftlib.standby.schemes import PROPOSED, UPSTREAM, Scheme
 
-BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 60.0
+BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
 TURN = 10
 """Batches that a node is sent in its turn (the proposal)."""
 

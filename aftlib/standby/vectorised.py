@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -196,8 +196,8 @@ class _Both:
 def _collected(
     scheme: Scheme,
     written: np.ndarray,
-    paths: Iterable[Path],
-    bursts: Iterable[_Burst],
+    paths: Sequence[Path],
+    bursts: Sequence[_Burst],
     recoveries: tuple[Recovery, ...] = (),
 ) -> Run:
     delivered = np.full(len(written), NEVER)
@@ -210,7 +210,7 @@ def _collected(
     return Run(scheme, written, delivered, copies, recoveries)
 
 
-def _recovery(burst: _Burst, paths: Iterable[Path]) -> Recovery:
+def _recovery(burst: _Burst, paths: Sequence[Path]) -> Recovery:
     count, at = len(burst.ids), burst.outage.request
     for path in paths:
         begin = int(np.searchsorted(path.feed.queued, at))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from aftlib.experiments.d4.cases import Case
 from aftlib.intervals import t_interval
 from aftlib.spark.sweep import sweep
-from aftlib.standby.closed_form import expected_resent
+from aftlib.standby.closed_form import expected_queue, expected_resent, four_hops
 from aftlib.standby.failures import Failure
 from aftlib.standby.ns3 import tables
 from aftlib.standby.parameters import Parameters
@@ -95,12 +95,26 @@ def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def against_closed_form(case: Case, means: pd.DataFrame) -> pd.DataFrame:
-    """Tuples sent again, simulated and from the closed form: scheme, rate, both and their ratio."""
-    rows = means[["scheme", "rate", "resent", "resent_low", "resent_high"]].copy()
-    points = zip(rows["rate"], rows["scheme"], strict=True)
-    rows["closed_form"] = [expected_resent(case.at(r), scheme_named(s)) for r, s in points]
-    rows = rows[rows["closed_form"] > 0]
-    return rows.assign(ratio=rows["resent"] / rows["closed_form"])
+    """Simulated means by the closed form's: rates down, schemes across.
+
+    Returns
+    -------
+    DataFrame
+        Columns in three groups: queue at the crash; sent again; sent again by the rule of thumb
+        that counts all hops.
+    """
+    rows = means[means["resent"] > 0].copy()
+    points = [
+        (case.at(r), scheme_named(s)) for r, s in zip(rows["rate"], rows["scheme"], strict=True)
+    ]
+    forms = {
+        "queue at the crash": ("queue_at_crash", expected_queue),
+        "sent again": ("resent", expected_resent),
+        "sent again, all hops": ("resent", four_hops),
+    }
+    for title, (measure, form) in forms.items():
+        rows[title] = rows[measure] / [form(*point) for point in points]
+    return rows.pivot_table(index="rate", columns="scheme", values=[*forms], sort=False)
 
 
 def against_ns3() -> pd.DataFrame:
@@ -110,8 +124,8 @@ def against_ns3() -> pd.DataFrame:
     -------
     DataFrame
         rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
-        over the stored failure times, ns-3's (…_ns3), and the relative difference (…_error, NaN
-        where ns-3 has 0); reprocessed_ns3.
+        over the stored failure times, ns-3's (…_ns3) with its t interval's half-width
+        (…_ns3_half), and the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
     """
     stored = tables.recoveries()
     rates, schemes, times = (stored[c].tolist() for c in ("rate", "scheme", "failure_ms"))
@@ -121,7 +135,11 @@ def against_ns3() -> pd.DataFrame:
     both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
     only_results = np.array([scheme_named(name).both for name in schemes])
     both["reprocessed_ns3"] = np.where(only_results, 0, both["resent_ns3"])
-    table = both.groupby(["scheme", "rate"], sort=False).mean().reset_index()
+    grouped = both.groupby(["scheme", "rate"], sort=False)
+    table = grouped.mean().reset_index()
+    for measure in ("resent", "reprocessed", "recovery_ms", "caught_up_ms"):
+        bounds = [t_interval(part.to_numpy(dtype=float)) for _, part in grouped[f"{measure}_ns3"]]
+        table[f"{measure}_ns3_half"] = [float(high - centre) for centre, _, high in bounds]
     for name in ours:
         reference = table[f"{name}_ns3"]
         table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1

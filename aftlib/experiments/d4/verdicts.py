@@ -77,8 +77,8 @@ def _is_not_nagle(parts: pd.DataFrame) -> Settled:
     shown = "; ".join(
         f"{rate:,.0f}/s: {p.gap:.1f} = handshake {p.handshake:.1f} + initial window "
         f"{p.initial_window:.1f} + tuples {p.tuples:.1f}; Nagle adds {p.nagle_adds:.1f} to "
-        f"upstream backup, and with it in both schemes the gap is {p.gap_with_nagle:.1f}; an initial window "
-        f"of one segment adds {p.window_1_adds:.1f}"
+        f"upstream backup, and with it in both schemes the gap is {p.gap_with_nagle:.1f}; an "
+        f"initial window of one segment adds {p.window_1_adds:.1f}"
         for rate, p in low.iterrows()
     )
     return settle(
@@ -109,9 +109,9 @@ def _costs(trials: pd.DataFrame, costs: pd.DataFrame) -> Settled:
         measured=f"{first}, {', '.join(others)} of the plain stream",
         holds=ordered and bool(((whole > 0.8) & (whole < 1.2)).all()),
         note=f"At {costs['rate'].max():,.0f} tuples/s. {shown}. A second copy of the first hop "
-        "only is half of the plain stream, so active standby reaches 100 % by the stream into the node "
-        "alone, its WAN variant by the plain stream, and neither by the document's own definition, "
-        f"a share of all traffic. Recovery by Hwang et al.'s definition is "
+        "only is half of the plain stream, so active standby reaches 100 % by the stream into the "
+        "node alone, its WAN variant by the plain stream, and neither by the document's own "
+        f"definition, a share of all traffic. Recovery by Hwang et al.'s definition is "
         f"{'in' if ordered else 'not in'} the order named at every rate.",
     )
 

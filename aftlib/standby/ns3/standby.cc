@@ -400,10 +400,13 @@ int main(int argc, char* argv[]) {
   Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1 << 26));
   Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 26));
 
+  std::cout.precision(12);
   std::cout << "failure_ms,queue_at_crash,resent,recovery_ms,caught_up_ms" << std::endl;
   std::istringstream times(settings.failures);
   for (std::string time; std::getline(times, time, ',');) {
-    Standby(std::stod(time)).Run();
+    const double failure = std::stod(time);
+    NS_ABORT_MSG_IF(!(failure > 0 && failure < 1e7), "a failure time must lie in (0, 1e7) ms");
+    Standby(failure).Run();
     Simulator::Destroy();
   }
   return 0;

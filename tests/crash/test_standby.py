@@ -1,0 +1,89 @@
+"""Primary or secondary killed for real: nothing lost, copies removed, order restored if needed."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from aftlib.standby.parameters import NODES
+from aftlib.standby.processes import Kill, deliver
+from aftlib.standby.schemes import ACTIVE, PROPOSED, UPSTREAM
+
+pytestmark = pytest.mark.crash
+TRIALS = 40 if os.environ.get("AFT_TRIALS") == "full" else 2
+TUPLES = 3000
+BOTH = pytest.mark.parametrize("scheme", [UPSTREAM, PROPOSED], ids=lambda s: s.slug)
+
+
+def check(delivery, ordered=False):
+    """Every result exactly once, and in order where the operator needs it."""
+    released = delivery.released if ordered else sorted(delivery.released)
+    assert list(released) == list(range(TUPLES))
+    assert set(delivery.arrived) == set(range(TUPLES))
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(TRIALS))
+def test_a_killed_node(scheme, seed, once):
+    chance = random.Random(f"{scheme.name} {seed}")
+    kill, ordered = (
+        Kill(chance.randrange(200, TUPLES - 200), NODES[seed % 2]),
+        chance.random() < 0.5,
+    )
+    found = deliver(scheme, TUPLES, [kill], ordered=ordered)
+    check(found, ordered)
+    assert found.requests >= 1
+    once()
+
+
+@BOTH
+def test_failures_in_a_row(scheme, once):
+    kills = [Kill(400), Kill(1200, "secondary"), Kill(2000)]
+    found = deliver(scheme, TUPLES, kills, ordered=True)
+    check(found, ordered=True)
+    assert found.requests >= 3
+    once()
+
+
+@BOTH
+def test_without_removing_copies_the_check_fails(scheme):
+    """The first broken control; nothing is acknowledged, so everything is sent again."""
+    found = deliver(scheme, TUPLES, [Kill(1250)], deduplicate=False, ack_s=600)
+    assert found.duplicates > 0
+    with pytest.raises(AssertionError):
+        check(found)
+    check(deliver(scheme, TUPLES, [Kill(1250)], ack_s=600))
+
+
+@BOTH
+def test_forgetting_before_the_ack_is_caught(scheme):
+    """The second broken control: the queue is trimmed when a tuple is sent."""
+    found = deliver(scheme, TUPLES, [Kill(1250)], trim_when_sent=True, patience_s=3)
+    with pytest.raises(AssertionError):
+        check(found)
+
+
+def test_without_sorting_the_proposals_order_is_lost():
+    """The third: what is sent again comes behind what went to the survivor."""
+    found = deliver(PROPOSED, TUPLES, [Kill(1250)], ack_s=600)
+    check(found)
+    with pytest.raises(AssertionError):
+        check(found, ordered=True)
+
+
+@BOTH
+def test_nobody_dies(scheme):
+    found = deliver(scheme, TUPLES, ordered=True)
+    check(found, ordered=True)
+    assert (found.resent, found.requests) == ((), 0)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="scheme 'active standby' has no processes here"):
+        deliver(ACTIVE, TUPLES)
+    with pytest.raises(ValueError, match=r"kills must strike a node inside 1 … 2999, got Kill\("):
+        deliver(UPSTREAM, TUPLES, [Kill(3000)])
+    with pytest.raises(ValueError, match="kills must strike a node"):
+        deliver(UPSTREAM, TUPLES, [Kill(30, "upstream")])
