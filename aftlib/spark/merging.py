@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from aftlib.aggregates import Partials
-from aftlib.merging import STRATEGIES, SliceSums, Task, merged, window_sums
+from aftlib.merging import STRATEGIES, SUMS, SliceSums, Task, merged, window_sums
 from aftlib.parsing import Reading, Rules
 from aftlib.paths import atomic_file
 from aftlib.spark.faults import Strike
@@ -137,8 +137,8 @@ def run(
     Raises
     ------
     ValueError
-        When the strategy is none of the three, tasks is less than 1, "late global" has no table;
-        in a task, when too many lines are malformed.
+        When the strategy is none of the three, tasks is less than 1, "late global" has no table
+        or one of another aggregate; in a task, when too many lines are malformed.
     """
     _check(strategy, tasks, table)
     begin = time.time()
@@ -263,10 +263,20 @@ def _late_global(
             _merge_into(shared, job, index, every)
         yield pa.RecordBatch.from_pydict({"task": [index]})
 
+    with table() as shared:
+        _require_sums(shared)
     _per_task(spark, job.tasks, merge, "task long").collect()
     before = time.perf_counter()
     with table() as shared:
         return shared.read(), time.perf_counter() - before
+
+
+def _require_sums(shared: StateTable) -> None:
+    if shared.aggregate != SUMS:
+        raise ValueError(
+            f"table must keep sums and counts (the aggregate {SUMS.name!r}), got "
+            f"{shared.aggregate.name!r}: open it with aftlib.merging.SUMS"
+        )
 
 
 def _merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> None:
@@ -336,7 +346,7 @@ def _unpacked(row: dict) -> Partials:
     windows, keys, values = (
         np.frombuffer(row[name], np.int64) for name in ("windows", "keys", "values")
     )
-    return Partials(windows, keys, values.reshape(len(keys), -1))
+    return Partials(windows, keys, values.reshape(-1, len(SUMS.components)))
 
 
 def _report(

@@ -60,7 +60,7 @@ def one_task_dies(
     Raises
     ------
     ValueError
-        When there are fewer than 2 tasks.
+        When there are fewer than 2 tasks, or the task never goes through so many tuples.
     """
     if tasks < 2:
         raise ValueError(f"tasks must be at least 2 for one to die and one to live, got {tasks!r}")
@@ -71,7 +71,7 @@ def one_task_dies(
             strike = Strike(1, after, Path(scratch))
             job = Job(given.log, given.rules, tasks, Path(scratch), strike)
             done = way(spark, job, every)
-            pid = json.loads(strike.note.read_text())["pid"]
+            pid = _struck(strike)["pid"]
         again = done.processed - given.stream.tuples
         counts = {"again": again, "disturbed": done.disturbed, "twice": done.twice}
         row = {"strategy": name, "tasks": tasks, "tuples": given.stream.tuples, **counts}
@@ -84,8 +84,8 @@ def _late_global(spark: SparkSession, job: Job, every: int) -> _Outcome:
     done = run(
         spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every, job.strike
     )
-    struck = json.loads(job.strike.note.read_text()) if job.strike else {}
-    return _Outcome(done.sums, int(done.tasks["tuples"].sum()) + struck["tuples"], 0, 0)
+    lost = _struck(job.strike)["tuples"]
+    return _Outcome(done.sums, int(done.tasks["tuples"].sum()) + lost, 0, 0)
 
 
 def _blocking(spark: SparkSession, job: Job, every: int) -> _Outcome:
@@ -97,6 +97,7 @@ def _blocking(spark: SparkSession, job: Job, every: int) -> _Outcome:
 def _pipelined(spark: SparkSession, job: Job, every: int) -> _Outcome:
     done = run_pipelined(spark, job, every // ROUNDS, ROUNDS)
     first = [each for each in done.tries if each["attempt"] == 0]
+    _struck(job.strike)
     second = min(each["since"] for each in done.tries if each["attempt"] > 0)
     return _Outcome(
         done.sums,
@@ -111,6 +112,17 @@ WAYS: dict[str, Callable[[SparkSession, Job, int], _Outcome]] = {
     "upfront, Spark's shuffle on disk": _blocking,
     "late global": _late_global,
 }
+
+
+def _struck(strike: Strike | None) -> dict:
+    """The note that the dead process left."""
+    if strike is None or not strike.note.exists():
+        after = strike.after if strike else None
+        raise ValueError(
+            f"after must be below what task 1 goes through, got {after}: nobody died; lower it, "
+            "or take more tuples"
+        )
+    return json.loads(strike.note.read_text())
 
 
 def _tried_again(tries: list[dict]) -> int:

@@ -1,0 +1,62 @@
+"""Flink's job for the same sums: its jars from PyPI, compiled here, run inside one warm JVM."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+VERSION = "2.3.0"
+SOURCE = Path(__file__).parent / "MergeJob.java"
+COLUMNS = ["folder", "mode", "seconds", "tuples", "keys", "sum"]
+_OPEN = ("lang", "lang.reflect", "util", "util.concurrent", "io", "net", "nio", "text", "time")
+
+
+def prepare(cache: Path) -> str:
+    """Class path of the job, whose jars (330 MB) and classes are kept under `cache`.
+
+    Raises
+    ------
+    RuntimeError
+        When there is no Java compiler, or the jars cannot be had; the message says which.
+    """
+    if shutil.which("javac") is None or shutil.which("java") is None:
+        raise RuntimeError("no Java compiler (javac) on PATH: install a JDK of 17 or newer")
+    home, classes = cache / f"flink-{VERSION}", cache / f"flink-{VERSION}-classes"
+    if not (home / "pyflink" / "lib").exists():
+        print(f"fetching the jars of Flink {VERSION} (330 MB)", flush=True)
+        package = f"apache-flink-libraries=={VERSION}"
+        _checked([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target",
+                  str(home), package], f"pip cannot install {package}")  # fmt: skip
+    path = f"{home / 'pyflink' / 'lib'}/*"
+    classes.mkdir(exist_ok=True)
+    _checked(["javac", "-cp", path, "-d", str(classes), str(SOURCE)], "javac fails")
+    return f"{path}:{classes}"
+
+
+def timed(
+    class_path: str, mode: str, folders: Sequence[Path], runs: int, tasks: int
+) -> pd.DataFrame:
+    """Net run time, that is without the start of its cluster, of `runs` runs in one JVM.
+
+    One more run of every folder comes first and is left out.
+    """
+    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPEN]
+    command = ["java", "-Xmx3g", *opened, "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+               "-cp", class_path, "MergeJob", str(tasks), str(runs + 1), mode,
+               *map(str, folders)]  # fmt: skip
+    lines = _checked(command, "Flink's job fails").splitlines()
+    rows = [line.split("\t") for line in lines if line.count("\t") == len(COLUMNS) - 1]
+    numbers = dict.fromkeys(("tuples", "keys", "sum"), int) | {"seconds": float}
+    return pd.DataFrame(rows[len(folders) :], columns=COLUMNS).astype(numbers)
+
+
+def _checked(command: list[str], failure: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{failure}: {done.stderr.strip()[-500:]}")
+    return done.stdout

@@ -1,0 +1,217 @@
+"""Late merge on Spark against Flink, DuckDB and polars on the same files (D3), as JSON.
+
+    python -m benchmarks merging                                 # 10⁷ tuples, 5 runs
+    AFT_MERGING_TUPLES=100000000 AFT_MERGING_RUNS=1 python -m benchmarks merging
+
+Flink gets its jars from PyPI on the first run (330 MB, kept under data/) and needs a Java compiler;
+without them it is left out, and the reason printed. Its figure is the job's net run time in a warm
+JVM; Spark's is all that the caller waits for, task start included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pandas as pd
+import psutil
+
+from aftlib.experiments import d3
+from aftlib.experiments.d3.streams import Input
+from aftlib.merging import summed
+from aftlib.paths import data_dir
+from aftlib.spark.merging import run as spark_run
+from aftlib.spark.session import session
+from benchmarks import flink
+
+TUPLES = int(os.environ.get("AFT_MERGING_TUPLES", 10_000_000))
+RUNS = int(os.environ.get("AFT_MERGING_RUNS", 5))
+SKEWS = (1.0, 1.4, 2.0)
+KEYS, TASKS, SEED = 100_000, 2, 1
+FLINK_RUNS = min(RUNS, 3)
+
+_SQL = """SELECT key, sum(value), count(*)
+    FROM read_csv({files}, header = false, auto_detect = false,
+                  columns = {{'time': 'BIGINT', 'key': 'BIGINT', 'value': 'BIGINT'}})
+    GROUP BY key"""
+_POLARS = """
+import json, sys, time
+import polars as pl
+names = ["time", "key", "value"]
+schema = dict.fromkeys(names, pl.Int64)
+for folder in sys.argv[2:]:
+    for run in range(int(sys.argv[1]) + 1):
+        begin = time.perf_counter()
+        frame = pl.scan_csv(folder + "/part-*.csv", has_header=False, schema=schema)
+        sums = frame.group_by("key").agg(pl.col("value").sum(), pl.len())
+        keys = sums.collect(engine="streaming").height
+        print(json.dumps([folder, run, time.perf_counter() - begin, keys]), flush=True)
+"""
+
+
+def run() -> dict[str, Any]:
+    """All figures of this benchmark, as medians with the least and most, and their ratios."""
+    spark = session("benchmark")
+    given = d3.inputs(spark, data_dir(), SKEWS, TUPLES, KEYS, SEED)
+    _say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
+    strategies = d3.measured(spark, given, [TASKS], RUNS, warm_up=RUNS > 1)
+    _say("strategies on Spark done")
+    memory = _memory(spark, given[0])
+    spark.stop()
+    cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
+    _say("one core each done")
+    rivals, reason = _flink(given)
+    return {
+        "tuples": TUPLES,
+        "tasks": TASKS,
+        "spark_million_tuples_a_second": _spread(strategies, "strategy"),
+        "seconds_of_a_run": _breakdown(strategies),
+        "one_core_million_tuples_a_second": _spread(cores, "system"),
+        "flink_million_tuples_a_second": _spread(rivals, "system") if len(rivals) else reason,
+        "ratios": _ratios(strategies, cores, rivals),
+        "memory_gb_at_most": memory,
+    }
+
+
+def _our_core(given: list[Input]) -> pd.DataFrame:
+    rows = []
+    for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
+        paths = {p: each.log.part(p) for p in range(each.log.partitions)}
+        begin = time.perf_counter()
+        summed(paths, each.rules)
+        rows += [_row("ours", each, time.perf_counter() - begin)] if turn >= 0 else []
+    return pd.DataFrame(rows)
+
+
+def _duckdb_core(given: list[Input]) -> pd.DataFrame:
+    rows, connection = [], duckdb.connect()
+    connection.execute("SET threads = 1")
+    for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
+        files = [str(each.log.part(p)) for p in range(each.log.partitions)]
+        begin = time.perf_counter()
+        connection.execute(_SQL.format(files=files)).fetchnumpy()
+        rows += [_row("duckdb", each, time.perf_counter() - begin)] if turn >= 0 else []
+    return pd.DataFrame(rows)
+
+
+def _polars_core(given: list[Input]) -> pd.DataFrame:
+    """In a process of its own: polars takes its number of threads when it is imported."""
+    command = [sys.executable, "-c", _POLARS, str(RUNS), *(str(i.log.path) for i in given)]
+    one = os.environ | {"POLARS_MAX_THREADS": "1"}
+    done = subprocess.run(command, env=one, capture_output=True, text=True, check=True)
+    by_path = {str(each.log.path): each for each in given}
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return pd.DataFrame(
+        [_row("polars", by_path[path], seconds) for path, turn, seconds, _ in found if turn]
+    )
+
+
+def _row(system: str, each: Input, seconds: float) -> dict[str, Any]:
+    speed = each.stream.tuples / seconds
+    return {"system": system, "skew": each.stream.skew, "throughput": speed}
+
+
+def _flink(given: list[Input]) -> tuple[pd.DataFrame, str]:
+    """Flink's throughput, or an empty frame and why."""
+    by_path = {str(each.log.path): each for each in given}
+    try:
+        path = flink.prepare(data_dir())
+        found = []
+        for mode in ("keyed", "late"):
+            _say(f"Flink, {mode}: {FLINK_RUNS + 1} runs at each skew")
+            folders = [each.log.path for each in given]
+            found.append(flink.timed(path, mode, folders, FLINK_RUNS, TASKS))
+    except RuntimeError as error:
+        _say(f"Flink is left out: {error}")
+        return pd.DataFrame(), f"left out: {error}"
+    frame = pd.concat(found)
+    if not (frame["tuples"] == TUPLES).all():
+        raise RuntimeError(f"Flink lost tuples: {frame}")
+    return pd.DataFrame(
+        [_row(f"flink {r.mode}", by_path[r.folder], r.seconds) for r in frame.itertuples()]
+    ), ""
+
+
+def _memory(spark: Any, each: Input) -> float:
+    """Most resident gigabytes of this process, Spark's JVM and its workers in a late local run."""
+    with _sampled() as sizes:
+        spark_run(spark, each.log, each.rules, "late local", TASKS)
+    return max(sizes) / 1e9
+
+
+@contextmanager
+def _sampled() -> Iterator[list[int]]:
+    sizes, done = [0], threading.Event()
+
+    def sample() -> None:
+        while not done.wait(0.1):
+            tree = [psutil.Process(), *psutil.Process().children(recursive=True)]
+            sizes.append(sum(_resident(process) for process in tree))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield sizes
+    finally:
+        done.set()
+        thread.join()
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return process.memory_info().rss
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _spread(frame: pd.DataFrame, by: str) -> dict[str, dict[str, list[float]]]:
+    """Median, least and most of the runs by system and skew."""
+    table: dict[str, dict[str, list[float]]] = {}
+    for (name, skew), runs in frame.groupby([by, "skew"])["throughput"]:
+        values = [runs.median(), runs.min(), runs.max()]
+        table.setdefault(str(name), {})[f"{skew:g}"] = [round(v / 1e6, 2) for v in values]
+    return table
+
+
+def _breakdown(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Medians of where a run's seconds go; what is read, parsed and summed is of all tasks."""
+    parts = ["seconds", "start_s", "work_s", "read_s", "parse_s", "sum_s", "merge_s"]
+    groups = frame.groupby(["strategy", "skew"])[parts].median().round(3)
+    return {f"{name} {skew:g}": row for (name, skew), row in groups.to_dict("index").items()}
+
+
+def _ratios(strategies: pd.DataFrame, cores: pd.DataFrame, rivals: pd.DataFrame) -> dict[str, Any]:
+    """What the aims are about: medians over medians, and skewed over uniform turn by turn."""
+    late = strategies[strategies["strategy"] == "late local"]
+    ours = late.groupby("skew")["throughput"].median()
+    core = cores.groupby(["system", "skew"])["throughput"].median()
+    ratios: dict[str, Any] = {
+        f"one core / {name}, skew {skew:g}": core["ours", skew] / core[name, skew]
+        for name in ("duckdb", "polars")
+        for skew in SKEWS
+    }
+    if len(rivals):
+        theirs = rivals.groupby(["system", "skew"])["throughput"].median()
+        for (name, skew), speed in theirs.items():
+            ratios[f"late local / {name}, skew {skew:g}"] = ours[skew] / speed
+    for name, rows in strategies.groupby("strategy"):
+        wide = rows.pivot_table(index="repeat", columns="skew", values="throughput")
+        turns = wide[2.0] / wide[1.0]
+        ratios[f"{name}: skew 2 / uniform, by turn"] = [round(t, 3) for t in turns]
+    return ratios
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(), indent=1))

@@ -1,0 +1,210 @@
+"""D3's experiments: frames that add up, a table by hand, verdicts that can fall."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.experiments import d3
+from aftlib.experiments.d3.throughputs import require_same
+from aftlib.figures import d3 as figures
+from aftlib.merging import STRATEGIES, SliceSums
+from aftlib.scaling import MergeCosts, ShuffleCosts
+from aftlib.tuples import TupleStream
+
+TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
+STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
+
+
+@pytest.fixture(scope="module")
+def given(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    return d3.inputs(spark, folder, [1.0, 2.0], 100_000, 1_000, 1, partitions=2)
+
+
+@pytest.fixture(scope="module")
+def measured(spark, given):
+    return d3.measured(spark, given, [1, 2], 1, warm_up=False)
+
+
+@pytest.fixture(scope="module")
+def failures(spark, given):
+    return d3.one_task_dies(spark, given[0], 2, every=20_000, after=25_000)
+
+
+@pytest.fixture(scope="module")
+def locality():
+    return d3.states_or_locality([100, 1_000], 20_000, 2.0, repeats=1)
+
+
+@pytest.fixture(scope="module")
+def imbalance(spark):
+    return d3.imbalances(spark, STREAMS, TASKS)
+
+
+def costs():
+    shuffle = {("upfront", s.skew): ShuffleCosts(0.3, 3e-7, 3e-7) for s in STREAMS}
+    work = {1.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
+    late = {(n, s): MergeCosts(0.3, work[s], 4e-8) for n in STRATEGIES[1:] for s in work}
+    return shuffle | late
+
+
+def speeds(factor=1.5, repeats=3):
+    """Throughputs that rise with skew for the late strategies, by `factor` a step."""
+    rows = [
+        {"strategy": n, "skew": s.skew, "tasks": 2, "repeat": r,
+         "throughput": (1 + r / 100) * (factor**i if n != "upfront" else 1)}
+        for n in STRATEGIES for i, s in enumerate(STREAMS) for r in range(repeats)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_table_1_by_hand(spark, tmp_path):
+    state, windows, done = d3.table_1(spark, tmp_path)
+    assert windows.to_numpy().tolist() == [
+        ["[0, 10)", 0, 10 + 30 + 2 + 3],
+        ["[0, 10)", 1, 20 + 40 + 1],
+        ["[5, 15)", 0, 30 + 50 + 2],
+        ["[5, 15)", 1, 40 + 4],
+        ["[10, 20)", 0, 50],
+        ["[10, 20)", 1, 4 + 5],
+        ["[15, 25)", 1, 5],
+    ]
+    assert state["slice"].unique().tolist() == ["[0, 5)", "[5, 10)", "[10, 15)", "[15, 20)"]
+    assert done.partitions["tuples"].tolist() == [5, 5]
+    assert done.partitions["late"].tolist() == [0, 0]
+
+
+def test_measured_covers_every_run(measured):
+    assert len(measured) == 3 * 2 * 2
+    assert (measured["tuples"] == 100_000).all()
+    assert measured.groupby("skew")["states"].agg(set).map(len).tolist() == [1, 1]
+    np.testing.assert_allclose(measured["throughput"], 100_000 / measured["seconds"])
+    behind = measured.set_index("strategy")["receiver_s"]
+    assert (behind["upfront"] > 0).all()
+    assert behind[list(STRATEGIES[1:])].isna().all()
+
+
+def test_runs_that_disagree_are_refused():
+    sums = SliceSums(1)
+    sums.add(np.array([[0], [1], [2]]))
+    one, none = sums.take(), sums.take()
+    with pytest.raises(RuntimeError, match="late gives other sums than the run before"):
+        require_same(one, none, "late")
+
+
+def test_costs_are_fitted_from_the_runs(measured):
+    found = d3.fitted(measured)
+    assert set(found) == {(n, s) for n in STRATEGIES for s in (1.0, 2.0)}
+    alone = measured[(measured["tasks"] == 1) & (measured["skew"] == 2)].set_index("strategy")
+    upfront = found["upfront", 2.0]
+    assert upfront.receiver_s == alone.loc["upfront", "receiver_s"] / 100_000
+    work = alone.loc["late local", ["read_s", "parse_s", "sum_s"]].sum()
+    assert found["late local", 2.0].tuple_s == pytest.approx(work / 100_000)
+    one, two = (found["late global", skew] for skew in (1.0, 2.0))
+    assert one.merge_s == two.merge_s > 0
+
+
+def test_imbalance_is_near_the_digests(imbalance):
+    """Within a few per cent, for Spark's hash function is not the digest's."""
+    wide = imbalance.pivot_table(index="tasks", columns="skew", values="imbalance")
+    for skew, expected in ((1.2, (2.18, 5.27, 19.4)), (1.4, (3.01, 8.11, 31.5))):
+        assert wide.loc[[8, 24, 96], skew].tolist() == pytest.approx(expected, rel=0.1)
+    assert wide.loc[[8, 24, 96], 2.0].tolist() == pytest.approx((4.97, 14.6, 58.4), rel=0.05)
+    assert (wide.loc[1] == 1).all()
+
+
+def test_model_is_its_closed_form(imbalance):
+    model = d3.modelled(costs(), imbalance, STREAMS, 10**8, pipelined=True)
+    at = model.set_index(["strategy", "skew", "tasks"])["throughput"]
+    assert at["upfront", 2.0, 96] == pytest.approx(1 / (3e-7 * 0.6079), rel=0.02)
+    assert at["upfront", 1.0, 1] == pytest.approx(10**8 / (0.3 + 60))
+    assert at["late local", 1.0, 2] == pytest.approx(10**8 / (0.3 + 4 + 2 * 100_000 * 4e-8))
+    table = d3.costs_table(costs(), STREAMS, 10**8).set_index(["strategy", "skew"])
+    assert table.loc[("upfront", 1.4), "b"] == 0.5
+    assert table.loc[("upfront", 2.0), "ends_at"] == pytest.approx(2 / 0.6079, rel=1e-3)
+    assert table.loc[("late local", 1.0), "ends_at"] == pytest.approx((8 / 4e-3) ** 0.5)
+
+
+def test_locality_holds_what_its_cases_say(locality):
+    states = locality.set_index(["keys", "case"])["states"].unstack()
+    assert (states["skewed"] == states["uniform, few keys"]).all()
+    assert (states["skewed, all sums kept"] == states.index).all()
+    assert (states["uniform"] > states["skewed"]).all()
+    assert (locality[["add_ns", "take_ms"]] > 0).all(axis=None)
+
+
+def test_a_death_disturbs_only_behind_a_pipelined_shuffle(failures):
+    rows = failures.set_index("strategy")
+    assert rows["disturbed"].to_dict() == {
+        "upfront, pipelined shuffle": 1,
+        "upfront, Spark's shuffle on disk": 0,
+        "late global": 0,
+    }
+    assert (rows["error"] == 0).all()
+    assert 0 < rows.loc["late global", "again"] <= 20_000
+    assert rows.loc["upfront, pipelined shuffle", "twice"] > 0
+    assert rows["dead_pid"].nunique() == 3
+
+
+def test_one_task_cannot_be_left_over(spark, given):
+    with pytest.raises(ValueError, match="tasks must be at least 2 .*, got 1"):
+        d3.one_task_dies(spark, given[0], 1, 1, 1)
+
+
+def test_a_death_that_never_comes_is_refused(spark, given):
+    with pytest.raises(ValueError, match="after must be below .*, got 1000000: nobody died"):
+        d3.one_task_dies(spark, given[0], 2, every=40_000, after=1_000_000)
+
+
+def settled(imbalance, locality, failures, given_costs=None, runs=None):
+    chosen = given_costs or costs()
+    model, piped = (
+        d3.modelled(chosen, imbalance, STREAMS, 10**8, pipelined=p) for p in (False, True)
+    )
+    runs = speeds() if runs is None else runs
+    return d3.verdicts(runs, model, piped, locality, failures)
+
+
+def test_verdicts_settle_all_five_claims(imbalance, locality, failures):
+    found = settled(imbalance, locality, failures)
+    assert [s.id for s in found] == [f"D3-{i}" for i in range(1, 6)]
+    assert {s.verdict for s in found} == {"holds"}
+    assert [s.basis for s in found] == ["modelled"] * 2 + ["measured"] * 3
+
+
+@pytest.mark.parametrize(
+    ("claim", "wrong"),
+    [
+        (1, {"given_costs": costs() | {("late local", 1.0): MergeCosts(0, 1e-8, 1e-4)}}),
+        (2, {"given_costs": costs() | {("upfront", 1.4): ShuffleCosts(0, 3e-7, 1e-9)}}),
+        (3, {"runs": speeds(factor=0.9)}),
+        (4, {"runs": speeds(factor=1.0)}),
+    ],
+)
+def test_wrong_frames_deviate(imbalance, locality, failures, claim, wrong):
+    found = settled(imbalance, locality, failures, **wrong)
+    assert found[claim - 1].verdict == "deviates"
+
+
+@pytest.mark.parametrize("wrong", [{"error": 1}, {"disturbed": 1}])
+def test_a_disturbed_or_wrong_sum_deviates(imbalance, locality, failures, wrong):
+    found = settled(imbalance, locality, failures.assign(**wrong))
+    assert found[4].verdict == "deviates"
+
+
+def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failures):
+    model = d3.modelled(costs(), imbalance, STREAMS, 10**8)
+    figure = figures.scaling(measured, model, model.copy(), "upfront", "title")
+    assert [trace.name for trace in figure.data[:3]] == [
+        "uniform, modelled", "uniform, modelled, pipelined", "uniform, measured",
+    ]  # fmt: skip
+    assert list(figure.data[0].x) == TASKS
+    assert len(figures.scaling(measured, model, model, "late local", "title").data) == 8
+    assert [t.name for t in figures.by_skew(measured, 2, "title").data] == list(STRATEGIES)
+    bars = figures.breakdown(measured, 2, "title")
+    total = sum(np.array(bar.x) for bar in bars.data)
+    chosen = measured[(measured["tasks"] == 2) & (measured["skew"] == 1)].set_index("strategy")
+    assert (total >= chosen.loc[list(bars.data[0].y), "seconds"].to_numpy() - 1e-9).all()
+    shown = figures.locality(locality, "title", start=1_000)
+    assert len(shown.data[0].x) == 5
+    assert list(figures.failures(failures, "title").data[0].x) == failures["again"].tolist()

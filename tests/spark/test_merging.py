@@ -1,0 +1,152 @@
+"""The three strategies on Spark give the same sums, with everything that was left out counted."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from aftlib.aggregates import AGGREGATES
+from aftlib.merging import STRATEGIES, SUMS, merged, summed, window_sums
+from aftlib.parsing import Rules
+from aftlib.spark.faults import Strike
+from aftlib.spark.merging import Job, received, run
+from aftlib.spark.pipelined import run_pipelined
+from aftlib.spark.stages import stage_seconds
+from aftlib.spark.tuples import write_tuples
+from aftlib.statestore.sqlite_table import SqliteTable
+from aftlib.tuplelog import TupleLog
+from aftlib.tuples import TupleStream
+from aftlib.windows import Windows
+
+STREAM = TupleStream(300_000, keys=2_000, skew=1.4, disorder=30)
+RULES = Rules(Windows(100, 40), delay=10)
+
+
+@pytest.fixture(scope="module")
+def log(spark, tmp_path_factory):
+    return write_tuples(spark, STREAM, 3, tmp_path_factory.mktemp("logs") / "log")
+
+
+@pytest.fixture(scope="module")
+def expected(log):
+    slices, stretches = summed({p: log.part(p) for p in range(3)}, RULES)
+    return window_sums(slices, RULES.windows), sum(s.late for s in stretches)
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
+
+
+def shared(tmp_path):
+    return partial(SqliteTable, tmp_path / "shared.sqlite", SUMS)
+
+
+def test_a_log_is_the_stream_whatever_the_tasks(log):
+    for partition in range(3):
+        texts = [STREAM.text(i) for i in range(partition, STREAM.ranges, 3)]
+        assert log.part(partition).read_bytes() == b"".join(texts)
+    assert (log.tuples, log.about) == (300_000, STREAM.about)
+
+
+def test_another_stream_at_the_same_place_is_refused(spark, log):
+    assert write_tuples(spark, STREAM, 3, log.path) == log
+    with pytest.raises(ValueError, match="path holds a log of .* in 3 partitions, got a request"):
+        write_tuples(spark, STREAM, 4, log.path)
+    with pytest.raises(ValueError, match="partitions must be at least 1, got 0"):
+        write_tuples(spark, STREAM, 0, log.path)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path, strategy, tasks):
+    done = run(spark, log, RULES, strategy, tasks, table=shared(tmp_path), every=40_000)
+    assert same(done.sums, expected[0])
+    assert done.partitions["late"].sum() == expected[1] > 0
+    assert done.tuples == 300_000
+    assert done.partitions["offset"].tolist() == [log.size(p) for p in range(3)]
+    assert len(done.tasks) == tasks
+    assert done.rejects.empty
+
+
+def test_a_second_run_finds_everything_merged(spark, log, expected, tmp_path):
+    for tuples in (300_000, 0):
+        done = run(spark, log, RULES, "late global", 2, table=shared(tmp_path))
+        assert same(done.sums, expected[0])
+        assert done.tuples == tuples
+
+
+def test_a_killed_task_goes_on_from_the_tables_offset(spark, log, expected, tmp_path):
+    strike = Strike(1, 55_000, tmp_path)
+    table = shared(tmp_path)
+    done = run(spark, log, RULES, "late global", 2, tmp_path, table, 20_000, strike)
+    assert strike.note.exists()
+    assert same(done.sums, expected[0])
+    assert done.partitions["late"].sum() == expected[1]
+    assert done.tuples == 300_000
+    with table() as store:
+        assert sum(p.late for p in store.progress().values()) == expected[1]
+
+
+def test_a_killed_receiver_reads_the_shuffle_again(spark, log, expected, tmp_path):
+    sums, tries = received(spark, Job(log, RULES, 2, tmp_path, Strike(1, 10_000, tmp_path)))
+    assert same(window_sums(sums, RULES.windows), expected[0])
+    assert sorted(t["task"] for t in tries) == [0, 1, 1]
+
+
+def test_a_pipelined_shuffle_starts_all_anew(spark, log, expected, tmp_path):
+    job = Job(log, RULES, 2, tmp_path, Strike(1, 60_000, tmp_path))
+    done = run_pipelined(spark, job, every=10_000, checkpoint=2)
+    assert same(window_sums(done.sums, RULES.windows), expected[0])
+    assert sorted((t["task"], t["attempt"]) for t in done.tries) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert {t["since"] for t in done.tries if t["attempt"]} == {2}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_malformed_lines_are_kept_with_their_offsets(spark, tmp_path, strategy):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n5,2,4\n6,7", b"", b"5,x,1\n"])
+    done = run(spark, log, Rules(Windows(9, 9)), strategy, 2, table=shared(tmp_path))
+    assert done.sums.values.tolist() == [[7, 2]]
+    assert done.rejects.to_numpy().tolist() == [
+        [0, 6, "1 fields instead of 3", "bad"],
+        [0, 16, "the file ends before the line does", "6,7"],
+        [2, 0, "key is no whole number", "5,x,1"],
+    ]
+    assert done.partitions["rejected"].tolist() == [2, 0, 1]
+
+
+def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\nworse\n"])
+    with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malformed"):
+        run(spark, log, Rules(Windows(9, 9), most_rejected=1), "late local", 1)
+
+
+def test_an_overflow_stops_the_run(spark, tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,%d\n" % (10**18 - 1) * 10])
+    with pytest.raises(Exception, match="sum of key 2 in the slice from 0 leaves the 64 bits"):
+        run(spark, log, Rules(Windows(9, 9)), "late local", 1)
+
+
+def test_what_cannot_be_run_is_refused(spark, log):
+    with pytest.raises(ValueError, match="strategy must be one of upfront, .*, got 'late'"):
+        run(spark, log, RULES, "late", 1)
+    with pytest.raises(ValueError, match="tasks must be at least 1, got 0"):
+        run(spark, log, RULES, "upfront", 0)
+    with pytest.raises(ValueError, match="table must be given for 'late global', got None"):
+        run(spark, log, RULES, "late global", 1)
+
+
+def test_a_table_of_another_aggregate_is_refused(spark, log, tmp_path):
+    table = partial(SqliteTable, tmp_path / "sums.sqlite", AGGREGATES["sum"])
+    with pytest.raises(ValueError, match="table must keep sums and counts .*, got 'sum'"):
+        run(spark, log, RULES, "late global", 1, table=table)
+
+
+def test_stage_times_are_those_of_the_block(spark, log, tmp_path):
+    with stage_seconds(spark) as stages:
+        run(spark, log, RULES, "upfront", 2)
+    assert len(stages) == 2
+    assert all(seconds > 0 for seconds in stages)
+
+
+def test_nothing_merged_is_empty():
+    assert len(merged([])) == 0
