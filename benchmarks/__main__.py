@@ -18,6 +18,7 @@ NAMES = (
     "standby",
     "histogram",
 )
+NAMES = ("assignment", "pipeline", "checkpoints", "merging", "stores")
 RESULTS = Path(__file__).parent / "results"
 
 
