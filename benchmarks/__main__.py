@@ -18,7 +18,6 @@ NAMES = (
     "standby",
     "histogram",
 )
-NAMES = ("assignment", "pipeline", "checkpoints", "merging", "stores")
 RESULTS = Path(__file__).parent / "results"
 
 
