@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aftlib.standby.parameters import Parameters
+from aftlib.standby.parameters import MS, Parameters
+from aftlib.standby.path import checkpoint_ns
 from aftlib.standby.schemes import ACTIVE, ACTIVE_WAN, PASSIVE, PROPOSED, UPSTREAM, Scheme
 
 _HELD = {UPSTREAM.name: 4, PROPOSED.name: 4, PASSIVE.name: 3, ACTIVE.name: 3, ACTIVE_WAN.name: 0}
@@ -15,9 +16,14 @@ def held_ms(parameters: Parameters, scheme: Scheme) -> float:
     """How long a tuple stays in the queue while nothing fails, on average.
 
     Four hops for level-0 and level-1 ACKs, three for a checkpoint or for the secondary's results,
-    and half an interval until the next ACK or checkpoint is due.
+    half an interval until the next ACK or checkpoint is due, and a checkpoint's time on the wire.
     """
-    return _HELD[scheme.name] * parameters.link.delay_ms + _half_interval(parameters, scheme)
+    hops = _HELD[scheme.name] * parameters.link.delay_ms
+    wire_ns = 0
+    if scheme.trimmed_by == "checkpoint":
+        changes = round(parameters.rate * parameters.checkpoint_ms / 1000)
+        wire_ns = checkpoint_ns(parameters, changes)
+    return hops + _half_interval(parameters, scheme) + wire_ns / MS
 
 
 def unnoticed_ms(parameters: Parameters, scheme: Scheme) -> float:
