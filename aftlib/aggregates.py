@@ -67,8 +67,9 @@ class Partials:
     @property
     def in_order(self) -> bool:
         """Whether the rows are sorted by window and key, each occurring once."""
-        window, key = np.diff(self.windows), np.diff(self.keys)
-        return bool(np.all((window > 0) | ((window == 0) & (key > 0))))
+        window, key = self.windows[:-1], self.keys[:-1]  # compared, as differences may wrap
+        after, key_after = self.windows[1:], self.keys[1:]
+        return bool(np.all((after > window) | ((after == window) & (key_after > key))))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("assignment", "pipeline", "checkpoints", "merging")
+NAMES = ("assignment", "pipeline", "checkpoints", "merging", "stores")
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from aftlib.aggregates import Aggregate, Partials
-from aftlib.statestore.tables import Progress, StateTable, check_since
+from aftlib.statestore.tables import Progress, StateTable, check_since, furthest
 
 _Change = tuple[np.ndarray, np.ndarray, np.ndarray | slice, np.ndarray]
 """Keys and values of a window as they will be, and which values become what."""
@@ -55,13 +55,13 @@ class MemoryTable(StateTable):
         check_since(progress, self._progress)
         table = self._tables.get(epoch, _Epoch())
         changes = self._changes(table, partials)  # an overflow leaves before anything changes
-        stored = {partition: replace(now, since=None) for partition, now in progress.items()}
         for window, (keys, values, at, merged) in changes.items():
             values[at] = merged
             table.rows[window] = keys, values
-        table.progress.update(stored)
+        for partition, now in progress.items():
+            for kept in (table.progress, self._progress):
+                kept[partition] = furthest(kept.get(partition), now)
         self._tables[epoch] = table
-        self._progress.update(stored)
         if token:
             self._handed[token[0]] = token[1]
         return True

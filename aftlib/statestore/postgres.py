@@ -22,6 +22,15 @@ _MERGED = {
     "min": "least(state.{0}, excluded.{0})",
     "max": "greatest(state.{0}, excluded.{0})",
 }
+# from one window to the next, not from row to row
+_WINDOWS = """
+WITH RECURSIVE found (win) AS (
+  SELECT min(win) FROM state WHERE epoch = %s
+  UNION ALL
+  SELECT (SELECT min(s.win) FROM state AS s WHERE s.epoch = %s AND s.win > found.win)
+  FROM found WHERE found.win IS NOT NULL)
+SELECT win FROM found WHERE win IS NOT NULL
+"""
 _COPY_HEADER, _COPY_TRAILER = 19, 2
 
 
@@ -81,6 +90,7 @@ class PostgresTable(StateTable):
         with self._transaction("merge") as connection:
             if token and not self._note_token(token):
                 return False
+            connection.execute("INSERT INTO epochs VALUES (%s) ON CONFLICT DO NOTHING", [epoch])
             for partition, now in sorted(progress.items()):
                 self._note_progress(partition, now, epoch)
             if len(rows):
@@ -104,7 +114,7 @@ class PostgresTable(StateTable):
 
     def windows(self, epoch: int = 0) -> np.ndarray:
         """Windows that hold something, ascending."""
-        found = self._rows("SELECT DISTINCT win FROM state WHERE epoch = %s ORDER BY win", [epoch])
+        found = self._rows(_WINDOWS, [epoch, epoch])
         return np.array([window for (window,) in found], dtype=np.int64)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
@@ -117,10 +127,7 @@ class PostgresTable(StateTable):
 
     def epochs(self) -> tuple[int, ...]:
         """Tables that hold something, ascending."""
-        found = self._rows(
-            "SELECT epoch FROM state UNION SELECT epoch FROM progress WHERE epoch <> %s ORDER BY 1",
-            [LATEST],
-        )
+        found = self._rows("SELECT epoch FROM epochs ORDER BY epoch")
         return tuple(epoch for (epoch,) in found)
 
     def handed(self) -> dict[str, int]:
@@ -135,8 +142,8 @@ class PostgresTable(StateTable):
     def drop(self, epoch: int) -> None:
         """Empty a table."""
         with self._transaction("drop") as connection:
-            connection.execute("DELETE FROM state WHERE epoch = %s", [epoch])
-            connection.execute("DELETE FROM progress WHERE epoch = %s", [epoch])
+            for table in (b"state", b"progress", b"epochs"):
+                connection.execute(b"DELETE FROM " + table + b" WHERE epoch = %s", [epoch])
 
     def forget(self, window: int, epoch: int = 0) -> None:
         """Drop a window that has been put out."""
@@ -160,8 +167,9 @@ class PostgresTable(StateTable):
         for table, since in ((LATEST, now.since), (epoch, None)):
             done = self._connection.execute(
                 "INSERT INTO progress AS p VALUES (%s, %s, %s, %s, %s) "
-                "ON CONFLICT (epoch, partition) DO UPDATE SET at = excluded.at, "
-                "watermark = excluded.watermark, late = excluded.late "
+                "ON CONFLICT (epoch, partition) DO UPDATE SET at = greatest(p.at, excluded.at), "
+                "watermark = greatest(p.watermark, excluded.watermark), "
+                "late = greatest(p.late, excluded.late) "
                 "WHERE %s::bigint IS NULL OR p.at = %s",
                 [table, partition, now.offset, now.watermark, now.late, since, since],
             )
@@ -249,6 +257,7 @@ class PostgresTable(StateTable):
         )
         for table in (
             "identity (version integer, aggregate text)",
+            "epochs (epoch bigint PRIMARY KEY)",
             "handed (server text PRIMARY KEY, epoch bigint)",
             "progress (epoch bigint, partition bigint, at bigint, watermark bigint, late bigint, "
             "PRIMARY KEY (epoch, partition))",
@@ -297,7 +306,7 @@ def _from_copy(data: bytes, columns: int) -> np.ndarray:
 
 
 def _refused(url: str, error: psycopg.OperationalError) -> OSError:
-    said = str(error)
+    said = " ".join(str(error).split())
     if any(word in said for word in ("authentication", "does not exist", "password", "permission")):
         return PermissionError(
             f"url: PostgreSQL refuses {_shown(url)} ({said}); check user, password and database"

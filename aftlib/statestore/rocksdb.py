@@ -13,7 +13,14 @@ import numpy as np
 from rocksdict import DbClosedError, Options, Rdict, WriteBatch, WriteOptions
 
 from aftlib.aggregates import Aggregate, Partials
-from aftlib.statestore.tables import VERSION, Progress, StateTable, check_identity, check_since
+from aftlib.statestore.tables import (
+    VERSION,
+    Progress,
+    StateTable,
+    check_identity,
+    check_since,
+    furthest,
+)
 
 _IDENTITY, _LATEST, _PART, _EPOCH, _HANDED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
 BLOCK = 7
@@ -69,14 +76,17 @@ class RocksTable(StateTable):
         """Merge a batch and its offsets."""
         if token and self.handed().get(token[0], -1) >= token[1]:
             return False
-        check_since(progress, self.progress())
+        latest, of_table = self.progress(), self.progress(epoch)
+        check_since(progress, latest)
         batch = WriteBatch(raw_mode=True)
         self._put_rows(batch, self.aggregate.group(partials), epoch)
         batch.put(_EPOCH + _ordered(epoch), b"")
         for partition, now in progress.items():
-            stored = struct.pack(">qqq", now.offset, now.watermark, now.late)
-            batch.put(_LATEST + _ordered(partition), stored)
-            batch.put(_PART + _ordered(epoch) + _ordered(partition), stored)
+            name = _ordered(partition)
+            batch.put(_LATEST + name, _packed(furthest(latest.get(partition), now)))
+            batch.put(
+                _PART + _ordered(epoch) + name, _packed(furthest(of_table.get(partition), now))
+            )
         if token:
             batch.put(_HANDED + token[0].encode(), _ordered(token[1]))
         with self._failing("merge"):
@@ -243,6 +253,10 @@ def _names(epoch: int, rows: Partials) -> list[bytes]:
     numbers = np.column_stack([rows.windows, rows.keys >> BLOCK]).view(np.uint64) ^ np.uint64(_SIGN)
     data, prefix = numbers.astype(">u8").tobytes(), _ROWS + _ordered(epoch)
     return [prefix + data[i : i + 16] for i in range(0, len(data), 16)]
+
+
+def _packed(progress: Progress) -> bytes:
+    return struct.pack(">qqq", progress.offset, progress.watermark, progress.late)
 
 
 def _ordered(number: int) -> bytes:

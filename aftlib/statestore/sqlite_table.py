@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,16 @@ _MERGED = {
     "min": "min({0}, excluded.{0})",
     "max": "max({0}, excluded.{0})",
 }
+
+# from one window to the next, not from row to row
+_WINDOWS = """
+WITH RECURSIVE found (window) AS (
+  SELECT min(window) FROM state WHERE epoch = ?
+  UNION ALL
+  SELECT (SELECT min(s.window) FROM state AS s WHERE s.epoch = ? AND s.window > found.window)
+  FROM found WHERE found.window IS NOT NULL)
+SELECT window FROM found WHERE window IS NOT NULL
+"""
 
 
 class SqliteTable(StateTable):
@@ -77,12 +88,13 @@ class SqliteTable(StateTable):
         with self._transaction("merge") as connection:
             if token and not self._note_token(token):
                 return False
+            connection.execute("INSERT OR IGNORE INTO epochs VALUES (?)", (epoch,))
             for partition, now in progress.items():
                 self._note_progress(partition, now, epoch)
             rows = self.aggregate.group(partials)
             columns = (rows.windows, rows.keys, *rows.values.T)
-            values = zip(*(column.tolist() for column in columns), strict=True)
-            connection.executemany(self._upsert, ((epoch, *row) for row in values))
+            values = zip(repeat(epoch), *(column.tolist() for column in columns))
+            connection.executemany(self._upsert, values)
         return True
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
@@ -99,9 +111,7 @@ class SqliteTable(StateTable):
 
     def windows(self, epoch: int = 0) -> np.ndarray:
         """Windows that hold something, ascending."""
-        found = self._rows(
-            "SELECT DISTINCT window FROM state WHERE epoch = ? ORDER BY window", [epoch]
-        )
+        found = self._rows(_WINDOWS, [epoch, epoch])
         return np.array([window for (window,) in found], dtype=np.int64)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
@@ -114,10 +124,7 @@ class SqliteTable(StateTable):
 
     def epochs(self) -> tuple[int, ...]:
         """Tables that hold something, ascending."""
-        found = self._rows(
-            "SELECT epoch FROM state UNION SELECT epoch FROM progress WHERE epoch != ? ORDER BY 1",
-            [LATEST],
-        )
+        found = self._rows("SELECT epoch FROM epochs ORDER BY epoch")
         return tuple(epoch for (epoch,) in found)
 
     def handed(self) -> dict[str, int]:
@@ -133,7 +140,7 @@ class SqliteTable(StateTable):
     def drop(self, epoch: int) -> None:
         """Empty a table."""
         with self._transaction("drop") as connection:
-            for table in ("state", "progress"):
+            for table in ("state", "progress", "epochs"):
                 connection.execute(f"DELETE FROM {table} WHERE epoch = ?", (epoch,))
 
     def forget(self, window: int, epoch: int = 0) -> None:
@@ -161,7 +168,10 @@ class SqliteTable(StateTable):
             raise stale(partition, now.since, stands[0][0])
         rest = (partition, now.offset, now.watermark, now.late)
         self._connection.executemany(
-            "REPLACE INTO progress VALUES (?, ?, ?, ?, ?)", [(LATEST, *rest), (epoch, *rest)]
+            "INSERT INTO progress VALUES (?, ?, ?, ?, ?) ON CONFLICT (epoch, partition) DO UPDATE "
+            "SET at = max(at, excluded.at), watermark = max(watermark, excluded.watermark), "
+            "late = max(late, excluded.late)",
+            [(LATEST, *rest), (epoch, *rest)],
         )
 
     @contextmanager
@@ -246,6 +256,7 @@ class SqliteTable(StateTable):
         for statement in (
             f"PRAGMA application_id = {APPLICATION}",
             "CREATE TABLE identity (version INTEGER, aggregate TEXT)",
+            "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY)",
             "CREATE TABLE handed (server TEXT PRIMARY KEY, epoch INTEGER)",
             "CREATE TABLE progress (epoch INTEGER, partition INTEGER, at INTEGER, "
             "watermark INTEGER, late INTEGER, PRIMARY KEY (epoch, partition)) WITHOUT ROWID",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import numpy as np
@@ -23,7 +23,7 @@ class StaleBatch(RuntimeError):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one partition is part of the state.
+    """How far one partition is part of the state; no field of it ever goes back.
 
     Attributes
     ----------
@@ -170,6 +170,17 @@ class StateTable(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def furthest(one: Progress | None, other: Progress) -> Progress:
+    """The further of two states of the same partition, without `since`."""
+    if one is None:
+        return replace(other, since=None)
+    return Progress(
+        max(one.offset, other.offset),
+        max(one.watermark, other.watermark),
+        max(one.late, other.late),
+    )
 
 
 def check_since(progress: Mapping[int, Progress], stands: Mapping[int, Progress]) -> None:

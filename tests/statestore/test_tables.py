@@ -78,6 +78,14 @@ def test_progress_comes_with_the_batch(opened):
     assert table.progress() == {0: Progress(20, 8, 1), 4: Progress(7, 9, 2)}
 
 
+def test_progress_never_goes_back(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5)), {0: Progress(20, 8, 1)}, epoch=3)
+    table.merge(rows((0, 1, 5)), {0: Progress(10, 9, 0)}, epoch=2)
+    assert table.progress() == {0: Progress(20, 9, 1)}
+    assert table.progress(2) == {0: Progress(10, 9, 0)}
+
+
 def test_a_batch_that_begins_elsewhere_is_refused_whole(opened):
     table = opened()
     table.merge(rows((0, 1, 5)), {0: Progress(10, since=0)})

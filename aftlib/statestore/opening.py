@@ -1,0 +1,48 @@
+"""State tables by address, so that any process of a run can open the same one."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from aftlib.aggregates import Aggregate
+from aftlib.statestore.tables import StateTable
+
+KINDS = {
+    "rocksdb": "aftlib.statestore.rocksdb:RocksTable",
+    "sqlite": "aftlib.statestore.sqlite_table:SqliteTable",
+    "postgresql": "aftlib.statestore.postgres:PostgresTable",
+}
+
+
+def open_table(
+    address: str, aggregate: Aggregate, flush: str = "merge", **options: object
+) -> StateTable:
+    """Open a state table.
+
+    Parameters
+    ----------
+    address : str
+        ``memory:``, ``rocksdb:FOLDER``, ``sqlite:FILE`` or ``postgresql://…``.
+    aggregate : Aggregate
+        How values merge.
+    flush : {"merge", "barrier"}
+        What survives the process.
+    **options
+        Of the store, such as PostgreSQL's `schema`.
+
+    Raises
+    ------
+    ValueError
+        When the address names no kind of store; and whatever the store raises.
+    """
+    kind, _, place = address.partition(":")
+    if kind == "memory":
+        from aftlib.statestore.memory import MemoryTable
+
+        return MemoryTable(aggregate)
+    if kind not in KINDS:
+        known = ", ".join(f"{name}:" for name in ("memory", *KINDS))
+        raise ValueError(f"address must begin with one of {known}, got {address!r}")
+    module, name = KINDS[kind].split(":")
+    table = getattr(import_module(module), name)
+    return table(address if kind == "postgresql" else place, aggregate, flush, **options)

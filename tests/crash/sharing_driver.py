@@ -1,0 +1,171 @@
+"""A driver to be killed, whose processes are: late global merge, with strikes where it is told.
+
+python tests/crash/sharing_driver.py DIRECTORY 'SETTINGS as JSON'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aftlib.aggregates import Partials
+from aftlib.sharing.driver import Driver
+from aftlib.sharing.job import Job
+from aftlib.sharing.source import ArraySource
+from aftlib.statestore.rocksdb import RocksTable
+from aftlib.statestore.sqlite_table import SqliteTable
+from aftlib.windows import Windows
+
+WINDOWS, DELAY = Windows(400, 200), 40
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One trial.
+
+    Attributes
+    ----------
+    own, shared, schema, keys_apart, checkpoint_s
+        As `Job` has them.
+    strikes : list of (who, point, number)
+        Where a process kills itself, at its so-manieth passing, once in the trial.
+    random_kills, seed : int
+        Processes killed at moments of nobody's choosing.
+    broken : {"", "rows first", "offsets first", "tokenless"}
+        A store that breaks its contract.
+    """
+
+    own: str = "rocksdb"
+    shared: str = "sqlite:"
+    schema: str = "aft"
+    keys_apart: bool = False
+    checkpoint_s: float = 0.05
+    strikes: list = field(default_factory=list)
+    random_kills: int = 0
+    seed: int = 0
+    broken: str = ""
+
+
+def kill(pid: int, note: str) -> None:
+    """SIGKILL, noted before."""
+    descriptor = os.open("kills", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(descriptor, f"{note}\n".encode())
+    os.kill(pid, signal.SIGKILL)
+
+
+class Striking:
+    """Kills the process that passes a chosen point; each strike falls once in a trial."""
+
+    def __init__(self, strikes: list) -> None:
+        self._left = [(i, who, point, number) for i, (who, point, number) in enumerate(strikes)]
+        self._passed: dict[tuple[str, str], int] = {}
+
+    def __call__(self, who: str, point: str) -> None:
+        if point == "read":
+            time.sleep(0.001)  # time for others to come between
+        passed = self._passed[who, point] = self._passed.get((who, point), 0) + 1
+        for i, *chosen, number in self._left:
+            if chosen == [who, point] and passed >= number and first_time(i):
+                kill(os.getpid(), f"{who} {point}")
+
+
+def first_time(strike: int) -> bool:
+    """Whether the strike has not fallen yet."""
+    try:
+        os.close(os.open(f"strike-{strike}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+class RandomKills:
+    """Kills one of the driver's processes every now and then."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._chance, self._most = random.Random(settings.seed), settings.random_kills
+        self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
+
+    def __call__(self, driver: Driver) -> None:
+        done = Path("kills").read_text().count("random") if Path("kills").exists() else 0
+        if time.monotonic() < self._next or done >= self._most or not driver.processes:
+            return
+        who = self._chance.choice(sorted(driver.processes))
+        kill(driver.processes[who].pid, f"{who} random")
+        self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
+
+
+def split(table: type, at: Striking, order: str) -> type:
+    """A store that notes the offsets in a transaction of their own, a moment before or after."""
+
+    class Split(table):
+        def merge(self, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN202
+            nothing = Partials.empty(partials.values.shape[1])
+            halves = [(partials, {}), (nothing, progress)]
+            first, second = halves if order == "rows first" else halves[::-1]
+            super().merge(*first, epoch)
+            at("server", "between")
+            return super().merge(*second, epoch, token)
+
+    return Split
+
+
+class Tokenless(SqliteTable):
+    """A store that does not know which hand-over it has merged."""
+
+    def merge(self, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN201
+        return super().merge(partials, progress, epoch)
+
+
+@dataclass(frozen=True)
+class BreakableJob(Job):
+    """A job whose stores may be broken ones."""
+
+    broken: str = ""
+    at: Striking | None = None
+
+    def open_own(self, server: int):  # noqa: ANN201
+        if not self.broken.endswith("first"):
+            return super().open_own(server)
+        stores = {"rocksdb": RocksTable, "sqlite": SqliteTable}
+        table = split(stores[self.own], self.at, self.broken)
+        return table(self.directory / f"server-{server}.{self.own}", self.function, "merge")
+
+    def open_shared(self):  # noqa: ANN201
+        if self.broken == "tokenless":
+            return Tokenless(self.directory / "shared.sqlite", self.function)
+        return super().open_shared()
+
+
+def job_in(directory: Path, settings: Settings, at: Striking | None = None) -> Job:
+    """The job of a trial."""
+    return BreakableJob(
+        ArraySource(directory / "log", WINDOWS.pane, DELAY),
+        directory / "job",
+        WINDOWS,
+        own=settings.own,
+        shared=settings.shared,
+        schema=settings.schema,
+        keys_apart=settings.keys_apart,
+        batch=100,
+        checkpoint_s=settings.checkpoint_s,
+        broken=settings.broken,
+        at=at,
+    )
+
+
+def main(place: str, said: str) -> None:
+    """Run what is left of the trial."""
+    settings = Settings(**json.loads(said))
+    striking = Striking(settings.strikes)
+    job = job_in(Path(place), settings, striking)
+    Driver(job, striking).run(RandomKills(settings))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,258 @@
+"""Tasks, servers, output tasks and drivers killed for real: every tuple once, none lost."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aftlib.sharing.journal import Account
+from aftlib.sharing.source import END, ArraySource
+from tests.postgres import own_server
+
+_DRIVER = Path(__file__).with_name("sharing_driver.py")
+_spec = importlib.util.spec_from_file_location("sharing_driver", _DRIVER)
+driver = importlib.util.module_from_spec(_spec)
+sys.modules["sharing_driver"] = driver
+_spec.loader.exec_module(driver)
+Settings, WINDOWS, DELAY = driver.Settings, driver.WINDOWS, driver.DELAY
+
+pytestmark = pytest.mark.crash
+FULL = os.environ.get("AFT_TRIALS") == "full"
+SEEDS = 5 if FULL else 1
+STORES = [(own, shared) for own in ("rocksdb", "sqlite", "memory") for shared in ("sqlite", "pg")]
+SAMPLE = STORES if FULL else [("rocksdb", "pg"), ("sqlite", "sqlite")]
+SERVER = ("met", "merged", "complete", "flushed", "handed", "dropped")
+TASK, OUTPUT = ("read", "merged"), ("written", "forgotten")
+PARTITIONS, TUPLES, KEYS = 6, 8_000, 200
+
+
+def partitions(keys_apart=False):
+    """Tuples out of order, some of them late; values that no other set of tuples sums up to."""
+    rng, found = np.random.default_rng(7), []
+    for partition in range(PARTITIONS):
+        times = np.arange(TUPLES) // 4 - rng.integers(0, 60, TUPLES)
+        keys = rng.integers(0, KEYS, TUPLES)
+        if keys_apart:
+            keys = keys // 2 * 2 + partition % 2
+        found.append(np.column_stack([times.clip(0), keys, rng.integers(1, 2**40, TUPLES)]))
+    return found
+
+
+def replay(logs):
+    """The slow twin: sums by (window, key) and late tuples, one tuple after the other."""
+    sums, late = Counter(), 0
+    for log in logs:
+        mark = -(2**62)
+        for at, key, value in log.tolist():
+            if at // WINDOWS.pane * WINDOWS.pane + WINDOWS.pane <= mark:
+                late += 1
+            else:
+                last = at // WINDOWS.slide * WINDOWS.slide
+                for start in range(last, at - WINDOWS.width, -WINDOWS.slide):
+                    if start >= 0:
+                        sums[start, key] += value
+            mark = max(mark, at - DELAY)
+    return dict(sums), late
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return {apart: replay(partitions(apart)) for apart in (False, True)}
+
+
+@pytest.fixture
+def trial(tmp_path, request):
+    """A folder with the log, and where the global store is."""
+
+    def prepared(shared, **settings):
+        apart = settings.get("keys_apart", False)
+        ArraySource.write(tmp_path / "log", partitions(apart), WINDOWS.pane, DELAY)
+        place = {"shared": "sqlite:"}
+        if shared == "pg":
+            schema = request.getfixturevalue("schema")
+            place = {"shared": schema.url, "schema": schema.name}
+        return tmp_path, Settings(**place, **settings)
+
+    return prepared
+
+
+def start(directory, settings):
+    return subprocess.Popen(
+        [sys.executable, str(_DRIVER), str(directory), json.dumps(asdict(settings))],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for_joins(directory, process, number):
+    journal = directory / "job" / "journal.jsonl"
+    while process.poll() is None:
+        if journal.exists() and journal.read_text().count("joined") >= number:
+            return
+        time.sleep(0.01)
+
+
+def finished(directory, settings, driver_kills=()):
+    """Run to the end; a driver that was killed is started again."""
+    for seconds in driver_kills:
+        process = start(directory, settings)
+        wait_for_joins(directory, process, 1)
+        time.sleep(seconds)
+        process.kill()
+        process.communicate(timeout=60)
+        with (directory / "job" / "kills").open("a") as file:
+            file.write("driver from outside\n")
+    code = -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        process = start(directory, settings)
+        _, said = process.communicate(timeout=120)
+        code = process.returncode
+    assert code == 0, said
+    return directory / "job"
+
+
+def kills(job):
+    path = job / "kills"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def check(directory, settings, expected):
+    """What was put out is the replay of the log, every window and key once; late ones counted."""
+    sums, late = expected[settings.keys_apart]
+    found = Counter()
+    for path in sorted((directory / "job" / "output").iterdir()):
+        for line in path.read_text().splitlines():
+            window, key, value = map(int, line.split(","))
+            assert (window, key) not in found
+            found[window, key] = value
+    assert found == sums
+    job = driver.job_in(directory, replace(settings, broken=""))
+    with job.open_shared() as table:
+        progress = table.progress()
+        if not settings.keys_apart:
+            assert table.windows().tolist() == []
+    assert {p: (now.offset, now.watermark) for p, now in progress.items()} == {
+        p: (TUPLES, END) for p in range(PARTITIONS)
+    }
+    assert sum(now.late for now in progress.values()) == late > 0
+
+
+def chosen_strikes(chance):
+    """Three points of servers, two of tasks, one of the output task, and one of the driver."""
+    most = {"met": 4, "merged": 30}
+    servers = [
+        (f"server-{chance.randrange(2)}", p, chance.randint(1, most.get(p, 2))) for p in SERVER
+    ]
+    tasks = [
+        (f"task-{chance.randrange(2)}-{chance.randrange(2)}", p, chance.randint(1, 30))
+        for p in TASK
+    ]
+    outputs = [("output", chance.choice(OUTPUT), chance.randint(1, 3))]
+    return [*chance.sample(servers, 3), *tasks, *outputs, ("driver", "restarted", 2)]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(("own", "shared"), SAMPLE)
+def test_processes_killed(trial, expected, own, shared, seed, once):
+    """Seven chosen points, two moments of nobody's choosing, and one driver from outside."""
+    chance = random.Random(f"{own} {shared} {seed}")
+    directory, settings = trial(
+        shared, own=own, strikes=chosen_strikes(chance), random_kills=2, seed=seed
+    )
+    job = finished(directory, settings, [chance.uniform(0.0, 0.5)])
+    check(directory, settings, expected)
+    assert len(kills(job)) >= 8
+    once()
+
+
+@pytest.mark.parametrize("own", ["rocksdb", "sqlite", "memory"] if FULL else ["memory"])
+def test_servers_with_keys_of_their_own_killed(trial, expected, own, once):
+    """The global store is a backup only: a server that lost its memory comes back from it."""
+    strikes = [(f"server-{i}", p, 2) for i in (0, 1) for p in ("folded", "handed", "written")]
+    directory, settings = trial("sqlite", own=own, keys_apart=True, strikes=strikes)
+    job = finished(directory, settings)
+    check(directory, settings, expected)
+    assert len(kills(job)) == 6
+    once()
+
+
+def test_a_dead_task_disturbs_nobody(trial, expected):
+    """Its substitute reads no more again than the batch that was in its hands (D3 fig. 1)."""
+    directory, settings = trial("sqlite", strikes=[("task-0-1", "read", 5)])
+    account = Account.of(finished(directory, settings))
+    check(directory, settings, expected)
+    assert account.joined == {"task-0-0": 1, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
+    assert account.read_again == {"task-0-1": 100}
+
+
+def test_a_dead_server_disturbs_its_own_tasks_only(trial, expected):
+    """They go back to what the last barrier flushed, and the other server's tasks go on."""
+    directory, settings = trial("sqlite", strikes=[("server-0", "merged", 60)])
+    account = Account.of(finished(directory, settings))
+    check(directory, settings, expected)
+    assert account.joined == {"task-0-0": 2, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
+    assert set(account.read_again) <= {"task-0-0", "task-0-1"}
+
+
+def test_a_server_that_dies_after_the_last_tuple_has_it_read_again(trial, expected):
+    """Its tasks have come to the end, but no barrier has; they must still be there."""
+    strikes = [(f"server-{i}", "complete", 1) for i in (0, 1)]
+    directory, settings = trial("sqlite", own="memory", checkpoint_s=60.0, strikes=strikes)
+    account = Account.of(finished(directory, settings))
+    check(directory, settings, expected)
+    assert account.units == 2 * PARTITIONS * TUPLES
+
+
+def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
+    """Tasks and local checkpoints go on meanwhile; what waits is handed over afterwards."""
+    ArraySource.write(tmp_path / "log", partitions(), WINDOWS.pane, DELAY)
+    with own_server() as server:
+        settings = Settings(shared=server.url)
+        process = start(tmp_path, settings)
+        wait_for_joins(tmp_path, process, 4)
+        server.stop()
+        everything, deadline = dict.fromkeys(range(PARTITIONS), TUPLES), time.monotonic() + 60
+        while Account.of(tmp_path / "job").offsets != everything and time.monotonic() < deadline:
+            time.sleep(0.1)
+        offsets = Account.of(tmp_path / "job").offsets
+        assert process.poll() is None
+        assert not list((tmp_path / "job" / "output").iterdir())
+        server.start()
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+        check(tmp_path, settings, expected)
+    assert offsets == everything
+
+
+BROKEN = [
+    ("sqlite", "rows first", ("server", "between", 40)),
+    ("rocksdb", "offsets first", ("server", "between", 40)),
+    ("sqlite", "tokenless", ("server-0", "handed", 2)),
+]
+
+
+@pytest.mark.parametrize(("own", "broken", "strike"), BROKEN)
+def test_a_broken_store_is_caught(trial, expected, own, broken, strike):
+    """The broken controls: the same check over them must not pass."""
+    directory, settings = trial("sqlite", own=own, broken=broken, strikes=[strike])
+    assert len(kills(finished(directory, settings))) == 1
+    with pytest.raises(AssertionError):
+        check(directory, settings, expected)
+
+
+def test_a_broken_store_passes_when_nobody_dies(trial, expected):
+    """Without a kill it looks sound, which is why kills are needed."""
+    directory, settings = trial("sqlite", own="sqlite", broken="rows first")
+    finished(directory, settings)
+    check(directory, settings, expected)

@@ -1,0 +1,219 @@
+"""A server: what it flushes, hands over, and goes on with after a death."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from aftlib.aggregates import SUM
+from aftlib.sharing import handover
+from aftlib.sharing.handover import HandOver
+from aftlib.sharing.job import Job
+from aftlib.sharing.server import Server
+from aftlib.sharing.source import END, ArraySource
+from aftlib.statestore.memory import MemoryTable
+from aftlib.statestore.sqlite_table import SqliteTable
+from aftlib.statestore.tables import Progress
+from aftlib.windows import Windows
+
+
+@pytest.fixture
+def job(tmp_path):
+    source = ArraySource.write(tmp_path / "log", [np.zeros((5, 3), int)] * 2, 10)
+    return Job(source, tmp_path, Windows(10, 10), servers=1)
+
+
+def batch(value, key=1):
+    return SUM.partials(np.array([0]), np.array([key]), np.array([value]))
+
+
+def values(table, epoch=0):
+    rows = table.read(epoch=epoch)
+    return dict(zip(rows.keys.tolist(), rows.values[:, 0].tolist(), strict=True))
+
+
+def test_tables_switch_at_the_barrier_and_are_handed_over(job):
+    shared, points = MemoryTable(SUM), []
+    server = Server(job, 0, MemoryTable(SUM), shared, points.append)
+    assert server.join("a", [0]) == server.join("b", [1]) == {}
+    server.merge("a", batch(1), {0: Progress(1)})
+    server.merge("b", batch(2), {1: Progress(1)})
+    server.checkpoint()
+    server.merge("a", batch(4), {0: Progress(2)})
+    assert values(server.own, 1) == {1: 3}
+    assert values(server.own, 2) == {1: 4}
+    assert server.complete == []
+    server.merge("b", batch(8), {1: Progress(2)})
+    assert server.complete == [1]
+    HandOver(server).once()
+    assert values(shared) == {1: 3}
+    assert shared.progress() == {0: Progress(1), 1: Progress(1)}
+    assert server.stands() == {0: Progress(2), 1: Progress(2)}
+    assert points == [
+        "merged", "merged", "met", "merged", "met", "merged", "complete", "flushed",
+        "handed", "dropped",
+    ]  # fmt: skip
+
+
+def test_a_substitute_goes_on_where_the_table_says(job):
+    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
+    server.join("a", [0, 1])
+    server.merge("a", batch(1), {0: Progress(3, 7, 2)})
+    server.leave("a")
+    assert server.join("again", [0, 1]) == {0: Progress(3, 7, 2)}
+
+
+def test_a_server_that_died_takes_what_it_held_for_complete(job, tmp_path):
+    shared = MemoryTable(SUM)
+    own = SqliteTable(tmp_path / "own", SUM, "barrier")
+    server = Server(job, 0, own, shared)
+    server.join("a", [0])
+    server.merge("a", batch(1), {0: Progress(1)})
+    server.checkpoint()
+    server.merge("a", batch(2), {0: Progress(2)})  # meets the barrier, into the next table
+    server.merge("a", batch(4), {0: Progress(3)})  # after the flush: lost
+    own.close()
+    again = Server(job, 0, SqliteTable(tmp_path / "own", SUM, "barrier"), shared)
+    assert again.complete == [1, 2]
+    assert again.cycle.epoch == 3
+    assert again.join("a", [0]) == {0: Progress(2)}
+    HandOver(again).once()
+    assert values(shared) == {1: 3}
+    again.own.close()
+
+
+def test_a_server_that_lost_everything_goes_on_from_the_global_store(job):
+    shared = MemoryTable(SUM)
+    shared.merge(batch(5), {0: Progress(4), 7: Progress(9)}, token=("server-0", 6))
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    assert server.cycle.epoch == 7
+    assert server.join("a", [0, 1]) == {0: Progress(4)}
+
+
+def test_a_total_comes_back_from_the_backup(job):
+    apart = Job(job.source, job.directory, job.windows, servers=1, keys_apart=True)
+    shared = MemoryTable(SUM)
+    server = Server(apart, 0, MemoryTable(SUM), shared)
+    server.join("a", [0])
+    for i in (1, 2):
+        server.merge("a", batch(i), {0: Progress(i)})
+        server.checkpoint()
+        server.leave("a")
+        HandOver(server).once()
+        server.join("a", [0])
+    assert values(server.own) == values(shared) == {1: 3}
+    again = Server(apart, 0, MemoryTable(SUM), shared)
+    assert values(again.own) == {1: 3}
+    assert again.own.progress(0) == {0: Progress(2)}
+
+
+def test_finished_when_all_is_read_and_handed_over(job):
+    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
+    assert not server.read_all
+    server.join("a", [0, 1])
+    server.merge("a", batch(1), {0: Progress(5, END), 1: Progress(5, END)})
+    server.leave("a")
+    assert server.read_all
+    assert not server.finished
+    server.checkpoint()
+    HandOver(server).once()
+    assert server.finished
+    epoch = server.cycle.epoch
+    server.checkpoint()  # nothing to flush
+    assert server.cycle.epoch == epoch
+
+
+class Away(MemoryTable):
+    """A global store that is out of reach at first."""
+
+    tries = 3
+
+    def merge(self, *args, **more):
+        self.tries -= 1
+        if self.tries >= 0:
+            raise ConnectionError("could not merge")
+        return super().merge(*args, **more)
+
+
+def with_a_complete_table(job, shared):
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    server.join("a", [0])
+    server.merge("a", batch(1), {0: Progress(1)})
+    server.leave("a")
+    server.checkpoint()
+    return server
+
+
+class Overtaken(MemoryTable):
+    """A global store in which a dead server's last transaction is committed at the last moment."""
+
+    def merge(self, partials, progress, epoch=0, token=None):
+        if not self.handed():
+            super().merge(batch(1), {0: Progress(1)}, epoch, ("server-0", 1))
+        return super().merge(partials, progress, epoch, token)
+
+
+def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(job):
+    server = Server(job, 0, MemoryTable(SUM), Overtaken(SUM))
+    server.join("a", [0])
+    for i in (1, 2):
+        server.merge("a", batch(i), {0: Progress(i)})
+        server.leave("a")
+        server.checkpoint()
+        server.join("a", [0])
+    HandOver(server).once()
+    assert values(server.shared) == {1: 3}
+    assert server.shared.handed() == {"server-0": 2}
+    assert server.own.epochs() == ()
+
+
+def test_a_total_gets_what_had_been_handed_over_but_not_folded(job):
+    apart = Job(job.source, job.directory, job.windows, servers=1, keys_apart=True)
+    server = Server(apart, 0, MemoryTable(SUM), MemoryTable(SUM))
+    server.shared.merge(batch(1), {0: Progress(1)}, 0, ("server-0", 1))
+    server.join("a", [0])
+    for i in (1, 2):
+        server.merge("a", batch(i), {0: Progress(i)})
+        server.leave("a")
+        server.checkpoint()
+        server.join("a", [0])
+    HandOver(server).once()
+    assert values(server.shared) == values(server.own) == {1: 3}
+
+
+def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch):
+    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+    shared = Away(SUM)
+    HandOver(with_a_complete_table(job, shared)).once()
+    assert values(shared) == {1: 1}
+
+
+def test_but_not_for_ever(job, monkeypatch):
+    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+    with pytest.raises(ConnectionError, match="could not merge"):
+        HandOver(with_a_complete_table(job, Away(SUM)), patience_s=0.0).once()
+
+
+def test_many_threads_merge_and_barriers_fall_between(job):
+    shared = MemoryTable(SUM)
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    threading.Thread(target=HandOver(server).run, daemon=True).start()
+
+    def work(task):
+        server.join(str(task), [task])
+        for i in range(200):
+            server.merge(str(task), batch(1, key=i % 3), {task: Progress(i + 1, since=i)})
+            if i % 20 == task:
+                server.checkpoint()
+        server.leave(str(task))
+
+    threads = [threading.Thread(target=work, args=(task,)) for task in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    server.checkpoint()
+    with server.changed:
+        assert server.changed.wait_for(lambda: not server.own.epochs(), timeout=10)
+    assert sum(values(shared).values()) == 800
+    assert shared.progress() == {task: Progress(200) for task in range(4)}
