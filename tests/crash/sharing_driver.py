@@ -84,16 +84,26 @@ def first_time(strike: int) -> bool:
     return True
 
 
+def fallen(kind: str = "") -> int:
+    """How many of a kind have been killed in this trial."""
+    lines = Path("kills").read_text().splitlines() if Path("kills").exists() else []
+    return sum(kind in line for line in lines)
+
+
 class RandomKills:
     """Kills one of the driver's processes every now and then."""
 
     def __init__(self, settings: Settings) -> None:
-        self._chance, self._most = random.Random(settings.seed), settings.random_kills
+        self._chance, self._most = (
+            random.Random(f"{settings.seed} {fallen()}"),
+            settings.random_kills,
+        )
         self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
 
     def __call__(self, driver: Driver) -> None:
-        done = Path("kills").read_text().count("random") if Path("kills").exists() else 0
-        if time.monotonic() < self._next or done >= self._most or not driver.processes:
+        if time.monotonic() < self._next or not driver.processes:
+            return
+        if fallen("random") >= self._most:
             return
         who = self._chance.choice(sorted(driver.processes))
         kill(driver.processes[who].pid, f"{who} random")
@@ -164,6 +174,8 @@ def main(place: str, said: str) -> None:
     settings = Settings(**json.loads(said))
     striking = Striking(settings.strikes)
     job = job_in(Path(place), settings, striking)
+    job.directory.mkdir(exist_ok=True)
+    os.chdir(job.directory)
     Driver(job, striking).run(RandomKills(settings))
 
 
