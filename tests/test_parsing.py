@@ -151,6 +151,15 @@ def test_reading_goes_on_where_it_stopped(way, tmp_path):
     assert second.reading == reader.reading
 
 
+@pytest.mark.parametrize(("newest", "late"), [(14, 0), (15, 1)])
+def test_a_slice_is_closed_once_the_watermark_reaches_its_end(way, tmp_path, newest, late):
+    path = tmp_path / "part"
+    path.write_bytes(b"%d,1,1\n9,2,1\n" % newest)
+    found, reader = read(path, Rules(BY_TENS, delay=5))
+    assert found == [[1, 1, 1], [0, 2, 1]][: 2 - late]
+    assert reader.reading == Reading(len(path.read_bytes()), newest, 2, late, 0)
+
+
 @pytest.mark.parametrize("name", ["delay", "most_rejected"])
 def test_negative_rules_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
