@@ -89,7 +89,7 @@ $(locked): $(broken)
 	echo "set-up 1/3: .venv with $$("$$python" --version)"; \
 	"$$python" -m venv .venv
 	@echo "set-up 2/3: $$(grep -c == requirements.lock) packages of requirements.lock" \
-	  "(about 750 MB to download; a few minutes)"
+	  "(about 900 MB to download; a few minutes)"
 	@awk '/^[^ #]/ { keep = /^setuptools==/ } keep' requirements.lock > .venv/setuptools.lock
 	@$(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	  --no-deps -r .venv/setuptools.lock
