@@ -240,6 +240,7 @@ def test_parameters_out_of_range_are_refused(arguments: dict, message: str) -> N
     [
         ({}, 2, None, 'events must be bits, got 2 at position 0: .*values="integers"'),
         ({}, [0, 1, 2], None, "events must be bits, got 2 at position 2"),
+        ({}, np.array([0, -1], np.int8), None, "events must be bits, got -1 at position 1"),
         ({}, np.array([0, 1, 7], np.uint8), None, "events must be bits, got 7 at position 2"),
         ({}, np.array([0] * 600 + [255], np.uint8), None, "events must be bits, got 255"),
         ({}, np.array([2] + [0] * 600, np.uint8), None, "events must be bits, got 2"),
@@ -285,6 +286,19 @@ def test_a_sum_that_overflows_step_by_step_is_refused() -> None:
         histogram.update(2**60)
     histogram.update(2**60 - 1)
     assert histogram.total == 2**61 - 1
+    for one in (1, [1]):
+        with pytest.raises(ValueError, match="overflows the limit"):
+            histogram.update(one)
+    assert ExponentialHistogram.from_bytes(histogram.to_bytes()).buckets == histogram.buckets
+
+
+def test_a_stricter_histogram_taken_in_leaves_the_looser_promise() -> None:
+    """1/0.6 and 1/0.5 ask for the same buckets, so the other's are taken as they are."""
+    histogram, stricter = (ExponentialHistogram(10, epsilon, True) for epsilon in (0.6, 0.5))
+    stricter.update(1, 1)
+    histogram.merge(stricter)
+    assert histogram.error_bound == 0.6
+    assert ExponentialHistogram.from_bytes(histogram.to_bytes()).buckets == [(1, 1)]
 
 
 @pytest.mark.parametrize("last", [0, -1, 11])

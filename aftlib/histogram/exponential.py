@@ -86,6 +86,16 @@ class ExponentialHistogram:
         return self._epsilon
 
     @property
+    def timed(self) -> bool:
+        """Whether the window is one of time."""
+        return self._timed
+
+    @property
+    def values(self) -> str:
+        """What is counted: "bits" or "integers"."""
+        return self._values
+
+    @property
     def error_bound(self) -> float:
         """Relative error that `estimate` promises: ε, and e + ε + eε after merging."""
         return self._error_bound
@@ -123,11 +133,13 @@ class ExponentialHistogram:
         """
         if isinstance(events, int) and 0 <= events <= 1:
             buckets = self._buckets
-            if timestamps is None and not self._timed:
+            room = buckets.total < MAX_UNITS - _FEW  # else the slow way refuses what overflows
+            if timestamps is None and not self._timed and room:
                 buckets.single(buckets.now + 1, events)
                 return
             if (
                 self._timed
+                and room
                 and self._scale <= _FEW
                 and isinstance(timestamps, int)
                 and NEVER < buckets.now <= timestamps < MAX_UNITS
@@ -273,7 +285,8 @@ class ExponentialHistogram:
 
     def _adopt(self, source: Self, now: int, origin: int) -> None:
         """Be what the only filled input is: nothing is lost."""
-        self._scale, self._error_bound = source._scale, source._error_bound
+        self._scale = source._scale
+        self._error_bound = max(source._error_bound, self._epsilon)
         self._buckets.replace(source._buckets.stamps, source._buckets.total)
         self._buckets.origin = origin
         self._buckets.single(now, 0)

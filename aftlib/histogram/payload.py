@@ -23,7 +23,7 @@ def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
         than a byte) holds anything but 0 and 1.
     """
     array = _row(events, "bits (booleans, 0 or 1)")
-    if array.dtype.itemsize > 1:
+    if array.dtype.itemsize > 1 or array.dtype == np.int8:  # the view would show -1 as 255
         if array.size and not (array.min() >= 0 and array.max() <= 1):
             refuse_non_bit(array)
         return array.astype(np.uint8)

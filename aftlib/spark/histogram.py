@@ -55,6 +55,8 @@ class HistogramQuery:
     ) -> Iterator[pd.DataFrame]:
         """Restore one key's histogram, take in its events, answer, and hand the state to Spark."""
         rows = pd.concat(list(frames)).sort_values(["at", "event"])
+        if rows["at"].isna().any():
+            raise ValueError(f"at must not be null, got null for key {key[0]!r}: number the events")
         at, events = rows["at"].to_numpy(), rows["event"].to_numpy()
         last, histogram = self.restore(key, state)
         if not self.timed:
@@ -68,10 +70,17 @@ class HistogramQuery:
         self, key: tuple[Any, ...], state: GroupState
     ) -> tuple[int | None, ExponentialHistogram]:
         """The last event's `at` (None before the first), and the histogram."""
+        asked = self.histogram()
         if not state.exists:
-            return None, self.histogram()
+            return None, asked
         at, data = state.get
-        return at, ExponentialHistogram.from_bytes(data)
+        found = ExponentialHistogram.from_bytes(data)
+        if _kind(found) != _kind(asked):
+            raise ValueError(
+                f"query must be the one that the stream began with, {found!r}, got {asked!r}: "
+                "go on with that one, or start anew in another directory"
+            )
+        return at, found
 
     def save(
         self, key: tuple[Any, ...], state: GroupState, at: int, histogram: ExponentialHistogram
@@ -87,6 +96,10 @@ class HistogramQuery:
             return histogram.estimates(events, times)
         histogram.update(events, times)
         return np.array([histogram.estimate()])
+
+
+def _kind(histogram: ExponentialHistogram) -> tuple[int, float, bool, str]:
+    return histogram.window, histogram.epsilon, histogram.timed, histogram.values
 
 
 def _check_rising(at: NDArray[np.int64], last: int | None) -> None:
@@ -180,7 +193,8 @@ def run(
         stream.processAllAvailable()
     finally:
         stream.stop()
-    return spark.read.parquet(target)
+    answers = estimates(events, query).schema  # named, for a stream without events leaves no file
+    return spark.read.schema(answers).parquet(target)
 
 
 def warm() -> None:

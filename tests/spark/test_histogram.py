@@ -112,6 +112,27 @@ def test_events_that_are_none_are_refused(values, event, message):
         list(HistogramQuery(10, 0.1, values=values)((0,), iter([rows]), FakeState()))
 
 
+def test_events_without_a_number_are_refused():
+    rows = pd.DataFrame({"at": [1.0, None], "event": [1, 1]})
+    with pytest.raises(ValueError, match=r"at must not be null, got null for key 7: number"):
+        list(HistogramQuery(10, 0.1)((7,), iter([rows]), FakeState()))
+
+
+@pytest.mark.parametrize(
+    "other", [HistogramQuery(80, 0.1), HistogramQuery(10, 0.01), HistogramQuery(10, 0.1, True)]
+)
+def test_a_stream_goes_on_with_its_own_query_only(other):
+    state, rows = FakeState(), pd.DataFrame({"at": [1, 2], "event": [1, 1]})
+    list(HistogramQuery(10, 0.1)((0,), iter([rows]), state))
+    with pytest.raises(ValueError, match="query must be the one that the stream began with"):
+        list(other((0,), iter([rows + 2]), state))
+
+
+def test_a_stream_without_events_has_no_answers(spark, tmp_path):
+    nothing = spark.readStream.schema("key int, at long, event int").parquet(str(tmp_path))
+    assert run(spark, nothing, HistogramQuery(10, 0.1), tmp_path / "state").count() == 0
+
+
 def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tmp_path):
     query = HistogramQuery(500, 0.05)
     expected = [ExponentialHistogram(500, 0.05).estimates(bits) for bits in STREAMS]

@@ -12,7 +12,7 @@ from aftlib.histogram import ExponentialHistogram
 
 
 def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
-    """Fill windows with ones, the most that they can hold, and weigh the state.
+    """Fill windows with ones and weigh the state.
 
     Returns
     -------
