@@ -48,7 +48,8 @@ def measured(
     Returns
     -------
     DataFrame
-        strategy, skew, tasks, repeat, tuples, states, seconds, throughput: tuples a second;
+        strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
+        throughput: tuples a second;
         start_s: until the first task began; work_s: of the longest task; read_s, parse_s, sum_s:
         of all tasks together; merge_s: merging the sums; sender_s, receiver_s: of all tasks before
         and behind the shuffle, NaN where there is none.
@@ -99,6 +100,8 @@ def _costs(done: MergeRun, stages: list[float], strategy: str) -> dict[str, floa
     return {
         "tuples": done.tuples,
         "states": len(done.sums),
+        "sum": int(done.sums.values[:, 0].sum()),
+        "count": int(done.sums.values[:, 1].sum()),
         "seconds": done.seconds,
         "throughput": done.tuples / done.seconds,
         "start_s": tasks["began"].min(),
