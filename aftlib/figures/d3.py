@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -45,7 +46,7 @@ def scaling(
     """
     figure = go.Figure()
     found, model, piped = (f[f["strategy"] == strategy] for f in (measured, modelled, pipelined))
-    for color, (skew, curve) in zip(_SKEWS, model.groupby("skew"), strict=False):
+    for color, (skew, curve) in zip(cycle(_SKEWS), model.groupby("skew"), strict=False):
         name = "uniform" if skew == 1 else f"Zipf {skew:g}"
         figure.add_scatter(
             x=curve["tasks"], y=curve["throughput"] / 1e6, mode="lines+markers",
@@ -129,12 +130,12 @@ def _labels(rows: pd.DataFrame) -> list[str]:
 
 
 def failures(frame: pd.DataFrame, title: str) -> go.Figure:
-    """Tuples processed again, and those that healthy tasks would count twice, by strategy."""
+    """Tuples processed again, and those that healthy tasks would count twice where there are."""
     figure = go.Figure()
     names = [f"{row.strategy}<br>({row.disturbed} disturbed)" for row in frame.itertuples()]
     bars = {"again": ("processed again", BLUE), "twice": ("counted twice if not set back", RED)}
     for column, (name, color) in bars.items():
-        values = frame[column].tolist()
+        values = [None if pd.isna(value) else value for value in frame[column]]
         figure.add_bar(x=values, y=names, orientation="h", name=name, marker={"color": color})
     styled(figure, title, "tuples", "").update_yaxes(autorange="reversed")
     return figure.update_layout(hovermode="closest")

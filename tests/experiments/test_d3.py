@@ -5,11 +5,13 @@ import pandas as pd
 import pytest
 
 from aftlib.experiments import d3
+from aftlib.experiments.d3.failures import tried_again
 from aftlib.experiments.d3.throughputs import require_same
 from aftlib.figures import d3 as figures
 from aftlib.merging import STRATEGIES, SliceSums
 from aftlib.scaling import MergeCosts, ShuffleCosts
 from aftlib.tuples import TupleStream
+from benchmarks.merging import TOTALS, require_equal
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
 STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
@@ -77,6 +79,7 @@ def test_table_1_by_hand(spark, tmp_path):
 def test_measured_covers_every_run(measured):
     assert len(measured) == 3 * 2 * 2
     assert (measured["tuples"] == 100_000).all()
+    assert (measured["count"] == 100_000).all()
     assert measured.groupby("skew")["states"].agg(set).map(len).tolist() == [1, 1]
     np.testing.assert_allclose(measured["throughput"], 100_000 / measured["seconds"])
     behind = measured.set_index("strategy")["receiver_s"]
@@ -90,6 +93,15 @@ def test_runs_that_disagree_are_refused():
     one, none = sums.take(), sums.take()
     with pytest.raises(RuntimeError, match="late gives other sums than the run before"):
         require_same(one, none, "late")
+
+
+def test_the_benchmarks_systems_must_agree():
+    totals = {"skew": 1.0, "keys": 2, "sum": 7, "count": 3}
+    frame = pd.DataFrame([{"system": name, **totals} for name in ("ours", "other")])
+    assert require_equal([frame, pd.DataFrame(), frame.assign(skew=2.0, sum=8)]) is None
+    for name in TOTALS:
+        with pytest.raises(RuntimeError, match="systems disagree, nothing can be compared"):
+            require_equal([frame, frame.assign(**{name: 1})])
 
 
 def test_costs_are_fitted_from_the_runs(measured):
@@ -143,7 +155,15 @@ def test_a_death_disturbs_only_behind_a_pipelined_shuffle(failures):
     assert (rows["error"] == 0).all()
     assert 0 < rows.loc["late global", "again"] <= 20_000
     assert rows.loc["upfront, pipelined shuffle", "twice"] > 0
+    assert rows["twice"].isna().tolist() == [False, True, True]
     assert rows["dead_pid"].nunique() == 3
+
+
+def test_healthy_tasks_that_began_anew_are_counted():
+    tries = [{"task": t, "attempt": a, "tuples": 5} for t, a in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    assert tried_again(tries) == 1
+    assert tried_again([each for each in tries if each["task"] == 1]) == 0
+    assert tried_again([{"task": 0, "attempt": 2, "tuples": 5}]) == 1
 
 
 def test_one_task_cannot_be_left_over(spark, given):
@@ -190,6 +210,34 @@ def test_wrong_frames_deviate(imbalance, locality, failures, claim, wrong):
 def test_a_disturbed_or_wrong_sum_deviates(imbalance, locality, failures, wrong):
     found = settled(imbalance, locality, failures.assign(**wrong))
     assert found[4].verdict == "deviates"
+
+
+GOOD = {"skews": [1.0, 1.4], "tasks": [1, 2], "modelled_tasks": [8, 24],
+        "locality_keys": [10_000], "repeats": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"skews": [1.4, 2.0]}, r"skews must hold 1.0 .*, got \[1.4, 2.0\]: add 1.0"),
+        ({"skews": [1.0, 1.2]}, r"skews must hold one of 1.4 or more, got \[1.0, 1.2\]: add 1.4"),
+        ({"modelled_tasks": [1, 8]}, r"modelled_tasks must hold 8 and 24, .*: add \[24\]"),
+        ({"tasks": [1]}, r"tasks must hold 2 or more, .*, got \[1\]: add 2"),
+        ({"locality_keys": []}, "locality_keys must hold a number of keys"),
+        ({"repeats": 0}, "repeats must be at least 1, got 0"),
+    ],
+)
+def test_parameters_are_checked_beforehand(wrong, message):
+    assert d3.require_parameters(**GOOD) is None
+    with pytest.raises(ValueError, match=message):
+        d3.require_parameters(**GOOD | wrong)
+
+
+def test_every_skew_is_drawn():
+    skews = [1 + i / 10 for i in range(9)]
+    model = pd.DataFrame({"strategy": "upfront", "skew": skews, "tasks": 1, "throughput": 1e6})
+    figure = figures.scaling(model, model, model, "upfront", "title")
+    assert len(figure.data) == 2 * len(skews)
 
 
 def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failures):

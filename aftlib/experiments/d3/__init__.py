@@ -4,6 +4,7 @@ from aftlib.experiments.d3.examples import table_1
 from aftlib.experiments.d3.failures import one_task_dies
 from aftlib.experiments.d3.locality import states_or_locality
 from aftlib.experiments.d3.model import costs_table, fitted, imbalances, modelled
+from aftlib.experiments.d3.parameters import require_parameters
 from aftlib.experiments.d3.streams import Input, inputs
 from aftlib.experiments.d3.throughputs import measured
 from aftlib.experiments.d3.verdicts import verdicts
@@ -17,6 +18,7 @@ __all__ = [
     "measured",
     "modelled",
     "one_task_dies",
+    "require_parameters",
     "states_or_locality",
     "table_1",
     "verdicts",
