@@ -7,6 +7,7 @@ import pytest
 from aftlib.experiments import d3
 from aftlib.experiments.d3.failures import tried_again
 from aftlib.experiments.d3.throughputs import require_same
+from aftlib.experiments.d3.verdicts import explanation
 from aftlib.figures import d3 as figures
 from aftlib.merging import STRATEGIES, SliceSums
 from aftlib.scaling import MergeCosts, ShuffleCosts
@@ -176,13 +177,13 @@ def test_a_death_that_never_comes_is_refused(spark, given):
         d3.one_task_dies(spark, given[0], 2, every=40_000, after=1_000_000)
 
 
-def settled(imbalance, locality, failures, given_costs=None, runs=None):
+def settled(imbalance, locality, failures, given_costs=None, runs=None, large=None):
     chosen = given_costs or costs()
     model, piped = (
         d3.modelled(chosen, imbalance, STREAMS, 10**8, pipelined=p) for p in (False, True)
     )
     runs = speeds() if runs is None else runs
-    return d3.verdicts(runs, model, piped, locality, failures)
+    return d3.verdicts(runs, model, piped, locality, failures, large)
 
 
 def test_verdicts_settle_all_five_claims(imbalance, locality, failures):
@@ -204,6 +205,31 @@ def test_verdicts_settle_all_five_claims(imbalance, locality, failures):
 def test_wrong_frames_deviate(imbalance, locality, failures, claim, wrong):
     found = settled(imbalance, locality, failures, **wrong)
     assert found[claim - 1].verdict == "deviates"
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (40, "100% remains when every key has a sum: in a task it is the cache, not"),
+        (100, "0% remains when every key has a sum: in a task it is the number of sums"),
+        (110, " 0% remains"),
+        (70, "50% remains when every key has a sum: in a task it is both"),
+    ],
+)
+def test_the_explanation_follows_the_numbers(kept, said):
+    ns = {"uniform": 100, "skewed": 40, "skewed, all sums kept": kept}
+    assert said in explanation(ns)
+    assert "nothing to explain" in explanation(ns | {"skewed": 97})
+
+
+def test_larger_runs_are_mentioned(imbalance, locality, failures):
+    large = speeds(factor=2.0, repeats=1).assign(tuples=10**8)
+    notes = [s.note for s in settled(imbalance, locality, failures, large=large)]
+    assert all("With 100,000,000 tuples, one run each: late local 1.2: × 2.00" in notes[i]
+               for i in (2, 3))  # fmt: skip
+    for none in (None, large[large["skew"] > 1], large[large["skew"] == 1], pd.DataFrame()):
+        found = settled(imbalance, locality, failures, large=none)
+        assert not any("one run each" in s.note for s in found)
 
 
 @pytest.mark.parametrize("wrong", [{"error": 1}, {"disturbed": 1}])
@@ -252,6 +278,9 @@ def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failur
     bars = figures.breakdown(measured, 2, "title")
     total = sum(np.array(bar.x) for bar in bars.data)
     chosen = measured[(measured["tasks"] == 2) & (measured["skew"] == 1)].set_index("strategy")
+    merging = dict(zip(bars.data[4].y, bars.data[4].x, strict=True))["late global"]
+    row = chosen.loc["late global"]
+    assert merging == pytest.approx(row["merge_s"] - row["task_merge_s"] / 2)
     assert (total >= chosen.loc[list(bars.data[0].y), "seconds"].to_numpy() - 1e-9).all()
     shown = figures.locality(locality, "title", start=1_000)
     assert len(shown.data[0].x) == 5

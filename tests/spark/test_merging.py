@@ -142,10 +142,17 @@ def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
                 merge_into(table, job, 0, None)
 
 
-def test_an_overflow_stops_the_run(spark, tmp_path):
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        ("late local", "sum of key 2 in the slice from 0 leaves the 64 bits"),
+        ("upfront", "overflow"),
+    ],
+)
+def test_an_overflow_stops_the_run(spark, tmp_path, strategy, said):
     log = TupleLog.write(tmp_path / "log", [b"1,2,%d\n" % (10**18 - 1) * 10])
-    with pytest.raises(Exception, match="sum of key 2 in the slice from 0 leaves the 64 bits"):
-        run(spark, log, Rules(Windows(9, 9)), "late local", 1)
+    with pytest.raises(Exception, match=said):
+        run(spark, log, Rules(Windows(9, 9)), strategy, 1)
 
 
 def test_what_cannot_be_run_is_refused(spark, log):

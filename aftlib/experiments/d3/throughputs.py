@@ -51,7 +51,7 @@ def measured(
         strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
         throughput: tuples a second;
         start_s: until the first task began; work_s: of the longest task; read_s, parse_s, sum_s:
-        of all tasks together; merge_s: merging the sums; sender_s, receiver_s: of all tasks before
+        of all tasks together; merge_s: merging the sums, of which task_merge_s in the tasks; sender_s, receiver_s: of all tasks before
         and behind the shuffle, NaN where there is none.
 
     Raises
@@ -107,6 +107,7 @@ def _costs(done: MergeRun, stages: list[float], strategy: str) -> dict[str, floa
         "start_s": tasks["began"].min(),
         "work_s": (tasks["ended"] - tasks["began"]).max(),
         **{f"{part}_s": tasks[part].sum() for part in ("read", "parse", "sum")},
+        "task_merge_s": tasks["merge"].sum(),
         "merge_s": tasks["merge"].sum() + done.merge_s,
         "sender_s": stages[0] if shuffled else np.nan,
         "receiver_s": stages[1] if shuffled else np.nan,
