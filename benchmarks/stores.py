@@ -103,9 +103,11 @@ def opened(store: str, url: str, flush: str) -> Iterator[StateTable]:
         with fresh_schema(url) as schema, open_table(url, SUM, flush, schema=schema.name) as table:
             yield table
         return
-    with tempfile.TemporaryDirectory() as folder:
-        with open_table(f"{store}:{folder}/table", SUM, flush) as table:
-            yield table
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_table(f"{store}:{folder}/table", SUM, flush) as table,
+    ):
+        yield table
 
 
 @dataclass(frozen=True)

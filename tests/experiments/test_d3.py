@@ -1,11 +1,14 @@
 """D3's experiments: frames that add up, a table by hand, verdicts that can fall."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from aftlib.experiments import d3
 from aftlib.experiments.d3.failures import tried_again
+from aftlib.experiments.d3.sharing import require_alike
 from aftlib.experiments.d3.throughputs import require_same
 from aftlib.experiments.d3.verdicts import explanation
 from aftlib.figures import d3 as figures
@@ -236,6 +239,31 @@ def test_larger_runs_are_mentioned(imbalance, locality, failures):
 def test_a_disturbed_or_wrong_sum_deviates(imbalance, locality, failures, wrong):
     found = settled(imbalance, locality, failures.assign(**wrong))
     assert found[4].verdict == "deviates"
+
+
+def test_deaths_of_a_server_and_a_task_disturb_only_their_own(tmp_path):
+    found = d3.servers_and_tasks_die(tmp_path / "sharing", 100_000, seed=1)
+    calm, struck = (found[found["run"] == name].set_index("task") for name in ("calm", "struck"))
+    assert (calm["joined"] == 1).all()
+    assert (calm["read_again"] == 0).all()
+    assert (struck.loc[["task-0-0", "task-0-1"], "joined"] > 1).all()
+    assert struck.loc[["task-1-0", "task-1-1"], "joined"].tolist() == [1, 1]
+    assert struck.loc[["task-1-0", "task-1-1"], "read_again"].tolist() == [0, 0]
+
+
+def test_other_windows_or_no_death_are_refused(tmp_path):
+    calm, struck = (SimpleNamespace(directory=tmp_path / n, output=tmp_path / n / "output")
+                    for n in ("calm", "struck"))  # fmt: skip
+    for job in (calm, struck):
+        job.output.mkdir(parents=True)
+    with pytest.raises(RuntimeError, match="no task died: take more tuples"):
+        require_alike(calm, struck)
+    for who in ("task", "server"):
+        (struck.directory / f"{who}.killed").touch()
+    assert require_alike(calm, struck) is None
+    (calm.output / "window").write_text("1,2,3")
+    with pytest.raises(RuntimeError, match="with deaths puts out other windows"):
+        require_alike(calm, struck)
 
 
 GOOD = {"skews": [1.0, 1.4], "tasks": [1, 2], "modelled_tasks": [8, 24],

@@ -49,10 +49,10 @@ def measured(
     -------
     DataFrame
         strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
-        throughput: tuples a second;
-        start_s: until the first task began; work_s: of the longest task; read_s, parse_s, sum_s:
-        of all tasks together; merge_s: merging the sums, of which task_merge_s in the tasks; sender_s, receiver_s: of all tasks before
-        and behind the shuffle, NaN where there is none.
+        throughput: tuples a second; start_s: until the first task began; work_s: of the longest
+        task; read_s, parse_s, sum_s: of all tasks together; merge_s: merging the sums, of which
+        task_merge_s in the tasks; sender_s, receiver_s: of all tasks before and behind the
+        shuffle, NaN where there is none.
 
     Raises
     ------

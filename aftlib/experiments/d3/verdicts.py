@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -124,7 +125,7 @@ def _skew_is_faster(
     )
 
 
-def explanation(ns: Mapping[str, float]) -> str:
+def explanation(ns: Mapping[Any, float]) -> str:
     """Whether it is the cache or the number of sums, from the nanoseconds of each case."""
     saved = ns["uniform"] - ns["skewed"]
     if saved < LITTLE * ns["uniform"]:
