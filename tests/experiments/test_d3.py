@@ -214,6 +214,7 @@ def test_wrong_frames_deviate(imbalance, locality, failures, claim, wrong):
     ("kept", "said"),
     [
         (40, "100% remains when every key has a sum: in a task it is the cache, not"),
+        (35, " 100% remains"),
         (100, "0% remains when every key has a sum: in a task it is the number of sums"),
         (110, " 0% remains"),
         (70, "50% remains when every key has a sum: in a task it is both"),

@@ -130,8 +130,8 @@ def explanation(ns: Mapping[Any, float]) -> str:
     saved = ns["uniform"] - ns["skewed"]
     if saved < LITTLE * ns["uniform"]:
         return "Skewed tuples are hardly cheaper to add: there is nothing to explain in a task."
-    kept = (ns["uniform"] - ns["skewed, all sums kept"]) / saved
-    found = f"Of what skew saves, {max(kept, 0):.0%} remains when every key has a sum"
+    kept = min(max((ns["uniform"] - ns["skewed, all sums kept"]) / saved, 0.0), 1.0)
+    found = f"Of what skew saves, {kept:.0%} remains when every key has a sum"
     if kept >= MOSTLY:
         return f"{found}: in a task it is the cache, not the number of sums."
     if kept <= 1 - MOSTLY:
