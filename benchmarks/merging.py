@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,6 +37,8 @@ RUNS = int(os.environ.get("AFT_MERGING_RUNS", 5))
 SKEWS = (1.0, 1.4, 2.0)
 KEYS, TASKS, SEED = 100_000, 2, 1
 FLINK_RUNS = min(RUNS, 3)
+TOTALS = ("keys", "sum", "count")
+"""What all systems must agree on: the number of keys, the sum of their sums, of their counts."""
 
 _SQL = """SELECT key, sum(value), count(*)
     FROM read_csv({files}, header = false, auto_detect = false,
@@ -52,8 +54,10 @@ for folder in sys.argv[2:]:
         begin = time.perf_counter()
         frame = pl.scan_csv(folder + "/part-*.csv", has_header=False, schema=schema)
         sums = frame.group_by("key").agg(pl.col("value").sum(), pl.len())
-        keys = sums.collect(engine="streaming").height
-        print(json.dumps([folder, run, time.perf_counter() - begin, keys]), flush=True)
+        found = sums.collect(engine="streaming")
+        seconds = time.perf_counter() - begin
+        totals = [found.height, found["value"].sum(), found["len"].sum()]
+        print(json.dumps([folder, run, seconds, totals]), flush=True)
 """
 
 
@@ -64,11 +68,13 @@ def run() -> dict[str, Any]:
     _say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
     strategies = d3.measured(spark, given, [TASKS], RUNS, warm_up=RUNS > 1)
     _say("strategies on Spark done")
-    memory = _memory(spark, given[0])
+    smaller = d3.inputs(spark, data_dir(), SKEWS[:1], TUPLES // 10, KEYS, SEED)
+    memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
     spark.stop()
     cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
     _say("one core each done")
     rivals, reason = _flink(given)
+    require_equal([_of_spark(strategies), cores, rivals])
     return {
         "tuples": TUPLES,
         "tasks": TASKS,
@@ -77,7 +83,7 @@ def run() -> dict[str, Any]:
         "one_core_million_tuples_a_second": _spread(cores, "system"),
         "flink_million_tuples_a_second": _spread(rivals, "system") if len(rivals) else reason,
         "ratios": _ratios(strategies, cores, rivals),
-        "memory_gb_at_most": memory,
+        "memory_gb_at_most_by_tuples": memory,
     }
 
 
@@ -86,8 +92,10 @@ def _our_core(given: list[Input]) -> pd.DataFrame:
     for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
         paths = {p: each.log.part(p) for p in range(each.log.partitions)}
         begin = time.perf_counter()
-        summed(paths, each.rules)
-        rows += [_row("ours", each, time.perf_counter() - begin)] if turn >= 0 else []
+        sums, _ = summed(paths, each.rules)
+        seconds = time.perf_counter() - begin
+        totals = [len(sums), *sums.values.sum(axis=0).tolist()]
+        rows += [_row("ours", each, seconds, totals)] if turn >= 0 else []
     return pd.DataFrame(rows)
 
 
@@ -97,8 +105,11 @@ def _duckdb_core(given: list[Input]) -> pd.DataFrame:
     for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
         files = [str(each.log.part(p)) for p in range(each.log.partitions)]
         begin = time.perf_counter()
-        connection.execute(_SQL.format(files=files)).fetchnumpy()
-        rows += [_row("duckdb", each, time.perf_counter() - begin)] if turn >= 0 else []
+        found = connection.execute(_SQL.format(files=files)).fetchnumpy()
+        seconds = time.perf_counter() - begin
+        _, sums, counts = found.values()
+        totals = [len(sums), int(sums.sum()), int(counts.sum())]
+        rows += [_row("duckdb", each, seconds, totals)] if turn >= 0 else []
     return pd.DataFrame(rows)
 
 
@@ -110,13 +121,37 @@ def _polars_core(given: list[Input]) -> pd.DataFrame:
     by_path = {str(each.log.path): each for each in given}
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return pd.DataFrame(
-        [_row("polars", by_path[path], seconds) for path, turn, seconds, _ in found if turn]
+        [_row("polars", by_path[path], *timed) for path, turn, *timed in found if turn]
     )
 
 
-def _row(system: str, each: Input, seconds: float) -> dict[str, Any]:
+def _row(system: str, each: Input, seconds: float, totals: Sequence[int]) -> dict[str, Any]:
     speed = each.stream.tuples / seconds
-    return {"system": system, "skew": each.stream.skew, "throughput": speed}
+    found = {"system": system, "skew": each.stream.skew, "throughput": speed}
+    return found | dict(zip(TOTALS, map(int, totals), strict=True))
+
+
+def _of_spark(strategies: pd.DataFrame) -> pd.DataFrame:
+    names = {"strategy": "system", "states": "keys"}
+    return strategies.rename(columns=names)[["system", "skew", *TOTALS]]
+
+
+def require_equal(frames: Sequence[pd.DataFrame]) -> None:
+    """Refuse systems that have not summed the same.
+
+    Parameters
+    ----------
+    frames : sequence of DataFrame
+        system, skew, and the number of keys, the sum of the sums and of the counts.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    runs = pd.concat([frame for frame in frames if len(frame)])
+    found = runs[["system", "skew", *TOTALS]].drop_duplicates()
+    if found.drop_duplicates(["skew", *TOTALS])["skew"].duplicated().any():
+        raise RuntimeError(f"the systems disagree, nothing can be compared:\n{found.to_string()}")
 
 
 def _flink(given: list[Input]) -> tuple[pd.DataFrame, str]:
@@ -133,15 +168,19 @@ def _flink(given: list[Input]) -> tuple[pd.DataFrame, str]:
         _say(f"Flink is left out: {error}")
         return pd.DataFrame(), f"left out: {error}"
     frame = pd.concat(found)
-    if not (frame["tuples"] == TUPLES).all():
-        raise RuntimeError(f"Flink lost tuples: {frame}")
     return pd.DataFrame(
-        [_row(f"flink {r.mode}", by_path[r.folder], r.seconds) for r in frame.itertuples()]
+        [
+            _row(f"flink {r.mode}", by_path[r.folder], r.seconds, (r.keys, r.sum, r.tuples))
+            for r in frame.itertuples()
+        ]
     ), ""
 
 
 def _memory(spark: Any, each: Input) -> float:
-    """Most resident gigabytes of this process, Spark's JVM and its workers in a late local run."""
+    """Most resident gigabytes of this process, Spark's JVM and its workers in a late local run.
+
+    Pages that processes share are counted for each of them.
+    """
     with _sampled() as sizes:
         spark_run(spark, each.log, each.rules, "late local", TASKS)
     return max(sizes) / 1e9
@@ -198,6 +237,10 @@ def _ratios(strategies: pd.DataFrame, cores: pd.DataFrame, rivals: pd.DataFrame)
         for name in ("duckdb", "polars")
         for skew in SKEWS
     }
+    for name in ("duckdb", "polars"):
+        for skew in SKEWS:
+            per_core = ours[skew] / TASKS / core[name, skew]
+            ratios[f"late local on Spark, a core / {name}, skew {skew:g}"] = per_core
     if len(rivals):
         theirs = rivals.groupby(["system", "skew"])["throughput"].median()
         for (name, skew), speed in theirs.items():

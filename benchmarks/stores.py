@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import statistics
 import sys
@@ -25,7 +24,7 @@ from aftlib.sharing.source import END
 from aftlib.statestore.opening import open_table
 from aftlib.statestore.tables import FLUSHES, Progress, StateTable
 from aftlib.windows import Windows
-from tests.postgres import any_server
+from tests.postgres import any_server, fresh_schema
 
 STORES = ("memory", "rocksdb", "sqlite", "postgresql")
 KEYS = (10_000, 100_000, 1_000_000)
@@ -66,7 +65,7 @@ def measured(store: str, keys: int, flush: str, url: str, bar: tqdm) -> dict[str
     bar.set_description(f"{store}, {keys:,} keys, flush at every {flush}")
     rng, size = np.random.default_rng(1), min(BATCH, keys)
     merged, spent, barriers = 0, 0.0, []
-    with opened(store, url, keys, flush) as table:
+    with opened(store, url, flush) as table:
         table.merge(batch(np.arange(keys)), {0: Progress(0)})
         timed(table.barrier)
         while spent < BUDGET_S and merged < MOST_ROWS:
@@ -98,13 +97,17 @@ def timed(work: Callable[..., Any], *args: Any) -> float:
 
 
 @contextmanager
-def opened(store: str, url: str, keys: int, flush: str) -> Iterator[StateTable]:
-    """A new table of a store."""
-    with tempfile.TemporaryDirectory() as folder:
-        address = url if store == "postgresql" else f"{store}:{folder}/table"
-        more = {"schema": f"bench_{os.getpid()}_{keys}_{flush}"} if store == "postgresql" else {}
-        with open_table(address, SUM, flush, **more) as table:
+def opened(store: str, url: str, flush: str) -> Iterator[StateTable]:
+    """A new table of a store, of which nothing is left behind."""
+    if store == "postgresql":
+        with fresh_schema(url) as schema, open_table(url, SUM, flush, schema=schema.name) as table:
             yield table
+        return
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_table(f"{store}:{folder}/table", SUM, flush) as table,
+    ):
+        yield table
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -45,7 +46,7 @@ def scaling(
     """
     figure = go.Figure()
     found, model, piped = (f[f["strategy"] == strategy] for f in (measured, modelled, pipelined))
-    for color, (skew, curve) in zip(_SKEWS, model.groupby("skew"), strict=False):
+    for color, (skew, curve) in zip(cycle(_SKEWS), model.groupby("skew"), strict=False):
         name = "uniform" if skew == 1 else f"Zipf {skew:g}"
         figure.add_scatter(
             x=curve["tasks"], y=curve["throughput"] / 1e6, mode="lines+markers",
@@ -93,6 +94,8 @@ def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
 def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
     """Where the seconds of a run go, tasks' work divided by their number, a slider for the skew."""
     chosen = measured[measured["tasks"] == tasks]
+    at_once = chosen["task_merge_s"] * (1 - 1 / tasks)  # tasks merge while others do
+    chosen = chosen.assign(merge_s=chosen["merge_s"] - at_once)
     middle = chosen.groupby(["skew", "strategy"]).median(numeric_only=True)
     middle[["read_s", "parse_s", "sum_s"]] /= tasks
     known = middle[[part for part in _PARTS if part != "rest_s"]].sum(axis=1)
@@ -129,12 +132,12 @@ def _labels(rows: pd.DataFrame) -> list[str]:
 
 
 def failures(frame: pd.DataFrame, title: str) -> go.Figure:
-    """Tuples processed again, and those that healthy tasks would count twice, by strategy."""
+    """Tuples processed again, and those that healthy tasks would count twice where there are."""
     figure = go.Figure()
     names = [f"{row.strategy}<br>({row.disturbed} disturbed)" for row in frame.itertuples()]
     bars = {"again": ("processed again", BLUE), "twice": ("counted twice if not set back", RED)}
     for column, (name, color) in bars.items():
-        values = frame[column].tolist()
+        values = [None if pd.isna(value) else value for value in frame[column]]
         figure.add_bar(x=values, y=names, orientation="h", name=name, marker={"color": color})
     styled(figure, title, "tuples", "").update_yaxes(autorange="reversed")
     return figure.update_layout(hovermode="closest")

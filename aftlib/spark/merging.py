@@ -7,7 +7,6 @@ has the tasks merge their sums, with the offsets that these stand for, into a ta
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,10 +23,18 @@ from pyspark.sql import functions as f
 from aftlib.aggregates import Partials
 from aftlib.merging import STRATEGIES, SUMS, SliceSums, Task, merged, window_sums
 from aftlib.parsing import Reading, Rules
-from aftlib.paths import atomic_file
 from aftlib.spark.faults import Strike
+from aftlib.spark.notes import (
+    attempt,
+    note_task,
+    note_try,
+    reports,
+    require_fresh,
+    require_shared,
+    tries,
+)
 from aftlib.statestore.tables import NEVER, Progress, StateTable
-from aftlib.stretch import Stretch, by_partition, kept, reject_table
+from aftlib.stretch import Stretch, kept
 from aftlib.tuplelog import TupleLog
 
 TUPLE_SCHEMA = "slice long, key long, value long"
@@ -79,6 +86,8 @@ class MergeRun:
         parse, sum, merge (seconds).
     rejects : DataFrame
         partition, offset, reason, line of every malformed line.
+    tries : list of dict
+        task, attempt, tuples: what every try of every task of "late global" read; empty otherwise.
     merge_s : float
         Seconds that the driver spent on merging the tasks' sums, or on reading the shared table.
     seconds : float
@@ -89,6 +98,7 @@ class MergeRun:
     partitions: pd.DataFrame
     tasks: pd.DataFrame
     rejects: pd.DataFrame
+    tries: list[dict]
     merge_s: float
     seconds: float
 
@@ -121,7 +131,8 @@ def run(
     tasks : int
         Parallelism; no task has anything to do beyond the log's partitions.
     directory : path, optional
-        Keeps reports and malformed lines; by default they are only in the result.
+        Keeps reports and malformed lines, of this run alone; by default they are only in the
+        result. All machines must share it, so a cluster needs one to be named.
     table : callable, optional
         Opens the shared table of "late global", in every task anew; its aggregate is
         `merging.SUMS`. A run goes on where the table says that another one stopped.
@@ -138,13 +149,16 @@ def run(
     ------
     ValueError
         When the strategy is none of the three, tasks is less than 1, "late global" has no table
-        or one of another aggregate; in a task, when too many lines are malformed.
+        or one of another aggregate, the directory holds another run's notes, or it is missing on
+        a cluster; in a task, when too many lines are malformed.
     """
     _check(strategy, tasks, table)
+    require_shared(directory, str(spark.sparkContext.master))
     begin = time.time()
     with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
         place = Path(directory or scratch)
         place.mkdir(parents=True, exist_ok=True)
+        require_fresh(place)
         job = Job(log, rules, tasks, place, strike)
         if table is not None and strategy == "late global":
             slices, merge_s = _late_global(spark, job, table, every)
@@ -152,7 +166,7 @@ def run(
             slices, merge_s = (_upfront if strategy == "upfront" else _late_local)(spark, job)
         sums = window_sums(slices, rules.windows)
         seconds = time.time() - begin
-        return MergeRun(sums, *_reports(place, begin), merge_s, seconds)
+        return MergeRun(sums, *reports(place, begin), tries(place), merge_s, seconds)
 
 
 def _check(strategy: str, tasks: int, table: object) -> None:
@@ -193,24 +207,28 @@ def received(spark: SparkSession, job: Job) -> tuple[Partials, list[dict]]:
         By slice start and key.
     tries : list of dict
         task, attempt, tuples: what every try of every receiver went through.
+
+    Raises
+    ------
+    ValueError
+        When the job's folder holds another run's notes.
     """
+    require_fresh(job.directory)
 
     def receive(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        index, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
+        index, number = context.partitionId() if context else 0, attempt()
         sums, tuples = SliceSums(job.rules.windows.pane), 0
         for batch in batches:
             sums.add(np.stack([column.to_numpy() for column in batch.columns]))
             tuples += batch.num_rows
-            noted = {"task": index, "attempt": attempt, "tuples": tuples}
-            (job.directory / f"try-{index}-{attempt}.json").write_text(json.dumps(noted))
+            note_try(job.directory, index, number, tuples=tuples)
             if job.strike is not None:
                 job.strike.at(index, tuples)
         yield _packed(index, sums.take())
 
     rows = shuffled(spark, job).mapInArrow(receive, SUM_SCHEMA).toArrow().to_pylist()
-    tries = [json.loads(path.read_text()) for path in sorted(job.directory.glob("try-*.json"))]
-    return merged(_unpacked(row) for row in rows), tries
+    return merged(_unpacked(row) for row in rows), tries(job.directory)
 
 
 def _parsed(job: Job, index: int) -> Iterator[pa.RecordBatch]:
@@ -220,7 +238,7 @@ def _parsed(job: Job, index: int) -> Iterator[pa.RecordBatch]:
         for columns in gathered(task.blocks(partition, job.log.part(partition))):
             yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=TUPLE)
     _, stretches = task.take()
-    _report(job, index, task, began, stretches)
+    note_task(job.directory, index, task, began, stretches)
 
 
 def gathered(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
@@ -244,7 +262,7 @@ def _late_local(spark: SparkSession, job: Job) -> tuple[Partials, float]:
             for _ in task.read(partition, job.log.part(partition)):
                 pass
         partials, stretches = task.take()
-        _report(job, index, task, began, stretches)
+        note_task(job.directory, index, task, began, stretches)
         yield _packed(index, partials)
 
     rows = _per_task(spark, job.tasks, sums, SUM_SCHEMA).toArrow().to_pylist()
@@ -260,7 +278,7 @@ def _late_global(
 
     def merge(index: int) -> Iterator[pa.RecordBatch]:
         with table() as shared:
-            _merge_into(shared, job, index, every)
+            merge_into(shared, job, index, every)
         yield pa.RecordBatch.from_pydict({"task": [index]})
 
     with table() as shared:
@@ -279,19 +297,22 @@ def _require_sums(shared: StateTable) -> None:
         )
 
 
-def _merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> None:
+def merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> None:
     """Read on from where the table says that each partition stands; merge at times, and at last."""
-    began, stands, merge_s = time.time(), shared.progress(), 0.0
+    began, stands, merge_s, number = time.time(), shared.progress(), 0.0, attempt()
     mine = {p: stands[p] for p in job.partitions(index) if p in stands}
-    task = Task(job.rules, {p: _resumed(at, job.rules) for p, at in mine.items()})
+    stretches = kept(job.directory) if mine else []
+    task = Task(job.rules, {p: _resumed(at, p, job.rules, stretches) for p, at in mine.items()})
     for partition in job.partitions(index):
         for waiting in task.read(partition, job.log.part(partition)):
             if job.strike is not None:
+                note_try(job.directory, index, number, tuples=task.tuples)
                 job.strike.at(index, task.tuples)
             if every is not None and waiting >= every:
                 merge_s += _merge(shared, task, job)
     merge_s += _merge(shared, task, job)
-    _report(job, index, task, began, [], merge_s)
+    note_try(job.directory, index, number, tuples=task.tuples)
+    note_task(job.directory, index, task, began, [], merge_s)
 
 
 def _merge(shared: StateTable, task: Task, job: Job) -> float:
@@ -312,11 +333,14 @@ def _progress(reading: Reading, stretch: Stretch, rules: Rules) -> Progress:
     return Progress(stretch.offset, watermark, reading.late, since=stretch.since)
 
 
-def _resumed(stands: Progress, rules: Rules) -> Reading:
-    """Reading that goes on where the table stands; its counts begin with the run."""
+def _resumed(stands: Progress, partition: int, rules: Rules, stretches: list[Stretch]) -> Reading:
+    """Reading that goes on where the table stands; malformed lines of the run's tries count on."""
+    merged_ones = (s for s in stretches if s.partition == partition and s.offset <= stands.offset)
+    rejected = sum(stretch.rejected for stretch in merged_ones)
     if stands.watermark == NEVER:
-        return Reading(stands.offset)
-    return Reading(stands.offset, stands.watermark + (rules.delay or 0), late=stands.late)
+        return Reading(stands.offset, rejected=rejected)
+    high = stands.watermark + (rules.delay or 0)
+    return Reading(stands.offset, high, late=stands.late, rejected=rejected)
 
 
 def _per_task(
@@ -347,29 +371,3 @@ def _unpacked(row: dict) -> Partials:
         np.frombuffer(row[name], np.int64) for name in ("windows", "keys", "values")
     )
     return Partials(windows, keys, values.reshape(-1, len(SUMS.components)))
-
-
-def _report(
-    job: Job,
-    index: int,
-    task: Task,
-    began: float,
-    stretches: list[Stretch],
-    merge_s: float = 0.0,
-) -> None:
-    """Leave a task's times, and what it read, in the job's folder."""
-    for stretch in stretches:
-        stretch.keep(job.directory)
-    times = {"began": began, "ended": time.time(), **task.seconds}
-    noted = {"task": index, "tuples": task.tuples, **times}
-    with atomic_file(job.directory / f"task-{index:05d}.json") as scratch:
-        scratch.write_text(json.dumps(noted | {"merge": merge_s}))
-
-
-def _reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Partitions, tasks and malformed lines of a run."""
-    stretches = kept(directory)
-    noted = [json.loads(path.read_text()) for path in sorted(directory.glob("task-*.json"))]
-    tasks = pd.DataFrame(noted)
-    tasks[["began", "ended"]] -= begin
-    return by_partition(stretches), tasks, reject_table(stretches)

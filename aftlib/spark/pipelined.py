@@ -26,6 +26,7 @@ from aftlib.merging import SliceSums, Task, merged
 from aftlib.parsing import Reading
 from aftlib.paths import atomic_file
 from aftlib.spark.merging import Job
+from aftlib.spark.notes import note_try, require_fresh, tries
 
 PATIENCE_S = 60
 """Seconds to wait for a task that Spark takes to be alive."""
@@ -68,7 +69,13 @@ def run_pipelined(spark: SparkSession, job: Job, every: int, checkpoint: int) ->
         Tuples that a task reads in a round, or a little more.
     checkpoint : int
         Rounds between two checkpoints.
+
+    Raises
+    ------
+    ValueError
+        When the job's folder holds another run's notes: its checkpoints would be taken for ours.
     """
+    require_fresh(job.directory)
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -79,8 +86,7 @@ def run_pipelined(spark: SparkSession, job: Job, every: int, checkpoint: int) ->
     members = spark.range(0, job.tasks, 1, job.tasks).mapInArrow(each, "id long", barrier=True)
     members.count()  # not `collect`: Spark starts a barrier stage anew only before an exchange
     last = [_load(job.directory / f"result-{index}") for index in range(job.tasks)]
-    tries = [json.loads(p.read_text()) for p in sorted(job.directory.glob("try-*.json"))]
-    return PipelinedRun(merged(part.sums for part in last), tries)
+    return PipelinedRun(merged(part.sums for part in last), tries(job.directory))
 
 
 class _Member:
@@ -148,20 +154,18 @@ class _Member:
             self.sums.add(block)
         self.by_round.append(sum(block.shape[1] for block in blocks))
         received = sum(self.by_round)
-        noted = {"task": self.index, "attempt": self.attempt, "since": self.since}
-        found = {"received": received, "by_round": self.by_round}
-        path = self.job.directory / f"try-{self.attempt}-{self.index}.json"
-        path.write_text(json.dumps(noted | found))
+        found = {"since": self.since, "received": received, "by_round": self.by_round}
+        note_try(self.job.directory, self.index, self.attempt, **found)
         if self.job.strike is not None:
             self.job.strike.at(self.index, received)
 
     def _agreed(self) -> tuple[int, int]:
         """Number of this try, and the last round of which every task has a checkpoint."""
         folder = self.job.directory
-        tries = len({path.name.split("-")[1] for path in folder.glob("try-*.json")})
+        before = len({path.stem.split("-")[2] for path in folder.glob("try-*.json")})
         found = [int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")]
         whole = [r for r in set(found) if found.count(r) == self.job.tasks]
-        mine = json.dumps([tries, max(whole, default=0)])
+        mine = json.dumps([before, max(whole, default=0)])
         # takes a second, which is why the rounds themselves meet through their mail
         agreed = [json.loads(each) for each in BarrierTaskContext.get().allGather(mine)]
         return max(each[0] for each in agreed), min(each[1] for each in agreed)

@@ -76,6 +76,8 @@ def _defaults() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A sum that leaves its type must stop the run, not wrap around.
+        "spark.sql.ansi.enabled": "true",
         # Spark's own 200 is for a cluster: here each partition costs more than its rows.
         "spark.sql.shuffle.partitions": "4",
         # A local master's workers have this from the JVM; those of a cluster only from here.

@@ -1,15 +1,21 @@
 """D3's experiments: frames that add up, a table by hand, verdicts that can fall."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from aftlib.experiments import d3
+from aftlib.experiments.d3.failures import tried_again
+from aftlib.experiments.d3.sharing import require_alike
 from aftlib.experiments.d3.throughputs import require_same
+from aftlib.experiments.d3.verdicts import explanation
 from aftlib.figures import d3 as figures
 from aftlib.merging import STRATEGIES, SliceSums
 from aftlib.scaling import MergeCosts, ShuffleCosts
 from aftlib.tuples import TupleStream
+from benchmarks.merging import TOTALS, require_equal
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
 STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
@@ -77,6 +83,7 @@ def test_table_1_by_hand(spark, tmp_path):
 def test_measured_covers_every_run(measured):
     assert len(measured) == 3 * 2 * 2
     assert (measured["tuples"] == 100_000).all()
+    assert (measured["count"] == 100_000).all()
     assert measured.groupby("skew")["states"].agg(set).map(len).tolist() == [1, 1]
     np.testing.assert_allclose(measured["throughput"], 100_000 / measured["seconds"])
     behind = measured.set_index("strategy")["receiver_s"]
@@ -90,6 +97,15 @@ def test_runs_that_disagree_are_refused():
     one, none = sums.take(), sums.take()
     with pytest.raises(RuntimeError, match="late gives other sums than the run before"):
         require_same(one, none, "late")
+
+
+def test_the_benchmarks_systems_must_agree():
+    totals = {"skew": 1.0, "keys": 2, "sum": 7, "count": 3}
+    frame = pd.DataFrame([{"system": name, **totals} for name in ("ours", "other")])
+    assert require_equal([frame, pd.DataFrame(), frame.assign(skew=2.0, sum=8)]) is None
+    for name in TOTALS:
+        with pytest.raises(RuntimeError, match="systems disagree, nothing can be compared"):
+            require_equal([frame, frame.assign(**{name: 1})])
 
 
 def test_costs_are_fitted_from_the_runs(measured):
@@ -143,7 +159,15 @@ def test_a_death_disturbs_only_behind_a_pipelined_shuffle(failures):
     assert (rows["error"] == 0).all()
     assert 0 < rows.loc["late global", "again"] <= 20_000
     assert rows.loc["upfront, pipelined shuffle", "twice"] > 0
+    assert rows["twice"].isna().tolist() == [False, True, True]
     assert rows["dead_pid"].nunique() == 3
+
+
+def test_healthy_tasks_that_began_anew_are_counted():
+    tries = [{"task": t, "attempt": a, "tuples": 5} for t, a in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    assert tried_again(tries) == 1
+    assert tried_again([each for each in tries if each["task"] == 1]) == 0
+    assert tried_again([{"task": 0, "attempt": 2, "tuples": 5}]) == 1
 
 
 def test_one_task_cannot_be_left_over(spark, given):
@@ -156,13 +180,13 @@ def test_a_death_that_never_comes_is_refused(spark, given):
         d3.one_task_dies(spark, given[0], 2, every=40_000, after=1_000_000)
 
 
-def settled(imbalance, locality, failures, given_costs=None, runs=None):
+def settled(imbalance, locality, failures, given_costs=None, runs=None, large=None):
     chosen = given_costs or costs()
     model, piped = (
         d3.modelled(chosen, imbalance, STREAMS, 10**8, pipelined=p) for p in (False, True)
     )
     runs = speeds() if runs is None else runs
-    return d3.verdicts(runs, model, piped, locality, failures)
+    return d3.verdicts(runs, model, piped, locality, failures, large)
 
 
 def test_verdicts_settle_all_five_claims(imbalance, locality, failures):
@@ -186,10 +210,89 @@ def test_wrong_frames_deviate(imbalance, locality, failures, claim, wrong):
     assert found[claim - 1].verdict == "deviates"
 
 
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (40, "100% remains when every key has a sum: in a task it is the cache, not"),
+        (35, " 100% remains"),
+        (100, "0% remains when every key has a sum: in a task it is the number of sums"),
+        (110, " 0% remains"),
+        (70, "50% remains when every key has a sum: in a task it is both"),
+    ],
+)
+def test_the_explanation_follows_the_numbers(kept, said):
+    ns = {"uniform": 100, "skewed": 40, "skewed, all sums kept": kept}
+    assert said in explanation(ns)
+    assert "nothing to explain" in explanation(ns | {"skewed": 97})
+
+
+def test_larger_runs_are_mentioned(imbalance, locality, failures):
+    large = speeds(factor=2.0, repeats=1).assign(tuples=10**8)
+    notes = [s.note for s in settled(imbalance, locality, failures, large=large)]
+    assert all("With 100,000,000 tuples, one run each: late local 1.2: × 2.00" in notes[i]
+               for i in (2, 3))  # fmt: skip
+    for none in (None, large[large["skew"] > 1], large[large["skew"] == 1], pd.DataFrame()):
+        found = settled(imbalance, locality, failures, large=none)
+        assert not any("one run each" in s.note for s in found)
+
+
 @pytest.mark.parametrize("wrong", [{"error": 1}, {"disturbed": 1}])
 def test_a_disturbed_or_wrong_sum_deviates(imbalance, locality, failures, wrong):
     found = settled(imbalance, locality, failures.assign(**wrong))
     assert found[4].verdict == "deviates"
+
+
+def test_deaths_of_a_server_and_a_task_disturb_only_their_own(tmp_path):
+    found = d3.servers_and_tasks_die(tmp_path / "sharing", 100_000, seed=1)
+    calm, struck = (found[found["run"] == name].set_index("task") for name in ("calm", "struck"))
+    assert (calm["joined"] == 1).all()
+    assert (calm["read_again"] == 0).all()
+    assert (struck.loc[["task-0-0", "task-0-1"], "joined"] > 1).all()
+    assert struck.loc[["task-1-0", "task-1-1"], "joined"].tolist() == [1, 1]
+    assert struck.loc[["task-1-0", "task-1-1"], "read_again"].tolist() == [0, 0]
+
+
+def test_other_windows_or_no_death_are_refused(tmp_path):
+    calm, struck = (SimpleNamespace(directory=tmp_path / n, output=tmp_path / n / "output")
+                    for n in ("calm", "struck"))  # fmt: skip
+    for job in (calm, struck):
+        job.output.mkdir(parents=True)
+    with pytest.raises(RuntimeError, match="no task died: take more tuples"):
+        require_alike(calm, struck)
+    for who in ("task", "server"):
+        (struck.directory / f"{who}.killed").touch()
+    assert require_alike(calm, struck) is None
+    (calm.output / "window").write_text("1,2,3")
+    with pytest.raises(RuntimeError, match="with deaths puts out other windows"):
+        require_alike(calm, struck)
+
+
+GOOD = {"skews": [1.0, 1.4], "tasks": [1, 2], "modelled_tasks": [8, 24],
+        "locality_keys": [10_000], "repeats": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"skews": [1.4, 2.0]}, r"skews must hold 1.0 .*, got \[1.4, 2.0\]: add 1.0"),
+        ({"skews": [1.0, 1.2]}, r"skews must hold one of 1.4 or more, got \[1.0, 1.2\]: add 1.4"),
+        ({"modelled_tasks": [1, 8]}, r"modelled_tasks must hold 8 and 24, .*: add \[24\]"),
+        ({"tasks": [1]}, r"tasks must hold 2 or more, .*, got \[1\]: add 2"),
+        ({"locality_keys": []}, "locality_keys must hold a number of keys"),
+        ({"repeats": 0}, "repeats must be at least 1, got 0"),
+    ],
+)
+def test_parameters_are_checked_beforehand(wrong, message):
+    assert d3.require_parameters(**GOOD) is None
+    with pytest.raises(ValueError, match=message):
+        d3.require_parameters(**GOOD | wrong)
+
+
+def test_every_skew_is_drawn():
+    skews = [1 + i / 10 for i in range(9)]
+    model = pd.DataFrame({"strategy": "upfront", "skew": skews, "tasks": 1, "throughput": 1e6})
+    figure = figures.scaling(model, model, model, "upfront", "title")
+    assert len(figure.data) == 2 * len(skews)
 
 
 def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failures):
@@ -204,6 +307,9 @@ def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failur
     bars = figures.breakdown(measured, 2, "title")
     total = sum(np.array(bar.x) for bar in bars.data)
     chosen = measured[(measured["tasks"] == 2) & (measured["skew"] == 1)].set_index("strategy")
+    merging = dict(zip(bars.data[4].y, bars.data[4].x, strict=True))["late global"]
+    row = chosen.loc["late global"]
+    assert merging == pytest.approx(row["merge_s"] - row["task_merge_s"] / 2)
     assert (total >= chosen.loc[list(bars.data[0].y), "seconds"].to_numpy() - 1e-9).all()
     shown = figures.locality(locality, "title", start=1_000)
     assert len(shown.data[0].x) == 5

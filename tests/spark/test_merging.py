@@ -1,19 +1,23 @@
 """The three strategies on Spark give the same sums, with everything that was left out counted."""
 
+import json
+from contextlib import nullcontext
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from aftlib.aggregates import AGGREGATES
 from aftlib.merging import STRATEGIES, SUMS, merged, summed, window_sums
-from aftlib.parsing import Rules
+from aftlib.parsing import BLOCK, Rules
 from aftlib.spark.faults import Strike
-from aftlib.spark.merging import Job, received, run
+from aftlib.spark.merging import Job, merge_into, received, run
 from aftlib.spark.pipelined import run_pipelined
 from aftlib.spark.stages import stage_seconds
 from aftlib.spark.tuples import write_tuples
 from aftlib.statestore.sqlite_table import SqliteTable
+from aftlib.stretch import Stretch
 from aftlib.tuplelog import TupleLog
 from aftlib.tuples import TupleStream
 from aftlib.windows import Windows
@@ -85,6 +89,10 @@ def test_a_killed_task_goes_on_from_the_tables_offset(spark, log, expected, tmp_
     assert done.tuples == 300_000
     with table() as store:
         assert sum(p.late for p in store.progress().values()) == expected[1]
+    gone = {(each["task"], each["attempt"]): each["tuples"] for each in done.tries}
+    assert gone.keys() == {(0, 0), (1, 0), (1, 1)}
+    assert gone[1, 0] == json.loads(strike.note.read_text())["tuples"]
+    assert 300_000 < sum(gone.values()) <= 300_000 + 20_000 + BLOCK
 
 
 def test_a_killed_receiver_reads_the_shuffle_again(spark, log, expected, tmp_path):
@@ -120,10 +128,31 @@ def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
         run(spark, log, Rules(Windows(9, 9), most_rejected=1), "late local", 1)
 
 
-def test_an_overflow_stops_the_run(spark, tmp_path):
+def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n"])
+    job = Job(log, Rules(Windows(9, 9), most_rejected=2), 1, tmp_path)
+    with shared(tmp_path)() as table:
+        merge_into(table, job, 0, None)
+        beyond = Stretch(0, log.size(0), log.size(0) + 4, 0, 0, rejected=5)
+        beyond.keep(tmp_path)  # by a try that died before it merged
+        for line, refused in ((b"worse\n", False), (b"worst\n", True)):
+            with log.part(0).open("ab") as file:
+                file.write(line)
+            with pytest.raises(ValueError, match="most_rejected = 2") if refused else nullcontext():
+                merge_into(table, job, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        ("late local", "sum of key 2 in the slice from 0 leaves the 64 bits"),
+        ("upfront", "overflow"),
+    ],
+)
+def test_an_overflow_stops_the_run(spark, tmp_path, strategy, said):
     log = TupleLog.write(tmp_path / "log", [b"1,2,%d\n" % (10**18 - 1) * 10])
-    with pytest.raises(Exception, match="sum of key 2 in the slice from 0 leaves the 64 bits"):
-        run(spark, log, Rules(Windows(9, 9)), "late local", 1)
+    with pytest.raises(Exception, match=said):
+        run(spark, log, Rules(Windows(9, 9)), strategy, 1)
 
 
 def test_what_cannot_be_run_is_refused(spark, log):
@@ -133,6 +162,25 @@ def test_what_cannot_be_run_is_refused(spark, log):
         run(spark, log, RULES, "upfront", 0)
     with pytest.raises(ValueError, match="table must be given for 'late global', got None"):
         run(spark, log, RULES, "late global", 1)
+
+
+def test_another_runs_folder_is_refused(spark, log, tmp_path):
+    run(spark, log, RULES, "late local", 1, tmp_path)
+    refused = pytest.raises(
+        ValueError, match="directory must be without another .* task-00000.json"
+    )
+    with refused:
+        run(spark, log, RULES, "late local", 1, tmp_path)
+    (tmp_path / "task-00000.json").rename(tmp_path / "checkpoint-2-0")
+    for start in (received, partial(run_pipelined, every=1, checkpoint=1)):
+        with pytest.raises(ValueError, match="directory must be without another run's notes"):
+            start(spark, Job(log, RULES, 1, tmp_path))
+
+
+def test_a_cluster_needs_a_folder():
+    cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://head:7077"))
+    with pytest.raises(ValueError, match="directory must be given where .*head:7077', got None"):
+        run(cluster, None, RULES, "upfront", 1)
 
 
 def test_a_table_of_another_aggregate_is_refused(spark, log, tmp_path):

@@ -4,6 +4,8 @@ from aftlib.experiments.d3.examples import table_1
 from aftlib.experiments.d3.failures import one_task_dies
 from aftlib.experiments.d3.locality import states_or_locality
 from aftlib.experiments.d3.model import costs_table, fitted, imbalances, modelled
+from aftlib.experiments.d3.parameters import require_parameters
+from aftlib.experiments.d3.sharing import servers_and_tasks_die
 from aftlib.experiments.d3.streams import Input, inputs
 from aftlib.experiments.d3.throughputs import measured
 from aftlib.experiments.d3.verdicts import verdicts
@@ -17,6 +19,8 @@ __all__ = [
     "measured",
     "modelled",
     "one_task_dies",
+    "require_parameters",
+    "servers_and_tasks_die",
     "states_or_locality",
     "table_1",
     "verdicts",

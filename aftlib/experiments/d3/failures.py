@@ -20,18 +20,20 @@ from aftlib.spark.faults import Strike
 from aftlib.spark.merging import Job, received, run
 from aftlib.spark.pipelined import run_pipelined
 
+VICTIM = 1
+"""Task that dies."""
 ROUNDS = 4
 """Rounds of the pipelined shuffle between two checkpoints."""
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Sums of a run, tuples that its tries went through behind the shuffle, tasks tried again."""
+    """Sums of a run, tuples that its tries went through, healthy tasks tried again, `twice`."""
 
     sums: Partials
     processed: int
     disturbed: int
-    twice: int
+    twice: int | None = None
 
 
 def one_task_dies(
@@ -53,9 +55,10 @@ def one_task_dies(
     Returns
     -------
     DataFrame
-        strategy, tasks, tuples, again: tuples gone through more than once, disturbed: healthy
-        tasks that were started anew, twice: tuples that these would count twice had they been left
-        running, error: largest difference of a sum from the undisturbed run's, dead_pid.
+        strategy, tasks, tuples, again: tuples gone through more than once, by all tries of all
+        tasks, disturbed: healthy tasks that were started anew, twice: tuples that these would count
+        twice had they been left running, missing where nothing is passed on a second time, error:
+        largest difference of a sum from the undisturbed run's, dead_pid.
 
     Raises
     ------
@@ -68,7 +71,7 @@ def one_task_dies(
     rows = []
     for name, way in WAYS.items():
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
-            strike = Strike(1, after, Path(scratch))
+            strike = Strike(VICTIM, after, Path(scratch))
             job = Job(given.log, given.rules, tasks, Path(scratch), strike)
             done = way(spark, job, every)
             pid = _struck(strike)["pid"]
@@ -76,7 +79,7 @@ def one_task_dies(
         counts = {"again": again, "disturbed": done.disturbed, "twice": done.twice}
         row = {"strategy": name, "tasks": tasks, "tuples": given.stream.tuples, **counts}
         rows.append(row | {"error": _difference(done.sums, true), "dead_pid": pid})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).astype({"twice": "Int64"})
 
 
 def _late_global(spark: SparkSession, job: Job, every: int) -> _Outcome:
@@ -84,14 +87,13 @@ def _late_global(spark: SparkSession, job: Job, every: int) -> _Outcome:
     done = run(
         spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every, job.strike
     )
-    lost = _struck(job.strike)["tuples"]
-    return _Outcome(done.sums, int(done.tasks["tuples"].sum()) + lost, 0, 0)
+    return _Outcome(done.sums, _gone_through(done.tries), tried_again(done.tries))
 
 
 def _blocking(spark: SparkSession, job: Job, every: int) -> _Outcome:
     """Spark's own shuffle: receivers begin when all is written down, and one reads it again."""
     sums, tries = received(spark, job)
-    return _Outcome(sums, sum(each["tuples"] for each in tries), _tried_again(tries), 0)
+    return _Outcome(sums, _gone_through(tries), tried_again(tries))
 
 
 def _pipelined(spark: SparkSession, job: Job, every: int) -> _Outcome:
@@ -102,7 +104,7 @@ def _pipelined(spark: SparkSession, job: Job, every: int) -> _Outcome:
     return _Outcome(
         done.sums,
         sum(each["received"] for each in done.tries),
-        _tried_again(done.tries),
+        tried_again(done.tries),
         _since(first, second),
     )
 
@@ -119,21 +121,24 @@ def _struck(strike: Strike | None) -> dict:
     if strike is None or not strike.note.exists():
         after = strike.after if strike else None
         raise ValueError(
-            f"after must be below what task 1 goes through, got {after}: nobody died; lower it, "
-            "or take more tuples"
+            f"after must be below what task {VICTIM} goes through, got {after}: nobody died; "
+            "lower it, or take more tuples"
         )
     return json.loads(strike.note.read_text())
 
 
-def _tried_again(tries: list[dict]) -> int:
-    """Tasks with more than one try, but for the one that died."""
-    tasks = [each["task"] for each in tries]
-    return len({task for task in tasks if tasks.count(task) > 1} - {1})
+def _gone_through(tries: list[dict]) -> int:
+    return sum(each["tuples"] for each in tries)
+
+
+def tried_again(tries: list[dict]) -> int:
+    """Number of tasks that were started anew, but for the one that died."""
+    return len({each["task"] for each in tries if each["attempt"] > 0} - {VICTIM})
 
 
 def _since(first: list[dict], round_: int) -> int:
     """Tuples that healthy tasks had received of the rounds that were passed on again."""
-    return sum(sum(each["by_round"][round_:]) for each in first if each["task"] != 1)
+    return sum(sum(each["by_round"][round_:]) for each in first if each["task"] != VICTIM)
 
 
 def _difference(found: Partials, true: Partials) -> int:

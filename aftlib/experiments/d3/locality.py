@@ -76,18 +76,24 @@ def _columns(
 def _timed(held: np.ndarray, keys: np.ndarray) -> tuple[int, float, float]:
     """Sums at the end, seconds to add the tuples, seconds to take the sums."""
     sums = SliceSums(1)
-    _add(sums, held)
-    _add(sums, np.unique(keys))  # the table has grown before the clock runs
-    add_s = _seconds(lambda: _add(sums, keys))
+    _add(sums, _blocks(held))
+    _add(sums, _blocks(np.unique(keys)))  # the table has grown before the clock runs
+    blocks = _blocks(keys)
+    add_s = _seconds(lambda: _add(sums, blocks))
     before = time.perf_counter()
     states = len(sums.take())
     return states, add_s, time.perf_counter() - before
 
 
-def _add(sums: SliceSums, keys: np.ndarray) -> None:
+def _blocks(keys: np.ndarray) -> list[np.ndarray]:
+    """Tuples of these keys in blocks as a reader hands them on."""
     block = np.stack([np.zeros_like(keys), keys, np.ones_like(keys)])
-    for first in range(0, len(keys), BLOCK):
-        sums.add(block[:, first : first + BLOCK])
+    return [block[:, first : first + BLOCK] for first in range(0, len(keys), BLOCK)]
+
+
+def _add(sums: SliceSums, blocks: list[np.ndarray]) -> None:
+    for block in blocks:
+        sums.add(block)
 
 
 def _seconds(work: Callable[[], None]) -> float:

@@ -48,10 +48,11 @@ def measured(
     Returns
     -------
     DataFrame
-        strategy, skew, tasks, repeat, tuples, states, seconds, throughput: tuples a second;
-        start_s: until the first task began; work_s: of the longest task; read_s, parse_s, sum_s:
-        of all tasks together; merge_s: merging the sums; sender_s, receiver_s: of all tasks before
-        and behind the shuffle, NaN where there is none.
+        strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
+        throughput: tuples a second; start_s: until the first task began; work_s: of the longest
+        task; read_s, parse_s, sum_s: of all tasks together; merge_s: merging the sums, of which
+        task_merge_s in the tasks; sender_s, receiver_s: of all tasks before and behind the
+        shuffle, NaN where there is none.
 
     Raises
     ------
@@ -99,11 +100,14 @@ def _costs(done: MergeRun, stages: list[float], strategy: str) -> dict[str, floa
     return {
         "tuples": done.tuples,
         "states": len(done.sums),
+        "sum": int(done.sums.values[:, 0].sum()),
+        "count": int(done.sums.values[:, 1].sum()),
         "seconds": done.seconds,
         "throughput": done.tuples / done.seconds,
         "start_s": tasks["began"].min(),
         "work_s": (tasks["ended"] - tasks["began"]).max(),
         **{f"{part}_s": tasks[part].sum() for part in ("read", "parse", "sum")},
+        "task_merge_s": tasks["merge"].sum(),
         "merge_s": tasks["merge"].sum() + done.merge_s,
         "sender_s": stages[0] if shuffled else np.nan,
         "receiver_s": stages[1] if shuffled else np.nan,
