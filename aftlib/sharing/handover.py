@@ -18,7 +18,8 @@ class HandOver:
     """Takes the complete tables while tasks go on merging, and merges them globally once.
 
     The global transaction carries (server, epoch) and where each partition stood, so it is refused
-    if the server, before it died, had handed over any of it after all. While the global store is
+    if the server, before it died, had handed over any of these tables after all. Tables that died
+    with it are of epochs that the substitute has fenced off (`Server`). While the global store is
     out of reach tables wait in the server's own store.
 
     Parameters
