@@ -11,7 +11,7 @@ import numpy as np
 from aftlib.parsing import PartitionReader, Reading, Rules
 from aftlib.sharing.source import END, Block
 from aftlib.statestore.tables import NEVER, Progress
-from aftlib.stretch import Stretch, kept
+from aftlib.stretch import Stretch, kept, take_away
 from aftlib.tuplelog import TupleLog
 
 
@@ -19,8 +19,8 @@ from aftlib.tuplelog import TupleLog
 class TextSource:
     """Partitions as lines ``timestamp,key,value``; offsets are bytes.
 
-    Malformed lines are kept in files named by where their batch begins, before the batch is merged;
-    so reading again after a death writes the same file again.
+    Malformed lines are kept in files named by where their batch begins, before the batch is merged.
+    Reading again after a death may cut batches elsewhere, so it first removes what begins later.
 
     Parameters
     ----------
@@ -54,10 +54,11 @@ class TextSource:
         ValueError, OverflowError
             As `PartitionReader.blocks`.
         """
-        begin = self._reading(partition, progress)
-        reader = PartitionReader(self.log.part(partition), self.rules, begin)
         if progress and progress.watermark == END:
             return
+        take_away(self.rejects, partition, progress.offset if progress else 0)
+        begin = self._reading(partition, progress)
+        reader = PartitionReader(self.log.part(partition), self.rules, begin)
         before, held = begin, [np.empty((3, 0), dtype=np.int64)]
         for block in reader.blocks():
             held.append(block.copy())
