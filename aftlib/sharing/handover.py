@@ -26,7 +26,7 @@ class HandOver:
     ----------
     server : Server
     patience_s : float
-        Seconds that the global store may be out of reach.
+        Seconds that the global store may be out of reach, or refuse.
     """
 
     def __init__(self, server: Server, patience_s: float = 600.0) -> None:
@@ -38,8 +38,8 @@ class HandOver:
 
         Raises
         ------
-        OSError
-            When the global store stays out of reach.
+        StaleBatch, OSError
+            When the global store goes on refusing, or stays out of reach.
         """
         server = self._server
         while True:
@@ -72,9 +72,7 @@ class HandOver:
             try:
                 self._try(epochs)
                 return
-            except StaleBatch:  # what a dead process of this server had begun has been committed
-                continue
-            except OSError:
+            except (StaleBatch, OSError):  # a dead process's was committed, or nobody answers
                 if time.monotonic() - begin > self._patience_s:
                     raise
                 time.sleep(RETRY_S)

@@ -2,19 +2,20 @@
 
 import threading
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from aftlib.aggregates import SUM
-from aftlib.sharing import handover
+from aftlib.sharing import driver, handover
 from aftlib.sharing.handover import HandOver
 from aftlib.sharing.job import Job
-from aftlib.sharing.server import Server
+from aftlib.sharing.server import Server, nothing_happens
 from aftlib.sharing.source import END, ArraySource
 from aftlib.statestore.memory import MemoryTable
 from aftlib.statestore.sqlite_table import SqliteTable
-from aftlib.statestore.tables import Progress
+from aftlib.statestore.tables import Progress, StaleBatch
 from aftlib.windows import Windows
 
 
@@ -231,6 +232,46 @@ def test_but_not_for_ever(job, monkeypatch):
     monkeypatch.setattr(handover, "RETRY_S", 0.001)
     with pytest.raises(ConnectionError, match="could not merge"):
         HandOver(with_a_complete_table(job, Away(SUM)), patience_s=0.0).once()
+
+
+class Elsewhere(Away):
+    """A global store in which somebody else goes on with the partitions, for ever."""
+
+    def merge(self, partials, progress, epoch=0, token=None):
+        if progress:
+            raise StaleBatch("partition 0 stands at 7")
+        return super().merge(partials, progress, epoch, token)
+
+
+def test_nor_is_a_refusal_repeated_for_ever(job, monkeypatch):
+    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+    hand_over = HandOver(with_a_complete_table(job, Elsewhere(SUM)), patience_s=0.01)
+    hand_over._server.shared.tries = 0
+    with pytest.raises(StaleBatch, match="stands at 7"):
+        hand_over.once()
+
+
+class Going(MemoryTable):
+    """A global store that goes away when it has been opened, and comes back."""
+
+    answers: ClassVar[list] = [ConnectionError("could not read")]
+
+    def handed(self):
+        answer = self.answers.pop(0) if self.answers else super().handed()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch):
+    opened = []
+    monkeypatch.setattr(Job, "open_shared", lambda job: opened.append(Going(SUM)) or opened[-1])
+    own = MemoryTable(SUM)
+    server = driver._patiently(lambda: driver._server(job, 0, own, nothing_happens))
+    assert server.shared is opened[1]
+    with pytest.raises(ConnectionError, match="could not read"):
+        Going.answers[:] = [ConnectionError("could not read")]
+        driver._patiently(lambda: driver._server(job, 0, own, nothing_happens), patience_s=0.0)
 
 
 def test_many_threads_merge_and_barriers_fall_between(job):
