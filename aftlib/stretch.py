@@ -1,8 +1,8 @@
 """What a task read of a partition between two hand-overs, malformed lines included, kept as a file.
 
-A stretch is named by where it begins. A substitute begins where its forerunner last handed over, and
-what begins there or later is not kept: where it reads the same stretches it writes the same names
-again, and where it may cut them elsewhere it takes those of its forerunner away (`take_away`).
+A stretch is named by where it begins. A substitute begins where its forerunner last handed over,
+and what begins there or later is not kept: where it reads the same stretches it writes the same
+names again, and where it may cut them elsewhere it takes its forerunner's away (`take_away`).
 """
 
 from __future__ import annotations
