@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from aftlib.sharing import task
 from aftlib.sharing.handover import HandOver
+from aftlib.sharing.identity import keep_to
 from aftlib.sharing.job import Job
 from aftlib.sharing.journal import Account, Journal
 from aftlib.sharing.output import Output
@@ -67,8 +68,10 @@ class Driver:
         ------
         RuntimeError
             When a process ended with an error.
+        ValueError
+            When another job began in its folder (`identity.keep_to`).
         """
-        self.job.directory.mkdir(parents=True, exist_ok=True)
+        keep_to(self.job)
         os.chdir(self.job.directory)
         try:
             for name in self._work:
@@ -114,7 +117,10 @@ def run(job: Job) -> Account:
     ------
     RuntimeError
         When a process of it ended with an error.
+    ValueError
+        When another job began in its folder.
     """
+    keep_to(job)
     done = subprocess.run(
         [sys.executable, "-m", "aftlib.sharing"], input=pickle.dumps(job), stderr=subprocess.PIPE
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,12 @@ class TextSource:
     def __post_init__(self) -> None:
         object.__setattr__(self, "log", replace(self.log, path=Path(self.log.path).resolve()))
         object.__setattr__(self, "rejects", Path(self.rejects).resolve())
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What offsets and watermarks stand for: the path, the files' bytes, the delay."""
+        sizes = [self.log.size(partition) for partition in range(self.partitions)]
+        return {"path": str(self.log.path), "bytes": sizes, "delay": self.rules.delay}
 
     @property
     def partitions(self) -> int:
