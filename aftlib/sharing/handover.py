@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
+
+import numpy as np
 
 from aftlib.aggregates import Partials
 from aftlib.sharing.server import TOTAL, Server
@@ -55,10 +58,12 @@ class HandOver:
             epochs = list(server.complete)
         self._merge(epochs)
         server.at("handed")
+        if server.job.keys_apart:
+            self._fold(epochs)
+            server.at("folded")
+            with suppress(OSError):  # the next hand-over does it
+                self._forget()
         with server.changed:
-            if server.job.keys_apart:
-                self._fold(epochs)
-                server.at("folded")
             for epoch in epochs:
                 server.own.drop(epoch)
                 server.complete.remove(epoch)
@@ -91,8 +96,17 @@ class HandOver:
     def _fold(self, epochs: list[int]) -> None:
         """Merge into the server's own total, which the global store has the backup of."""
         server = self._server
-        rows, progress = self._delta(epochs, server.own.handed().get(server.name, TOTAL))
-        server.own.merge(rows, progress, TOTAL, (server.name, epochs[-1]))
+        with server.lock:
+            rows, progress = self._delta(epochs, server.own.handed().get(server.name, TOTAL))
+            server.own.merge(rows, progress, TOTAL, (server.name, epochs[-1]))
+
+    def _forget(self) -> None:
+        """Drop from the backup what the total, of the same tuples, has put out."""
+        server = self._server
+        with server.lock:
+            held = server.own.windows(TOTAL)
+        for out in np.setdiff1d(server.shared.windows(server.backup), held).tolist():
+            server.shared.forget(out, server.backup)
 
     def _delta(self, epochs: list[int], after: int) -> tuple[Partials, dict[int, Progress]]:
         """Tables above an epoch, merged into one."""

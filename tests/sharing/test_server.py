@@ -146,6 +146,21 @@ def test_a_total_comes_back_from_the_backup(job):
     assert again.own.progress(0) == {0: Progress(2)}
 
 
+def test_a_backup_forgets_what_has_been_put_out(job):
+    apart = replace(job, keys_apart=True)
+    server = Server(apart, 0, MemoryTable(SUM), MemoryTable(SUM))
+    for start in (0, 10, 20):
+        server.join("a", [0])
+        rows = SUM.partials(np.array([start]), np.array([1]), np.array([1]))
+        server.merge("a", rows, {0: Progress(start + 1)})
+        server.leave("a")
+        server.checkpoint()
+        HandOver(server).once()
+        server.own.forget(start - 10, 0)
+    assert server.own.windows().tolist() == [20]
+    assert server.shared.windows().tolist() == [10, 20]  # the next hand-over drops 10
+
+
 def test_finished_when_all_is_read_and_handed_over(job):
     server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
     assert not server.read_all
