@@ -23,6 +23,7 @@ PARTS = ("read", "parse", "sum")
 """What a task spends its time on."""
 
 _FIRST_ROWS = 2**12
+_MOST_GROUPED = 16
 
 
 class SliceSums:
@@ -52,7 +53,7 @@ class SliceSums:
             When a sum leaves the 64 bits.
         """
         if not COMPILED:
-            self._grouped.append(SUMS.partials(*block))
+            self._append(SUMS.partials(*block))
             return
         from aftlib import tuplekernels as kernels
 
@@ -71,7 +72,7 @@ class SliceSums:
         """
         parts, keys, values = other.windows // self.pane, other.keys, other.values
         if not COMPILED:
-            self._grouped.append(Partials(parts, keys, values))
+            self._append(Partials(parts, keys, values))
             return
         from aftlib import tuplekernels as kernels
 
@@ -79,6 +80,12 @@ class SliceSums:
             return kernels.merge(parts, keys, values, row, self._table, self._used)
 
         self._step_by_step(step, lambda row: (int(parts[row]), int(keys[row])))
+
+    def _append(self, sums: Partials) -> None:
+        """Note sums, and put them together before they grow with the number of tuples."""
+        self._grouped.append(sums)
+        if len(self._grouped) > _MOST_GROUPED:
+            self._grouped = [SUMS.group(Partials.concat(*self._grouped))]
 
     def _step_by_step(
         self,

@@ -1,7 +1,8 @@
 """What a task read of a partition between two hand-overs, malformed lines included, kept as a file.
 
-A stretch is named by where it begins. A substitute begins where its forerunner last handed over, so
-it writes the same name again: nothing is lost and nothing is there twice.
+A stretch is named by where it begins. A substitute begins where its forerunner last handed over,
+and what begins there or later is not kept: where it reads the same stretches it writes the same
+names again, and where it may cut them elsewhere it takes its forerunner's away (`take_away`).
 """
 
 from __future__ import annotations
@@ -63,6 +64,13 @@ def kept(directory: Path) -> list[Stretch]:
         rejects = tuple(Rejected(**line) for line in noted.pop("rejects"))
         found.append(Stretch(**noted, rejects=rejects))
     return sorted(found, key=lambda stretch: (stretch.partition, stretch.since))
+
+
+def take_away(directory: Path, partition: int, since: int) -> None:
+    """Remove a partition's stretches that begin at an offset or later: they are read again."""
+    for path in directory.glob(f"part-{partition:05d}-from-*.json"):
+        if int(path.stem.rpartition("-")[2]) >= since:
+            path.unlink(missing_ok=True)
 
 
 def by_partition(stretches: Iterable[Stretch]) -> pd.DataFrame:

@@ -149,3 +149,14 @@ def test_empty_partitions_sum_to_nothing(way, tmp_path):
     assert len(sums) == 0
     assert stretches == [Stretch(p, 0, 0, 0, 0, 0) for p in range(2)]
     assert isinstance(window_sums(sums, Windows(10, 5)), Partials)
+
+
+def test_without_numba_memory_grows_with_sums_not_with_tuples(monkeypatch):
+    monkeypatch.setattr(merging, "COMPILED", False)
+    sums = merging.SliceSums(5)
+    for _ in range(200):
+        sums.add(np.array([[1, 2], [7, 7], [3, 4]]))
+    assert sum(len(part) for part in sums._grouped) <= 2 * 17
+    taken = sums.take()
+    assert taken.windows.tolist() == [5, 10]
+    assert taken.values.tolist() == [[600, 200], [800, 200]]

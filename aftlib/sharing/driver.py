@@ -12,9 +12,11 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TypeVar
 
 from aftlib.sharing import task
 from aftlib.sharing.handover import HandOver
+from aftlib.sharing.identity import keep_to
 from aftlib.sharing.job import Job
 from aftlib.sharing.journal import Account, Journal
 from aftlib.sharing.output import Output
@@ -24,6 +26,7 @@ from aftlib.sharing.wire import Door
 from aftlib.statestore.tables import StateTable
 
 TICK_S = 0.02
+T = TypeVar("T")
 Strike = Callable[[str, str], None]
 
 
@@ -65,8 +68,10 @@ class Driver:
         ------
         RuntimeError
             When a process ended with an error.
+        ValueError
+            When another job began in its folder (`identity.keep_to`).
         """
-        self.job.directory.mkdir(parents=True, exist_ok=True)
+        keep_to(self.job)
         os.chdir(self.job.directory)
         try:
             for name in self._work:
@@ -112,7 +117,10 @@ def run(job: Job) -> Account:
     ------
     RuntimeError
         When a process of it ended with an error.
+    ValueError
+        When another job began in its folder.
     """
+    keep_to(job)
     done = subprocess.run(
         [sys.executable, "-m", "aftlib.sharing"], input=pickle.dumps(job), stderr=subprocess.PIPE
     )
@@ -131,8 +139,8 @@ def _said(pid: int | None) -> str:
 
 def _serve(job: Job, number: int, journal: Journal, at: Callable[[str], None]) -> None:
     """A server process, until all is read and handed over."""
-    with only_one(f"server-{number}.lock"), _patiently(job) as shared, job.open_own(number) as own:
-        server = Server(job, number, own, shared, at)
+    with only_one(f"server-{number}.lock"), job.open_own(number) as own:
+        server = _patiently(lambda: _server(job, number, own, at))
         journal.note("began", epoch=server.cycle.epoch, pending=len(server.complete))
         start_thread(HandOver(server).run)
         start_thread(Door(server).run)
@@ -149,14 +157,14 @@ def _serve(job: Job, number: int, journal: Journal, at: Callable[[str], None]) -
             if job.keys_apart:
                 output.put_out()
             own.close()
-            shared.close()
+            server.shared.close()
             Path(f"server-{number}.done").touch()
             os._exit(0)
 
 
 def _put_out(job: Job, journal: Journal, at: Callable[[str], None]) -> None:
     """An output process, until everything is out."""
-    with _patiently(job) as table:
+    with _patiently(job.open_shared) as table:
         output = Output(job, table, list(range(job.source.partitions)), at=at)
         done = False
         while not done:
@@ -167,12 +175,22 @@ def _put_out(job: Job, journal: Journal, at: Callable[[str], None]) -> None:
             time.sleep(TICK_S)
 
 
-def _patiently(job: Job, patience_s: float = 600.0) -> StateTable:
-    """The global store, as soon as it is there."""
+def _server(job: Job, number: int, own: StateTable, at: Callable[[str], None]) -> Server:
+    """A server that has asked the global store where it stands."""
+    shared = job.open_shared()
+    try:
+        return Server(job, number, own, shared, at)
+    except BaseException:
+        shared.close()
+        raise
+
+
+def _patiently(work: Callable[[], T], patience_s: float = 600.0) -> T:
+    """What needs the global store, as soon as that is there."""
     begin = time.monotonic()
     while True:
         try:
-            return job.open_shared()
+            return work()
         except ConnectionError:
             if time.monotonic() - begin > patience_s:
                 raise

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
+
+import numpy as np
 
 from aftlib.aggregates import Partials
 from aftlib.sharing.server import TOTAL, Server
@@ -18,14 +21,15 @@ class HandOver:
     """Takes the complete tables while tasks go on merging, and merges them globally once.
 
     The global transaction carries (server, epoch) and where each partition stood, so it is refused
-    if the server, before it died, had handed over any of it after all. While the global store is
+    if the server, before it died, had handed over any of these tables after all. Tables that died
+    with it are of epochs that the substitute has fenced off (`Server`). While the global store is
     out of reach tables wait in the server's own store.
 
     Parameters
     ----------
     server : Server
     patience_s : float
-        Seconds that the global store may be out of reach.
+        Seconds that the global store may be out of reach, or refuse.
     """
 
     def __init__(self, server: Server, patience_s: float = 600.0) -> None:
@@ -37,8 +41,8 @@ class HandOver:
 
         Raises
         ------
-        OSError
-            When the global store stays out of reach.
+        StaleBatch, OSError
+            When the global store goes on refusing, or stays out of reach.
         """
         server = self._server
         while True:
@@ -54,10 +58,12 @@ class HandOver:
             epochs = list(server.complete)
         self._merge(epochs)
         server.at("handed")
+        if server.job.keys_apart:
+            self._fold(epochs)
+            server.at("folded")
+            with suppress(OSError):  # the next hand-over does it
+                self._forget()
         with server.changed:
-            if server.job.keys_apart:
-                self._fold(epochs)
-                server.at("folded")
             for epoch in epochs:
                 server.own.drop(epoch)
                 server.complete.remove(epoch)
@@ -71,9 +77,7 @@ class HandOver:
             try:
                 self._try(epochs)
                 return
-            except StaleBatch:  # what a dead process of this server had begun has been committed
-                continue
-            except OSError:
+            except (StaleBatch, OSError):  # a dead process's was committed, or nobody answers
                 if time.monotonic() - begin > self._patience_s:
                     raise
                 time.sleep(RETRY_S)
@@ -92,8 +96,17 @@ class HandOver:
     def _fold(self, epochs: list[int]) -> None:
         """Merge into the server's own total, which the global store has the backup of."""
         server = self._server
-        rows, progress = self._delta(epochs, server.own.handed().get(server.name, TOTAL))
-        server.own.merge(rows, progress, TOTAL, (server.name, epochs[-1]))
+        with server.lock:
+            rows, progress = self._delta(epochs, server.own.handed().get(server.name, TOTAL))
+            server.own.merge(rows, progress, TOTAL, (server.name, epochs[-1]))
+
+    def _forget(self) -> None:
+        """Drop from the backup what the total, of the same tuples, has put out."""
+        server = self._server
+        with server.lock:
+            held = server.own.windows(TOTAL)
+        for out in np.setdiff1d(server.shared.windows(server.backup), held).tolist():
+            server.shared.forget(out, server.backup)
 
     def _delta(self, epochs: list[int], after: int) -> tuple[Partials, dict[int, Progress]]:
         """Tables above an epoch, merged into one."""

@@ -44,7 +44,8 @@ class Job:
         Seconds between hand-overs to the global store at least; 0: whenever a table is complete.
     keys_apart : bool
         Whether no key comes to two servers: then each puts out its own windows, and the global
-        store is only a backup.
+        store is only a backup. It is not checked: a key that comes to two servers after all is put
+        out by each with its own part of the tuples.
 
     Raises
     ------

@@ -24,7 +24,8 @@ class Server:
 
     Whatever its own store held when it starts is complete: the death of a server is a barrier that
     all its tasks have met. Partitions go on where its own store says, or the global one, if that
-    knows more. Safe to call from several threads.
+    knows more; it is asked when no transaction of the dead server can land there any more, unless
+    its tables are here still. Safe to call from several threads.
 
     Parameters
     ----------
@@ -47,9 +48,9 @@ class Server:
         self.own, self.shared, self.at = own, shared, at
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
+        handed = self._fence()
         if job.keys_apart:
             self._restore_total()
-        handed = shared.handed().get(self.name, TOTAL)
         found = [epoch for epoch in own.epochs() if epoch != TOTAL]
         self.complete = found
         self.cycle = Cycle(max([handed, *found]) + 1)
@@ -137,11 +138,26 @@ class Server:
             if p not in own or own[p].offset < there.offset
         }
 
+    def _fence(self) -> int:
+        """Let nothing of a dead process of this server land from now on; returns the last epoch.
+
+        A transaction of its own with the next number waits for one on its way, or is waited for
+        and has that refused. What this store holds keeps its numbers, for it is yet to be handed
+        over, and a transaction on its way is of these epochs only (`HandOver` asks anew for them).
+        """
+        handed = self.shared.handed().get(self.name, TOTAL)
+        if self.own.epochs():
+            return handed
+        nothing = Partials.empty(len(self.job.function.components))
+        while not self.shared.merge(nothing, {}, self.backup, (self.name, handed + 1)):
+            handed = self.shared.handed()[self.name]
+        return handed + 1
+
     def _restore_total(self) -> None:
         """Take the total from the backup if it is of a later hand-over than what is here."""
         handed = self.shared.handed().get(self.name, TOTAL)
         here = self.own.handed().get(self.name, TOTAL)
         if here < handed and handed not in self.own.epochs():
-            self.own.drop(TOTAL)
             rows, progress = self.shared.read(epoch=self.backup), self.shared.progress(self.backup)
+            self.own.drop(TOTAL)
             self.own.merge(rows, progress, TOTAL, (self.name, handed))

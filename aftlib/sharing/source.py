@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -67,11 +67,30 @@ class ArraySource:
     def write(
         cls, path: Path, partitions: list[np.ndarray], pane: int, delay: int | None = None
     ) -> ArraySource:
-        """Write partitions of shape (n, 3)."""
+        """Write partitions of shape (n, 3).
+
+        Raises
+        ------
+        ValueError
+            When a timestamp is negative.
+        """
+        arrays = [np.asarray(tuples, dtype=np.int64) for tuples in partitions]
+        for i, tuples in enumerate(arrays):
+            if tuples[:, 0].min(initial=0) < 0:
+                raise ValueError(
+                    f"partitions must have timestamps from 0 on, as windows begin there, got "
+                    f"{tuples[:, 0].min()} in partition {i}: count ticks from an earlier moment"
+                )
         path.mkdir(parents=True)
-        for i, tuples in enumerate(partitions):
-            np.save(path / f"{i}.npy", np.asarray(tuples, dtype=np.int64))
+        for i, tuples in enumerate(arrays):
+            np.save(path / f"{i}.npy", tuples)
         return cls(path, pane, delay)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What offsets and watermarks stand for: the path, the files' bytes, the delay."""
+        sizes = [(self.path / f"{i}.npy").stat().st_size for i in range(self.partitions)]
+        return {"path": str(self.path), "bytes": sizes, "delay": self.delay}
 
     @property
     def partitions(self) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from aftlib.parsing import PartitionReader, Reading, Rules
 from aftlib.sharing.source import END, Block
 from aftlib.statestore.tables import NEVER, Progress
-from aftlib.stretch import Stretch, kept
+from aftlib.stretch import Stretch, kept, take_away
 from aftlib.tuplelog import TupleLog
 
 
@@ -19,8 +20,8 @@ from aftlib.tuplelog import TupleLog
 class TextSource:
     """Partitions as lines ``timestamp,key,value``; offsets are bytes.
 
-    Malformed lines are kept in files named by where their batch begins, before the batch is merged;
-    so reading again after a death writes the same file again.
+    Malformed lines are kept in files named by where their batch begins, before the batch is merged.
+    Reading again after a death may cut batches elsewhere, so it first removes what begins later.
 
     Parameters
     ----------
@@ -40,6 +41,12 @@ class TextSource:
         object.__setattr__(self, "rejects", Path(self.rejects).resolve())
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What offsets and watermarks stand for: the path, the files' bytes, the delay."""
+        sizes = [self.log.size(partition) for partition in range(self.partitions)]
+        return {"path": str(self.log.path), "bytes": sizes, "delay": self.rules.delay}
+
+    @property
     def partitions(self) -> int:
         """Number of partitions."""
         return self.log.partitions
@@ -54,10 +61,11 @@ class TextSource:
         ValueError, OverflowError
             As `PartitionReader.blocks`.
         """
-        begin = self._reading(partition, progress)
-        reader = PartitionReader(self.log.part(partition), self.rules, begin)
         if progress and progress.watermark == END:
             return
+        take_away(self.rejects, partition, progress.offset if progress else 0)
+        begin = self._reading(partition, progress)
+        reader = PartitionReader(self.log.part(partition), self.rules, begin)
         before, held = begin, [np.empty((3, 0), dtype=np.int64)]
         for block in reader.blocks():
             held.append(block.copy())

@@ -48,7 +48,7 @@ class Door:
         task = f"visit {next(self._visits)}"
         try:
             while True:
-                link.send(self._answer(task, *link.recv()))
+                link.send(self._answer(task, *_received(link)))
         except (EOFError, ConnectionError):
             self._server.leave(task)
 
@@ -92,11 +92,11 @@ class Link:
     def stay(self) -> None:
         """Have no more to merge, and wait until the server ends, which raises EOFError."""
         self._call("leave")
-        self._link.recv()
+        _received(self._link)
 
     def _call(self, *request: Any) -> Any:
         self._link.send(request)
-        answer = self._link.recv()
+        answer = _received(self._link)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -111,3 +111,11 @@ class Link:
         trace: TracebackType | None,
     ) -> None:
         self._link.close()
+
+
+def _received(link: Connection) -> Any:
+    """The next message; a peer that dies inside one has ended like any other."""
+    try:
+        return link.recv()
+    except OSError as error:  # of no class of its own when it comes in mid-message
+        raise EOFError(f"the peer died inside a message ({error}): connect again") from error

@@ -7,6 +7,7 @@ import pytest
 
 from aftlib.aggregates import AGGREGATES, SUM, Partials
 from aftlib.sharing.driver import run
+from aftlib.sharing.identity import keep_to
 from aftlib.sharing.job import Job
 from aftlib.sharing.journal import Account, Journal
 from aftlib.sharing.output import Output
@@ -79,6 +80,13 @@ def test_an_empty_partition_ends_at_once(tmp_path):
     assert [len(column) for column in block] == [0, 0, 0]
     assert now == Progress(0, END, 0, 0)
     assert list(source.batches(0, now, 10)) == []
+
+
+def test_times_before_the_first_window_are_refused(tmp_path):
+    partitions = [np.zeros((2, 3), int), np.array([[3, 1, 1], [-4, 1, 1]])]
+    with pytest.raises(ValueError, match="timestamps from 0 on.* got -4 in partition 1"):
+        ArraySource.write(tmp_path / "log", partitions, 5)
+    assert not (tmp_path / "log").exists()
 
 
 def test_the_watermark_is_that_of_the_slowest():
@@ -162,3 +170,24 @@ def test_an_overflow_ends_the_run(tmp_path):
     job = Job(source, tmp_path / "job", Windows(5, 5), servers=1, tasks=1, own="memory", batch=1)
     with pytest.raises(RuntimeError, match="task-0-0 ended with an error(.|\n)*leaves the 64 bits"):
         run(job)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"servers": 3}, "servers was 2, is 3"),
+        ({"windows": Windows(20, 5)}, "width was 10, is 20"),
+        ({"aggregate": "max"}, "aggregate was 'sum', is 'max'"),
+        ({"keys_apart": True}, "keys_apart was False, is True"),
+        ({"delay": 7}, "log was .*'delay': None.*, is .*'delay': 7"),
+    ],
+)
+def test_a_folder_keeps_to_the_job_that_began_there(tmp_path, other, said):
+    source = ArraySource.write(tmp_path / "log", [np.zeros((1, 3), int)], 5)
+    job = Job(source, tmp_path / "job", Windows(10, 5))
+    keep_to(job)
+    keep_to(replace(job, batch=7, tasks=1))
+    if "delay" in other:
+        other = {"source": replace(source, **other)}
+    with pytest.raises(ValueError, match=f"{said}.*choose a new directory and schema"):
+        run(replace(job, **other))

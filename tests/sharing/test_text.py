@@ -1,11 +1,13 @@
 """Text logs as a source: the same tuples as arrays, and no malformed line lost or counted twice."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aftlib.parsing import Rules
+from aftlib.parsing import PartitionReader, Rules
+from aftlib.sharing import text as text_module
 from aftlib.sharing.driver import run
 from aftlib.sharing.job import Job
 from aftlib.sharing.source import END, ArraySource
@@ -61,6 +63,23 @@ def test_malformed_lines_are_kept_once_however_often_they_are_read(tmp_path, tup
     batches = list(there.batches(0, None, 5000))
     list(there.batches(0, batches[1][1], 5000))
     assert [r.line for s in kept(there.rejects) for r in s.rejects] == ["no tuple"] * 3
+
+
+def test_malformed_lines_are_kept_once_when_batches_are_cut_elsewhere(
+    tmp_path, tuples, monkeypatch
+):
+    """As they are when a substitute goes on inside what was a chunk to its forerunner."""
+    text = lines(tuples)[:3_000]
+    for at in range(0, 3_000, 50):
+        text.insert(at, b"no tuple, no. %d\n" % at)
+    there = source(tmp_path, b"".join(text))
+    monkeypatch.setattr(text_module, "PartitionReader", partial(PartitionReader, chunk=1_000))
+    first, *_, last = list(there.batches(0, None, 100))
+    monkeypatch.setattr(text_module, "PartitionReader", partial(PartitionReader, chunk=1_300))
+    *_, again = there.batches(0, first[1], 100)
+    found = [r.line for s in kept(there.rejects) for r in s.rejects]
+    assert len(found) == len(set(found)) == 60
+    assert again[1].offset == last[1].offset
 
 
 def test_the_threshold_counts_what_was_rejected_before_a_death(tmp_path, tuples):
