@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
-from aftlib.standby.node_process import ACK_S, read_lines, write_line
+from aftlib.standby.node_process import ACK_S, HOST, LIMIT, read_lines, write_line
 from aftlib.standby.ordering import Reorder
 from aftlib.standby.parameters import NODES
 from aftlib.standby.schemes import PROPOSED, UPSTREAM, Scheme
@@ -113,7 +113,8 @@ async def _drive(
     patience_s: float,
 ) -> Delivery:
     servers = [
-        await asyncio.start_server(part.meet, "127.0.0.1", 0) for part in (upstream, downstream)
+        await asyncio.start_server(part.meet, HOST, 0, limit=LIMIT)
+        for part in (upstream, downstream)
     ]
     ports = [server.sockets[0].getsockname()[1] for server in servers]
     nodes = _Nodes(ports, upstream, patience_s)
