@@ -20,6 +20,7 @@ from aftlib.standby.parameters import NODES
 from aftlib.standby.schemes import PROPOSED, UPSTREAM, Scheme
 
 BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
+PROGRAM = "aftlib.standby.node_process"
 TURN = 10
 """Batches that a node is sent in its turn (the proposal)."""
 
@@ -84,10 +85,13 @@ def deliver(
         Deliberately broken variants for tests: copies are handed on; the queue forgets a tuple when
         it is sent instead of when it is acknowledged.
     ack_s, patience_s : float
-        Interval of level-0 ACKs, and how long to wait for results after the stream's end, seconds.
+        Interval of level-0 ACKs, and how long to wait for a node to get ready and for
+        results after the stream's end, seconds.
 
     Raises
     ------
+    RuntimeError
+        When a node does not get ready within `patience_s`, with what it said.
     TimeoutError
         When a killed node is not back within `patience_s`.
     ValueError
@@ -158,20 +162,42 @@ class _Nodes:
         upstream.on_death = self.restart
         self.restarts: set[asyncio.Task[None]] = set()
         self.awaited: set[str] = set()
+        self.words: dict[str, asyncio.Task[bytes]] = {}
 
     async def start_all(self) -> None:
-        await asyncio.gather(*(self.start(name) for name in NODES))
+        started = [self.start(name) for name in NODES]
+        for end in await asyncio.gather(*started, return_exceptions=True):
+            if end is not None:
+                raise end
 
     async def start(self, name: str) -> None:
         ready = self.upstream.expect(name)
         if name in self.processes:
             await self.processes[name].wait()
-        program = [sys.executable, "-m", "aftlib.standby.node_process", name]
+        program = [sys.executable, "-m", PROGRAM, name]
         self.processes[name] = await asyncio.create_subprocess_exec(
-            *program, *map(str, self.ports), stderr=asyncio.subprocess.DEVNULL
+            *program, *map(str, self.ports), stderr=asyncio.subprocess.PIPE
         )
-        await ready.wait()
+        await self._hello(name, ready)
         self.awaited.discard(name)
+
+    async def _hello(self, name: str, ready: asyncio.Event) -> None:
+        """Until a node has said hello; its error output ends with it, whenever that is."""
+        process = self.processes[name]
+        output = cast("asyncio.StreamReader", process.stderr)
+        self.words[name] = words = asyncio.create_task(output.read())
+        hello = asyncio.create_task(ready.wait())
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait([hello, words], timeout=self.patience_s, return_when=first)
+        hello.cancel()
+        if ready.is_set():
+            return
+        _kill(process)
+        said = (await words).decode(errors="replace").strip()[-2000:] or "it said nothing"
+        raise RuntimeError(
+            f"the {name} did not get ready within {self.patience_s:g} s: {said}; give a longer "
+            "patience_s if it is only slow"
+        )
 
     def restart(self, name: str) -> None:
         task = asyncio.ensure_future(self.start(name))
@@ -181,6 +207,8 @@ class _Nodes:
         """Until every killed node is back."""
         async with asyncio.timeout(self.patience_s):
             while self.awaited:
+                for task in [task for task in self.restarts if task.done()]:
+                    task.result()
                 await asyncio.sleep(PAUSE_S)
 
     def kill(self, name: str) -> None:
@@ -191,10 +219,12 @@ class _Nodes:
         """Kill both; their connections end with them."""
         for task in self.restarts:
             task.cancel()
+        # one that is about to start a process must not do so behind our back
+        await asyncio.gather(*self.restarts, return_exceptions=True)
         for process in self.processes.values():
-            with suppress(ProcessLookupError):
-                process.kill()
+            _kill(process)
             await process.wait()
+        await asyncio.gather(*self.words.values())
 
 
 class _Upstream:
@@ -320,6 +350,11 @@ class _Downstream:
 def _this_task() -> asyncio.Task[None]:
     """The task that runs this: a server starts one for each connection."""
     return cast("asyncio.Task[None]", asyncio.current_task())
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
 
 
 def _other(name: str) -> str:

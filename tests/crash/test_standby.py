@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from aftlib.standby import processes
 from aftlib.standby.parameters import NODES
 from aftlib.standby.processes import Kill, deliver
 from aftlib.standby.schemes import ACTIVE, PROPOSED, UPSTREAM
@@ -70,7 +71,7 @@ def test_without_removing_copies_the_check_fails(scheme):
 @BOTH
 def test_forgetting_before_the_ack_is_caught(scheme):
     """The second broken control: the queue is trimmed when a tuple is sent."""
-    found = deliver(scheme, TUPLES, [Kill(1250)], trim_when_sent=True, patience_s=3)
+    found = deliver(scheme, TUPLES, [Kill(1250)], trim_when_sent=True, patience_s=5)
     with pytest.raises(AssertionError):
         check(found)
 
@@ -88,6 +89,20 @@ def test_nobody_dies(scheme):
     found = deliver(scheme, TUPLES, ordered=True)
     check(found, ordered=True)
     assert (found.resent, found.requests) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("does", "patience_s", "said"),
+    [("echo no such module >&2", 30, "no such module"), ("exec sleep 60", 0.3, "it said nothing")],
+    ids=["ends at once", "hangs"],
+)
+def test_a_node_that_does_not_start(does, patience_s, said, tmp_path, monkeypatch):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(processes.sys, "executable", str(program))
+    with pytest.raises(RuntimeError, match=f"did not get ready within {patience_s} s: {said}"):
+        deliver(UPSTREAM, TUPLES, patience_s=patience_s)
 
 
 def test_what_is_refused():
