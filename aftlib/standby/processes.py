@@ -47,12 +47,15 @@ class Delivery:
         Tuples sent again by upstream.
     requests : int
         Failures that were noticed.
+    kills : int
+        Kills carried out.
     """
 
     arrived: tuple[int, ...]
     released: tuple[int, ...]
     resent: tuple[int, ...]
     requests: int
+    kills: int
 
     @property
     def duplicates(self) -> int:
@@ -137,7 +140,7 @@ async def _drive(
         await asyncio.gather(*upstream.meetings, *downstream.meetings)
     return Delivery(
         tuple(downstream.arrived), tuple(downstream.released), tuple(upstream.resent),
-        upstream.requests,
+        upstream.requests, nodes.kills,
     )  # fmt: skip
 
 
@@ -147,7 +150,7 @@ async def _emit(upstream: _Upstream, nodes: _Nodes, tuples: int, kills: Sequence
     for begin in range(0, tuples, BATCH):
         upstream.send(list(range(begin, min(begin + BATCH, tuples))))
         await asyncio.sleep(PAUSE_S)
-        if left and begin + BATCH >= left[0].after:
+        while left and begin + BATCH >= left[0].after:
             await nodes.settled()
             nodes.kill(left.popleft().node)
     await nodes.settled()
@@ -162,6 +165,7 @@ class _Nodes:
         upstream.on_death = self.restart
         self.restarts: set[asyncio.Task[None]] = set()
         self.awaited: set[str] = set()
+        self.kills = 0
         self.words: dict[str, asyncio.Task[bytes]] = {}
 
     async def start_all(self) -> None:
@@ -213,6 +217,7 @@ class _Nodes:
 
     def kill(self, name: str) -> None:
         self.awaited.add(name)
+        self.kills += 1
         self.processes[name].kill()
 
     async def end(self) -> None:
