@@ -7,6 +7,7 @@ starts them, which counts what arrives. For counts and order only: times are the
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
-from aftlib.standby.node_process import ACK_S, HOST, LIMIT, read_lines, write_line
+from aftlib.standby.node_process import ACK_S, HEARTBEAT_S, HOST, LIMIT, read_lines, write_line
 from aftlib.standby.ordering import Reorder
 from aftlib.standby.parameters import NODES
 from aftlib.standby.schemes import PROPOSED, UPSTREAM, Scheme
@@ -27,10 +28,19 @@ TURN = 10
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL to a node once so many tuples have been sent."""
+    """SIGKILL to a node once so many tuples have been sent.
+
+    Attributes
+    ----------
+    after : int
+    node : {"primary", "secondary"}
+    stalled : bool
+        It is stopped only (SIGSTOP): alive, but taken for dead.
+    """
 
     after: int
     node: str = "primary"
+    stalled: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Delivery:
     requests : int
         Failures that were noticed.
     kills : int
-        Kills carried out.
+        Kills carried out, stalls included.
     """
 
     arrived: tuple[int, ...]
@@ -72,6 +82,7 @@ def deliver(
     trim_when_sent: bool = False,
     ack_s: float = ACK_S,
     patience_s: float = PATIENCE_S,
+    heartbeat_s: float = HEARTBEAT_S,
 ) -> Delivery:
     """Stream tuples through real processes, kill some, and return what arrived.
 
@@ -81,7 +92,8 @@ def deliver(
         Upstream backup or the proposal.
     tuples : int
     kills : sequence of Kill
-        A killed node is started anew once its death is noticed, and takes part again.
+        A killed node is started anew once its death is noticed, and takes part again; so is one
+        that lives but did not answer a heartbeat in time, after it was killed for certain.
     ordered : bool
         Whether the downstream operator needs its input in order.
     deduplicate, trim_when_sent : bool
@@ -90,6 +102,8 @@ def deliver(
     ack_s, patience_s : float
         Interval of level-0 ACKs, and how long to wait for a node to get ready and for
         results after the stream's end, seconds.
+    heartbeat_s : float
+        Interval of heartbeats: a node that does not answer within one is taken for dead, seconds.
 
     Raises
     ------
@@ -109,7 +123,7 @@ def deliver(
             raise ValueError(f"kills must strike a node inside 1 … {tuples - 1}, got {kill!r}")
     upstream = _Upstream(scheme, trim_when_sent)
     downstream = _Downstream(ordered, deduplicate, ack_s)
-    return asyncio.run(_drive(upstream, downstream, tuples, kills, patience_s))
+    return asyncio.run(_drive(upstream, downstream, tuples, kills, patience_s, heartbeat_s))
 
 
 async def _drive(
@@ -118,13 +132,14 @@ async def _drive(
     tuples: int,
     kills: Sequence[Kill],
     patience_s: float,
+    heartbeat_s: float,
 ) -> Delivery:
     servers = [
         await asyncio.start_server(part.meet, HOST, 0, limit=LIMIT)
         for part in (upstream, downstream)
     ]
     ports = [server.sockets[0].getsockname()[1] for server in servers]
-    nodes = _Nodes(ports, upstream, patience_s)
+    nodes = _Nodes(ports, upstream, patience_s, heartbeat_s)
     acknowledging = asyncio.create_task(downstream.acknowledge())
     try:
         await nodes.start_all()
@@ -152,15 +167,18 @@ async def _emit(upstream: _Upstream, nodes: _Nodes, tuples: int, kills: Sequence
         await asyncio.sleep(PAUSE_S)
         while left and begin + BATCH >= left[0].after:
             await nodes.settled()
-            nodes.kill(left.popleft().node)
+            nodes.kill(left.popleft())
     await nodes.settled()
 
 
 class _Nodes:
     """The two processes: started, killed, and started anew when the other one asks for help."""
 
-    def __init__(self, ports: Sequence[int], upstream: _Upstream, patience_s: float) -> None:
-        self.ports, self.upstream, self.patience_s = ports, upstream, patience_s
+    def __init__(
+        self, ports: Sequence[int], upstream: _Upstream, patience_s: float, heartbeat_s: float
+    ) -> None:
+        self.upstream, self.patience_s = upstream, patience_s
+        self.arguments = [*map(str, ports), str(heartbeat_s)]
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         upstream.on_death = self.restart
         self.restarts: set[asyncio.Task[None]] = set()
@@ -177,10 +195,11 @@ class _Nodes:
     async def start(self, name: str) -> None:
         ready = self.upstream.expect(name)
         if name in self.processes:
+            _kill(self.processes[name])  # it may only have been slow to answer
             await self.processes[name].wait()
         program = [sys.executable, "-m", PROGRAM, name]
         self.processes[name] = await asyncio.create_subprocess_exec(
-            *program, *map(str, self.ports), stderr=asyncio.subprocess.PIPE
+            *program, *self.arguments, stderr=asyncio.subprocess.PIPE
         )
         await self._hello(name, ready)
         self.awaited.discard(name)
@@ -204,6 +223,7 @@ class _Nodes:
         )
 
     def restart(self, name: str) -> None:
+        self.awaited.add(name)
         task = asyncio.ensure_future(self.start(name))
         self.restarts.add(task)
 
@@ -215,10 +235,11 @@ class _Nodes:
                     task.result()
                 await asyncio.sleep(PAUSE_S)
 
-    def kill(self, name: str) -> None:
-        self.awaited.add(name)
+    def kill(self, kill: Kill) -> None:
+        self.awaited.add(kill.node)
         self.kills += 1
-        self.processes[name].kill()
+        how = signal.SIGSTOP if kill.stalled else signal.SIGKILL
+        self.processes[kill.node].send_signal(how)
 
     async def end(self) -> None:
         """Kill both; their connections end with them."""
@@ -276,7 +297,7 @@ class _Upstream:
                 self._welcome(name, writer, said["port"])
             elif "ack" in said and self.writers.get(name) is writer:
                 self._trim(name, said["ack"])
-            elif "request" in said:
+            elif "request" in said and self.writers.get(name) is writer:
                 self._recover(said["request"])
 
     def _welcome(self, name: str, writer: asyncio.StreamWriter, port: int) -> None:
@@ -300,6 +321,9 @@ class _Upstream:
         self.dead.add(dead)
         again = list(self.queue[dead])
         self.queue[dead].clear()
+        # what it still says if it lives is not heard: neither its ACKs nor its own request
+        del self.writers[dead], self.ports[dead]
+        self.trimmed[dead] = 0
         if self.scheme.switching or dead == self.active:
             self.active = _other(dead)
             self.resent += again

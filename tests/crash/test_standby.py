@@ -50,6 +50,14 @@ def test_failures_in_a_row(scheme, once):
     once()
 
 
+@BOTH
+def test_a_node_that_stalls_is_fenced(scheme):
+    """Taken for dead while it lives: it is killed for certain, comes back, and can die again."""
+    found = deliver(scheme, TUPLES, [Kill(400, stalled=True), Kill(1200)], patience_s=10)
+    check(found)
+    assert found.requests >= found.kills == 2
+
+
 def test_failures_at_the_very_end():
     """Two in the last batch: neither is passed over."""
     found = deliver(PROPOSED, TUPLES, [Kill(TUPLES - 3), Kill(TUPLES - 2, "secondary")])
@@ -94,7 +102,8 @@ def test_without_sorting_the_proposals_order_is_lost():
 
 @BOTH
 def test_nobody_dies(scheme):
-    found = deliver(scheme, TUPLES, ordered=True)
+    # a busy machine may well let a node wait for longer than the usual heartbeat
+    found = deliver(scheme, TUPLES, ordered=True, heartbeat_s=5)
     check(found, ordered=True)
     assert (found.resent, found.requests, found.kills) == ((), 0, 0)
 
