@@ -42,9 +42,11 @@ def by_rate(
     measure : str
     title, y : str
     ns3 : DataFrame, optional
-        Of `against_ns3`.
+        Of `against_ns3`; the title says so if no row is left of it.
     """
     figure = go.Figure()
+    if ns3 is not None and ns3.empty:
+        title += "; simulation only: ns-3 ran the default parameters"
     for scheme, rows in means.groupby("scheme", sort=False):
         look = LOOK[str(scheme)]
         up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]

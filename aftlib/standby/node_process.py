@@ -1,4 +1,4 @@
-"""A primary or secondary as a process: `python -m aftlib.standby.node_process NAME UP DOWN`.
+"""A primary or secondary as a process: `python -m aftlib.standby.node_process NAME UP DOWN BEAT`.
 
 It processes what upstream sends (a filter that lets everything pass), passes level-0 ACKs on as
 level 1, answers heartbeats, sends its own, and asks upstream for help when one is not answered.
@@ -37,7 +37,8 @@ def write_line(writer: asyncio.StreamWriter, message: Line) -> None:
 class NodeProcess:
     """The node's connections: upstream, downstream, and heartbeats to and from the other node."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, heartbeat_s: float) -> None:
+        self.heartbeat_s = heartbeat_s
         self.name, self.other = name, NODES[1 - NODES.index(name)]
         self.answered, self.watching = True, asyncio.Event()
         self.peer: asyncio.StreamWriter | None = None
@@ -92,8 +93,9 @@ class NodeProcess:
             else:
                 self.watching.clear()
                 write_line(self.up, {"request": self.other})
-            await asyncio.sleep(HEARTBEAT_S)
+            await asyncio.sleep(self.heartbeat_s)
 
 
 if __name__ == "__main__":
-    asyncio.run(NodeProcess(sys.argv[1]).run(*map(int, sys.argv[2:4])))
+    node = NodeProcess(sys.argv[1], heartbeat_s=float(sys.argv[4]))
+    asyncio.run(node.run(*map(int, sys.argv[2:4])))

@@ -7,6 +7,7 @@ starts them, which counts what arrives. For counts and order only: times are the
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -14,22 +15,32 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
-from aftlib.standby.node_process import ACK_S, read_lines, write_line
+from aftlib.standby.node_process import ACK_S, HEARTBEAT_S, HOST, LIMIT, read_lines, write_line
 from aftlib.standby.ordering import Reorder
 from aftlib.standby.parameters import NODES
 from aftlib.standby.schemes import PROPOSED, UPSTREAM, Scheme
 
 BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
+PROGRAM = "aftlib.standby.node_process"
 TURN = 10
 """Batches that a node is sent in its turn (the proposal)."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL to a node once so many tuples have been sent."""
+    """SIGKILL to a node once so many tuples have been sent.
+
+    Attributes
+    ----------
+    after : int
+    node : {"primary", "secondary"}
+    stalled : bool
+        It is stopped only (SIGSTOP): alive, but taken for dead.
+    """
 
     after: int
     node: str = "primary"
+    stalled: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,12 +57,15 @@ class Delivery:
         Tuples sent again by upstream.
     requests : int
         Failures that were noticed.
+    kills : int
+        Kills carried out, stalls included.
     """
 
     arrived: tuple[int, ...]
     released: tuple[int, ...]
     resent: tuple[int, ...]
     requests: int
+    kills: int
 
     @property
     def duplicates(self) -> int:
@@ -68,6 +82,7 @@ def deliver(
     trim_when_sent: bool = False,
     ack_s: float = ACK_S,
     patience_s: float = PATIENCE_S,
+    heartbeat_s: float = HEARTBEAT_S,
 ) -> Delivery:
     """Stream tuples through real processes, kill some, and return what arrived.
 
@@ -77,17 +92,23 @@ def deliver(
         Upstream backup or the proposal.
     tuples : int
     kills : sequence of Kill
-        A killed node is started anew once its death is noticed, and takes part again.
+        A killed node is started anew once its death is noticed, and takes part again; so is one
+        that lives but did not answer a heartbeat in time, after it was killed for certain.
     ordered : bool
         Whether the downstream operator needs its input in order.
     deduplicate, trim_when_sent : bool
         Deliberately broken variants for tests: copies are handed on; the queue forgets a tuple when
         it is sent instead of when it is acknowledged.
     ack_s, patience_s : float
-        Interval of level-0 ACKs, and how long to wait for results after the stream's end, seconds.
+        Interval of level-0 ACKs, and how long to wait for a node to get ready and for
+        results after the stream's end, seconds.
+    heartbeat_s : float
+        Interval of heartbeats: a node that does not answer within one is taken for dead, seconds.
 
     Raises
     ------
+    RuntimeError
+        When a node does not get ready within `patience_s`, with what it said.
     TimeoutError
         When a killed node is not back within `patience_s`.
     ValueError
@@ -102,7 +123,7 @@ def deliver(
             raise ValueError(f"kills must strike a node inside 1 … {tuples - 1}, got {kill!r}")
     upstream = _Upstream(scheme, trim_when_sent)
     downstream = _Downstream(ordered, deduplicate, ack_s)
-    return asyncio.run(_drive(upstream, downstream, tuples, kills, patience_s))
+    return asyncio.run(_drive(upstream, downstream, tuples, kills, patience_s, heartbeat_s))
 
 
 async def _drive(
@@ -111,12 +132,14 @@ async def _drive(
     tuples: int,
     kills: Sequence[Kill],
     patience_s: float,
+    heartbeat_s: float,
 ) -> Delivery:
     servers = [
-        await asyncio.start_server(part.meet, "127.0.0.1", 0) for part in (upstream, downstream)
+        await asyncio.start_server(part.meet, HOST, 0, limit=LIMIT)
+        for part in (upstream, downstream)
     ]
     ports = [server.sockets[0].getsockname()[1] for server in servers]
-    nodes = _Nodes(ports, upstream, patience_s)
+    nodes = _Nodes(ports, upstream, patience_s, heartbeat_s)
     acknowledging = asyncio.create_task(downstream.acknowledge())
     try:
         await nodes.start_all()
@@ -132,7 +155,7 @@ async def _drive(
         await asyncio.gather(*upstream.meetings, *downstream.meetings)
     return Delivery(
         tuple(downstream.arrived), tuple(downstream.released), tuple(upstream.resent),
-        upstream.requests,
+        upstream.requests, nodes.kills,
     )  # fmt: skip
 
 
@@ -142,37 +165,65 @@ async def _emit(upstream: _Upstream, nodes: _Nodes, tuples: int, kills: Sequence
     for begin in range(0, tuples, BATCH):
         upstream.send(list(range(begin, min(begin + BATCH, tuples))))
         await asyncio.sleep(PAUSE_S)
-        if left and begin + BATCH >= left[0].after:
+        while left and begin + BATCH >= left[0].after:
             await nodes.settled()
-            nodes.kill(left.popleft().node)
+            nodes.kill(left.popleft())
     await nodes.settled()
 
 
 class _Nodes:
     """The two processes: started, killed, and started anew when the other one asks for help."""
 
-    def __init__(self, ports: Sequence[int], upstream: _Upstream, patience_s: float) -> None:
-        self.ports, self.upstream, self.patience_s = ports, upstream, patience_s
+    def __init__(
+        self, ports: Sequence[int], upstream: _Upstream, patience_s: float, heartbeat_s: float
+    ) -> None:
+        self.upstream, self.patience_s = upstream, patience_s
+        self.arguments = [*map(str, ports), str(heartbeat_s)]
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         upstream.on_death = self.restart
         self.restarts: set[asyncio.Task[None]] = set()
         self.awaited: set[str] = set()
+        self.kills = 0
+        self.words: dict[str, asyncio.Task[bytes]] = {}
 
     async def start_all(self) -> None:
-        await asyncio.gather(*(self.start(name) for name in NODES))
+        started = [self.start(name) for name in NODES]
+        for end in await asyncio.gather(*started, return_exceptions=True):
+            if end is not None:
+                raise end
 
     async def start(self, name: str) -> None:
         ready = self.upstream.expect(name)
         if name in self.processes:
+            _kill(self.processes[name])  # it may only have been slow to answer
             await self.processes[name].wait()
-        program = [sys.executable, "-m", "aftlib.standby.node_process", name]
+        program = [sys.executable, "-m", PROGRAM, name]
         self.processes[name] = await asyncio.create_subprocess_exec(
-            *program, *map(str, self.ports), stderr=asyncio.subprocess.DEVNULL
+            *program, *self.arguments, stderr=asyncio.subprocess.PIPE
         )
-        await ready.wait()
+        await self._hello(name, ready)
         self.awaited.discard(name)
 
+    async def _hello(self, name: str, ready: asyncio.Event) -> None:
+        """Until a node has said hello; its error output ends with it, whenever that is."""
+        process = self.processes[name]
+        output = cast("asyncio.StreamReader", process.stderr)
+        self.words[name] = words = asyncio.create_task(output.read())
+        hello = asyncio.create_task(ready.wait())
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait([hello, words], timeout=self.patience_s, return_when=first)
+        hello.cancel()
+        if ready.is_set():
+            return
+        _kill(process)
+        said = (await words).decode(errors="replace").strip()[-2000:] or "it said nothing"
+        raise RuntimeError(
+            f"the {name} did not get ready within {self.patience_s:g} s: {said}; give a longer "
+            "patience_s if it is only slow"
+        )
+
     def restart(self, name: str) -> None:
+        self.awaited.add(name)
         task = asyncio.ensure_future(self.start(name))
         self.restarts.add(task)
 
@@ -180,20 +231,26 @@ class _Nodes:
         """Until every killed node is back."""
         async with asyncio.timeout(self.patience_s):
             while self.awaited:
+                for task in [task for task in self.restarts if task.done()]:
+                    task.result()
                 await asyncio.sleep(PAUSE_S)
 
-    def kill(self, name: str) -> None:
-        self.awaited.add(name)
-        self.processes[name].kill()
+    def kill(self, kill: Kill) -> None:
+        self.awaited.add(kill.node)
+        self.kills += 1
+        how = signal.SIGSTOP if kill.stalled else signal.SIGKILL
+        self.processes[kill.node].send_signal(how)
 
     async def end(self) -> None:
         """Kill both; their connections end with them."""
         for task in self.restarts:
             task.cancel()
+        # one that is about to start a process must not do so behind our back
+        await asyncio.gather(*self.restarts, return_exceptions=True)
         for process in self.processes.values():
-            with suppress(ProcessLookupError):
-                process.kill()
+            _kill(process)
             await process.wait()
+        await asyncio.gather(*self.words.values())
 
 
 class _Upstream:
@@ -240,7 +297,7 @@ class _Upstream:
                 self._welcome(name, writer, said["port"])
             elif "ack" in said and self.writers.get(name) is writer:
                 self._trim(name, said["ack"])
-            elif "request" in said:
+            elif "request" in said and self.writers.get(name) is writer:
                 self._recover(said["request"])
 
     def _welcome(self, name: str, writer: asyncio.StreamWriter, port: int) -> None:
@@ -264,6 +321,9 @@ class _Upstream:
         self.dead.add(dead)
         again = list(self.queue[dead])
         self.queue[dead].clear()
+        # what it still says if it lives is not heard: neither its ACKs nor its own request
+        del self.writers[dead], self.ports[dead]
+        self.trimmed[dead] = 0
         if self.scheme.switching or dead == self.active:
             self.active = _other(dead)
             self.resent += again
@@ -319,6 +379,11 @@ class _Downstream:
 def _this_task() -> asyncio.Task[None]:
     """The task that runs this: a server starts one for each connection."""
     return cast("asyncio.Task[None]", asyncio.current_task())
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
 
 
 def _other(name: str) -> str:

@@ -171,6 +171,22 @@ def test_figures_carry_what_they_are_given(trials, parts):
     assert figures.by_share(share, 0.8, "").data[0].y[0] == 9
 
 
+def test_ns3_is_shown_beside_the_same_system_only():
+    ns3 = d4.against_ns3()
+    assert len(d4.same_system(ns3, CASE)) == len(ns3)
+    slow = d4.Case(CASE.rates, 2, parameters=Parameters(ack_ms=100.0))
+    means = pd.DataFrame([_row(rate) for rate in CASE.rates])
+    figure = figures.by_rate(means, "resent", "Again", "", d4.same_system(ns3, slow))
+    assert [trace.name for trace in figure.data] == ["proposed"]
+    said = "Again; simulation only: ns-3 ran the default parameters"
+    assert said in figure.layout.title.text
+    assert said not in figures.by_rate(means, "resent", "Again", "", ns3).layout.title.text
+
+
+def _row(rate):
+    return {"scheme": "proposed", "rate": rate, "resent": 2, "resent_low": 1, "resent_high": 3}
+
+
 def test_tables_side_by_side():
     one = pd.DataFrame({"a": [1]}, index=[200])
     assert d4.side_by_side({"x": one, "y": one}).shape == (1, 2)

@@ -1,15 +1,18 @@
 """The simulation against ns-3: its stored runs, and one made anew where it is installed."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from aftlib.experiments import d4
-from aftlib.standby.failures import failure_times
+from aftlib.standby.failures import Failure, failure_times
 from aftlib.standby.ns3 import scenario, tables
 from aftlib.standby.ns3.scenario import Scenario
-from aftlib.standby.parameters import Parameters, Tcp
+from aftlib.standby.parameters import Link, Parameters, Tcp
 from aftlib.standby.schemes import PROPOSED, SCHEMES, UPSTREAM
+from aftlib.standby.simulation import simulate
 
 MISSING = scenario.missing()
 
@@ -66,6 +69,28 @@ def test_a_run_made_anew_is_the_stored_one(tmp_path):
         made.run(one, UPSTREAM, [float("nan")])
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_other_parameters_than_the_documents(tmp_path):
+    made = Scenario.compiled(tmp_path)
+    far, slow = Link(delay_ms=8.0), Link(bandwidth_mbps=4.0)
+    for changed in ({"link": far}, {"link": slow}, {"processing_us": 100}, {"tuple_bytes": 100}):
+        system = Parameters(rate=500, **changed)
+        for scheme in (UPSTREAM, PROPOSED):
+            same_as_simulated(made.run(system, scheme, [2789.65]), system, scheme, "primary")
+    usual = Parameters(rate=500)
+    found = made.run(usual, PROPOSED, [2789.65], failed="secondary")
+    same_as_simulated(found, usual, PROPOSED, "secondary")
+
+
+def same_as_simulated(found, system, scheme, node):
+    ours = simulate(system, scheme, [Failure(2789.65, node)]).recoveries[0]
+    row = found.iloc[0]
+    assert (row["queue_at_crash"], row["resent"]) == (ours.queue_at_crash, len(ours.resent))
+    assert row["recovery_ms"] == pytest.approx(ours.recovery_ms, rel=0.02)
+    assert row["caught_up_ms"] == pytest.approx(ours.caught_up_ms, rel=0.02)
+
+
 def test_tables_are_written_with_their_command(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "PLACE", tmp_path)
     tables.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
@@ -79,6 +104,50 @@ def test_what_is_missing_is_said(tmp_path, monkeypatch):
         Scenario.compiled(tmp_path)
     monkeypatch.setattr(scenario.shutil, "which", lambda name: None)
     assert "no g++ on the PATH" in scenario.missing()
+
+
+def test_every_parameter_reaches_the_scenario(tmp_path):
+    """As an option that its source reads."""
+    program = tmp_path / "standby"
+    program.write_text('#!/bin/sh\necho failure_ms\nfor option; do echo "$option"; done\n')
+    program.chmod(0o755)
+    changed = Parameters(
+        tuple_bytes=60, processing_us=20, write_ms=2, message_bytes=9, state_bytes=40,
+        link=Link(bandwidth_mbps=8, delay_ms=7),
+    )  # fmt: skip
+    run = Scenario(program).run
+    given = set(run(changed, PROPOSED, [2500.0], failed="secondary")["failure_ms"])
+    options = [
+        "bandwidth=8",
+        "delay=7",
+        "processing=20",
+        "write=2",
+        "tuple=60",
+        "message=9",
+        "state=40",
+    ]
+    assert {f"--{option}" for option in [*options, "failed=secondary"]} <= given
+    read = set(re.findall(r'AddValue\("(\w+)"', scenario.SOURCE.read_text()))
+    assert {option.lstrip("-").split("=")[0] for option in given} <= read
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"link": Link(header_bytes=40)}, "header_bytes must be 54, as ns-3's TCP makes them"),
+        ({"share": 0.6}, "share must be 0.5 with ns-3, got 0.6"),
+        ({"secondary_us": 70.0}, "secondary_us must be None or processing_us with ns-3, got 70.0"),
+    ],
+)
+def test_what_the_scenario_does_not_have_is_refused(changed, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        Scenario(tmp_path / "standby").run(Parameters(**changed), PROPOSED, [2500.0])
+
+
+def test_only_a_working_secondary_can_fail_in_ns3(tmp_path):
+    said = "failed must be primary in upstream backup with ns-3, got 'secondary'"
+    with pytest.raises(ValueError, match=said):
+        Scenario(tmp_path / "standby").run(Parameters(), UPSTREAM, [2500.0], failed="secondary")
 
 
 def test_a_scenario_that_fails_says_why(tmp_path):

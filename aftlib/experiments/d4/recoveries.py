@@ -118,7 +118,7 @@ def against_closed_form(case: Case, means: pd.DataFrame) -> pd.DataFrame:
 
 
 def against_ns3() -> pd.DataFrame:
-    """The stored runs of ns-3 beside the simulation of the same failures.
+    """The stored runs of ns-3, all of default parameters, beside the simulation of the same.
 
     Returns
     -------
@@ -144,6 +144,11 @@ def against_ns3() -> pd.DataFrame:
         reference = table[f"{name}_ns3"]
         table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1
     return table
+
+
+def same_system(table: pd.DataFrame, case: Case) -> pd.DataFrame:
+    """The rows of `against_ns3` that the case's system has as well: stored runs are of defaults."""
+    return table[[case.at(rate) == Parameters(rate=rate) for rate in table["rate"]]]
 
 
 def agreement(table: pd.DataFrame) -> pd.DataFrame:

@@ -86,8 +86,9 @@ def _is_not_nagle(parts: pd.DataFrame) -> Settled:
         expected="most of the gap up to 1,000 tuples/s",
         measured=", ".join(f"{value:.0%} at {rate:,.0f}/s" for rate, value in share.items()),
         holds=bool((share >= 0.5).all()),
-        note="Share of the gap that Nagle's algorithm makes if it slows upstream backup only; ns-3 "
-        f"with one part of TCP switched at a time. The gap in ms, Nagle off, {shown}. TCP does "
+        note="Share of the gap that Nagle's algorithm makes if it slows upstream backup only; "
+        "stored runs of ns-3, all of default parameters, with one part of TCP switched at a time. "
+        f"The gap in ms, Nagle off, {shown}. TCP does "
         "make the gap at low rates, but by opening the connection and by its initial window.",
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from aftlib.standby.parameters import Parameters
+from aftlib.standby.parameters import NODES, Link, Parameters
 from aftlib.standby.schemes import Scheme
 
 SOURCE = Path(__file__).with_name("standby.cc")
@@ -62,19 +62,22 @@ class Scenario:
         failures_ms: Iterable[float],
         nagle: bool = False,
         delayed_acks: int = 1,
+        failed: str = "primary",
     ) -> pd.DataFrame:
-        """One run of the primary's failure at each time.
+        """One run of a node's failure at each time.
 
         Parameters
         ----------
         parameters : Parameters
-            Both nodes equally fast, even turns: the document's experiment.
+            Both nodes equally fast, even turns, headers of their real size: what the scenario has.
         scheme : Scheme
         failures_ms : iterable of float
         nagle : bool
             Nagle's algorithm on all connections.
         delayed_acks : int
             Segments a TCP acknowledgement.
+        failed : {"primary", "secondary"}
+            The node that dies; the secondary in the proposal only, where it works.
 
         Returns
         -------
@@ -85,10 +88,13 @@ class Scenario:
         ------
         RuntimeError
             When ns-3 stops with an error.
+        ValueError
+            For parameters or a failing node that the scenario does not have.
         """
+        _check(parameters, scheme, failed)
         times = ",".join(f"{t:.6f}" for t in failures_ms)
         options = self._options(parameters) | {"scheme": scheme.slug, "failures": times}
-        options |= {"nagle": int(nagle), "delayedAcks": delayed_acks}
+        options |= {"nagle": int(nagle), "delayedAcks": delayed_acks, "failed": failed}
         said = _done([str(self.program), *(f"--{name}={value}" for name, value in options.items())])
         return pd.read_csv(io.StringIO(said))
 
@@ -101,10 +107,39 @@ class Scenario:
             "heartbeat": parameters.heartbeat_ms,
             "switching": parameters.switching_ms,
             "checkpoint": parameters.checkpoint_ms,
+            "bandwidth": parameters.link.bandwidth_mbps,
+            "delay": parameters.link.delay_ms,
+            "processing": parameters.processing_us,
+            "write": parameters.write_ms,
+            "tuple": parameters.tuple_bytes,
+            "message": parameters.message_bytes,
+            "state": parameters.state_bytes,
             "initialWindow": tcp.initial_window or 1_000_000,
             "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
             "handshake": int(tcp.handshake),
         }
+
+
+def _check(parameters: Parameters, scheme: Scheme, failed: str) -> None:
+    """Refuse what the scenario would silently do in another way."""
+    header, fixed = parameters.link.header_bytes, Link().header_bytes
+    if header != fixed:
+        raise ValueError(f"header_bytes must be {fixed}, as ns-3's TCP makes them, got {header!r}")
+    if parameters.share != 0.5:
+        raise ValueError(
+            f"share must be 0.5 with ns-3, got {parameters.share!r}; its scenario has even turns"
+        )
+    slower = parameters.secondary_us
+    if slower not in (None, parameters.processing_us):
+        raise ValueError(
+            f"secondary_us must be None or processing_us with ns-3, got {slower!r}; its scenario "
+            "has nodes of one speed"
+        )
+    working = NODES if scheme.switching else NODES[:1]
+    if failed not in working:
+        raise ValueError(
+            f"failed must be {' or '.join(working)} in {scheme.name} with ns-3, got {failed!r}"
+        )
 
 
 def _done(command: Sequence[str]) -> str:

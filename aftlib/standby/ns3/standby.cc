@@ -385,6 +385,13 @@ int main(int argc, char* argv[]) {
   command.AddValue("heartbeat", "heartbeat interval, ms", settings.heartbeatMs);
   command.AddValue("switching", "switching interval, ms", settings.switchingMs);
   command.AddValue("checkpoint", "checkpoint interval, ms", settings.checkpointMs);
+  command.AddValue("bandwidth", "of every link, Mbps", settings.bandwidthMbps);
+  command.AddValue("delay", "of every link, one way, ms", settings.delayMs);
+  command.AddValue("processing", "of a tuple, us", settings.processingUs);
+  command.AddValue("write", "interval of upstream's writes, ms", settings.writeMs);
+  command.AddValue("tuple", "bytes", settings.tupleBytes);
+  command.AddValue("message", "bytes of an ACK, a heartbeat, a request", settings.messageBytes);
+  command.AddValue("state", "bytes a tuple in checkpoint messages", settings.stateBytes);
   command.AddValue("initialWindow", "segments", settings.initialWindow);
   command.AddValue("segment", "bytes; a multiple of the tuple", settings.segmentBytes);
   command.AddValue("delayedAcks", "segments a TCP acknowledgement", settings.delayedAcks);
