@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,15 +27,17 @@ class Failure:
     Raises
     ------
     ValueError
-        When the time is not positive or the node is not one of the two.
+        When the time is not positive and finite or the node is not one of the two.
     """
 
     at_ms: float
     node: str = "primary"
 
     def __post_init__(self) -> None:
-        if not self.at_ms > 0:
-            raise ValueError(f"at_ms must be positive, got {self.at_ms!r}; 0 is the stream's start")
+        if not (math.isfinite(self.at_ms) and self.at_ms > 0):
+            raise ValueError(
+                f"at_ms must be positive and finite, got {self.at_ms!r}; 0 is the stream's start"
+            )
         if self.node not in NODES:
             raise ValueError(f"node {self.node!r} is not one of {', '.join(NODES)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from aftlib.standby import events, vectorised
@@ -43,17 +44,19 @@ def simulate(
     Raises
     ------
     ValueError
-        As `outages`; when the engine is unknown, or the stream would end before the last request.
+        As `outages`; when the engine is unknown, or the stream would end never, or before the last
+        request.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r} is not one of {', '.join(ENGINES)}")
     chosen = scheme_named(scheme) if isinstance(scheme, str) else scheme
     known = outages(parameters, chosen, failures)
     last = max([outage.request for outage in known], default=0)
-    until = last + round(AFTER_MS * MS) if until_ms is None else round(until_ms * MS)
+    end = (last + round(AFTER_MS * MS)) / MS if until_ms is None else until_ms
+    until = round(end * MS) if math.isfinite(end) else 0
     if until <= last:
         raise ValueError(
-            f"until_ms must lie after the last request at {last / MS:g} ms, got {until_ms!r}; "
-            "let the stream go on"
+            f"until_ms must be finite and lie after the last request at {last / MS:g} ms, got "
+            f"{until_ms!r}; let the stream go on"
         )
     return ENGINES[engine](parameters, chosen, known, until)

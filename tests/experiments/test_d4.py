@@ -117,11 +117,51 @@ def test_verdicts_would_turn(trials, parts):
         {"scheme": {"proposed": "upstream backup", "upstream backup": "proposed"}}
     )
     nagle = parts.assign(ns3_ms=parts["ns3_ms"].mask(parts["switch"] == "Nagle on", 100.0))
-    costs = d4.overheads(CASE).assign(share_of_all=1.0, relative=1.0)
-    turned = d4.verdicts(swapped, nagle, costs)
+    turned = d4.verdicts(swapped, nagle, costs_of(1.0, 0.3, 0.01))
     assert [s.verdict for s in turned[:4]] == ["deviates", "deviates", "deviates", "holds"]
-    assert d4.verdicts(trials, parts, costs)[4].verdict == "holds"
     assert turned[4].verdict == "deviates"  # the order of recovery times is another one
+
+
+@pytest.mark.parametrize(
+    ("shares", "verdict"),
+    [
+        ((1.0, 0.3, 0.01), "holds"),
+        ((0.5, 0.3, 0.01), "deviates"),
+        ((1.0, 1.0, 0.01), "deviates"),
+        ((1.0, 0.3, 0.2), "deviates"),
+    ],
+)
+def test_every_part_of_the_overheads_counts(shares, verdict, trials, parts):
+    assert d4.verdicts(trials, parts, costs_of(*shares))[4].verdict == verdict
+
+
+def costs_of(active, passive, upstream):
+    """Overheads as if the three schemes of D4-5 cost this, by each measure."""
+    named = {
+        "active standby": active, "passive standby": passive, "upstream backup": upstream,
+    }  # fmt: skip
+    costs = d4.overheads(CASE)
+    value = costs["scheme"].map(named).fillna(costs["relative"])
+    return costs.assign(share_of_all=value, relative=value)
+
+
+def test_notes_follow_the_verdicts(trials, parts):
+    usual = [s.note for s in d4.verdicts(trials, parts, d4.overheads(CASE))]
+    swapped = trials.replace(
+        {"scheme": {"proposed": "upstream backup", "upstream backup": "proposed"}}
+    )
+    nagle = parts.assign(ns3_ms=parts["ns3_ms"].mask(parts["switch"] == "Nagle on", 100.0))
+    other = [s.note for s in d4.verdicts(swapped, nagle, costs_of(1.0, 0.3, 0.2))]
+    said = [
+        ("Every interval", "Not every (0 of 3) interval"),
+        ("grows with the rate for both", None),
+        (None, None),
+        ("does not make most", "does make most"),
+        ("active standby is not near 100 %", "active standby is indeed near 100 %"),
+    ]
+    for (now, then), one, two in zip(said, usual, other, strict=True):
+        assert now is None or (now in one and now not in two)
+        assert then is None or (then in two and then not in one)
 
 
 def test_a_case_needs_rates_and_two_trials():

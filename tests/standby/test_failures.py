@@ -26,9 +26,9 @@ def test_request_comes_one_and_a_half_heartbeats_after_the_crash():
     assert np.mean([o.request - o.crash for o in found]) == pytest.approx(150e6, rel=0.01)
 
 
-@pytest.mark.parametrize("when", [0, -5.0, float("nan")])
+@pytest.mark.parametrize("when", [0, -5.0, float("nan"), float("inf")])
 def test_a_failure_needs_a_time(when):
-    with pytest.raises(ValueError, match="at_ms must be positive"):
+    with pytest.raises(ValueError, match="at_ms must be positive and finite"):
         Failure(when)
 
 
@@ -72,7 +72,8 @@ def test_failure_times_are_a_stream_of_their_own():
 def test_simulate_refuses_what_it_cannot_do():
     with pytest.raises(ValueError, match="engine 'ns-3' is not one of vectorised, events"):
         simulate(P, UPSTREAM, [Failure(2000)], engine="ns-3")
-    with pytest.raises(ValueError, match="until_ms must lie after the last request at 2105"):
-        simulate(P, UPSTREAM, [Failure(2000)], until_ms=2050)
+    for until in (2050, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="finite and lie after the last request at 2105"):
+            simulate(P, UPSTREAM, [Failure(2000)], until_ms=until)
     with pytest.raises(ValueError, match="scheme 'warm' is not one of"):
         simulate(P, "warm", [Failure(2000)])
