@@ -82,4 +82,6 @@ class BitStream:
             drawn = np.column_stack([rng.geometric(min(1.0, 1 / mean), pairs) for mean in means])
             runs = np.append(runs, drawn.ravel())
         bits = (np.arange(runs.size) & 1 == 0) == first
-        return np.repeat(bits, runs)[:EVENTS_PER_RANGE]
+        # cut first: where ones are rare, a run of zeros is longer than many ranges
+        ends = np.minimum(np.cumsum(runs), EVENTS_PER_RANGE)
+        return np.repeat(bits, np.diff(ends, prepend=0))
