@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from aftlib.histogram import ExponentialHistogram
+from aftlib.spark.streams import drain
 
 STATE_SCHEMA = "at long, histogram binary"
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -176,25 +177,16 @@ def run(
     DataFrame
         All estimates so far: key, at, estimate.
     """
-    target = str(Path(directory).absolute() / "estimates")
-    writer = (
-        estimates(events, query)
-        .writeStream.format("parquet")
-        .option("path", target)
-        .option("checkpointLocation", str(Path(directory).absolute() / "checkpoint"))
-    )
+    place = Path(directory).absolute()
+    answers, target = estimates(events, query), str(place / "estimates")
     before = str(spark.conf.get(_PARTITIONS))
     try:
         spark.conf.set(_PARTITIONS, str(partitions or before))
-        stream = writer.start()  # it goes on with the session's settings of this moment
+        drain(answers.writeStream.format("parquet").option("path", target), place)
     finally:
         spark.conf.set(_PARTITIONS, before)
-    try:
-        stream.processAllAvailable()
-    finally:
-        stream.stop()
-    answers = estimates(events, query).schema  # named, for a stream without events leaves no file
-    return spark.read.schema(answers).parquet(target)
+    # the schema is named, for a stream without events leaves no file to take it from
+    return spark.read.schema(answers.schema).parquet(target)
 
 
 def warm() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -17,35 +17,22 @@ from aftlib.bits import BitStream
 from aftlib.experiments.d5.ring import relative
 from aftlib.histogram import ExponentialHistogram
 from aftlib.spark.histogram import warm
+from aftlib.spark.sweep import sweep as in_parallel
 
 INDEPENDENT = 0.0
 """Burst length that stands for independent events, in a frame."""
 CHUNK = 2**20
 _AXES = ("epsilon", "window", "share", "burst")
-_SCHEMA = (
-    "epsilon double, window long, share double, burst double, events long, least long, "
-    "article double, sound double, article_young double, sound_young double, "
-    "article_missed long, sound_missed long, buckets long"
-)
 
 
-@dataclass(frozen=True)
-class _Sweep:
-    """What a task of the sweep does; pickled to the tasks."""
-
-    windows_of_events: int
-    seed: int
-
-    def __call__(self, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        for frame in frames:
-            points = frame[list(_AXES)].itertuples(index=False, name=None)
-            yield pd.DataFrame([self._point(*point) for point in points])
-
-    def _point(self, epsilon: float, window: int, share: float, burst: float) -> dict[str, Any]:
-        stream = BitStream(share, None if burst == INDEPENDENT else burst, self.seed)
-        size = max(self.windows_of_events * window, CHUNK // 8)
-        found = measure(stream.draw(size), window, epsilon)
-        return dict(zip(_AXES, (epsilon, window, share, burst), strict=True)) | found
+def _point(
+    point: tuple[float, int, float, float], windows_of_events: int, seed: int
+) -> dict[str, Any]:
+    """One point of the sweep, in a task."""
+    epsilon, window, share, burst = point
+    stream = BitStream(share, None if burst == INDEPENDENT else burst, seed)
+    size = max(windows_of_events * window, CHUNK // 8)
+    return dict(zip(_AXES, point, strict=True)) | measure(stream.draw(size), window, epsilon)
 
 
 def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, Any]:
@@ -126,14 +113,12 @@ def sweep(
     DataFrame
         epsilon, window, share, burst, and the columns of `measure`.
     """
-    grid = pd.DataFrame(list(product(epsilons, windows, shares, bursts)), columns=_AXES)
-    grid = grid.astype({"epsilon": float, "window": int, "share": float, "burst": float})
+    axes = ([float(e) for e in epsilons], list(windows), shares, [float(b) for b in bursts])
     warm()
-    # Long streams first, dealt out one by one, so that no task is left with all of them.
-    order = grid.sort_values("window", ascending=False, kind="stable")
-    tasks = min(len(grid), 8 * spark.sparkContext.defaultParallelism)
-    frame = spark.createDataFrame(order).repartition(tasks)
-    found = frame.mapInPandas(_Sweep(windows_of_events, seed), _SCHEMA).toPandas()
+    # long streams first, so that no task is left with one when the others are through
+    points = sorted(product(*axes), key=lambda point: -point[1])
+    one = partial(_point, windows_of_events=windows_of_events, seed=seed)
+    found = pd.DataFrame(in_parallel(spark, one, points))
     return found.sort_values(list(_AXES), ignore_index=True)
 
 
