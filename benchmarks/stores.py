@@ -28,11 +28,11 @@ from tests.postgres import any_server, fresh_schema
 
 STORES = ("memory", "rocksdb", "sqlite", "postgresql")
 KEYS = (10_000, 100_000, 1_000_000)
-BATCH = 10_000
-"""Rows a merge."""
+BATCH, BATCHES = 10_000, 10
+"""Rows a merge, and merges between two barriers."""
 BUDGET_S, MOST_ROWS = 2.0, 1_000_000
 """Seconds and rows that the merges of one store, size and mode may take."""
-STREAMS = {"rocksdb": (5, 50_000_000), "sqlite": (3, 8_000_000)}
+STREAMS = {"rocksdb": (5, 50_000_000), "sqlite": (3, 50_000_000)}
 """Runs and tuples of a stream over each store of a server's own, in each mode in turn."""
 TASKS, KEYS_OF_STREAM, STREAM_BATCH = 2, 100_000, 250_000
 NEVER_S = 1e9
@@ -57,7 +57,12 @@ def run() -> dict[str, Any]:
     with any_server() as url, tqdm(total=steps, file=sys.stderr) as bar:
         merges = [measured(*case, url, bar) for case in cases]
         losses = [loss(own, *stream, bar) for own, stream in STREAMS.items()]
-    return {"batch_rows": BATCH, "merges": merges, "barriers_every_second": losses}
+    return {
+        "batch_rows": BATCH,
+        "batches": BATCHES,
+        "merges": merges,
+        "barriers_every_second": losses,
+    }
 
 
 def measured(store: str, keys: int, flush: str, url: str, bar: tqdm) -> dict[str, Any]:
@@ -69,9 +74,10 @@ def measured(store: str, keys: int, flush: str, url: str, bar: tqdm) -> dict[str
         table.merge(batch(np.arange(keys)), {0: Progress(0)})
         timed(table.barrier)
         while spent < BUDGET_S and merged < MOST_ROWS:
-            rows = batch(np.sort(rng.choice(keys, size, replace=False)))
-            spent += timed(table.merge, rows, {0: Progress(merged)})
-            merged += len(rows)
+            for _ in range(BATCHES):
+                rows = batch(np.sort(rng.choice(keys, size, replace=False)))
+                spent += timed(table.merge, rows, {0: Progress(merged)})
+                merged += len(rows)
             barriers.append(timed(table.barrier))
     bar.update()
     return {

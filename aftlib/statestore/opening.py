@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 
 from aftlib.aggregates import Aggregate
+from aftlib.statestore.buffered import BufferedTable
+from aftlib.statestore.memory import MemoryTable
 from aftlib.statestore.tables import StateTable
 
 KINDS = {
@@ -26,7 +28,7 @@ def open_table(
     aggregate : Aggregate
         How values merge.
     flush : {"merge", "barrier"}
-        What survives the process.
+        What survives the process; with "barrier", merges wait in memory (`BufferedTable`).
     **options
         Of the store, such as PostgreSQL's `schema`.
 
@@ -37,12 +39,11 @@ def open_table(
     """
     kind, _, place = address.partition(":")
     if kind == "memory":
-        from aftlib.statestore.memory import MemoryTable
-
         return MemoryTable(aggregate)
     if kind not in KINDS:
         known = ", ".join(f"{name}:" for name in ("memory", *KINDS))
         raise ValueError(f"address must begin with one of {known}, got {address!r}")
     module, name = KINDS[kind].split(":")
-    table = getattr(import_module(module), name)
-    return table(address if kind == "postgresql" else place, aggregate, flush, **options)
+    opened = getattr(import_module(module), name)
+    table = opened(address if kind == "postgresql" else place, aggregate, flush, **options)
+    return BufferedTable(table) if flush == "barrier" else table

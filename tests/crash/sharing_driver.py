@@ -18,6 +18,7 @@ from aftlib.aggregates import Partials
 from aftlib.sharing.driver import Driver
 from aftlib.sharing.job import Job
 from aftlib.sharing.source import ArraySource
+from aftlib.statestore.buffered import BufferedTable
 from aftlib.statestore.rocksdb import RocksTable
 from aftlib.statestore.sqlite_table import SqliteTable
 from aftlib.windows import Windows
@@ -141,10 +142,23 @@ class BreakableJob(Job):
 
     def open_own(self, server: int):  # noqa: ANN201
         if not self.broken.endswith("first"):
-            return super().open_own(server)
+            table = super().open_own(server)
+            if isinstance(table, BufferedTable) and self.at is not None:
+                self._strike_before_flush(table, f"server-{server}")
+            return table
         stores = {"rocksdb": RocksTable, "sqlite": SqliteTable}
         table = split(stores[self.own], self.at, self.broken)
         return table(self.directory / f"server-{server}.{self.own}", self.function, "merge")
+
+    def _strike_before_flush(self, table: BufferedTable, name: str) -> None:
+        """A point between what the buffer writes into its store and the flush of that."""
+        flush = table.store.barrier
+
+        def struck() -> None:
+            self.at(name, "stored")
+            flush()
+
+        table.store.barrier = struck
 
     def open_shared(self):  # noqa: ANN201
         if self.broken == "tokenless":

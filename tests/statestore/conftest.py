@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aftlib.aggregates import SUM
+from aftlib.statestore.buffered import BufferedTable
 from aftlib.statestore.memory import MemoryTable
 from aftlib.statestore.postgres import PostgresTable
 from aftlib.statestore.rocksdb import RocksTable
@@ -20,8 +21,14 @@ STORES: dict[str, tuple[str, Callable[..., StateTable]]] = {
     "memory": ("tmp_path", lambda place, aggregate, flush: MemoryTable(aggregate)),
     "rocksdb": ("tmp_path", lambda place, *how: RocksTable(place / "store", *how)),
     "sqlite": ("tmp_path", lambda place, *how: SqliteTable(place / "store", *how)),
+    "buffered": ("tmp_path", lambda place, *how: buffered(RocksTable(place / "store", *how))),
     "postgres": ("schema", lambda place, *how: PostgresTable(place.url, *how, place.name)),
 }
+
+
+def buffered(table: StateTable) -> StateTable:
+    """The table, behind a buffer where it may have one."""
+    return BufferedTable(table) if table.flush == "barrier" else table
 
 
 @pytest.fixture(params=STORES)

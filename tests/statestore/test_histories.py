@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.aggregates import SUM
-from aftlib.statestore.tables import NEVER, Progress
+from aftlib.statestore.tables import FLUSHES, NEVER, Progress
 
 EPOCHS, PARTITIONS, SERVERS = 3, 3, ("a", "b")
 
@@ -52,9 +52,10 @@ def same(table, model):
         assert of_epoch == model.of_epoch.get(epoch, {})
 
 
+@pytest.mark.parametrize("flush", FLUSHES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_random_history(opened, seed):
-    rng, model, table = np.random.default_rng(seed), Model(), opened()
+def test_a_random_history(opened, seed, flush):
+    rng, model, table = np.random.default_rng(seed), Model(), opened(flush=flush)
     for _ in range(60):
         epoch = int(rng.integers(EPOCHS))
         act = rng.choice(["merge", "merge", "merge", "drop", "forget", "barrier", "reopen"])
@@ -75,6 +76,8 @@ def test_a_random_history(opened, seed):
         elif act == "barrier":
             table.barrier()
         elif table.durable:
+            if flush == "barrier":
+                table.barrier()
             table.close()
-            table = opened()
+            table = opened(flush=flush)
         same(table, model)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from aftlib.aggregates import AGGREGATES, SUM, Partials
+from aftlib.statestore.buffered import BufferedTable
 from aftlib.statestore.memory import MemoryTable
+from aftlib.statestore.sqlite_table import SqliteTable
 from aftlib.statestore.tables import Progress, StaleBatch
 
 INT64 = np.iinfo(np.int64)
@@ -197,3 +199,58 @@ def test_a_table_is_a_context_and_knows_its_words(opened):
         assert table.progress() == {0: Progress(1)}
     with pytest.raises(ValueError, match="flush must be one of .*, got 'never'"):
         super(type(table), table).__init__(SUM, "never")
+
+
+class TestBuffered:
+    """What the contract leaves open, of a table in front of one."""
+
+    def test_a_batch_waits_for_the_barrier(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            table.merge(rows((0, 1, 5)), {0: Progress(10)})
+            assert not behind.epochs()
+            assert not behind.progress()
+            table.barrier()
+            assert content(behind.read()) == {(0, 1): (5,)}
+            assert behind.progress() == {0: Progress(10)}
+
+    def test_a_hand_over_takes_along_what_waits(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            table.merge(rows((0, 1, 5)), {0: Progress(10)})
+            table.merge(rows((0, 1, 6)), {0: Progress(20)}, token=("a", 1))
+            assert content(behind.read()) == {(0, 1): (11,)}
+
+    def test_a_batch_from_elsewhere_is_stale_by_what_the_store_held_before_too(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            behind.merge(rows((0, 1, 5)), {0: Progress(10)})
+            table = BufferedTable(behind)
+            with pytest.raises(StaleBatch, match="partition 0 stands at 10, the batch begins at 0"):
+                table.merge(rows((0, 1, 5)), {0: Progress(10, since=0)})
+
+    def test_sums_past_the_limit_stop_the_barrier_and_go_on_waiting(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            for key in (1, 2):
+                table.merge(rows((0, key, 2**62)), {key: Progress(1)})
+                table.barrier()
+            table.merge(rows((0, 1, 2**62)), {1: Progress(2)})
+            for _ in range(2):
+                with pytest.raises(OverflowError):
+                    table.barrier()
+            assert content(behind.read()) == {(0, 1): (2**62,), (0, 2): (2**62,)}
+            assert behind.progress()[1] == Progress(1)
+
+    def test_the_place_of_a_partition_outlives_a_table_that_was_never_flushed(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            table.merge(rows((0, 1, 5)), {0: Progress(10)}, epoch=3)
+            table.drop(3)
+            assert behind.progress() == {0: Progress(10)}
+
+    def test_a_store_that_flushes_every_merge(self, tmp_path):
+        with (
+            SqliteTable(tmp_path / "s", SUM) as behind,
+            pytest.raises(ValueError, match="opened with flush='barrier', got 'merge'"),
+        ):
+            BufferedTable(behind)

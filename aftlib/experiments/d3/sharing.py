@@ -15,6 +15,7 @@ from aftlib.sharing.driver import run
 from aftlib.sharing.job import Job
 from aftlib.sharing.journal import Account
 from aftlib.sharing.source import ArraySource, Block
+from aftlib.statestore.buffered import BufferedTable
 from aftlib.statestore.rocksdb import RocksTable
 from aftlib.statestore.tables import Progress, StateTable
 from aftlib.windows import Windows
@@ -41,7 +42,7 @@ class _DoomedSource(ArraySource):
             yield block, now
 
 
-class _DoomedTable(RocksTable):
+class _DoomedTable(BufferedTable):
     """Dies with its server when what it holds is to be made durable, once."""
 
     barriers = 0
@@ -60,7 +61,8 @@ class _DoomedJob(Job):
     def open_own(self, server: int) -> StateTable:
         if not self.doomed or server:
             return super().open_own(server)
-        return _DoomedTable(self.directory / f"server-{server}.rocksdb", self.function, "barrier")
+        place = self.directory / f"server-{server}.rocksdb"
+        return _DoomedTable(RocksTable(place, self.function, "barrier"))
 
 
 def _die_once(note: Path) -> None:
