@@ -27,11 +27,12 @@ def main(chosen: list[str]) -> None:
     if unknown:
         sys.exit(f"no benchmark {unknown[0]!r}; known are {', '.join(NAMES)}")
     for name in chosen or NAMES:
-        found = importlib.import_module(f"benchmarks.{name}").run()
         machine = {"cores": os.cpu_count(), "python": platform.python_version()}
-        text = json.dumps({"benchmark": name, "machine": machine, **found}, indent=1)
+        found = {"benchmark": name, "machine": machine}
+        found |= importlib.import_module(f"benchmarks.{name}").run()
+        text = json.dumps(found, indent=1)
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{name}.json").write_text(text + "\n")
+        (RESULTS / f"{found['benchmark']}.json").write_text(text + "\n")
         print(text)
 
 

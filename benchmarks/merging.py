@@ -3,6 +3,7 @@
     python -m benchmarks merging                                 # 10⁷ tuples, 5 runs
     AFT_MERGING_TUPLES=100000000 AFT_MERGING_RUNS=1 python -m benchmarks merging
 
+Another number of tuples gives a result of its own, `merging-100000000.json`.
 Flink gets its jars from PyPI on the first run (330 MB, kept under data/) and needs a Java compiler;
 without them it is left out, and the reason printed. Its figure is the job's net run time in a warm
 JVM; Spark's is all that the caller waits for, task start included.
@@ -32,7 +33,8 @@ from aftlib.spark.merging import run as spark_run
 from aftlib.spark.session import session
 from benchmarks import flink
 
-TUPLES = int(os.environ.get("AFT_MERGING_TUPLES", 10_000_000))
+USUAL = 10_000_000
+TUPLES = int(os.environ.get("AFT_MERGING_TUPLES", USUAL))
 RUNS = int(os.environ.get("AFT_MERGING_RUNS", 5))
 SKEWS = (1.0, 1.4, 2.0)
 KEYS, TASKS, SEED = 100_000, 2, 1
@@ -76,6 +78,7 @@ def run() -> dict[str, Any]:
     rivals, reason = _flink(given)
     require_equal([_of_spark(strategies), cores, rivals])
     return {
+        "benchmark": "merging" if TUPLES == USUAL else f"merging-{TUPLES}",
         "tuples": TUPLES,
         "tasks": TASKS,
         "spark_million_tuples_a_second": _spread(strategies, "strategy"),

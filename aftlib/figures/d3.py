@@ -141,3 +141,22 @@ def failures(frame: pd.DataFrame, title: str) -> go.Figure:
         figure.add_bar(x=values, y=names, orientation="h", name=name, marker={"color": color})
     styled(figure, title, "tuples", "").update_yaxes(autorange="reversed")
     return figure.update_layout(hovermode="closest")
+
+
+def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
+    """Throughput of every run by mode, a colour a store.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        As `experiments.d3.checkpoints` gives it.
+    title : str
+    """
+    figure = go.Figure()
+    for color, (store, rows) in zip((BLUE, ORANGE, GREEN), runs.groupby("store"), strict=False):
+        figure.add_scatter(
+            x=rows["mode"], y=rows["throughput"] / 1e6, mode="markers", name=store,
+            marker={"color": color, "size": 10},
+        )  # fmt: skip
+    figure.update_yaxes(rangemode="tozero")
+    return styled(figure, title, "checkpoints", "million tuples per second")

@@ -7,6 +7,8 @@ has the tasks merge their sums, with the offsets that these stand for, into a ta
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +42,8 @@ from aftlib.tuplelog import TupleLog
 TUPLE_SCHEMA = "slice long, key long, value long"
 TUPLE = pa.schema([(name, pa.int64()) for name in ("slice", "key", "value")])
 SUM_SCHEMA = "task long, windows binary, keys binary, values binary"
+_LOG = "log "
+"""Before the digest of what a shared table stands for, among its hand-overs."""
 ROWS = 2**18
 """Rows that a task hands to Spark at once."""
 
@@ -148,9 +152,10 @@ def run(
     Raises
     ------
     ValueError
-        When the strategy is none of the three, tasks is less than 1, "late global" has no table
-        or one of another aggregate, the directory holds another run's notes, or it is missing on
-        a cluster; in a task, when too many lines are malformed.
+        When the strategy is none of the three, tasks is less than 1, "late global" has no table,
+        one of another aggregate, or one that was begun with another log, delay or slice, the
+        directory holds another run's notes, or it is missing on a cluster; in a task, when too
+        many lines are malformed.
     """
     _check(strategy, tasks, table)
     require_shared(directory, str(spark.sparkContext.master))
@@ -283,6 +288,7 @@ def _late_global(
 
     with table() as shared:
         _require_sums(shared)
+        _keep_to(shared, job)
     _per_task(spark, job.tasks, merge, "task long").collect()
     before = time.perf_counter()
     with table() as shared:
@@ -295,6 +301,21 @@ def _require_sums(shared: StateTable) -> None:
             f"table must keep sums and counts (the aggregate {SUMS.name!r}), got "
             f"{shared.aggregate.name!r}: open it with aftlib.merging.SUMS"
         )
+
+
+def _keep_to(shared: StateTable, job: Job) -> None:
+    """Note in the table, as a hand-over of nothing, which log it stands for, and refuse another."""
+    sizes = [job.log.size(partition) for partition in range(job.log.partitions)]
+    about = [str(Path(job.log.path).resolve()), sizes, job.rules.delay, job.rules.windows.pane]
+    now = f"{_LOG}{hashlib.sha256(json.dumps(about).encode()).hexdigest()}"
+    before = [name for name in shared.handed() if name.startswith(_LOG)]
+    if before not in ([], [now]) or (not before and shared.progress()):
+        raise ValueError(
+            f"table must be new or of this log, delay and slice of {job.rules.windows.pane} ticks, "
+            f"got one that stands for others, not for {str(job.log.path)!r}: choose another table, "
+            "or go on with what it was begun with"
+        )
+    shared.merge(Partials.empty(len(SUMS.components)), {}, token=(now, 0))
 
 
 def merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> None:

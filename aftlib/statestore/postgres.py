@@ -13,29 +13,19 @@ from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format, TransactionStatus
 
 from aftlib.aggregates import Aggregate, Partials, overflow
-from aftlib.statestore.tables import VERSION, Progress, StateTable, check_identity, stale
+from aftlib.statestore.sql import LATEST, SqlTable
+from aftlib.statestore.tables import VERSION, Progress, check_identity, stale
 
-LATEST = -1
-"""In the table `progress`, the epoch that stands for all."""
 _MERGED = {
     "add": "state.{0} + excluded.{0}",
     "min": "least(state.{0}, excluded.{0})",
     "max": "greatest(state.{0}, excluded.{0})",
 }
-# from one window to the next, not from row to row
-_WINDOWS = """
-WITH RECURSIVE found (win) AS (
-  SELECT min(win) FROM state WHERE epoch = %s
-  UNION ALL
-  SELECT (SELECT min(s.win) FROM state AS s WHERE s.epoch = %s AND s.win > found.win)
-  FROM found WHERE found.win IS NOT NULL)
-SELECT win FROM found WHERE win IS NOT NULL
-"""
 _COPY_HEADER, _COPY_TRAILER = 19, 2
 
 
-class PostgresTable(StateTable):
-    """Rows (epoch, window, key, values) that anybody can query, in a schema of a database.
+class PostgresTable(SqlTable):
+    """Rows (epoch, win, key, values) that anybody can query, in a schema of a database.
 
     With flush="merge" a merge is a transaction, which the server fsyncs to its write-ahead log
     unless it is configured otherwise. With flush="barrier" a batch is a savepoint of one long
@@ -69,7 +59,6 @@ class PostgresTable(StateTable):
         super().__init__(aggregate, flush)
         self.schema = schema
         self._url = url
-        self._columns = [f"value{i}" for i in range(len(aggregate.components))]
         self._upsert = self._upsert_statement()
         self._connection = self._connect()
         try:
@@ -112,55 +101,14 @@ class PostgresTable(StateTable):
         rows = _from_copy(data, 2 + len(self._columns))
         return Partials(rows[:, 0], rows[:, 1], rows[:, 2:])
 
-    def windows(self, epoch: int = 0) -> np.ndarray:
-        """Windows that hold something, ascending."""
-        found = self._rows(_WINDOWS, [epoch, epoch])
-        return np.array([window for (window,) in found], dtype=np.int64)
-
-    def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """How far each partition is, at all or as far as the epoch's table brings it."""
-        found = self._rows(
-            "SELECT partition, at, watermark, late FROM progress WHERE epoch = %s",
-            [LATEST if epoch is None else epoch],
-        )
-        return {partition: Progress(*rest) for partition, *rest in found}
-
-    def epochs(self) -> tuple[int, ...]:
-        """Tables that hold something, ascending."""
-        found = self._rows("SELECT epoch FROM epochs ORDER BY epoch")
-        return tuple(epoch for (epoch,) in found)
-
-    def handed(self) -> dict[str, int]:
-        """Last epoch that each server handed over to this store."""
-        return dict(self._rows("SELECT server, epoch FROM handed"))
-
     def barrier(self) -> None:
         """Commit what was merged since the last one."""
         with self._failing("flush"):
             self._connection.commit()
 
-    def drop(self, epoch: int) -> None:
-        """Empty a table."""
-        with self._transaction("drop") as connection:
-            for table in (b"state", b"progress", b"epochs"):
-                connection.execute(b"DELETE FROM " + table + b" WHERE epoch = %s", [epoch])
-
-    def forget(self, window: int, epoch: int = 0) -> None:
-        """Drop a window that has been put out."""
-        with self._transaction("forget") as connection:
-            connection.execute("DELETE FROM state WHERE epoch = %s AND win = %s", [epoch, window])
-
     def close(self) -> None:
         """Let go of the connection; what no `barrier` has flushed is gone."""
         self._connection.close()
-
-    def _note_token(self, token: tuple[str, int]) -> bool:
-        done = self._connection.execute(
-            "INSERT INTO handed VALUES (%s, %s) ON CONFLICT (server) DO UPDATE "
-            "SET epoch = excluded.epoch WHERE handed.epoch < excluded.epoch",
-            token,
-        )
-        return done.rowcount == 1
 
     def _note_progress(self, partition: int, now: Progress, epoch: int) -> None:
         """Write where the partition stands; the row's lock keeps two batches apart."""
@@ -199,9 +147,12 @@ class PostgresTable(StateTable):
                 "its token, when the server is back"
             ) from error
 
+    def _execute(self, query: str, values: Sequence[object] = ()) -> psycopg.Cursor:
+        return self._connection.execute(_marked(query), values)
+
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:
         with self._failing("read"):
-            return self._live().execute(query.encode(), values).fetchall()
+            return self._live().execute(_marked(query), values).fetchall()
 
     def _live(self) -> psycopg.Connection:
         """The connection, made anew if it has broken."""
@@ -292,6 +243,11 @@ class _ArrayDumper(Dumper):
 
 psycopg.adapters.register_dumper(_Array, _ArrayDumper)
 _IDLE = TransactionStatus.IDLE
+
+
+def _marked(query: str) -> bytes:
+    """A query with values where PostgreSQL's client wants them."""
+    return query.replace("?", "%s").encode()
 
 
 def _from_copy(data: bytes, columns: int) -> np.ndarray:

@@ -11,30 +11,19 @@ from pathlib import Path
 import numpy as np
 
 from aftlib.aggregates import Aggregate, Partials, overflow
-from aftlib.statestore.tables import VERSION, Progress, StateTable, check_identity, stale
+from aftlib.statestore.sql import LATEST, SqlTable
+from aftlib.statestore.tables import VERSION, Progress, check_identity, stale
 
 APPLICATION = 0x41465433
-LATEST = -1
-"""In the table `progress`, the epoch that stands for all."""
 _MERGED = {
     "add": "{0} + excluded.{0}",
     "min": "min({0}, excluded.{0})",
     "max": "max({0}, excluded.{0})",
 }
 
-# from one window to the next, not from row to row
-_WINDOWS = """
-WITH RECURSIVE found (window) AS (
-  SELECT min(window) FROM state WHERE epoch = ?
-  UNION ALL
-  SELECT (SELECT min(s.window) FROM state AS s WHERE s.epoch = ? AND s.window > found.window)
-  FROM found WHERE found.window IS NOT NULL)
-SELECT window FROM found WHERE window IS NOT NULL
-"""
 
-
-class SqliteTable(StateTable):
-    """Rows (epoch, window, key, values) that anybody can query, in one file.
+class SqliteTable(SqlTable):
+    """Rows (epoch, win, key, values) that anybody can query, in one file.
 
     With flush="merge" every merge is a transaction of its own and fsynced to the write-ahead log.
     With flush="barrier" a batch is a savepoint of one long transaction, committed and fsynced by
@@ -63,7 +52,6 @@ class SqliteTable(StateTable):
     ) -> None:
         super().__init__(aggregate, flush)
         self.path = Path(path)
-        self._columns = [f"value{i}" for i in range(len(aggregate.components))]
         self._upsert = self._upsert_statement()
         try:
             self._connection = sqlite3.connect(
@@ -99,37 +87,13 @@ class SqliteTable(StateTable):
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
-        columns, where = ", ".join(["window", "key", *self._columns]), "epoch = ?"
+        columns, where = ", ".join(["win", "key", *self._columns]), "epoch = ?"
         chosen: list[int] = [epoch]
         if window is not None:
-            where, chosen = where + " AND window = ?", [epoch, window]
-        found = self._rows(
-            f"SELECT {columns} FROM state WHERE {where} ORDER BY window, key", chosen
-        )
+            where, chosen = where + " AND win = ?", [epoch, window]
+        found = self._rows(f"SELECT {columns} FROM state WHERE {where} ORDER BY win, key", chosen)
         rows = np.array(found, dtype=np.int64).reshape(-1, 2 + len(self._columns))
         return Partials(rows[:, 0], rows[:, 1], rows[:, 2:])
-
-    def windows(self, epoch: int = 0) -> np.ndarray:
-        """Windows that hold something, ascending."""
-        found = self._rows(_WINDOWS, [epoch, epoch])
-        return np.array([window for (window,) in found], dtype=np.int64)
-
-    def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """How far each partition is, at all or as far as the epoch's table brings it."""
-        found = self._rows(
-            "SELECT partition, at, watermark, late FROM progress WHERE epoch = ?",
-            [LATEST if epoch is None else epoch],
-        )
-        return {partition: Progress(*rest) for partition, *rest in found}
-
-    def epochs(self) -> tuple[int, ...]:
-        """Tables that hold something, ascending."""
-        found = self._rows("SELECT epoch FROM epochs ORDER BY epoch")
-        return tuple(epoch for (epoch,) in found)
-
-    def handed(self) -> dict[str, int]:
-        """Last epoch that each server handed over to this store."""
-        return dict(self._rows("SELECT server, epoch FROM handed"))
 
     def barrier(self) -> None:
         """Commit what was merged since the last one, and fsync it."""
@@ -137,28 +101,9 @@ class SqliteTable(StateTable):
             with self._failing("flush"):
                 self._connection.execute("COMMIT")
 
-    def drop(self, epoch: int) -> None:
-        """Empty a table."""
-        with self._transaction("drop") as connection:
-            for table in ("state", "progress", "epochs"):
-                connection.execute(f"DELETE FROM {table} WHERE epoch = ?", (epoch,))
-
-    def forget(self, window: int, epoch: int = 0) -> None:
-        """Drop a window that has been put out."""
-        with self._transaction("forget") as connection:
-            connection.execute("DELETE FROM state WHERE epoch = ? AND window = ?", (epoch, window))
-
     def close(self) -> None:
         """Let go of the file; what no `barrier` has flushed is gone."""
         self._connection.close()
-
-    def _note_token(self, token: tuple[str, int]) -> bool:
-        done = self._connection.execute(
-            "INSERT INTO handed VALUES (?, ?) ON CONFLICT (server) DO UPDATE "
-            "SET epoch = excluded.epoch WHERE epoch < excluded.epoch",
-            token,
-        )
-        return done.rowcount == 1
 
     def _note_progress(self, partition: int, now: Progress, epoch: int) -> None:
         stands = self._rows(
@@ -216,8 +161,11 @@ class SqliteTable(StateTable):
                 "nothing before it is lost: free some space or end who holds it, and start again"
             ) from error
 
+    def _execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        return self._connection.execute(query, values)
+
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:
-        return self._connection.execute(query, values).fetchall()
+        return self._execute(query, values).fetchall()
 
     def _upsert_statement(self) -> str:
         merged = ", ".join(
@@ -226,7 +174,7 @@ class SqliteTable(StateTable):
         )
         marks = ", ".join("?" * (3 + len(self._columns)))
         return (
-            f"INSERT INTO state VALUES ({marks}) ON CONFLICT (epoch, window, key) "
+            f"INSERT INTO state VALUES ({marks}) ON CONFLICT (epoch, win, key) "
             f"DO UPDATE SET {merged}"
         )
 
@@ -260,8 +208,8 @@ class SqliteTable(StateTable):
             "CREATE TABLE handed (server TEXT PRIMARY KEY, epoch INTEGER)",
             "CREATE TABLE progress (epoch INTEGER, partition INTEGER, at INTEGER, "
             "watermark INTEGER, late INTEGER, PRIMARY KEY (epoch, partition)) WITHOUT ROWID",
-            f"CREATE TABLE state (epoch INTEGER, window INTEGER, key INTEGER, {values}, "
-            "PRIMARY KEY (epoch, window, key)) WITHOUT ROWID",
+            f"CREATE TABLE state (epoch INTEGER, win INTEGER, key INTEGER, {values}, "
+            "PRIMARY KEY (epoch, win, key)) WITHOUT ROWID",
         ):
             self._connection.execute(statement)
         self._connection.execute(

@@ -1,5 +1,7 @@
 """D3's experiments: frames that add up, a table by hand, verdicts that can fall."""
 
+import json
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from aftlib.experiments import d3
 from aftlib.experiments.d3.failures import tried_again
 from aftlib.experiments.d3.sharing import require_alike
+from aftlib.experiments.d3.stores import MODES
 from aftlib.experiments.d3.throughputs import require_same
 from aftlib.experiments.d3.verdicts import explanation
 from aftlib.figures import d3 as figures
@@ -265,6 +268,70 @@ def test_other_windows_or_no_death_are_refused(tmp_path):
     (calm.output / "window").write_text("1,2,3")
     with pytest.raises(RuntimeError, match="with deaths puts out other windows"):
         require_alike(calm, struck)
+
+
+def test_stores_bear_what_is_asked_of_them():
+    found = d3.merges(d3.EMBEDDED, [1_000], 3_000, seed=1)
+    assert found[["store", "flush"]].to_numpy().tolist() == [
+        ["memory", "barrier"], ["rocksdb", "merge"], ["rocksdb", "barrier"],
+        ["sqlite", "merge"], ["sqlite", "barrier"],
+    ]  # fmt: skip
+    assert (found[["merges_per_s", "barrier_most_ms"]] > 0).all(axis=None)
+
+
+def test_what_is_timed_is_merged():
+    held = []
+
+    @contextmanager
+    def counted(flush):
+        with d3.EMBEDDED["sqlite"](flush) as table:
+            yield table
+            held.append((table.read().values.sum(), table.progress()[0].offset))
+
+    d3.merges({"counted": counted}, [1_000], 2_000, seed=1)
+    assert held == [(11_000, 9_000), (11_000, 9_000)]
+
+
+def test_checkpoints_are_timed_against_their_own_turn():
+    found = d3.checkpoints(["memory"], 20_000, runs=2)
+    assert found["mode"].tolist() == 2 * list(MODES)
+    turns = found.groupby("run")["throughput"]
+    assert found["lost"].tolist() == (1 - found["throughput"] / turns.transform("first")).tolist()
+    figure = figures.checkpoints(found, "title")
+    assert list(figure.data[0].y) == (found["throughput"] / 1e6).tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: d3.merges(d3.EMBEDDED, [], 1, 1), "keys must be at least 1, got 0"),
+        (lambda: d3.merges(d3.EMBEDDED, [10], 0, 1), "rows must be at least 1, got 0"),
+        (lambda: d3.checkpoints([], 10, 1), "stores must be at least 1, got 0"),
+        (lambda: d3.checkpoints(["memory"], 1, 1), "tuples must be at least 2, got 1"),
+        (lambda: d3.checkpoints(["memory"], 10, 0), "runs must be at least 1, got 0"),
+        (lambda: d3.checkpoints(["no"], 10, 1), "own must be one of .*, got 'no'"),
+    ],
+)
+def test_stores_are_not_timed_on_nothing(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.setenv("AFT_HOME", str(tmp_path))
+    assert d3.other_engines().empty
+    results = tmp_path / "benchmarks" / "results"
+    results.mkdir(parents=True)
+    rates = {"late local": {"1": [2.5, 2, 3]}}
+    stored = {f"{kind}_million_tuples_a_second": rates for kind in ("spark", "flink", "one_core")}
+    stored |= {"tuples": 10, "flink_million_tuples_a_second": "left out: no Java compiler"}
+    (results / "merging.json").write_text(json.dumps(stored))
+    assert d3.other_engines().to_numpy().tolist() == [
+        [10, "two tasks", "Spark, late local", 1.0, 2.5e6],
+        [10, "one core", "late local", 1.0, 2.5e6],
+    ]
 
 
 GOOD = {"skews": [1.0, 1.4], "tasks": [1, 2], "modelled_tasks": [8, 24],

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from aftlib.spark.pipelined import run_pipelined
 from aftlib.spark.stages import stage_seconds
 from aftlib.spark.tuples import write_tuples
 from aftlib.statestore.sqlite_table import SqliteTable
+from aftlib.statestore.tables import Progress
 from aftlib.stretch import Stretch
 from aftlib.tuplelog import TupleLog
 from aftlib.tuples import TupleStream
@@ -187,6 +189,22 @@ def test_a_table_of_another_aggregate_is_refused(spark, log, tmp_path):
     table = partial(SqliteTable, tmp_path / "sums.sqlite", AGGREGATES["sum"])
     with pytest.raises(ValueError, match="table must keep sums and counts .*, got 'sum'"):
         run(spark, log, RULES, "late global", 1, table=table)
+
+
+def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
+    table = shared(tmp_path)
+    first = run(spark, log, RULES, "late global", 1, table=table)
+    again = run(spark, log, RULES, "late global", 1, table=table)
+    assert np.array_equal(first.sums.values, again.sums.values)
+    other = TupleLog.write(tmp_path / "other", [log.part(0).read_bytes()])
+    for wrong in ((other, RULES), (log, replace(RULES, delay=9)), (log, Rules(Windows(7, 7)))):
+        with pytest.raises(ValueError, match="table must be new or of this log, delay and slice"):
+            run(spark, *wrong, "late global", 1, table=table)
+    with SqliteTable(tmp_path / "filled.sqlite", SUMS) as filled:
+        filled.merge(SUMS.lift(*np.ones((3, 1), int)), {0: Progress(8)})
+    with pytest.raises(ValueError, match="got one that stands for others"):
+        run(spark, log, RULES, "late global", 1,
+            table=partial(SqliteTable, tmp_path / "filled.sqlite", SUMS))  # fmt: skip
 
 
 def test_stage_times_are_those_of_the_block(spark, log, tmp_path):
