@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -85,6 +86,13 @@ class TupleLog:
     def size(self, partition: int) -> int:
         """Bytes of a partition: the offset at which it ends."""
         return self.part(partition).stat().st_size
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What offsets into it stand for: where it is, its files' bytes, what the writer noted."""
+        sizes = [self.size(partition) for partition in range(self.partitions)]
+        path = str(Path(self.path).resolve())
+        return {"path": path, "bytes": sizes, "tuples": self.tuples, "about": self.about}
 
     @property
     def bytes(self) -> int:

@@ -68,7 +68,7 @@ def run() -> dict[str, Any]:
     spark = session("benchmark")
     given = d3.inputs(spark, data_dir(), SKEWS, TUPLES, KEYS, SEED)
     _say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
-    strategies = d3.measured(spark, given, [TASKS], RUNS, warm_up=RUNS > 1)
+    strategies = d3.measured(spark, given, [TASKS], RUNS, warm_up=True)
     _say("strategies on Spark done")
     smaller = d3.inputs(spark, data_dir(), SKEWS[:1], TUPLES // 10, KEYS, SEED)
     memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
@@ -80,6 +80,7 @@ def run() -> dict[str, Any]:
     return {
         "benchmark": "merging" if TUPLES == USUAL else f"merging-{TUPLES}",
         "tuples": TUPLES,
+        "runs": RUNS,
         "tasks": TASKS,
         "spark_million_tuples_a_second": _spread(strategies, "strategy"),
         "seconds_of_a_run": _breakdown(strategies),

@@ -62,7 +62,7 @@ def with_slider(
     slider = {
         "active": active,
         "currentvalue": {"prefix": f"{label} = ", "font": {"size": 14}},
-        "pad": {"t": 50},
+        "pad": {"t": 50, "r": 30},
         "steps": steps,
     }
     figure.update_layout(sliders=[slider], height=HEIGHT + 90)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from aftlib.sharing import task
 from aftlib.sharing.handover import HandOver
-from aftlib.sharing.identity import keep_to
+from aftlib.sharing.identity import keep_table_to, keep_to
 from aftlib.sharing.job import Job
 from aftlib.sharing.journal import Account, Journal
 from aftlib.sharing.output import Output
@@ -179,6 +179,7 @@ def _server(job: Job, number: int, own: StateTable, at: Callable[[str], None]) -
     """A server that has asked the global store where it stands."""
     shared = job.open_shared()
     try:
+        keep_table_to(shared, job)
         return Server(job, number, own, shared, at)
     except BaseException:
         shared.close()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 from aftlib.paths import atomic_file
 from aftlib.sharing.job import Job
+from aftlib.statestore.owner import claim
+from aftlib.statestore.tables import StateTable
 
 IDENTITY = "job.json"
 
@@ -17,13 +20,14 @@ def keep_to(job: Job) -> None:
     Raises
     ------
     ValueError
-        When the log, its delay, the windows, the aggregate, the servers or keys_apart differ.
+        When the log, its delay, the windows, the aggregate, the kind of the servers' own stores,
+        the servers or keys_apart differ.
     """
     job.directory.mkdir(parents=True, exist_ok=True)
     path, now = job.directory / IDENTITY, identity(job)
     if not path.exists():
         with atomic_file(path) as scratch:
-            scratch.write_text(json.dumps(now))
+            scratch.write_text(json.dumps(now | {"id": uuid.uuid4().hex}, default=str))
     before = json.loads(path.read_text())
     differ = [name for name in now if before.get(name) != now[name]]
     if differ:
@@ -34,6 +38,16 @@ def keep_to(job: Job) -> None:
         )
 
 
+def keep_table_to(table: StateTable, job: Job) -> None:
+    """Note in the global store which job's folder it belongs to, or refuse that of another.
+
+    Raises
+    ------
+    ValueError
+    """
+    claim(table, f"job {json.loads((job.directory / IDENTITY).read_text())['id']}")
+
+
 def identity(job: Job) -> dict[str, Any]:
     """What the state of a job depends on, as JSON has it."""
     return {
@@ -42,6 +56,7 @@ def identity(job: Job) -> dict[str, Any]:
         "width": job.windows.width,
         "slide": job.windows.slide,
         "aggregate": job.aggregate,
+        "own": job.own,
         "servers": job.servers,
         "keys_apart": job.keys_apart,
     }

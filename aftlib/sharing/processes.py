@@ -31,8 +31,10 @@ def or_die(work: Callable[..., None]) -> Callable[..., None]:
 
 def fail() -> None:
     """End this process, and leave the error where the driver finds it."""
-    Path(f"error-{os.getpid()}.txt").write_text(traceback.format_exc())
-    os._exit(1)
+    try:
+        Path(f"error-{os.getpid()}.txt").write_text(traceback.format_exc())
+    finally:  # on a full disk too
+        os._exit(1)
 
 
 def start_thread(work: Callable[..., None], *args: object) -> None:

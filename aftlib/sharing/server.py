@@ -34,6 +34,11 @@ class Server:
     own, shared : StateTable
     at : callable
         Called with the name of each point that is passed.
+
+    Raises
+    ------
+    ValueError
+        When its own store is older than the global one, so not the one that handed over.
     """
 
     def __init__(
@@ -130,13 +135,16 @@ class Server:
         self.changed.notify_all()
 
     def _furthest(self) -> dict[int, Progress]:
-        """Where the global store is ahead of the server's own, which may have been lost."""
-        own = self.own.progress()
-        return {
-            p: there
-            for p, there in self.shared.progress().items()
-            if p not in own or own[p].offset < there.offset
-        }
+        """Where partitions stand by the global store that the server's own, if lost, knows not."""
+        own, shared = self.own.progress(), self.shared.progress()
+        older = [p for p in own if p in shared and own[p].offset < shared[p].offset]
+        if older:
+            raise ValueError(
+                f"own must know what was handed over, got a store of {self.name} that is older "
+                f"than the global one in partitions {older}: remove it, and the server goes on "
+                "from the global store"
+            )
+        return {p: there for p, there in shared.items() if p not in own}
 
     def _fence(self) -> int:
         """Let nothing of a dead process of this server land from now on; returns the last epoch.

@@ -42,9 +42,8 @@ class TextSource:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What offsets and watermarks stand for: the path, the files' bytes, the delay."""
-        sizes = [self.log.size(partition) for partition in range(self.partitions)]
-        return {"path": str(self.log.path), "bytes": sizes, "delay": self.rules.delay}
+        """What offsets and watermarks stand for: the log and the delay."""
+        return self.log.identity | {"delay": self.rules.delay}
 
     @property
     def partitions(self) -> int:
@@ -67,11 +66,15 @@ class TextSource:
         begin = self._reading(partition, progress)
         reader = PartitionReader(self.log.part(partition), self.rules, begin)
         before, held = begin, [np.empty((3, 0), dtype=np.int64)]
-        for block in reader.blocks():
-            held.append(block.copy())
-            if sum(part.shape[1] for part in held) >= rows:
-                yield self._batch(partition, held, before, reader)
-                before, held = reader.reading, [held[0]]
+        try:
+            for block in reader.blocks():
+                held.append(block.copy())
+                if sum(part.shape[1] for part in held) >= rows:
+                    yield self._batch(partition, held, before, reader)
+                    before, held = reader.reading, [held[0]]
+        except (ValueError, OverflowError):  # malformed lines are kept, also when they stop the run
+            self._keep_rejects(partition, before, reader)
+            raise
         last, after = self._batch(partition, held, before, reader)
         yield last, Progress(after.offset, END, after.late, after.since)
 
@@ -89,13 +92,17 @@ class TextSource:
     def _batch(
         self, partition: int, held: list[np.ndarray], before: Reading, reader: PartitionReader
     ) -> tuple[Block, Progress]:
-        after, rejects = reader.reading, reader.take_rejects()
-        if rejects:
-            self.rejects.mkdir(parents=True, exist_ok=True)
-            Stretch.between(partition, before, after, rejects).keep(self.rejects)
+        after = reader.reading
+        self._keep_rejects(partition, before, reader)
         slices, keys, values = np.concatenate(held, axis=1)
         block = (slices * self.rules.windows.pane, keys, values)
         return block, Progress(after.offset, self._watermark(after), after.late, before.offset)
+
+    def _keep_rejects(self, partition: int, before: Reading, reader: PartitionReader) -> None:
+        rejects = reader.take_rejects()
+        if rejects:
+            self.rejects.mkdir(parents=True, exist_ok=True)
+            Stretch.between(partition, before, reader.reading, rejects).keep(self.rejects)
 
     def _watermark(self, reading: Reading) -> int:
         if self.rules.delay is None or reading.high == Reading().high:

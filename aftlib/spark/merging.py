@@ -12,6 +12,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from aftlib.spark.notes import (
     require_shared,
     tries,
 )
+from aftlib.statestore.owner import claim
 from aftlib.statestore.tables import NEVER, Progress, StateTable
 from aftlib.stretch import Stretch, kept
 from aftlib.tuplelog import TupleLog
@@ -42,8 +44,6 @@ from aftlib.tuplelog import TupleLog
 TUPLE_SCHEMA = "slice long, key long, value long"
 TUPLE = pa.schema([(name, pa.int64()) for name in ("slice", "key", "value")])
 SUM_SCHEMA = "task long, windows binary, keys binary, values binary"
-_LOG = "log "
-"""Before the digest of what a shared table stands for, among its hand-overs."""
 ROWS = 2**18
 """Rows that a task hands to Spark at once."""
 
@@ -135,8 +135,8 @@ def run(
     tasks : int
         Parallelism; no task has anything to do beyond the log's partitions.
     directory : path, optional
-        Keeps reports and malformed lines, of this run alone; by default they are only in the
-        result. All machines must share it, so a cluster needs one to be named.
+        Keeps reports and malformed lines, of this run alone, also when these stop it; by default
+        they are only in the result. All machines must share it, so a cluster needs one to be named.
     table : callable, optional
         Opens the shared table of "late global", in every task anew; its aggregate is
         `merging.SUMS`. A run goes on where the table says that another one stopped.
@@ -153,9 +153,9 @@ def run(
     ------
     ValueError
         When the strategy is none of the three, tasks is less than 1, "late global" has no table,
-        one of another aggregate, or one that was begun with another log, delay or slice, the
-        directory holds another run's notes, or it is missing on a cluster; in a task, when too
-        many lines are malformed.
+        one of another aggregate, that does not keep every merge, or that was begun with another
+        log, delay or slice, the directory holds another run's notes, or it is missing on a cluster;
+        in a task, when too many lines are malformed.
     """
     _check(strategy, tasks, table)
     require_shared(directory, str(spark.sparkContext.master))
@@ -239,11 +239,23 @@ def received(spark: SparkSession, job: Job) -> tuple[Partials, list[dict]]:
 def _parsed(job: Job, index: int) -> Iterator[pa.RecordBatch]:
     """Tuples of a task's partitions, in batches large enough for the way to the JVM."""
     began, task = time.time(), Task(job.rules)
-    for partition in job.partitions(index):
-        for columns in gathered(task.blocks(partition, job.log.part(partition))):
-            yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=TUPLE)
+    with _rejects_kept(task, job.directory):
+        for partition in job.partitions(index):
+            for columns in gathered(task.blocks(partition, job.log.part(partition))):
+                yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=TUPLE)
     _, stretches = task.take()
     note_task(job.directory, index, task, began, stretches)
+
+
+@contextmanager
+def _rejects_kept(task: Task, directory: Path) -> Iterator[None]:
+    """Keep the malformed lines also of a try that they stop."""
+    try:
+        yield
+    except (ValueError, OverflowError):
+        for stretch in task.take()[1]:
+            stretch.keep(directory)
+        raise
 
 
 def gathered(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
@@ -263,9 +275,10 @@ def _late_local(spark: SparkSession, job: Job) -> tuple[Partials, float]:
 
     def sums(index: int) -> Iterator[pa.RecordBatch]:
         began, task = time.time(), Task(job.rules)
-        for partition in job.partitions(index):
-            for _ in task.read(partition, job.log.part(partition)):
-                pass
+        with _rejects_kept(task, job.directory):
+            for partition in job.partitions(index):
+                for _ in task.read(partition, job.log.part(partition)):
+                    pass
         partials, stretches = task.take()
         note_task(job.directory, index, task, began, stretches)
         yield _packed(index, partials)
@@ -288,7 +301,7 @@ def _late_global(
 
     with table() as shared:
         _require_sums(shared)
-        _keep_to(shared, job)
+        _claim(shared, job)
     _per_task(spark, job.tasks, merge, "task long").collect()
     before = time.perf_counter()
     with table() as shared:
@@ -301,21 +314,18 @@ def _require_sums(shared: StateTable) -> None:
             f"table must keep sums and counts (the aggregate {SUMS.name!r}), got "
             f"{shared.aggregate.name!r}: open it with aftlib.merging.SUMS"
         )
-
-
-def _keep_to(shared: StateTable, job: Job) -> None:
-    """Note in the table, as a hand-over of nothing, which log it stands for, and refuse another."""
-    sizes = [job.log.size(partition) for partition in range(job.log.partitions)]
-    about = [str(Path(job.log.path).resolve()), sizes, job.rules.delay, job.rules.windows.pane]
-    now = f"{_LOG}{hashlib.sha256(json.dumps(about).encode()).hexdigest()}"
-    before = [name for name in shared.handed() if name.startswith(_LOG)]
-    if before not in ([], [now]) or (not before and shared.progress()):
+    if shared.flush != "merge" or not shared.durable:
         raise ValueError(
-            f"table must be new or of this log, delay and slice of {job.rules.windows.pane} ticks, "
-            f"got one that stands for others, not for {str(job.log.path)!r}: choose another table, "
-            "or go on with what it was begun with"
+            f"table must keep every merge, got a {type(shared).__name__} that flushes at every "
+            f"{shared.flush}: each task opens it anew, so open a file or server with flush='merge'"
         )
-    shared.merge(Partials.empty(len(SUMS.components)), {}, token=(now, 0))
+
+
+def _claim(shared: StateTable, job: Job) -> None:
+    """Let the table be of this log, its delay and its slices alone."""
+    about = job.log.identity | {"delay": job.rules.delay, "pane": job.rules.windows.pane}
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
+    claim(shared, f"log {digest.hexdigest()}")
 
 
 def merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> None:
@@ -324,13 +334,14 @@ def merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> N
     mine = {p: stands[p] for p in job.partitions(index) if p in stands}
     stretches = kept(job.directory) if mine else []
     task = Task(job.rules, {p: _resumed(at, p, job.rules, stretches) for p, at in mine.items()})
-    for partition in job.partitions(index):
-        for waiting in task.read(partition, job.log.part(partition)):
-            if job.strike is not None:
-                note_try(job.directory, index, number, tuples=task.tuples)
-                job.strike.at(index, task.tuples)
-            if every is not None and waiting >= every:
-                merge_s += _merge(shared, task, job)
+    with _rejects_kept(task, job.directory):
+        for partition in job.partitions(index):
+            for waiting in task.read(partition, job.log.part(partition)):
+                if job.strike is not None:
+                    note_try(job.directory, index, number, tuples=task.tuples)
+                    job.strike.at(index, task.tuples)
+                if every is not None and waiting >= every:
+                    merge_s += _merge(shared, task, job)
     merge_s += _merge(shared, task, job)
     note_try(job.directory, index, number, tuples=task.tuples)
     note_task(job.directory, index, task, began, [], merge_s)
@@ -356,8 +367,8 @@ def _progress(reading: Reading, stretch: Stretch, rules: Rules) -> Progress:
 
 def _resumed(stands: Progress, partition: int, rules: Rules, stretches: list[Stretch]) -> Reading:
     """Reading that goes on where the table stands; malformed lines of the run's tries count on."""
-    merged_ones = (s for s in stretches if s.partition == partition and s.offset <= stands.offset)
-    rejected = sum(stretch.rejected for stretch in merged_ones)
+    mine = (s for s in stretches if s.partition == partition)
+    rejected = sum(s.rejected for s in mine if s.since < stands.offset >= s.offset)
     if stands.watermark == NEVER:
         return Reading(stands.offset, rejected=rejected)
     high = stands.watermark + (rules.delay or 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,8 +19,9 @@ class BufferedTable(StateTable):
     What was merged since the last barrier does not survive the process anyway, so the store need
     not see each batch: it gets every row once. Tables go there in the order of their numbers, which
     is the order in which a server's partitions go through them; so even where a store keeps the
-    first of two without the other, it holds what its offsets say. One process, and in it one
-    thread.
+    first of two without the other, it holds what its offsets say. A store that fails to write may
+    have lost what it took since the last barrier, as its process would have; from then on all calls
+    are refused. One process, and in it one thread.
 
     Parameters
     ----------
@@ -32,6 +35,8 @@ class BufferedTable(StateTable):
     OverflowError
         By `merge` when the sums of one barrier leave the 64 bits, by `barrier` and `read` when
         those do that they make together with what the store holds.
+    OSError
+        By all calls, once the store has failed to write.
     """
 
     def __init__(self, store: StateTable) -> None:
@@ -41,9 +46,26 @@ class BufferedTable(StateTable):
                 "to survive one by one cannot wait in memory"
             )
         super().__init__(store.aggregate, store.flush)
-        self.store = store
+        self._behind = store
+        self._failed: OSError | None = None
         self._since = MemoryTable(store.aggregate)
         self._latest = store.progress()
+
+    @property
+    def store(self) -> StateTable:
+        """The store behind.
+
+        Raises
+        ------
+        OSError
+            When it has failed to write.
+        """
+        if self._failed is not None:
+            raise OSError(
+                f"the store failed to write before ({self._failed}); what came since the last "
+                "barrier is lost: close the table, open it again, and read on from its progress"
+            ) from self._failed
+        return self._behind
 
     def merge(
         self,
@@ -53,15 +75,18 @@ class BufferedTable(StateTable):
         token: tuple[str, int] | None = None,
     ) -> bool:
         """Merge a batch and its offsets; one with a token goes to the store at once."""
+        store = self.store
         if token and self.handed().get(token[0], -1) >= token[1]:
             return False
         check_since(progress, self._latest)
+        checked = {partition: replace(now, since=None) for partition, now in progress.items()}
         if token:
             self._write(epoch)
-            self.store.merge(partials, progress, epoch, token)
+            with self._writing():
+                store.merge(partials, checked, epoch, token)
         else:
-            self._since.merge(partials, progress, epoch)
-        for partition, now in progress.items():
+            self._since.merge(partials, checked, epoch)
+        for partition, now in checked.items():
             self._latest[partition] = furthest(self._latest.get(partition), now)
         return True
 
@@ -76,9 +101,10 @@ class BufferedTable(StateTable):
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """How far each partition is, at all or as far as the epoch's table brings it."""
+        store = self.store
         if epoch is None:
             return dict(self._latest)
-        found = self.store.progress(epoch)
+        found = store.progress(epoch)
         for partition, now in self._since.progress(epoch).items():
             found[partition] = furthest(found.get(partition), now)
         return found
@@ -93,27 +119,40 @@ class BufferedTable(StateTable):
 
     def barrier(self) -> None:
         """Write what waits into the store, and have it flushed there."""
-        for epoch in self._since.epochs():
-            self._write(epoch)
-        self.store.barrier()
+        self._write()
+        with self._writing():
+            self.store.barrier()
 
     def drop(self, epoch: int) -> None:
         """Empty a table."""
         self._write(epoch)  # how far the partitions are is to stay
-        self.store.drop(epoch)
+        with self._writing():
+            self.store.drop(epoch)
 
     def forget(self, window: int, epoch: int = 0) -> None:
         """Drop a window that has been put out."""
+        with self._writing():
+            self.store.forget(window, epoch)
         self._since.forget(window, epoch)
-        self.store.forget(window, epoch)
 
     def close(self) -> None:
         """Let go of the store; what waits in memory is gone."""
-        self.store.close()
+        self._behind.close()
 
-    def _write(self, epoch: int) -> None:
-        """Merge what waits for a table into the store's; if that fails, it goes on waiting."""
-        if epoch in self._since.epochs():
-            rows, progress = self._since.read(epoch=epoch), self._since.progress(epoch)
-            self.store.merge(rows, progress, epoch)
-            self._since.drop(epoch)
+    def _write(self, last: int | None = None) -> None:
+        """Merge what waits into the store, up to a table: no offset may overtake earlier rows."""
+        store = self.store
+        for epoch in self._since.epochs():
+            if last is None or epoch <= last:
+                rows, progress = self._since.read(epoch=epoch), self._since.progress(epoch)
+                with self._writing():
+                    store.merge(rows, progress, epoch)
+                self._since.drop(epoch)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._failed = self._failed or error
+            raise

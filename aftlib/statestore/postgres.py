@@ -140,6 +140,11 @@ class PostgresTable(SqlTable):
             yield
         except psycopg.errors.NumericValueOutOfRange as error:
             raise overflow() from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise PermissionError(
+                f"url: PostgreSQL lets this user not {act} in schema {self.schema!r} of "
+                f"{_shown(self._url)} ({error}); grant it, or choose another user or schema"
+            ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise ConnectionError(
                 f"could not {act} in schema {self.schema!r} of {_shown(self._url)} ({error}); "

@@ -137,13 +137,15 @@ class RocksTable(StateTable):
         batch = WriteBatch(raw_mode=True)
         for kind in (_ROWS, _PART, _EPOCH):
             batch.delete_range(kind + _ordered(epoch), kind + _ordered(epoch) + _END)
-        self._db.write(batch, self._write)
+        with self._failing("drop"):
+            self._db.write(batch, self._write)
 
     def forget(self, window: int, epoch: int = 0) -> None:
         """Drop a window that has been put out."""
         name, batch = _ROWS + _ordered(epoch) + _ordered(window), WriteBatch(raw_mode=True)
         batch.delete_range(name, name + _END)
-        self._db.write(batch, self._write)
+        with self._failing("forget"):
+            self._db.write(batch, self._write)
 
     def close(self) -> None:
         """Let go of the folder."""

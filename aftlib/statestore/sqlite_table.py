@@ -155,10 +155,11 @@ class SqliteTable(SqlTable):
             yield
         except sqlite3.IntegrityError as error:  # the column takes integers only
             raise overflow() from error
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            before = "before it" if self.flush == "merge" else "before the last barrier"
             raise OSError(
                 f"could not {act} in {str(self.path)!r} ({error}); nothing of it was kept and "
-                "nothing before it is lost: free some space or end who holds it, and start again"
+                f"nothing {before} is lost: free some space or end who holds it, and start again"
             ) from error
 
     def _execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:

@@ -276,7 +276,8 @@ def test_stores_bear_what_is_asked_of_them():
         ["memory", "barrier"], ["rocksdb", "merge"], ["rocksdb", "barrier"],
         ["sqlite", "merge"], ["sqlite", "barrier"],
     ]  # fmt: skip
-    assert (found[["merges_per_s", "barrier_most_ms"]] > 0).all(axis=None)
+    assert (found[["with_barriers_per_s", "barrier_most_ms"]] > 0).all(axis=None)
+    assert (found["with_barriers_per_s"] < found["merges_per_s"]).all()
 
 
 def test_what_is_timed_is_merged():
@@ -295,8 +296,10 @@ def test_what_is_timed_is_merged():
 def test_checkpoints_are_timed_against_their_own_turn():
     found = d3.checkpoints(["memory"], 20_000, runs=2)
     assert found["mode"].tolist() == 2 * list(MODES)
+    assert found["throughput"].tolist() == (20_000 / found["seconds"]).tolist()
     turns = found.groupby("run")["throughput"]
     assert found["lost"].tolist() == (1 - found["throughput"] / turns.transform("first")).tolist()
+    assert (found["lost"] != 0).sum() == 4
     figure = figures.checkpoints(found, "title")
     assert list(figure.data[0].y) == (found["throughput"] / 1e6).tolist()
 
@@ -326,12 +329,20 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
     results.mkdir(parents=True)
     rates = {"late local": {"1": [2.5, 2, 3]}}
     stored = {f"{kind}_million_tuples_a_second": rates for kind in ("spark", "flink", "one_core")}
-    stored |= {"tuples": 10, "flink_million_tuples_a_second": "left out: no Java compiler"}
+    stored |= {
+        "tuples": 10,
+        "runs": 3,
+        "flink_million_tuples_a_second": "left out: no Java compiler",
+    }
+    stored |= {"memory_gb_at_most_by_tuples": {"1,000": 1.5, "10": 1}}
     (results / "merging.json").write_text(json.dumps(stored))
     assert d3.other_engines().to_numpy().tolist() == [
-        [10, "two tasks", "Spark, late local", 1.0, 2.5e6],
-        [10, "one core", "late local", 1.0, 2.5e6],
+        [10, 3, "two tasks", "Spark, late local", 1.0, 2.5e6],
+        [10, 3, "one core", "late local", 1.0, 2.5e6],
     ]
+    more = stored | {"memory_gb_at_most_by_tuples": {"10": 2}}
+    (results / "merging-9.json").write_text(json.dumps(more))
+    assert d3.memory_stored().to_numpy().tolist() == [[10, 2], [1_000, 1.5]]
 
 
 GOOD = {"skews": [1.0, 1.4], "tasks": [1, 2], "modelled_tasks": [8, 24],

@@ -1,8 +1,11 @@
 """A server: what it flushes, hands over, and goes on with after a death."""
 
+import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,7 +13,9 @@ import pytest
 from aftlib.aggregates import SUM
 from aftlib.sharing import driver, handover
 from aftlib.sharing.handover import HandOver
+from aftlib.sharing.identity import keep_table_to, keep_to
 from aftlib.sharing.job import Job
+from aftlib.sharing.processes import fail
 from aftlib.sharing.server import Server, nothing_happens
 from aftlib.sharing.source import END, ArraySource
 from aftlib.statestore.memory import MemoryTable
@@ -278,7 +283,35 @@ class Going(MemoryTable):
         return answer
 
 
+def test_a_global_store_of_another_folders_job_is_refused(job, tmp_path):
+    other = replace(job, directory=tmp_path / "other")
+    shared = MemoryTable(SUM)
+    for each in (job, other):
+        keep_to(each)
+    keep_table_to(shared, job)
+    keep_table_to(shared, job)
+    with pytest.raises(ValueError, match="table must be new, or the one .* another log, job"):
+        keep_table_to(shared, other)
+
+
+def test_a_store_older_than_the_global_one_is_refused(job):
+    own, shared = MemoryTable(SUM), MemoryTable(SUM)
+    own.merge(batch(1), {0: Progress(3)}, 2)
+    shared.merge(batch(7), {0: Progress(7)})
+    with pytest.raises(ValueError, match=r"a store of server-0 that is older .* partitions \[0\]"):
+        Server(job, 0, own, shared)
+
+
+def test_a_process_ends_when_not_even_its_error_can_be_written(monkeypatch):
+    monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError("no space left")))
+    monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
+    with pytest.raises(SystemExit):
+        fail()
+    assert os._exit.call_args.args == (1,)
+
+
 def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch):
+    keep_to(job)
     opened = []
     monkeypatch.setattr(Job, "open_shared", lambda job: opened.append(Going(SUM)) or opened[-1])
     own = MemoryTable(SUM)

@@ -90,6 +90,7 @@ def test_the_threshold_counts_what_was_rejected_before_a_death(tmp_path, tuples)
     first = next(there.batches(0, None, 5000))[1]
     with pytest.raises(ValueError, match="more than most_rejected = 1 malformed lines"):
         list(there.batches(0, first, 5000))
+    assert [r.line for s in kept(there.rejects) for r in s.rejects] == ["no tuple"] * 2
 
 
 def test_a_job_reads_text_wherever_it_was_started(tmp_path, tuples, monkeypatch):

@@ -17,9 +17,11 @@ from aftlib.spark.merging import Job, merge_into, received, run
 from aftlib.spark.pipelined import run_pipelined
 from aftlib.spark.stages import stage_seconds
 from aftlib.spark.tuples import write_tuples
+from aftlib.statestore.memory import MemoryTable
+from aftlib.statestore.opening import open_table
 from aftlib.statestore.sqlite_table import SqliteTable
 from aftlib.statestore.tables import Progress
-from aftlib.stretch import Stretch
+from aftlib.stretch import Stretch, kept
 from aftlib.tuplelog import TupleLog
 from aftlib.tuples import TupleStream
 from aftlib.windows import Windows
@@ -126,8 +128,12 @@ def test_malformed_lines_are_kept_with_their_offsets(spark, tmp_path, strategy):
 
 def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\nworse\n"])
-    with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malformed"):
-        run(spark, log, Rules(Windows(9, 9), most_rejected=1), "late local", 1)
+    for strategy in STRATEGIES:
+        place = tmp_path / strategy
+        with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malfo"):
+            run(spark, log, Rules(Windows(9, 9), most_rejected=1), strategy, 1, place,
+                table=shared(tmp_path))  # fmt: skip
+        assert [r.line for s in kept(place) for r in s.rejects] == ["bad", "worse"]
 
 
 def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
@@ -149,12 +155,13 @@ def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
     [
         ("late local", "sum of key 2 in the slice from 0 leaves the 64 bits"),
         ("upfront", "overflow"),
+        ("late global", "sum of key 2 in the slice from 0 leaves the 64 bits"),
     ],
 )
 def test_an_overflow_stops_the_run(spark, tmp_path, strategy, said):
     log = TupleLog.write(tmp_path / "log", [b"1,2,%d\n" % (10**18 - 1) * 10])
     with pytest.raises(Exception, match=said):
-        run(spark, log, Rules(Windows(9, 9)), strategy, 1)
+        run(spark, log, Rules(Windows(9, 9)), strategy, 1, table=shared(tmp_path))
 
 
 def test_what_cannot_be_run_is_refused(spark, log):
@@ -198,13 +205,26 @@ def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
     assert np.array_equal(first.sums.values, again.sums.values)
     other = TupleLog.write(tmp_path / "other", [log.part(0).read_bytes()])
     for wrong in ((other, RULES), (log, replace(RULES, delay=9)), (log, Rules(Windows(7, 7)))):
-        with pytest.raises(ValueError, match="table must be new or of this log, delay and slice"):
+        with pytest.raises(ValueError, match="table must be new, or the one that this was"):
             run(spark, *wrong, "late global", 1, table=table)
     with SqliteTable(tmp_path / "filled.sqlite", SUMS) as filled:
         filled.merge(SUMS.lift(*np.ones((3, 1), int)), {0: Progress(8)})
-    with pytest.raises(ValueError, match="got one that stands for others"):
+    with pytest.raises(ValueError, match="table must be new, or the one that"):
         run(spark, log, RULES, "late global", 1,
             table=partial(SqliteTable, tmp_path / "filled.sqlite", SUMS))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda place: MemoryTable(SUMS),
+        lambda place: SqliteTable(place / "s", SUMS, "barrier"),
+        lambda place: open_table(f"rocksdb:{place}/r", SUMS, "barrier"),
+    ],
+)
+def test_a_table_that_does_not_keep_every_merge_is_refused(spark, log, tmp_path, table):
+    with pytest.raises(ValueError, match="table must keep every merge, got a .*Table that flushes"):
+        run(spark, log, RULES, "late global", 1, table=partial(table, tmp_path))
 
 
 def test_stage_times_are_those_of_the_block(spark, log, tmp_path):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aftlib.aggregates import SUM
+from aftlib.aggregates import SUM, Aggregate
 from aftlib.statestore.buffered import BufferedTable
 from aftlib.statestore.memory import MemoryTable
 from aftlib.statestore.postgres import PostgresTable
@@ -21,14 +22,15 @@ STORES: dict[str, tuple[str, Callable[..., StateTable]]] = {
     "memory": ("tmp_path", lambda place, aggregate, flush: MemoryTable(aggregate)),
     "rocksdb": ("tmp_path", lambda place, *how: RocksTable(place / "store", *how)),
     "sqlite": ("tmp_path", lambda place, *how: SqliteTable(place / "store", *how)),
-    "buffered": ("tmp_path", lambda place, *how: buffered(RocksTable(place / "store", *how))),
+    "buffered rocksdb": ("tmp_path", lambda place, *how: buffered(RocksTable, place, *how)),
+    "buffered sqlite": ("tmp_path", lambda place, *how: buffered(SqliteTable, place, *how)),
     "postgres": ("schema", lambda place, *how: PostgresTable(place.url, *how, place.name)),
 }
 
 
-def buffered(table: StateTable) -> StateTable:
-    """The table, behind a buffer where it may have one."""
-    return BufferedTable(table) if table.flush == "barrier" else table
+def buffered(kind: type, place: Path, aggregate: Aggregate, flush: str) -> StateTable:
+    """A store behind a buffer, which flushes at barriers whatever is asked."""
+    return BufferedTable(kind(place / "store", aggregate, "barrier"))
 
 
 @pytest.fixture(params=STORES)

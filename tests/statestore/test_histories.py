@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.aggregates import SUM
-from aftlib.statestore.tables import FLUSHES, NEVER, Progress
+from aftlib.statestore.tables import FLUSHES, NEVER, Progress, StaleBatch
 
 EPOCHS, PARTITIONS, SERVERS = 3, 3, ("a", "b")
 
@@ -22,8 +22,9 @@ class Model:
         for window, key, value in tuples:
             table[window, key] = table.get((window, key), 0) + value
         for kept in (self.latest, self.of_epoch.setdefault(epoch, {})):
-            for partition, offset in progress.items():
-                kept[partition] = max(offset, kept.get(partition, NEVER))
+            for partition, now in progress.items():
+                before = kept.get(partition, (NEVER, NEVER, 0))
+                kept[partition] = tuple(map(max, before, now))
         if token:
             self.tokens[token[0]] = token[1]
         return True
@@ -41,15 +42,18 @@ class Model:
 def same(table, model):
     assert table.epochs() == tuple(sorted(model.rows))
     assert table.handed() == model.tokens
-    assert {p: now.offset for p, now in table.progress().items()} == model.latest
+    assert plain(table.progress()) == model.latest
     for epoch in range(EPOCHS):
         rows = table.read(epoch=epoch)
         expected = sorted(model.rows.get(epoch, {}).items())
         at = list(zip(rows.windows.tolist(), rows.keys.tolist(), strict=True))
         assert list(zip(at, rows.values[:, 0].tolist(), strict=True)) == expected
         assert table.windows(epoch).tolist() == sorted({window for (window, _), _ in expected})
-        of_epoch = {p: now.offset for p, now in table.progress(epoch).items()}
-        assert of_epoch == model.of_epoch.get(epoch, {})
+        assert plain(table.progress(epoch)) == model.of_epoch.get(epoch, {})
+
+
+def plain(progress):
+    return {p: (now.offset, now.watermark, now.late) for p, now in progress.items()}
 
 
 @pytest.mark.parametrize("flush", FLUSHES)
@@ -61,11 +65,20 @@ def test_a_random_history(opened, seed, flush):
         act = rng.choice(["merge", "merge", "merge", "drop", "forget", "barrier", "reopen"])
         if act == "merge":
             tuples = rng.integers([-2, -200, -9], [3, 200, 10], (rng.integers(0, 40), 3))
-            offset = {int(rng.integers(PARTITIONS)): int(rng.integers(100))}
+            partition, now = (
+                int(rng.integers(PARTITIONS)),
+                tuple(rng.integers(100, size=3).tolist()),
+            )
+            stands = model.latest.get(partition, (0,))[0]
             token = (str(rng.choice(SERVERS)), int(rng.integers(8))) if rng.random() < 0.4 else None
-            progress = {p: Progress(at) for p, at in offset.items()}
-            merged = table.merge(SUM.lift(*tuples.T), progress, epoch, token)
-            assert merged == model.merge(tuples.tolist(), offset, epoch, token)
+            since = stands if rng.random() < 0.5 else None
+            batch, progress = SUM.lift(*tuples.T), {partition: Progress(*now, since)}
+            merged = table.merge(batch, progress, epoch, token)
+            assert merged == model.merge(tuples.tolist(), {partition: now}, epoch, token)
+            if merged:
+                elsewhere = Progress(200, since=model.latest[partition][0] + 1)
+                with pytest.raises(StaleBatch):
+                    table.merge(batch, {partition: elsewhere}, epoch)
         elif act == "drop":
             table.drop(epoch)
             model.drop(epoch)
@@ -76,7 +89,7 @@ def test_a_random_history(opened, seed, flush):
         elif act == "barrier":
             table.barrier()
         elif table.durable:
-            if flush == "barrier":
+            if table.flush == "barrier":
                 table.barrier()
             table.close()
             table = opened(flush=flush)

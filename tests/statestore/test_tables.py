@@ -1,11 +1,14 @@
 """What every state table promises, run over all of them."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
 from aftlib.aggregates import AGGREGATES, SUM, Partials
 from aftlib.statestore.buffered import BufferedTable
 from aftlib.statestore.memory import MemoryTable
+from aftlib.statestore.owner import claim
 from aftlib.statestore.sqlite_table import SqliteTable
 from aftlib.statestore.tables import Progress, StaleBatch
 
@@ -182,8 +185,8 @@ def test_what_was_flushed_is_there_again(opened):
 
 def test_every_merge_is_there_again_without_a_barrier(opened):
     table = opened()
-    if not table.durable:
-        pytest.skip("a table in memory")
+    if not table.durable or table.flush == "barrier":
+        pytest.skip("a table in memory, or one behind a buffer")
     table.merge(rows((0, 1, 5)), {0: Progress(10)})
     table.drop(1)
     table.forget(9)
@@ -199,6 +202,34 @@ def test_a_table_is_a_context_and_knows_its_words(opened):
         assert table.progress() == {0: Progress(1)}
     with pytest.raises(ValueError, match="flush must be one of .*, got 'never'"):
         super(type(table), table).__init__(SUM, "never")
+
+
+def test_a_table_is_of_one_owner(opened):
+    table = opened()
+    for _ in range(2):
+        claim(table, "a")
+    table.merge(rows((0, 1, 5)), {0: Progress(10)})
+    claim(table, "a")
+    with pytest.raises(ValueError, match="table must be new, or the one that this was begun with"):
+        claim(table, "b")
+    assert content(table.read()) == {(0, 1): (5,)}
+
+
+def test_a_table_of_nobody_known_is_no_owners(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5)), {0: Progress(10)})
+    with pytest.raises(ValueError, match="table must be new"):
+        claim(table, "a")
+
+
+def test_two_who_claim_a_table_at_once_are_both_refused_it():
+    class Late(MemoryTable):
+        def merge(self, partials, progress, epoch=0, token=None):
+            super().merge(partials, progress, epoch, ("owner b", 0))
+            return super().merge(partials, progress, epoch, token)
+
+    with pytest.raises(ValueError, match="table must be new"):
+        claim(Late(SUM), "a")
 
 
 class TestBuffered:
@@ -227,6 +258,58 @@ class TestBuffered:
             table = BufferedTable(behind)
             with pytest.raises(StaleBatch, match="partition 0 stands at 10, the batch begins at 0"):
                 table.merge(rows((0, 1, 5)), {0: Progress(10, since=0)})
+
+    def test_what_a_token_brings_further_is_where_the_next_batch_begins(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            table.merge(rows((0, 1, 5)), {0: Progress(10)})
+            table.merge(rows((0, 1, 5)), {0: Progress(20, since=10)}, token=("a", 1))
+            table.merge(rows((0, 1, 5)), {0: Progress(30, since=20)})
+            assert content(table.read()) == {(0, 1): (15,)}
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda table: table.drop(3),
+            lambda table: table.merge(rows((0, 1, 7)), {0: Progress(30)}, 3, ("a", 3)),
+        ],
+    )
+    def test_no_offset_overtakes_rows_of_an_earlier_table(self, tmp_path, act):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            for epoch in (2, 3, 4):
+                table.merge(rows((0, 1, 5)), {0: Progress(10 * epoch)}, epoch)
+            act(table)
+            assert content(behind.read(epoch=2)) == {(0, 1): (5,)}
+            assert behind.progress()[0] == Progress(30)
+            assert 4 not in behind.epochs()
+
+    @pytest.mark.parametrize("at", ["second table", "commit"])
+    def test_a_store_that_could_not_write_is_not_written_to_again(self, tmp_path, monkeypatch, at):
+        wide = SUM.partials(np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
+        with BufferedTable(SqliteTable(tmp_path / "s", SUM, "barrier")) as table:
+            table.merge(rows((0, 1, 5)), {0: Progress(10)}, 1)
+            table.barrier()
+            table.merge(rows((0, 1, 5)), {0: Progress(20)}, 2)
+            table.merge(wide, {0: Progress(30)}, 3)
+            if at == "second table":
+                pages = table.store._rows("PRAGMA page_count")[0][0]
+                table.store._rows(f"PRAGMA max_page_count = {pages}")
+            else:
+                failing = Mock(side_effect=OSError("could not flush: disk full"))
+                monkeypatch.setattr(table.store, "barrier", failing)
+            with pytest.raises(OSError, match="full"):
+                table.barrier()
+            for call in (
+                table.barrier, table.read, table.epochs, table.progress, table.windows,
+                table.handed, lambda: table.progress(2), lambda: table.drop(2),
+                lambda: table.forget(0), lambda: table.merge(rows((0, 1, 5)), {}),
+            ):  # fmt: skip
+                with pytest.raises(OSError, match=r"failed to write before .*open it again"):
+                    call()
+        with BufferedTable(SqliteTable(tmp_path / "s", SUM, "barrier")) as again:
+            assert again.progress() == {0: Progress(10)}
+            assert again.epochs() == (1,)
 
     def test_sums_past_the_limit_stop_the_barrier_and_go_on_waiting(self, tmp_path):
         with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:

@@ -6,7 +6,7 @@ from aftlib.experiments.d3.locality import states_or_locality
 from aftlib.experiments.d3.model import costs_table, fitted, imbalances, modelled
 from aftlib.experiments.d3.parameters import require_parameters
 from aftlib.experiments.d3.sharing import servers_and_tasks_die
-from aftlib.experiments.d3.stores import EMBEDDED, checkpoints, merges, other_engines
+from aftlib.experiments.d3.stores import EMBEDDED, checkpoints, memory_stored, merges, other_engines
 from aftlib.experiments.d3.streams import Input, inputs
 from aftlib.experiments.d3.throughputs import measured
 from aftlib.experiments.d3.verdicts import verdicts
@@ -20,6 +20,7 @@ __all__ = [
     "imbalances",
     "inputs",
     "measured",
+    "memory_stored",
     "merges",
     "modelled",
     "one_task_dies",

@@ -72,14 +72,15 @@ def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: i
     keys : sequence of int
         Sizes of the tables.
     rows : int
-        Merged into each at most, in batches of `BATCH`; after `BUDGET_S` it is enough.
+        Merged into each, in batches of `BATCH` and ten of them at least; after `BUDGET_S` seconds
+        of merging it is enough.
     seed : int
 
     Returns
     -------
     DataFrame
-        store, keys, flush, merges_per_s: rows, barriers not counted; barrier_ms,
-        barrier_most_ms: median and most.
+        store, keys, flush, merges_per_s: rows, the time of barriers left out;
+        with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
 
     Raises
     ------
@@ -91,10 +92,10 @@ def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: i
             raise ValueError(f"{name} must be at least 1, got {least!r}: take 10000")
     cases = [(store, size, flush) for store in stores for size in keys for flush in FLUSHES]
     return pd.DataFrame(
-        _merged(stores[store], size, flush, rows, seed) | {"store": store}
+        {"store": store} | _merged(stores[store], size, flush, rows, seed)
         for store, size, flush in cases
         if store != "memory" or flush == "barrier"  # nothing of it survives either way
-    )[["store", "keys", "flush", "merges_per_s", "barrier_ms", "barrier_most_ms"]]
+    )
 
 
 def _merged(opened: Opener, keys: int, flush: str, rows: int, seed: int) -> dict[str, Any]:
@@ -113,6 +114,7 @@ def _merged(opened: Opener, keys: int, flush: str, rows: int, seed: int) -> dict
         "keys": keys,
         "flush": flush,
         "merges_per_s": merged / spent,
+        "with_barriers_per_s": merged / (spent + sum(barriers) / 1e3),
         "barrier_ms": statistics.median(barriers),
         "barrier_most_ms": max(barriers),
     }
@@ -150,7 +152,7 @@ class _Stream:
 
 
 def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
-    """Stream through a server of two tasks in each of `MODES`, in turns.
+    """Stream through a server of two tasks in each of `MODES`, in turns that begin anywhere.
 
     Parameters
     ----------
@@ -164,8 +166,9 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        store, mode, run, throughput: tuples a second; lost: share of it, against the same turn
-        without checkpoints; cpu_s: of all processes, the last hand-over included.
+        store, mode, run; seconds until the tasks have merged everything, and throughput: tuples a
+        second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of
+        all processes, the hand-overs that are left at the end included.
 
     Raises
     ------
@@ -179,19 +182,23 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     ):
         if given < least:
             raise ValueError(f"{name} must be at least {least}, got {given!r}")
-    rows = []
+    modes, rows = list(MODES), []
     for store, turn in ((store, turn) for store in stores for turn in range(runs)):
-        without = None
-        for mode, seconds in MODES.items():
-            throughput, cpu_s = _streamed(store, tuples, *seconds)
-            without = without or throughput
-            found = {"throughput": throughput, "lost": 1 - throughput / without, "cpu_s": cpu_s}
+        begin = turn % len(modes)  # whoever comes first meets another machine than the last
+        for mode in modes[begin:] + modes[:begin]:
+            seconds, cpu_s = _streamed(store, tuples, *MODES[mode])
+            found = {"seconds": seconds, "throughput": tuples / seconds, "cpu_s": cpu_s}
             rows.append({"store": store, "mode": mode, "run": turn} | found)
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    without = frame[frame["mode"] == modes[0]].set_index(["store", "run"])["throughput"]
+    base = pd.MultiIndex.from_frame(frame[["store", "run"]])
+    frame["lost"] = 1 - frame["throughput"] / without.reindex(base).to_numpy()
+    ranks = frame["mode"].map(modes.index)
+    return frame.assign(rank=ranks).sort_values(["store", "run", "rank"]).drop(columns="rank")
 
 
 def _streamed(own: str, tuples: int, checkpoint_s: float, handover_s: float) -> tuple[float, float]:
-    """Tuples per second, and CPU seconds of all processes."""
+    """Seconds until all is merged, and CPU seconds of all processes."""
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         job = Job(
             _Stream(tuples, KEYS_OF_STREAM),
@@ -208,7 +215,13 @@ def _streamed(own: str, tuples: int, checkpoint_s: float, handover_s: float) -> 
         account = run_job(job)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return account.units / account.seconds, cpu
+    return account.seconds, cpu
+
+
+def _stored() -> list[dict[str, Any]]:
+    """Results of the merging benchmark that lie in the project."""
+    folder = project_root() / "benchmarks" / "results"
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("merging*.json"))]
 
 
 def other_engines() -> pd.DataFrame:
@@ -217,20 +230,35 @@ def other_engines() -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        tuples, on (two tasks, or one core), engine, skew, throughput: tuples a second, the median.
-        Empty where nothing is stored.
+        tuples, on (two tasks, or one core), engine, skew, throughput: tuples a second, the median;
+        runs: of the strategies. Empty where nothing is stored.
     """
     rows = []
-    for path in sorted((project_root() / "benchmarks" / "results").glob("merging*.json")):
-        stored = json.loads(path.read_text())
+    for stored in _stored():
         for name, on, kind in _ENGINES:
             found = stored[f"{kind}_million_tuples_a_second"]
             if isinstance(found, str):  # why there is none
                 continue
-            at = {"tuples": stored["tuples"], "on": on}
+            at = {"tuples": stored["tuples"], "runs": stored["runs"], "on": on}
             rows += [
                 at | {"engine": name + engine, "skew": float(skew), "throughput": 1e6 * middle}
                 for engine, by_skew in found.items()
                 for skew, (middle, *_) in by_skew.items()
             ]
-    return pd.DataFrame(rows, columns=["tuples", "on", "engine", "skew", "throughput"])
+    return pd.DataFrame(rows, columns=["tuples", "runs", "on", "engine", "skew", "throughput"])
+
+
+def memory_stored() -> pd.DataFrame:
+    """Most resident gigabytes of late local merge on Spark, as `benchmarks merging` stored them.
+
+    Returns
+    -------
+    DataFrame
+        tuples, gigabytes: the larger of two runs of the same size. Empty where nothing is stored.
+    """
+    found: dict[int, float] = {}
+    for stored in _stored():
+        for tuples, size in stored["memory_gb_at_most_by_tuples"].items():
+            number = int(tuples.replace(",", ""))
+            found[number] = max(size, found.get(number, 0.0))
+    return pd.DataFrame(sorted(found.items()), columns=["tuples", "gigabytes"])
