@@ -130,7 +130,8 @@ class Tokenless(SqliteTable):
     """A store that does not know which hand-over it has merged."""
 
     def merge(self, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN201
-        return super().merge(partials, progress, epoch)
+        of_server = token is not None and token[0].startswith("server-")
+        return super().merge(partials, progress, epoch, None if of_server else token)
 
 
 @dataclass(frozen=True)
