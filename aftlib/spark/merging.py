@@ -12,7 +12,6 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from aftlib.spark.notes import (
     attempt,
     note_task,
     note_try,
+    rejects_kept,
     reports,
     require_fresh,
     require_shared,
@@ -239,23 +239,12 @@ def received(spark: SparkSession, job: Job) -> tuple[Partials, list[dict]]:
 def _parsed(job: Job, index: int) -> Iterator[pa.RecordBatch]:
     """Tuples of a task's partitions, in batches large enough for the way to the JVM."""
     began, task = time.time(), Task(job.rules)
-    with _rejects_kept(task, job.directory):
+    with rejects_kept(task, job.directory):
         for partition in job.partitions(index):
             for columns in gathered(task.blocks(partition, job.log.part(partition))):
                 yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=TUPLE)
     _, stretches = task.take()
     note_task(job.directory, index, task, began, stretches)
-
-
-@contextmanager
-def _rejects_kept(task: Task, directory: Path) -> Iterator[None]:
-    """Keep the malformed lines also of a try that they stop."""
-    try:
-        yield
-    except (ValueError, OverflowError):
-        for stretch in task.take()[1]:
-            stretch.keep(directory)
-        raise
 
 
 def gathered(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
@@ -275,7 +264,7 @@ def _late_local(spark: SparkSession, job: Job) -> tuple[Partials, float]:
 
     def sums(index: int) -> Iterator[pa.RecordBatch]:
         began, task = time.time(), Task(job.rules)
-        with _rejects_kept(task, job.directory):
+        with rejects_kept(task, job.directory):
             for partition in job.partitions(index):
                 for _ in task.read(partition, job.log.part(partition)):
                     pass
@@ -334,7 +323,7 @@ def merge_into(shared: StateTable, job: Job, index: int, every: int | None) -> N
     mine = {p: stands[p] for p in job.partitions(index) if p in stands}
     stretches = kept(job.directory) if mine else []
     task = Task(job.rules, {p: _resumed(at, p, job.rules, stretches) for p, at in mine.items()})
-    with _rejects_kept(task, job.directory):
+    with rejects_kept(task, job.directory):
         for partition in job.partitions(index):
             for waiting in task.read(partition, job.log.part(partition)):
                 if job.strike is not None:

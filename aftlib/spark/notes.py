@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,17 @@ def require_shared(directory: object, master: str) -> None:
             f"directory must be given where Spark runs on {master!r}, got None: name a folder "
             "that all its machines share"
         )
+
+
+@contextmanager
+def rejects_kept(task: Task, directory: Path) -> Iterator[None]:
+    """Keep the malformed lines also of a try that they stop."""
+    try:
+        yield
+    except (ValueError, OverflowError):
+        for stretch in task.take()[1]:
+            stretch.keep(directory)
+        raise
 
 
 def attempt() -> int:

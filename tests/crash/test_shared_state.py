@@ -179,11 +179,11 @@ def test_processes_killed(trial, expected, own, shared, seed, once):
     once()
 
 
-@pytest.mark.parametrize("own", ["rocksdb", "sqlite", "memory"] if FULL else ["memory"])
-def test_servers_with_keys_of_their_own_killed(trial, expected, own, once):
+@pytest.mark.parametrize(("own", "shared"), STORES if FULL else [("memory", "sqlite")])
+def test_servers_with_keys_of_their_own_killed(trial, expected, own, shared, once):
     """The global store is a backup only: a server that lost its memory comes back from it."""
     strikes = [(f"server-{i}", p, 2) for i in (0, 1) for p in ("folded", "handed", "written")]
-    directory, settings = trial("sqlite", own=own, keys_apart=True, strikes=strikes)
+    directory, settings = trial(shared, own=own, keys_apart=True, strikes=strikes)
     job = finished(directory, settings)
     check(directory, settings, expected)
     assert len(kills(job)) == 6
