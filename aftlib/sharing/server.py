@@ -23,9 +23,9 @@ class Server:
     """What a server does; `wire` lets tasks call it, `handover` empties its complete tables.
 
     Whatever its own store held when it starts is complete: the death of a server is a barrier that
-    all its tasks have met. Partitions go on where its own store says, or the global one, if that
-    knows more; it is asked when no transaction of the dead server can land there any more, unless
-    its tables are here still. Safe to call from several threads.
+    all its tasks have met. Partitions go on where its own store says, or, if that has been lost,
+    where the global one does; it is asked when no transaction of the dead server can land there any
+    more, unless its tables are here still. Safe to call from several threads.
 
     Parameters
     ----------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import statistics
 import tempfile
@@ -18,20 +17,12 @@ import numpy as np
 import pandas as pd
 
 from aftlib.aggregates import SUM, Partials
-from aftlib.paths import project_root
 from aftlib.sharing.driver import run as run_job
 from aftlib.sharing.job import OWN, Job
 from aftlib.sharing.source import END
 from aftlib.statestore.opening import open_table
 from aftlib.statestore.tables import FLUSHES, Progress, StateTable
 from aftlib.windows import Windows
-
-_ENGINES = (
-    ("Spark, ", "two tasks", "spark"),
-    ("", "two tasks", "flink"),
-    ("", "one core", "one_core"),
-)
-"""What comes before an engine's name, on what it ran, and where it is stored."""
 
 Opener = Callable[[str], AbstractContextManager[StateTable]]
 """Opens a new table, given when it flushes, of which nothing is left behind."""
@@ -185,16 +176,15 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     modes, rows = list(MODES), []
     for store, turn in ((store, turn) for store in stores for turn in range(runs)):
         begin = turn % len(modes)  # whoever comes first meets another machine than the last
-        for mode in modes[begin:] + modes[:begin]:
-            seconds, cpu_s = _streamed(store, tuples, *MODES[mode])
+        order = modes[begin:] + modes[:begin]
+        taken = {mode: _streamed(store, tuples, *MODES[mode]) for mode in order}
+        without = taken[modes[0]][0]
+        for mode in modes:
+            seconds, cpu_s = taken[mode]
             found = {"seconds": seconds, "throughput": tuples / seconds, "cpu_s": cpu_s}
-            rows.append({"store": store, "mode": mode, "run": turn} | found)
-    frame = pd.DataFrame(rows)
-    without = frame[frame["mode"] == modes[0]].set_index(["store", "run"])["throughput"]
-    base = pd.MultiIndex.from_frame(frame[["store", "run"]])
-    frame["lost"] = 1 - frame["throughput"] / without.reindex(base).to_numpy()
-    ranks = frame["mode"].map(modes.index)
-    return frame.assign(rank=ranks).sort_values(["store", "run", "rank"]).drop(columns="rank")
+            lost = {"lost": 1 - without / seconds}
+            rows.append({"store": store, "mode": mode, "run": turn} | found | lost)
+    return pd.DataFrame(rows)
 
 
 def _streamed(own: str, tuples: int, checkpoint_s: float, handover_s: float) -> tuple[float, float]:
@@ -216,49 +206,3 @@ def _streamed(own: str, tuples: int, checkpoint_s: float, handover_s: float) -> 
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return account.seconds, cpu
-
-
-def _stored() -> list[dict[str, Any]]:
-    """Results of the merging benchmark that lie in the project."""
-    folder = project_root() / "benchmarks" / "results"
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("merging*.json"))]
-
-
-def other_engines() -> pd.DataFrame:
-    """Throughput of the strategies and of other engines, as `benchmarks merging` stored it.
-
-    Returns
-    -------
-    DataFrame
-        tuples, on (two tasks, or one core), engine, skew, throughput: tuples a second, the median;
-        runs: of the strategies. Empty where nothing is stored.
-    """
-    rows = []
-    for stored in _stored():
-        for name, on, kind in _ENGINES:
-            found = stored[f"{kind}_million_tuples_a_second"]
-            if isinstance(found, str):  # why there is none
-                continue
-            at = {"tuples": stored["tuples"], "runs": stored["runs"], "on": on}
-            rows += [
-                at | {"engine": name + engine, "skew": float(skew), "throughput": 1e6 * middle}
-                for engine, by_skew in found.items()
-                for skew, (middle, *_) in by_skew.items()
-            ]
-    return pd.DataFrame(rows, columns=["tuples", "runs", "on", "engine", "skew", "throughput"])
-
-
-def memory_stored() -> pd.DataFrame:
-    """Most resident gigabytes of late local merge on Spark, as `benchmarks merging` stored them.
-
-    Returns
-    -------
-    DataFrame
-        tuples, gigabytes: the larger of two runs of the same size. Empty where nothing is stored.
-    """
-    found: dict[int, float] = {}
-    for stored in _stored():
-        for tuples, size in stored["memory_gb_at_most_by_tuples"].items():
-            number = int(tuples.replace(",", ""))
-            found[number] = max(size, found.get(number, 0.0))
-    return pd.DataFrame(sorted(found.items()), columns=["tuples", "gigabytes"])
