@@ -45,7 +45,7 @@ bench: setup ## measure the speed ratios of benchmarks/
 	$(bin)/python -m benchmarks $(ARGS)
 
 ns3: setup ## make D4's reference tables anew on ns-3 (needs libns3-dev and g++; some minutes)
-	$(bin)/python -m aftlib.standby.ns3
+	$(bin)/python -m aftlib.upstream_backup.ns3
 
 lab: setup ## open the notebooks in JupyterLab
 	$(bin)/jupyter lab --notebook-dir=notebooks $(ARGS)

@@ -1,18 +1,18 @@
 """Approximate fault tolerance for data stream processing."""
 
-from aftlib.assignment import (
+from aftlib.approximately_once.assignment import (
     Assignment,
     assign_greedy,
     assign_packed,
     assign_random,
     assign_spread,
 )
-from aftlib.checkpoints import CheckpointPlan, plan_checkpoints
-from aftlib.gaussian import GaussianModel
-from aftlib.histogram import ExponentialHistogram
-from aftlib.recovery_time import RecoveryTime
-from aftlib.replay import ReplaySet, select_replay
-from aftlib.requirement import Requirement
+from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.exponential_histogram import ExponentialHistogram
 
 __all__ = [
     "Assignment",

@@ -10,10 +10,10 @@ import time
 
 import numpy as np
 
-from aftlib.assignment import assign_greedy
-from aftlib.gaussian import GaussianModel
-from aftlib.generators import block_model
-from aftlib.requirement import Requirement
+from aftlib.approximately_once.assignment import assign_greedy
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
 
 EPSILON = 0.66
 
@@ -52,7 +52,7 @@ def seconds(model: GaussianModel, m: int) -> float:
 
 def candidate_calls(n: int, m: int) -> int:
     """Candidates that figure 9 tries: every open worker for every key, counted by a dry run."""
-    from aftlib import assignment
+    from aftlib.approximately_once import assignment
 
     counted = []
     original = assignment._OpenWorkers.place

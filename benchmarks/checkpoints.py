@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from aftlib.checkpoints import METHODS, plan_checkpoints
-from aftlib.gaussian import GaussianModel
-from aftlib.generators import block_model
-from aftlib.recovery_time import DOCUMENT_RECOVERY_TIME
-from aftlib.replay import select_replay
-from aftlib.requirement import Requirement
+from aftlib.checkpoint_planning.plan import METHODS, plan_checkpoints
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
+from aftlib.checkpoint_planning.replay import select_replay
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
 
 NUGGET = 0.3
 HALF = 0.43562

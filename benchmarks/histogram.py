@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from aftlib.bits import BitStream
-from aftlib.experiments import d5
-from aftlib.histogram import ExponentialHistogram, VarianceHistogram
-from aftlib.spark.aggregate import Drawn, aggregate
-from aftlib.spark.histogram import HistogramQuery
+from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram
+from aftlib.exponential_histogram import experiments as d5
+from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.operator import HistogramQuery
+from aftlib.exponential_histogram.parallel import Drawn, aggregate
 from aftlib.spark.session import session
 
 WINDOW, EPSILON = 10**6, 0.01  # D5, figure 5

@@ -25,11 +25,11 @@ import duckdb
 import pandas as pd
 import psutil
 
-from aftlib.experiments import d3
-from aftlib.experiments.d3.streams import Input
-from aftlib.merging import summed
-from aftlib.paths import data_dir
-from aftlib.spark.merging import run as spark_run
+from aftlib.core.paths import data_dir
+from aftlib.shared_state import experiments as d3
+from aftlib.shared_state.experiments.streams import Input
+from aftlib.shared_state.strategies.merging import summed
+from aftlib.shared_state.strategies.pipeline import run as spark_run
 from aftlib.spark.session import session
 from benchmarks import flink
 

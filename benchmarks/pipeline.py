@@ -11,17 +11,17 @@ from statistics import median
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from aftlib.assignment import assign_spread
-from aftlib.experiments import d1
-from aftlib.generators import block_model
-from aftlib.recovery import Outage
-from aftlib.requirement import Requirement
-from aftlib.sensorlog import SensorLog
-from aftlib.spark.approximately_once import Query
-from aftlib.spark.approximately_once import run as stream
+from aftlib.approximately_once import experiments as d1
+from aftlib.approximately_once.assignment import assign_spread
+from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.pipeline import Query
+from aftlib.approximately_once.pipeline import run as stream
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+from aftlib.spark.samples import write_samples
 from aftlib.spark.session import session
-from aftlib.spark.sources import write_samples
-from aftlib.windows import Windows
 
 STEPS, WIDTH, M, REPEATS = 200_000, 100, 10, 3
 

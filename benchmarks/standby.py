@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.experiments.d4.recoveries import against_ns3
-from aftlib.standby.failures import Failure
-from aftlib.standby.parameters import Parameters
-from aftlib.standby.run import Run
-from aftlib.standby.schemes import SCHEMES
-from aftlib.standby.simulation import simulate
+from aftlib.upstream_backup.experiments.recoveries import against_ns3
+from aftlib.upstream_backup.failures import Failure
+from aftlib.upstream_backup.parameters import Parameters
+from aftlib.upstream_backup.run import Run
+from aftlib.upstream_backup.schemes import SCHEMES
+from aftlib.upstream_backup.simulation import simulate
 
 RATES = (200, 1000, 5000, 20_000)
 EVENT_TUPLES, SWEEP_TUPLES, REPEATS = 20_000, 1_000_000, 5

@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from aftlib.aggregates import SUM
-from aftlib.experiments.d3.stores import BATCH, BATCHES, EMBEDDED, checkpoints, merges
-from aftlib.statestore.opening import open_table
-from aftlib.statestore.tables import StateTable
+from aftlib.shared_state.aggregates import SUM
+from aftlib.shared_state.experiments.stores import BATCH, BATCHES, EMBEDDED, checkpoints, merges
+from aftlib.shared_state.stores.opening import open_table
+from aftlib.shared_state.stores.tables import StateTable
 from tests.postgres import any_server, fresh_schema
 
 KEYS = (10_000, 100_000, 1_000_000)

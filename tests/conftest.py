@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-import aftlib.histogram
 from aftlib.spark.session import session
 from tests.postgres import Schema, any_server, fresh_schema
 
@@ -37,20 +34,6 @@ def postgres_url() -> Iterator[str]:
 def schema(postgres_url: str) -> Iterator[Schema]:
     with fresh_schema(postgres_url) as schema:
         yield schema
-
-
-@pytest.fixture
-def no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Import the kernels anew with numba missing, and put the compiled ones back afterwards."""
-    names = ("compiling", "kernels", "moments")
-    for name in names:
-        importlib.import_module(f"aftlib.histogram.{name}")
-    for name in names:
-        monkeypatch.delitem(sys.modules, f"aftlib.histogram.{name}")
-        monkeypatch.delattr(aftlib.histogram, name)
-    monkeypatch.setitem(sys.modules, "numba", None)
-    for name in names:
-        importlib.import_module(f"aftlib.histogram.{name}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

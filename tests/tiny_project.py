@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from aftlib.documents import CLAIMS as KNOWN_CLAIMS
+from aftlib.reports.documents import CLAIMS as KNOWN_CLAIMS
 from aftlib.reports.record import Executed
 
 PARAMETERS = """\
@@ -22,7 +22,7 @@ import plotly.graph_objects as go
 go.Figure(go.Scatter(x=[1, 2, m], y=[1, 4, 9]), layout={"title": "</script> <!-- squares"})"""
 
 CLAIMS = """\
-from aftlib.claims import Scorecard, settle
+from aftlib.reports.claims import Scorecard, settle
 Scorecard([settle(f"D1-{i}", expected="a < b", measured=m, holds=True) for i in range(1, 6)])"""
 
 FIRST = [

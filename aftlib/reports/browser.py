@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from aftlib.paths import atomic_file
+from aftlib.core.paths import atomic_file
 from aftlib.reports.html import share_plotly
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

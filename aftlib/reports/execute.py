@@ -21,7 +21,7 @@ import papermill
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
-from aftlib.paths import atomic_file, project_root
+from aftlib.core.paths import atomic_file, project_root
 from aftlib.reports.notebook import Notebook
 from aftlib.reports.record import Executed
 

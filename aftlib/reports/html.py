@@ -19,9 +19,9 @@ from markupsafe import Markup
 from nbconvert.filters import Highlight2HTML, ansi2html
 from nbformat import NotebookNode
 
-from aftlib.claims import SYMBOLS, tally
-from aftlib.documents import DOCUMENTS
-from aftlib.paths import atomic_file, notebooks_dir
+from aftlib.core.paths import atomic_file, notebooks_dir
+from aftlib.reports.claims import SYMBOLS, tally
+from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
 from aftlib.reports.parameters import read_parameters
 from aftlib.reports.record import Executed

@@ -8,9 +8,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from aftlib.claims import SYMBOLS, ClaimRecord, claims_table, tally, unexpected
-from aftlib.documents import DOCUMENTS
-from aftlib.paths import atomic_file
+from aftlib.core.paths import atomic_file
+from aftlib.reports.claims import SYMBOLS, ClaimRecord, claims_table, tally, unexpected
+from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.html import asset, duration, environment, started
 from aftlib.reports.markdown import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of

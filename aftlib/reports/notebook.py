@@ -13,13 +13,14 @@ from typing import Any
 
 import nbformat
 
-from aftlib.documents import DOCUMENTS
-from aftlib.paths import notebooks_dir
+from aftlib.core.paths import notebooks_dir
+from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.parameters import Parameter, check_parameters, read_parameters
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Only how results are shown, not what they are.
-_PRESENTATION = ("reports/", "cli.py", "doctor.py", "paths.py")
+# Only how results are shown, not what they are; verdicts and figures are in the notebook itself.
+_PRESENTATION = ("reports/", "core/paths.py")
+_RESULTS = ("reports/claims.py", "reports/documents.py", "reports/style.py")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def library_hash(package: Path = _PACKAGE) -> str:
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
-        if not name.startswith(_PRESENTATION):
+        if name in _RESULTS or not name.startswith(_PRESENTATION):
             digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

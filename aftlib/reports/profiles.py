@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from aftlib.paths import notebooks_dir
+from aftlib.core.paths import notebooks_dir
 from aftlib.reports.notebook import Notebook, all_notebooks
 
 PROFILES = ("smoke", "quick", "full")

@@ -9,9 +9,9 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from aftlib.claims import SYMBOLS, ClaimRecord, shown, shown_interval, tally
-from aftlib.paths import atomic_file, require_writable
+from aftlib.core.paths import atomic_file, require_writable
 from aftlib.reports.browser import draw_plotly, find_browser
+from aftlib.reports.claims import SYMBOLS, ClaimRecord, shown, shown_interval, tally
 from aftlib.reports.html import PLOTLY
 from aftlib.reports.record import Executed
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import nbformat
 
-from aftlib.claims import MIME, Settled
+from aftlib.reports.claims import MIME, Settled
 from aftlib.reports.notebook import Notebook, summary_of, title_of
 
 

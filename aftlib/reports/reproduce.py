@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aftlib.claims import ClaimRecord, unexpected
-from aftlib.paths import reports_dir, require_writable
+from aftlib.core.paths import reports_dir, require_writable
+from aftlib.reports.claims import ClaimRecord, unexpected
 from aftlib.reports.execute import OnCell, execute
 from aftlib.reports.html import write_report
 from aftlib.reports.index import write_index

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from aftlib.claims import ClaimRecord, Settled
-from aftlib.documents import CLAIMS, DOCUMENTS, Claim
-from aftlib.paths import atomic_file
+from aftlib.core.paths import atomic_file
+from aftlib.reports.claims import ClaimRecord, Settled
+from aftlib.reports.documents import CLAIMS, DOCUMENTS, Claim
 from aftlib.reports.notebook import Notebook
 from aftlib.reports.record import Executed
 

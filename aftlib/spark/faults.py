@@ -1,4 +1,4 @@
-"""Fault injection: a worker's Python process kills itself for real at a step of the log."""
+"""Fault injection: a process ends itself by a real signal, once, at a point of its work."""
 
 from __future__ import annotations
 
@@ -8,51 +8,45 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from aftlib.recovery import Outage
-
-
-def strike(outage: Outage, notes: Path) -> None:
-    """End this process by SIGKILL, which nothing can catch; a note of the process stays behind."""
-    note = _note(notes, outage)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps({"pid": os.getpid()}))
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def dead_pid(outage: Outage, notes: Path) -> int | None:
-    """Process that `strike` ended for this outage; None when another hand killed it."""
-    note = _note(notes, outage)
-    return json.loads(note.read_text())["pid"] if note.exists() else None
-
-
-def _note(notes: Path, outage: Outage) -> Path:
-    return notes / f"strike-{outage.worker}-{outage.failure}.json"
-
 
 @dataclass(frozen=True)
-class Strike:
-    """Kill the Python process of a task once, when it has gone through so many tuples.
+class Fault:
+    """Signal the process that first comes to a point, and only that one.
+
+    A note of the process stays behind, written before the signal; by it, later processes that pass
+    the same point are spared.
 
     Attributes
     ----------
-    task : int
-    after : int
-        Tuples.
     notes : Path
-        Folder of the note that stays behind, and by which a second try is spared.
+        Folder of the note; it is made when missing.
+    point : str
+        Name of the point, such as ``"task-1"``.
+    after : int
+        What the process must have gone through (steps, tuples, batches) when it passes the point.
+    signal : int
+        SIGKILL, which nothing can catch, or SIGSTOP.
     """
 
-    task: int
-    after: int
     notes: Path
+    point: str
+    after: int = 0
+    signal: int = signal.SIGKILL
 
     @property
     def note(self) -> Path:
-        """File that says which process died, and how many tuples it had gone through."""
-        return self.notes / f"struck-{self.task}.json"
+        """File that says which process was signalled, and how much it had gone through."""
+        return self.notes / f"fault-{self.point}-{self.after}.json"
 
-    def at(self, task: int, tuples: int) -> None:
-        """End this process by SIGKILL if it is its turn."""
-        if task == self.task and tuples >= self.after and not self.note.exists():
-            self.note.write_text(json.dumps({"pid": os.getpid(), "tuples": tuples}))
-            os.kill(os.getpid(), signal.SIGKILL)
+    @property
+    def fallen(self) -> dict[str, int] | None:
+        """The note: ``pid`` and ``reached``; None while the fault has not fallen."""
+        return json.loads(self.note.read_text()) if self.note.exists() else None
+
+    def passes(self, point: str, reached: int = 0) -> None:
+        """Signal this process if it is its turn."""
+        if point != self.point or reached < self.after or self.note.exists():
+            return
+        self.notes.mkdir(parents=True, exist_ok=True)
+        self.note.write_text(json.dumps({"pid": os.getpid(), "reached": reached}))
+        os.kill(os.getpid(), self.signal)

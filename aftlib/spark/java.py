@@ -15,7 +15,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from aftlib.paths import atomic_file, require_writable
+from aftlib.core.paths import atomic_file, require_writable
 
 OLDEST_JAVA = 17
 _WAY_OUT = (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aftlib.paths import data_dir
+from aftlib.core.paths import data_dir
 from aftlib.reports.notebook import library_hash
 
 FULL = os.environ.get("AFT_TRIALS") == "full"

@@ -13,9 +13,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from aftlib.histogram import ExponentialHistogram
-from aftlib.spark.events import EventPlan, bit_events
-from aftlib.spark.histogram import HistogramQuery, run
+from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.exponential_histogram.operator import HistogramQuery, run
+from aftlib.exponential_histogram.source import EventPlan, bit_events
 
 PLAN = EventPlan(share=0.4, burst=None, seed=11, keys=3, stop=4000, every=1000, tasks=2)
 QUERY = HistogramQuery(1200, 0.05)

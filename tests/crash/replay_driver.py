@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from aftlib.generators import block_model, draw
-from aftlib.partial_replay import Preparation, ReplayQuery
-from aftlib.recovery_time import RecoveryTime
-from aftlib.requirement import Requirement
-from aftlib.sensorlog import SensorLog
-from aftlib.spark import partial_replay
-from aftlib.statestore.sqlite import SqliteCheckpoints
+from aftlib.checkpoint_planning import pipeline as partial_replay
+from aftlib.checkpoint_planning.operator import Preparation, ReplayQuery
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.sqlite import SqliteCheckpoints
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
 WINDOW, WINDOWS = 60, 3

@@ -14,14 +14,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aftlib.aggregates import Partials
-from aftlib.sharing.driver import Driver
-from aftlib.sharing.job import Job
-from aftlib.sharing.source import ArraySource
-from aftlib.statestore.buffered import BufferedTable
-from aftlib.statestore.rocksdb import RocksTable
-from aftlib.statestore.sqlite_table import SqliteTable
-from aftlib.windows import Windows
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.servers.driver import Driver
+from aftlib.shared_state.servers.job import Job
+from aftlib.shared_state.servers.source import ArraySource
+from aftlib.shared_state.stores.buffered import BufferedTable
+from aftlib.shared_state.stores.rocksdb import RocksTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
 
 WINDOWS, DELAY = Windows(400, 200), 40
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from pyspark import cloudpickle
 
-from aftlib.assignment import assign_spread
-from aftlib.generators import block_model, draw
-from aftlib.requirement import Requirement
-from aftlib.sensorlog import SensorLog
-from aftlib.spark import approximately_once
-from aftlib.spark.approximately_once import Query, Worker, run
-from aftlib.windows import Windows
+from aftlib.approximately_once import pipeline as approximately_once
+from aftlib.approximately_once.assignment import assign_spread
+from aftlib.approximately_once.pipeline import Query, Worker, run
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
 
 pytestmark = pytest.mark.crash
 TRIALS = 30 if os.environ.get("AFT_TRIALS") == "full" else 2

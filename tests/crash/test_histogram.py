@@ -17,10 +17,10 @@ import pandas as pd
 import pytest
 from pyspark import TaskContext, cloudpickle
 
-from aftlib.bits import BitStream
-from aftlib.histogram import ExponentialHistogram
-from aftlib.spark.events import bit_events
-from aftlib.spark.histogram import HistogramQuery, run
+from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.operator import HistogramQuery, run
+from aftlib.exponential_histogram.source import bit_events
 
 _DRIVER = Path(__file__).with_name("histogram_driver.py")
 _spec = importlib.util.spec_from_file_location("histogram_driver", _DRIVER)

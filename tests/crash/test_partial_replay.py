@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aftlib.sensorlog import SensorLog
-from aftlib.statestore.sqlite import SqliteCheckpoints
+from aftlib.checkpoint_planning.sqlite import SqliteCheckpoints
+from aftlib.core.sensorlog import SensorLog
 
 _DRIVER = Path(__file__).with_name("replay_driver.py")
 _spec = importlib.util.spec_from_file_location("replay_driver", _DRIVER)

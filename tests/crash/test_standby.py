@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from aftlib.standby import processes
-from aftlib.standby.parameters import NODES
-from aftlib.standby.processes import Kill, deliver
-from aftlib.standby.schemes import ACTIVE, PROPOSED, UPSTREAM
+from aftlib.upstream_backup import processes
+from aftlib.upstream_backup.parameters import NODES
+from aftlib.upstream_backup.processes import Kill, deliver
+from aftlib.upstream_backup.schemes import ACTIVE, PROPOSED, UPSTREAM
 
 pytestmark = pytest.mark.crash
 TRIALS = 40 if os.environ.get("AFT_TRIALS") == "full" else 2

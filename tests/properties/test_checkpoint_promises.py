@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.checkpoints import METHODS, CheckpointPlan, plan_checkpoints
-from aftlib.gaussian import GaussianModel
-from aftlib.recovery_time import RecoveryTime
-from aftlib.requirement import Requirement
+from aftlib.checkpoint_planning.plan import METHODS, CheckpointPlan, plan_checkpoints
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
 
 KEPT = 1 + 1e-9
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.histogram import ExponentialHistogram, halves
-from aftlib.histogram.canonical import bucket_sizes, least_buckets
-from tests.article_histogram import ArticleHistogram, exact
+from aftlib.exponential_histogram import ExponentialHistogram, halves
+from aftlib.exponential_histogram.canonical import bucket_sizes, least_buckets
+from tests.exponential_histogram.article_histogram import ArticleHistogram, exact
 
 EPSILONS = (0.001, 0.003, 0.01, 0.03, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
 
@@ -80,15 +80,6 @@ def check_bulk(seed: int) -> None:
 @pytest.mark.parametrize("block", range(20))
 def test_bulk_is_one_by_one_on_two_thousand_streams(block: int) -> None:
     for seed in range(100 * block, 100 * block + 100):
-        check_bulk(seed)
-
-
-@pytest.mark.usefixtures("no_numba")
-def test_without_numba_the_states_are_the_same() -> None:
-    from aftlib.histogram import compiling
-
-    assert not compiling.COMPILED
-    for seed in range(30):
         check_bulk(seed)
 
 

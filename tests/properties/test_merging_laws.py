@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from aftlib.aggregates import AGGREGATES, Partials
+from aftlib.shared_state.aggregates import AGGREGATES, Partials
 
 INT64 = np.iinfo(np.int64)
 IDENTITY = {"add": 0, "min": INT64.max, "max": INT64.min}

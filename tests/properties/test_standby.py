@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from aftlib.standby.failures import Failure
-from aftlib.standby.parameters import NODES, Link, Parameters, Tcp
-from aftlib.standby.schemes import SCHEMES
-from aftlib.standby.simulation import simulate
+from aftlib.upstream_backup.failures import Failure
+from aftlib.upstream_backup.parameters import NODES, Link, Parameters, Tcp
+from aftlib.upstream_backup.schemes import SCHEMES
+from aftlib.upstream_backup.simulation import simulate
 
 ROW = ("upstream backup", "proposed")
 

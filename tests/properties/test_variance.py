@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aftlib.histogram import VarianceHistogram
+from aftlib.exponential_histogram import VarianceHistogram
 
 
 def stream(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -53,19 +53,3 @@ def check(seed: int, longest: int) -> None:
 def test_bulk_is_one_by_one_and_the_bound_holds(block: int) -> None:
     for seed in range(30 * block, 30 * block + 30):
         check(seed, 6000)
-
-
-@pytest.mark.usefixtures("no_numba")
-def test_without_numba_the_states_are_the_same() -> None:
-    for seed in range(10):
-        check(seed, 1500)
-
-
-def test_compiled_and_plain_states_are_equal(request: pytest.FixtureRequest) -> None:
-    values = stream(np.random.default_rng(1), 3000)
-    compiled = VarianceHistogram(700, 0.2)
-    compiled.update(values)
-    request.getfixturevalue("no_numba")
-    plain = VarianceHistogram(700, 0.2)
-    plain.update(values)
-    assert plain.to_bytes() == compiled.to_bytes()

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftlib.windows import Windows
+from aftlib.core.windows import Windows
 
 SHAPES = st.integers(1, 12).flatmap(lambda w: st.tuples(st.just(w), st.integers(1, w)))
 SPANS = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted)

@@ -38,9 +38,9 @@ def test_a_failing_notebook_is_saved_with_its_error(done):
 
 def test_the_kernel_is_this_interpreter_with_this_project(home):
     source = (
-        "import os, sys, json, aftlib.paths\n"
+        "import os, sys, json, aftlib.core.paths\n"
         "print(json.dumps([sys.executable, os.environ['PLOTLY_RENDERER'], os.getcwd(),"
-        " str(aftlib.paths.project_root())]))"
+        " str(aftlib.core.paths.project_root())]))"
     )
     path = write_notebook(home / "where.ipynb", [new_code_cell(source)])
     run = execute.execute(Notebook(path), {}, home / "out.ipynb")

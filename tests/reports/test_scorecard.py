@@ -6,9 +6,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 
-from aftlib.claims import MIME, settle
-from aftlib.documents import CLAIMS, Claim
 from aftlib.reports import notebook, reproduce, scorecard
+from aftlib.reports.claims import MIME, settle
+from aftlib.reports.documents import CLAIMS, Claim
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.record import Executed
 from tests.tiny_project import CLAIMS as SETTLE_CLAIMS

@@ -1,0 +1,227 @@
+"""Which worker computes which key, so that a lost worker can be estimated (D1 section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+
+_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Disjoint key sets of m workers and what each could be estimated with.
+
+    Attributes
+    ----------
+    workers : tuple of tuple of int
+        m workers, each with n/m key indices in ascending order.
+    reliability : ndarray, shape (m,)
+        R(A_i), the least reliability of a key given all keys outside its worker (D1 eq. (7)).
+    estimable : ndarray of bool, shape (m,)
+        R(A_i) ≥ 1 − δ.
+    """
+
+    workers: tuple[tuple[int, ...], ...]
+    reliability: np.ndarray
+    estimable: np.ndarray
+
+    @property
+    def worker_of(self) -> np.ndarray:
+        """Worker of each key, shape (n,)."""
+        owner = np.empty(sum(map(len, self.workers)), dtype=np.intp)
+        for i, keys in enumerate(self.workers):
+            owner[list(keys)] = i
+        return owner
+
+    @property
+    def estimable_keys(self) -> np.ndarray:
+        """Whether each key belongs to an estimable worker, shape (n,)."""
+        return np.asarray(self.estimable[self.worker_of])
+
+
+def assign_greedy(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
+    """Fill workers so that as many as possible stay estimable (D1 fig. 9).
+
+    Parameters
+    ----------
+    model : GaussianModel
+        Model of the n keys' aggregates.
+    workers : int
+        Number m of workers; divides n.
+    requirement : Requirement
+        ε and δ of the estimates.
+
+    Returns
+    -------
+    Assignment
+        Workers in the order in which the algorithm closed them.
+
+    Raises
+    ------
+    ValueError
+        When m does not divide n.
+
+    Notes
+    -----
+    One key is tried on all open workers at once by a bordered update of (Λ_AA)⁻¹, O(m (n/m)²),
+    so the whole costs O(n³/m) instead of one solve against the complement per candidate.
+    """
+    capacity = _capacity(model, workers)
+    single = requirement.reliability(1 / np.diag(model.precision))
+    alive = requirement.is_met_by(single)
+    closed, dead = _fill(np.flatnonzero(~alive).tolist(), capacity)
+    bench = _OpenWorkers(model.precision, max(0, workers - len(closed) - 1), capacity)
+    rounded = np.round(single, _DIGITS)
+    for key in sorted(np.flatnonzero(alive).tolist(), key=lambda i: (-rounded[i], i)):
+        chosen = bench.place(key, requirement)
+        if chosen is None:
+            dead.append(key)
+        elif len(bench.members[chosen]) == capacity:
+            closed.append(bench.close(chosen))
+        if len(dead) == capacity:
+            closed.append(dead)
+            dead = bench.close(bench.least_reliable(requirement)) if bench.open.any() else []
+    leftover = [bench.close(i) for i in np.flatnonzero(bench.open).tolist()]
+    return _assess(model, [w for w in [*closed, *leftover, dead] if w], requirement)
+
+
+def assign_spread(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
+    """Deal the keys of each correlated group out in turn (D1's h-best).
+
+    Arguments, result and errors as `assign_greedy`.
+    """
+    _capacity(model, workers)
+    order = np.concatenate(_correlated_groups(model)).tolist()
+    return _assess(model, [order[i::workers] for i in range(workers)], requirement)
+
+
+def assign_packed(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
+    """Fill workers group by group with correlated keys (D1's h-worst).
+
+    Arguments, result and errors as `assign_greedy`.
+    """
+    capacity = _capacity(model, workers)
+    order = np.concatenate(_correlated_groups(model)).tolist()
+    return _assess(model, _fill(order, capacity)[0], requirement)
+
+
+def assign_random(
+    model: GaussianModel, workers: int, requirement: Requirement, rng: np.random.Generator
+) -> Assignment:
+    """Assign keys to workers by chance (D1 section 6's random division).
+
+    `rng` decides; other arguments, result and errors as `assign_greedy`.
+    """
+    capacity = _capacity(model, workers)
+    return _assess(model, _fill(rng.permutation(model.size), capacity)[0], requirement)
+
+
+class _OpenWorkers:
+    """Workers that still take keys, with (Λ_AA)⁻¹ of each padded to the capacity.
+
+    Invariant: covariance[i, :k, :k] is Cov(X_A | X∖A) of worker i's k members, the rest is 0.
+    """
+
+    def __init__(self, precision: np.ndarray, workers: int, capacity: int) -> None:
+        self.precision = precision
+        self.members: list[list[int]] = [[] for _ in range(workers)]
+        self.open = np.ones(workers, dtype=bool)
+        self.covariance = np.zeros((workers, capacity, capacity))
+        self._index = np.zeros((workers, capacity), dtype=np.intp)
+        self._held = np.zeros((workers, capacity), dtype=bool)
+
+    def place(self, key: int, requirement: Requirement) -> int | None:
+        """Put a key where the reliability drops least, if any worker stays estimable."""
+        weights, pivot, after = self._tried(key)
+        reliability = requirement.reliability(after)
+        fits = self.open & requirement.is_met_by(reliability)
+        if not fits.any():
+            return None
+        drop = np.round(self.reliability(requirement) - reliability, _DIGITS)
+        chosen = int(np.argmin(np.where(fits, drop, np.inf)))
+        self._border(chosen, key, weights[chosen], pivot[chosen])
+        return chosen
+
+    def reliability(self, requirement: Requirement) -> np.ndarray:
+        """R of every worker; R(∅) = 1."""
+        return requirement.reliability(self._variances().max(axis=1, initial=0))
+
+    def least_reliable(self, requirement: Requirement) -> int:
+        """Open worker of least reliability, the lowest index among equals (fig. 9, line 24)."""
+        rounded = np.round(self.reliability(requirement), _DIGITS)
+        return int(np.argmin(np.where(self.open, rounded, np.inf)))
+
+    def close(self, worker: int) -> list[int]:
+        """Stop giving keys to a worker and return those that it has."""
+        self.open[worker] = False
+        return self.members[worker]
+
+    def _variances(self) -> np.ndarray:
+        return np.einsum("mii->mi", self.covariance)
+
+    def _tried(self, key: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Border weights u, pivot s and largest variance of every worker with the key added."""
+        b = np.where(self._held, self.precision[self._index, key], 0)
+        u = np.matmul(self.covariance, b[:, :, None])[:, :, 0]
+        s = self.precision[key, key] - np.einsum("mi,mi->m", b, u)
+        variances = self._variances() + u**2 / s[:, None]
+        return u, s, np.maximum(variances.max(axis=1, initial=0), 1 / s)
+
+    def _border(self, worker: int, key: int, u: np.ndarray, s: float) -> None:
+        """Inverse of the bordered Λ_AA from the inverse without the border."""
+        k = len(self.members[worker])
+        border = u.copy()
+        border[k] = -1
+        self.covariance[worker] += np.outer(border, border) / s
+        self._index[worker, k], self._held[worker, k] = key, True
+        self.members[worker].append(key)
+
+
+def _capacity(model: GaussianModel, workers: int) -> int:
+    n = model.size
+    if not (isinstance(workers, int | np.integer) and workers >= 1 and n % workers == 0):
+        divisors = ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)
+        raise ValueError(
+            f"workers must divide the {n} keys, got {workers!r}; choose one of {divisors}"
+        )
+    return n // int(workers)
+
+
+def _fill(keys: Iterable[int], capacity: int) -> tuple[list[list[int]], list[int]]:
+    """Full workers of keys in their order, and what is left over."""
+    order = list(keys)
+    full = len(order) // capacity * capacity
+    return [order[i : i + capacity] for i in range(0, full, capacity)], order[full:]
+
+
+def _assess(
+    model: GaussianModel, workers: Sequence[Sequence[int]], requirement: Requirement
+) -> Assignment:
+    key_sets = tuple(tuple(sorted(int(i) for i in keys)) for keys in workers)
+    worst = [model.block_variance(keys).max() for keys in key_sets]
+    reliability = requirement.reliability(worst)
+    return Assignment(key_sets, reliability, requirement.is_met_by(reliability))
+
+
+def _correlated_groups(model: GaussianModel) -> list[np.ndarray]:
+    """Connected parts of the correlation graph; a single part is ordered by clustering."""
+    # imported here: they take longer to load than everything else, in every Spark worker
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial.distance import squareform
+
+    deviation = np.sqrt(np.diag(model.covariance))
+    correlation = np.abs(model.covariance / np.outer(deviation, deviation))
+    count, label = connected_components(correlation > 1e-12, directed=False)
+    if count > 1 or model.size < 3:
+        return [np.flatnonzero(label == g) for g in range(count)]
+    distance = np.clip(1 - (correlation + correlation.T) / 2, 0, None)
+    np.fill_diagonal(distance, 0)
+    tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
+    return [leaves_list(tree)]

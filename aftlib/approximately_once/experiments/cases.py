@@ -1,0 +1,179 @@
+"""What D1's grid is run on: the document's block data, or somebody's real sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from aftlib.approximately_once.assignment import assign_greedy
+from aftlib.approximately_once.pipeline import Query
+from aftlib.core.datasets import SensorTable, read_table
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+from aftlib.spark.samples import write_samples
+
+ROWS, WINDOWS = "rows are aggregates", "rows are samples"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read the data: which model the window aggregates have.
+
+    Attributes
+    ----------
+    name : str
+        "rows are aggregates": the model is the rows' own; "rows are samples": Σ over the width.
+    model : GaussianModel
+        Of the window aggregates.
+    windows : Windows
+    """
+
+    name: str
+    model: GaussianModel
+    windows: Windows
+
+
+@dataclass(frozen=True)
+class Case:
+    """A log with its readings and the grid to try on it.
+
+    Attributes
+    ----------
+    log : SensorLog
+        Evaluated; on real sensors the second half.
+    readings : dict of str to Reading
+    workers, epsilons : tuple
+        The values m and ε.
+    replications : int
+        Parts of the log beyond the first.
+    block : int or None
+        Consecutive windows resampled together; None for those that overlap.
+    about : dict
+        Counts a reader should see: rows, missing values, rows left out of the fit.
+    """
+
+    log: SensorLog
+    readings: dict[str, Reading]
+    workers: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    replications: int
+    block: int | None
+    about: dict[str, int]
+
+    def query(self, workers: int, epsilon: float, delta: float, steps: int) -> Query:
+        """Streaming query over the first `steps` of the log, its keys assigned greedily."""
+        reading, requirement = self.readings[WINDOWS], Requirement(epsilon, delta)
+        assignment = assign_greedy(reading.model, workers, requirement)
+        stop = min(steps, self.log.steps)
+        every = -(-stop // 4)
+        return Query(self.log, reading.windows, reading.model, assignment, requirement, every, stop)
+
+
+def block_case(
+    spark: SparkSession,
+    directory: Path,
+    dimensions: int,
+    blocks: int,
+    rows: int,
+    replications: int,
+    seed: int,
+    windows: Windows,
+    workers: Sequence[int],
+    epsilons: Sequence[float],
+) -> Case:
+    """D1's data set (section 6.1): `rows` rows and as many for each replication.
+
+    The log is kept under `directory`, keyed by its parameters, and reused when it is there.
+    """
+    model, total = block_model(dimensions, blocks), rows * (1 + replications)
+    name = f"blocks-n{dimensions}-b{blocks}-rows{total}-seed{seed}"
+    log = write_samples(spark, model, total, seed, directory / name)
+    about = {"rows": total, "sensors": dimensions}
+    grid = tuple(workers), tuple(epsilons)
+    return Case(log, _readings(model, windows), *grid, replications, None, about)
+
+
+def sensor_case(
+    file: Path | str,
+    directory: Path,
+    windows: Windows,
+    workers: Sequence[int] | None,
+    epsilons: Sequence[float] | None,
+    parts: int = 10,
+) -> Case:
+    """Real sensors: a model fitted on the first half of a wide file, the second half as log.
+
+    Parameters
+    ----------
+    file : path
+        Wide CSV or Parquet file, see `datasets.read_table`.
+    directory : path
+        The second half is kept there as a log, keyed by the file's contents.
+    windows : Windows
+    workers : sequence of int, optional
+        Default all divisors of the number of sensors but 1.
+    epsilons : sequence of float, optional
+        Default fractions of the sensors' median standard deviation.
+    parts : int
+        Equal stretches of time from which the intervals come.
+
+    Raises
+    ------
+    ValueError
+        When the file is no such table or has too few complete rows to fit a model.
+    """
+    table = read_table(file)
+    model, test, left_out = fitted(table)
+    contents = sha256(Path(file).read_bytes()).hexdigest()[:12]
+    path = directory / f"{Path(file).stem}-{contents}-second-half"
+    log = SensorLog.open(path) if path.exists() else test.write_log(path)
+    n, deviation = model.size, float(np.sqrt(np.median(np.diag(model.covariance))))
+    chosen = [m for m in range(2, n + 1) if n % m == 0] if workers is None else workers
+    scale = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0]
+    steps = [float(f"{f * deviation:.2g}") for f in scale] if epsilons is None else epsilons
+    about = {
+        "sensors": n,
+        **table.quality.as_dict(),
+        "incomplete rows left out of the fit": left_out,
+    }
+    block = max(1, log.steps // 200)
+    readings = _readings(model, windows)
+    return Case(log, readings, tuple(chosen), tuple(steps), parts - 1, block, about)
+
+
+def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
+    """Model of single samples from the first half of real sensors, and the second half.
+
+    Returns
+    -------
+    model : GaussianModel
+        Fitted on the complete rows of the first half.
+    test : SensorTable
+        The second half.
+    left_out : int
+        Incomplete rows of the first half, which could not serve the fit.
+
+    Raises
+    ------
+    ValueError
+        When too few complete rows are left.
+    """
+    first, test = table.split()
+    complete = np.isfinite(first.values).all(axis=1)
+    frame = pd.DataFrame(first.values[complete], columns=list(table.names))
+    return GaussianModel.fit(frame), test, int((~complete).sum())
+
+
+def _readings(model: GaussianModel, windows: Windows) -> dict[str, Reading]:
+    over = model.aggregate(windows.width, windows.query)
+    rows = Reading(ROWS, model, Windows(1, 1))
+    return {ROWS: rows, WINDOWS: Reading(WINDOWS, over, windows)}

@@ -1,0 +1,220 @@
+"""D1's grid: estimable workers and error rates over (ε, m), figs 10–13."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from aftlib.approximately_once.assignment import (
+    Assignment,
+    assign_greedy,
+    assign_packed,
+    assign_random,
+    assign_spread,
+)
+from aftlib.approximately_once.experiments.cases import Case
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.intervals import bootstrap_interval, t_interval
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+
+METHODS = ("greedy", "h-best", "h-worst", "random")
+_POINT_SCHEMA = (
+    "method string, workers long, epsilon double, draw long, estimable long, windows long, "
+    "error double, error_low double, error_high double, "
+    "pooled double, pooled_low double, pooled_high double, "
+    "error_all double, pooled_all double"
+)
+
+
+def grid(
+    spark: SparkSession, case: Case, reading: str, delta: float, seed: int, draws: int = 5
+) -> pd.DataFrame:
+    """Estimable workers and error rates over (ε, m) for each way to assign (D1 figs 10–13).
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The grid is one Spark job; a task takes some (method, m).
+    case : Case
+        Its log is cut into 1 + `replications` equal parts, the first of which is the document's
+        experiment.
+    reading : str
+        One of the case's readings.
+    delta : float
+    seed : int
+        Of random assignments and of resampling.
+    draws : int
+        Random assignments a point.
+
+    Returns
+    -------
+    DataFrame
+        method, workers, epsilon, draw, estimable; windows: those counted, which miss no sample;
+        error, error_low, error_high: rate of (9) in the first part with its bootstrap interval
+        over whole windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval
+        over parts; error_all, pooled_all: the same over all keys, estimable or not. NaN where no
+        key counts.
+
+    Raises
+    ------
+    ValueError
+        When the case has no replications or a part holds no window.
+    """
+    model, windows = case.readings[reading].model, case.readings[reading].windows
+    parts, part = 1 + case.replications, case.log.steps // (1 + case.replications)
+    if case.replications < 1:
+        raise ValueError(f"replications must be at least 1, got {case.replications!r}")
+    if part < windows.width:
+        raise ValueError(
+            f"log must hold a window of {windows.width} steps in each of {parts} parts, got "
+            f"{case.log.steps} steps; give more rows or fewer replications"
+        )
+    block = case.block or -(-windows.width // windows.slide)
+    tasks = _Tasks(model, case.log, windows, case.epsilons, delta, part, parts, seed, block)
+    points = [
+        (method, m, draw)
+        for m in case.workers
+        for method in METHODS
+        for draw in range(draws if method == "random" else 1)
+    ]
+    frame = pd.DataFrame(points, columns=["method", "workers", "draw"])
+    cut = spark.createDataFrame(frame).repartition(4 * spark.sparkContext.defaultParallelism)
+    order = ["method", "workers", "epsilon", "draw"]
+    return cut.mapInPandas(tasks, _POINT_SCHEMA).toPandas().sort_values(order, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """What a task of the grid does; pickled to the tasks."""
+
+    model: GaussianModel
+    log: SensorLog
+    windows: Windows
+    epsilons: tuple[float, ...]
+    delta: float
+    part: int
+    parts: int
+    seed: int
+    block: int
+
+    def __call__(self, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        parts = self._aggregates()
+        scaled = self.model.precision @ (np.concatenate(parts).T - self.model.mean[:, None])
+        edges = np.cumsum([0, *map(len, parts)])
+        for frame in frames:
+            for method, workers, draw in frame.to_numpy():
+                yield self._point(scaled, edges, method, workers, draw)
+
+    def _aggregates(self) -> list[np.ndarray]:
+        """Window aggregates of every part, shape (windows, n); only windows that miss no sample."""
+        due = self.windows.ending_in(0, self.part)
+        samples = self.log.read(None, 0, self.part * self.parts)
+        whole = []
+        for values in samples.reshape(self.parts, self.part, -1):
+            aggregates, count = self.windows.aggregate(values, 0, due)
+            whole.append(aggregates[(count == self.windows.width).all(axis=1)])
+        return [part for part in whole if len(part)]
+
+    def _point(
+        self, scaled: np.ndarray, edges: np.ndarray, method: str, workers: int, draw: int
+    ) -> pd.DataFrame:
+        """One (method, m, draw) at every ε; equal assignments share their residuals."""
+        off, last, counted, everyone, estimable = np.empty(0), None, [], [], []
+        for epsilon in self.epsilons:
+            requirement = Requirement(epsilon, self.delta)
+            assignment = _assign(method, self.model, workers, requirement, [self.seed, draw])
+            if assignment.workers != last:
+                off, last = np.abs(_residuals(self.model, assignment, scaled)), assignment.workers
+            wrong = (off > epsilon).view(np.uint8)
+            counted.append(_share(wrong[assignment.estimable_keys]))
+            everyone.append(_share(wrong))
+            estimable.append(assignment.estimable.sum())
+        named = {"method": method, "workers": workers, "epsilon": self.epsilons, "draw": draw}
+        rates = self._rates(np.array(counted), np.array(everyone), edges)
+        return pd.DataFrame(named | {"estimable": estimable, "windows": edges[-1]} | rates)
+
+    def _rates(
+        self, counted: np.ndarray, everyone: np.ndarray, edges: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Rates of (9) from the shares of wrong keys, shape (ε, windows of all parts)."""
+        first = counted[:, : edges[1]]
+        low, high = bootstrap_interval(first, self.block, np.random.default_rng(self.seed))
+        rates = {"error": first.mean(axis=1), "error_low": low, "error_high": high}
+        pooled, low, high = t_interval(_part_means(counted, edges))
+        rates |= {"pooled": pooled, "pooled_low": low, "pooled_high": high}
+        rates["error_all"] = everyone[:, : edges[1]].mean(axis=1)
+        return rates | {"pooled_all": everyone.mean(axis=1)}
+
+
+def _share(wrong: np.ndarray) -> np.ndarray:
+    """Share of wrong keys in each window, shape (windows,); NaN when no key counts."""
+    if not len(wrong):
+        return np.full(wrong.shape[1], np.nan)
+    return wrong.sum(axis=0, dtype=np.uint32) / len(wrong)
+
+
+def _part_means(shares: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    return np.add.reduceat(shares, edges[:-1], axis=1) / np.diff(edges)
+
+
+def _assign(
+    method: str, model: GaussianModel, workers: int, requirement: Requirement, seed: Sequence[int]
+) -> Assignment:
+    if method == "random":
+        return assign_random(model, workers, requirement, np.random.default_rng(seed))
+    assign = {"greedy": assign_greedy, "h-best": assign_spread, "h-worst": assign_packed}[method]
+    return assign(model, workers, requirement)
+
+
+def _residuals(model: GaussianModel, assignment: Assignment, scaled: np.ndarray) -> np.ndarray:
+    """Truth minus estimate of every key from the other workers' keys, shape (n, windows).
+
+    x_A − E[x_A | rest] = (Λ_AA)⁻¹ (Λ (x − μ))_A, and `scaled` is Λ (x − μ).
+    """
+    residuals = np.empty_like(scaled)
+    for keys in map(list, assignment.workers):
+        block = np.linalg.inv(model.precision[np.ix_(keys, keys)])
+        residuals[keys] = block @ scaled[keys]
+    return residuals
+
+
+def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd.DataFrame:
+    """Share of estimates within ε, over estimable keys, for each reading.
+
+    Returns
+    -------
+    DataFrame
+        reading, epsilon, estimable, share, low, high, windows; only points where a key counts.
+    """
+    rows = []
+    for reading, frame in grids.items():
+        chosen = frame[(frame["method"] == method) & (frame["workers"] == workers)]
+        shares = {"share": "pooled", "low": "pooled_high", "high": "pooled_low"}
+        named = {name: (1 - chosen[column]).clip(0, 1) for name, column in shares.items()}
+        kept = chosen[["epsilon", "estimable", "windows"]].assign(reading=reading, **named)
+        rows.append(kept.dropna())
+    columns = ["reading", "epsilon", "estimable", "share", "low", "high", "windows"]
+    return pd.concat(rows, ignore_index=True)[columns]
+
+
+def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float) -> pd.DataFrame:
+    """Smallest ε at which all m workers are estimable, for assignments that do not depend on ε.
+
+    Returns
+    -------
+    DataFrame
+        Index m; columns h-best and h-worst, in sensor units.
+    """
+    one = Requirement(1.0, delta)
+    columns = {}
+    for name, assign in (("h-best", assign_spread), ("h-worst", assign_packed)):
+        assigned = [assign(model, m, one).workers for m in workers]
+        worst = [max(model.block_variance(w).max() for w in ws) for ws in assigned]
+        columns[name] = one.half_width(worst)
+    return pd.DataFrame(columns, index=pd.Index(workers, name="m"))

@@ -1,0 +1,169 @@
+"""Figures of D1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, styled, with_slider
+
+LOOK: Mapping[str, dict] = {
+    "greedy": {"color": BLUE, "symbol": "circle", "dash": "solid"},
+    "h-best": {"color": GREEN, "symbol": "triangle-up", "dash": "solid"},
+    "h-worst": {"color": RED, "symbol": "triangle-down", "dash": "solid"},
+    "random": {"color": GREY, "symbol": "x", "dash": "dot"},
+}
+_TITLES = {
+    "workers": "workers m (logarithmic)",
+    "epsilon": "tolerance ε",
+    "estimable": "estimable workers",
+    "pooled": "error rate (9), estimable keys",
+}
+
+
+def correlation(model: GaussianModel, sample: np.ndarray, observed: float) -> go.Figure:
+    """Two correlated variables and where X2 was observed (fig. 4); `sample` has shape (rows, 2)."""
+    points = go.Scattergl(
+        x=sample[:, 1],
+        y=sample[:, 0],
+        mode="markers",
+        marker={"size": 4, "color": BLUE, "opacity": 0.35},
+        name="samples",
+        hovertemplate="X2 %{x:.2f}, X1 %{y:.2f}<extra></extra>",
+    )
+    figure = go.Figure(points)
+    figure.add_vline(observed, line={"color": RED, "dash": "dash"})
+    figure.add_annotation(
+        x=observed,
+        y=1,
+        yref="paper",
+        text=f"X2 = {observed:g} observed",
+        showarrow=False,
+        xshift=62,
+    )
+    styled(figure, "Two sensors that go together (fig. 4)", model.names[1], model.names[0])
+    return figure.update_layout(hovermode="closest")
+
+
+def densities(curves: pd.DataFrame, observed: float, epsilon: float) -> go.Figure:
+    """Marginal and posterior density of X1, and ±ε around the estimate (figs 5, 6)."""
+    figure = go.Figure()
+    for (name, curve), color in zip(curves.groupby("curve"), (GREY, BLUE), strict=True):
+        figure.add_scatter(
+            x=curve["x"], y=curve["density"], name=str(name), line={"color": color, "width": 2.5}
+        )
+    posterior = curves[curves["curve"].str.contains("given")]
+    centre = float(posterior["x"].to_numpy()[posterior["density"].to_numpy().argmax()])
+    figure.add_vrect(centre - epsilon, centre + epsilon, fillcolor=BLUE, opacity=0.1, line_width=0)
+    figure.add_annotation(
+        x=centre, y=0, text=f"estimate ± ε = {epsilon:g}", yshift=-2, showarrow=False
+    )
+    title = f"What X2 = {observed:g} tells about X1 (figs 5, 6)"
+    return styled(figure, title, "X1", "probability density")
+
+
+def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figure:
+    """Window means of fig. 8 as they reached the sink, estimates with their half-widths."""
+    figure = go.Figure()
+    colors = (BLUE, GREEN, ORANGE, RED, "#CC79A7", "#56B4E9")
+    for (key, rows), color in zip(table.groupby("key"), colors, strict=False):
+        worker = "A" if key in ("X1", "X2", "X3") else "B"
+        computed, estimated = rows[~rows["estimated"]], rows[rows["estimated"]]
+        figure.add_scatter(
+            x=rows["stop"], y=rows["truth"], mode="lines", line={"color": color, "width": 1},
+            legendgroup=key, showlegend=False, name=f"{key} true", opacity=0.6,
+        )  # fmt: skip
+        figure.add_scatter(
+            x=computed["stop"], y=computed["value"], mode="markers", legendgroup=key,
+            name=f"{key} ({worker})", marker={"color": color, "size": 9},
+        )  # fmt: skip
+        if len(estimated):
+            figure.add_scatter(
+                x=estimated["stop"], y=estimated["value"], mode="markers", legendgroup=key,
+                showlegend=False, name=f"{key} estimated",
+                error_y={"array": estimated["half_width"], "color": color},
+                marker={"color": "white", "size": 10, "line": {"color": color, "width": 2.5}},
+            )  # fmt: skip
+    figure.add_vrect(failure, recovery, fillcolor=RED, opacity=0.12, line_width=0)
+    figure.add_annotation(
+        x=(failure + recovery) / 2, y=1, yref="paper", text="B is down", showarrow=False, yshift=-8
+    )
+    title = "Six sensors, worker B killed: filled = computed, open = estimated (fig. 8)"
+    return styled(figure, title, "end of the window (time)", "window mean", 470)
+
+
+def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = None) -> go.Figure:
+    """Estimable workers or error rate along m or ε, a slider for the other (figs 10–13).
+
+    Parameters
+    ----------
+    grid : DataFrame
+        Result of `experiments.d1.grid`.
+    x : {"workers", "epsilon"}
+        Horizontal axis; the slider takes the other.
+    y : {"estimable", "pooled"}
+    title : str
+    start : float, optional
+        Slider's first value; default the middle one.
+    """
+    other = "epsilon" if x == "workers" else "workers"
+    columns = ["estimable", "pooled", "pooled_low", "pooled_high", "error"]
+    mean = grid.groupby(["method", "workers", "epsilon"], as_index=False)[columns].mean()
+    stops = sorted(mean[other].unique())
+    frames = {f"{s:g}": [_curve(mean, m, other, s, x, y) for m in LOOK] for s in stops}
+    active = len(stops) // 2 if start is None else int(np.abs(np.array(stops) - start).argmin())
+    figure = go.Figure()
+    for method, data in zip(LOOK, list(frames.values())[active], strict=True):
+        look = LOOK[method]
+        line = {"color": look["color"], "dash": look["dash"]}
+        marker = {"symbol": look["symbol"], "size": 8}
+        figure.add_scatter(
+            mode="lines+markers", name=method, line=line, marker=marker, connectgaps=False, **data
+        )
+    styled(figure, title, _TITLES[x], _TITLES[y])
+    if x == "workers":
+        ticks = sorted(mean["workers"].unique())
+        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:g}" for v in ticks])
+    label = "m" if other == "workers" else "ε"
+    return with_slider(figure, label, frames, active)
+
+
+def promise(figure: go.Figure, delta: float) -> go.Figure:
+    """Draw the promised δ into a figure of error rates; returns the same figure."""
+    figure.add_hline(
+        delta, line={"color": "#333", "dash": "dash"}, annotation_text=f"promised δ = {delta:g}"
+    )
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def _curve(mean: pd.DataFrame, method: str, other: str, value: float, x: str, y: str) -> dict:
+    rows = mean[(mean["method"] == method) & (mean[other] == value)].sort_values(x)
+    data: dict = {"x": rows[x].tolist(), "y": rows[y].tolist()}
+    if y == "pooled":
+        up, down = rows["pooled_high"] - rows[y], rows[y] - rows["pooled_low"]
+        data["error_y"] = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
+    return data
+
+
+def coverage(rates: pd.DataFrame, delta: float, workers: int) -> go.Figure:
+    """Share of estimates within ε under greedy assignment to m workers, for each reading.
+
+    `rates` has reading, epsilon, share and its interval low, high.
+    """
+    figure = go.Figure()
+    for (reading, rows), color in zip(rates.groupby("reading"), (BLUE, ORANGE), strict=False):
+        figure.add_scatter(
+            x=rows["epsilon"], y=rows["share"], name=str(reading), mode="markers+lines",
+            error_y={"array": rows["high"] - rows["share"],
+                     "arrayminus": rows["share"] - rows["low"]},
+            line={"color": color}, marker={"size": 9},
+        )  # fmt: skip
+    figure.add_hline(
+        1 - delta, line={"color": "#333", "dash": "dash"}, annotation_text="promised 1 − δ"
+    )
+    title = f"Would the promise have held? (greedy, m = {workers})"
+    return styled(figure, title, "tolerance ε (unit of the sensors)", "estimates within ε")

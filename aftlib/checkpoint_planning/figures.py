@@ -1,0 +1,295 @@
+"""Figures of D2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from aftlib.checkpoint_planning.plan import CheckpointPlan
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, styled, with_slider
+
+LOOK: Mapping[str, dict] = {
+    "exactly-once": {"color": RED, "symbol": "square", "dash": "dot"},
+    "no-relaxation": {"color": ORANGE, "symbol": "triangle-up", "dash": "dash"},
+    "proposed": {"color": BLUE, "symbol": "circle", "dash": "solid"},
+}
+_STATES = {"checkpointed": GREY, "replayed": BLUE, "estimated": ORANGE}
+_AXES = {
+    "epsilon": ("tolerance ε", "ε"),
+    "delta": ("permitted failure probability δ", "δ"),
+    "t_sla_ms": ("T_SLA (ms, logarithmic)", "T_SLA"),
+}
+_MEASURES: Mapping[str, tuple[str, str, str]] = {
+    "worst": ("worst case of (12)", BLUE, "circle"),
+    "single": ("this failure alone", GREEN, "triangle-up"),
+    "restored": ("checkpoint (no promise)", GREY, "x"),
+}
+_PARTS = {
+    "res_ms": ("T_res: restore, load gain", GREY),
+    "rep_ms": ("T_rep: replay", BLUE),
+    "est_ms": ("T_est: estimate", ORANGE),
+}
+_PHASES = {
+    "python_ms": ("Python, imports", GREY),
+    "spark_ms": ("Spark session", ORANGE),
+    "stream_ms": ("stream, up to the failed batch", GREEN),
+    "recovery_ms": ("T_rec", BLUE),
+    "commit_ms": ("planning anew, commit", RED),
+}
+
+
+def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go.Figure:
+    """Fig. 1's values by step, coloured by where a recovery takes them from."""
+    figure = go.Figure()
+    for state, color in _STATES.items():
+        chosen = cells[cells["state"] == state]
+        figure.add_scatter(
+            x=chosen["step"], y=chosen["sensor"], mode="markers+text", name=state,
+            text=chosen["value"].map("{:g}".format), textfont={"color": "white", "size": 15},
+            marker={"symbol": "square", "size": 38, "color": color},
+            hovertemplate="%{y} at step %{x}: %{text}<extra>" + state + "</extra>",
+        )  # fmt: skip
+    for time in times[1:-1]:
+        figure.add_vline(time + 0.5, line={"color": GREEN, "width": 3})
+        figure.add_annotation(
+            x=time + 0.5, y=-0.75, text=f"checkpoint τ = {time}", showarrow=False, xshift=8,
+            xanchor="left", font={"color": GREEN},
+        )  # fmt: skip
+    figure.add_annotation(
+        x=failure, y=2.75, text=f"failure at t = {failure}", showarrow=False, font={"color": RED}
+    )
+    styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
+    figure.update_yaxes(
+        range=[-1, 3], tickvals=[0, 1, 2], categoryorder="array", categoryarray=["X3", "X2", "X1"]
+    )
+    figure.update_xaxes(dtick=1, range=[0.4, max(times) + 0.6])
+    return figure.update_layout(hovermode="closest")
+
+
+def plan(plans: Mapping[str, CheckpointPlan], title: str) -> go.Figure:
+    """Sensors that a failure makes replay, by its time, for each method; steps are checkpoints."""
+    figure = go.Figure()
+    for method, planned in plans.items():
+        look = LOOK[method]
+        x = [t for pair in pairwise(planned.times) for t in pair]
+        y = [len(replay.sensors) for replay in planned.replay for _ in (0, 1)]
+        figure.add_scatter(
+            x=x, y=y, mode="lines", line={"color": look["color"], "dash": look["dash"]},
+            fill="tozeroy" if method == "proposed" else None,
+            name=f"{method}: {len(planned.checkpoints)} checkpoints",
+        )  # fmt: skip
+        figure.add_scatter(
+            x=planned.checkpoints, y=[len(r.sensors) for r in planned.replay[:-1]], mode="markers",
+            marker={"color": look["color"], "symbol": look["symbol"], "size": 8}, showlegend=False,
+            name=f"{method}: checkpoint", hovertemplate="τ = %{x:,}<extra></extra>",
+        )  # fmt: skip
+    styled(figure, title, "steps since the window began", "sensors |O| replayed on failure")
+    return figure.update_layout(hovermode="closest").update_yaxes(rangemode="tozero")
+
+
+def counts(
+    frame: pd.DataFrame, x: str, title: str, fixed: Mapping[str, float], start: float | None = None
+) -> go.Figure:
+    """Checkpoints a window along one axis, one curve a method, a slider for another (fig. 6).
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Result of `experiments.d2.checkpoint_counts`.
+    x : {"epsilon", "delta", "t_sla_ms"}
+        Horizontal axis.
+    title : str
+    fixed : mapping
+        Value of one other axis; the slider takes the third.
+    start : float, optional
+        Slider's first value; default the middle one.
+    """
+    chosen, other = _reduced(frame, x, fixed)
+    stops = sorted(chosen[other].unique())
+    frames = {f"{s:g}": [_count_curve(chosen, m, other, s, x) for m in LOOK] for s in stops}
+    active = _nearest(stops, start)
+    figure = go.Figure()
+    for method, data in zip(LOOK, list(frames.values())[active], strict=True):
+        look = LOOK[method]
+        line = {"color": look["color"], "dash": look["dash"], "width": 2.5}
+        marker = {"symbol": look["symbol"], "size": 9}
+        figure.add_scatter(mode="lines+markers", name=method, line=line, marker=marker, **data)
+    styled(figure, title, _AXES[x][0], "checkpoints a window")
+    figure.update_yaxes(rangemode="tozero")
+    return with_slider(_scaled(figure, chosen, x), _AXES[other][1], frames, active)
+
+
+def success_by_time(
+    frame: pd.DataFrame, delta: float, t_sla_ms: float, start: float | None = None
+) -> go.Figure:
+    """Success at every checkpoint of a plan, a slider for ε (fig. 7); bars are 95 % intervals."""
+    chosen = frame[np.isclose(frame["delta"], delta) & np.isclose(frame["t_sla_ms"], t_sla_ms)]
+    stops = sorted(chosen["epsilon"].unique())
+    frames = {}
+    for stop in stops:
+        rows = chosen[chosen["epsilon"] == stop].sort_values("time")
+        traces = [_success_curve(rows, "time", measure) for measure in _MEASURES]
+        expected = {"x": rows["time"].tolist(), "y": rows["worst_expected"].tolist()}
+        frames[f"{stop:g}"] = [*traces, expected | {"error_y": {"array": None}}]
+    active = _nearest(stops, start)
+    figure = go.Figure()
+    *measured, expected = list(frames.values())[active]
+    for (name, color, symbol), data in zip(_MEASURES.values(), measured, strict=True):
+        marker = {"color": color, "symbol": symbol, "size": 9}
+        figure.add_scatter(mode="markers", name=name, marker=marker, **data)
+    figure.add_scatter(
+        mode="lines", name="expected, worst case", line={"color": BLUE, "dash": "dot"},
+        **expected,
+    )  # fmt: skip
+    title = f"Success by checkpoint, T_SLA = {t_sla_ms:g} (fig. 7)"
+    styled(figure, title, "checkpoint τ from which it is recovered (steps)", "within ε")
+    return _promised(with_slider(figure, "ε", frames, active), delta)
+
+
+def success(
+    frame: pd.DataFrame, x: str, title: str, fixed: Mapping[str, float], start: float | None = None
+) -> go.Figure:
+    """Success along one axis, all checkpoints of a plan averaged, a slider for another (fig. 7).
+
+    The arguments are those of `counts`.
+    """
+    columns = [f"{m}{end}" for m in _MEASURES for end in ("", "_low", "_high")]
+    mean = frame.groupby(list(_AXES), as_index=False)[[*columns, "worst_expected"]].mean()
+    chosen, other = _reduced(mean, x, fixed)
+    stops = sorted(chosen[other].unique())
+    frames = {}
+    for stop in stops:
+        rows = chosen[chosen[other] == stop].sort_values(x)
+        promised = {"x": rows[x].tolist(), "y": (1 - rows["delta"]).tolist()}
+        traces = [_success_curve(rows, x, measure) for measure in _MEASURES]
+        frames[f"{stop:g}"] = [*traces, promised | {"error_y": {"array": None}}]
+    active = _nearest(stops, start)
+    figure = go.Figure()
+    *measured, promised = list(frames.values())[active]
+    for (name, color, symbol), data in zip(_MEASURES.values(), measured, strict=True):
+        marker = {"symbol": symbol, "size": 8}
+        line = {"color": color}
+        figure.add_scatter(mode="lines+markers", name=name, marker=marker, line=line, **data)
+    figure.add_scatter(
+        mode="lines", name="promised 1 − δ", line={"color": "#333", "dash": "dash"}, **promised
+    )
+    styled(figure, title, _AXES[x][0], "within ε, mean over the plan's checkpoints")
+    return with_slider(_scaled(figure, chosen, x), _AXES[other][1], frames, active)
+
+
+def recovery_times(times: pd.DataFrame, title: str, start: int | None = None) -> go.Figure:
+    """Parts of the recovery time against |O|, a slider for n, full replay beside (fig. 5).
+
+    `times` has one row for each (n, |O|), as `experiments.d2.fastest` gives.
+    """
+    parts = [*_PARTS, "total_ms"]
+    stops = sorted(times["n"].unique())
+    frames = {f"{n:,}": _time_curves(times[times["n"] == n], parts) for n in stops}
+    active = _nearest(stops, start)
+    looks = [*_PARTS.values(), ("T_rec: their sum", GREEN), ("replaying everything", RED)]
+    figure = go.Figure()
+    for (name, color), data in zip(looks, list(frames.values())[active], strict=True):
+        line = {"color": color, "dash": "dash" if color == RED else "solid"}
+        mode = "lines" if color == RED else "lines+markers"
+        figure.add_scatter(mode=mode, name=name, line=line, **data)
+    styled(figure, title, "sensors replayed |O|", "milliseconds")
+    figure.update_yaxes(rangemode="tozero")
+    return with_slider(figure, "n", frames, active)
+
+
+def fitted(points: pd.DataFrame, reserve: float, title: str) -> go.Figure:
+    """Measured recoveries, the line through them, and the reserve above it."""
+    line = points.sort_values("tuples")
+    figure = go.Figure()
+    figure.add_scatter(
+        x=points["tuples"], y=points["total_ms"], mode="markers", name="measured recovery",
+        marker={"color": BLUE, "size": 7, "opacity": 0.6},
+    )  # fmt: skip
+    for name, times, dash in (("fitted", 1, "solid"), ("with reserve", reserve, "dash")):
+        figure.add_scatter(
+            x=line["tuples"], y=times * line["fitted_ms"], mode="lines", name=name,
+            line={"color": ORANGE, "dash": dash},
+        )  # fmt: skip
+    styled(figure, title, "tuples replayed |o|", "T_rec (ms)").update_yaxes(rangemode="tozero")
+    return figure.update_layout(hovermode="closest")
+
+
+def t_sla(recoveries: pd.DataFrame) -> go.Figure:
+    """Every recovery's T_rec beside the T_SLA that it was planned for."""
+    figure = go.Figure()
+    for t_sla_ms, rows in recoveries.groupby("t_sla_ms"):
+        figure.add_box(
+            y=rows["total_ms"], name=f"{t_sla_ms:.0f} ms", boxpoints="all", jitter=0.6,
+            pointpos=0, marker={"color": BLUE, "size": 4, "opacity": 0.6}, showlegend=False,
+        )  # fmt: skip
+    stops = sorted(recoveries["t_sla_ms"].unique())
+    figure.add_scatter(
+        x=[f"{s:.0f} ms" for s in stops], y=stops, mode="markers", name="T_SLA",
+        marker={"symbol": "line-ew-open", "size": 70, "color": RED, "line": {"width": 3}},
+    )  # fmt: skip
+    title = "Recoveries, one by one, against the T_SLA they were planned for"
+    styled(figure, title, "T_SLA", "T_rec (ms)").update_yaxes(rangemode="tozero")
+    return figure.update_layout(hovermode="closest")
+
+
+def restarts(frame: pd.DataFrame) -> go.Figure:
+    """Median milliseconds of each phase from the new process's start to its commit."""
+    median = frame.groupby("kind")[list(_PHASES)].median()
+    figure = go.Figure()
+    for phase, (name, color) in _PHASES.items():
+        figure.add_bar(
+            y=median.index, x=median[phase], name=name, orientation="h", marker={"color": color}
+        )
+    styled(figure, "From a new process to the recovered interval", "milliseconds", "")
+    return figure.update_layout(barmode="stack", height=300, hovermode="closest")
+
+
+def _reduced(frame: pd.DataFrame, x: str, fixed: Mapping[str, float]) -> tuple[pd.DataFrame, str]:
+    """Rows nearest to the fixed axes' values, and the axis that is left for the slider."""
+    for axis, value in fixed.items():
+        known = np.sort(frame[axis].unique())
+        frame = frame[frame[axis] == known[_nearest(known, value)]]
+    (other,) = set(_AXES) - {x, *fixed}
+    return frame, other
+
+
+def _nearest(stops: Sequence[float] | np.ndarray, value: float | None) -> int:
+    if value is None:
+        return len(stops) // 2
+    return int(np.abs(np.asarray(stops, dtype=float) - value).argmin())
+
+
+def _count_curve(frame: pd.DataFrame, method: str, other: str, value: float, x: str) -> dict:
+    rows = frame[(frame["method"] == method) & (frame[other] == value)].sort_values(x)
+    return {"x": rows[x].tolist(), "y": rows["checkpoints"].tolist()}
+
+
+def _success_curve(rows: pd.DataFrame, x: str, measure: str) -> dict:
+    up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]
+    error = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
+    return {"x": rows[x].tolist(), "y": rows[measure].tolist(), "error_y": error}
+
+
+def _time_curves(rows: pd.DataFrame, parts: Sequence[str]) -> list[dict]:
+    part = rows[rows["sensors"] < rows["n"]].sort_values("sensors")
+    full = rows[rows["sensors"] == rows["n"]]["total_ms"].tolist()
+    curves = [{"x": part["sensors"].tolist(), "y": part[name].tolist()} for name in parts]
+    ends = [part["sensors"].min(), part["sensors"].max()] if len(part) else []
+    return [*curves, {"x": [int(e) for e in ends], "y": full * len(ends)}]
+
+
+def _scaled(figure: go.Figure, frame: pd.DataFrame, x: str) -> go.Figure:
+    if x == "t_sla_ms":
+        ticks = sorted(frame[x].unique())
+        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:g}" for v in ticks])
+    return figure
+
+
+def _promised(figure: go.Figure, delta: float) -> go.Figure:
+    return figure.add_hline(
+        1 - delta, line={"color": "#333", "dash": "dash"}, annotation_text=f"1 − δ = {1 - delta:g}"
+    )

@@ -1,0 +1,268 @@
+"""When to take checkpoints so that a recovery keeps ε, δ and T_SLA (D2 section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aftlib.checkpoint_planning.cholesky import COMPARED_TO
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+
+METHODS = ("proposed", "no-relaxation", "exactly-once")
+"""Ways to choose what is replayed (D2 section 6.2)."""
+
+QUERIES = ("mean", "sum")
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointPlan:
+    """Checkpoint times of a window and what a failure in each interval makes replay.
+
+    A plan holds until a failure has been recovered from approximately; its later replay sets
+    count on exact checkpoints. After a failure in interval k, plan again with `start` =
+    times[k + 1] and `checkpoint_variance` = restored_variance(k).
+
+    Attributes
+    ----------
+    times : tuple of int
+        τ_0 < … < τ_K in steps since the window began, from the plan's start to the window's end.
+    replay : tuple of ReplaySet
+        K sets; set k is replayed over (τ_k, τ_{k+1}] when that interval fails.
+    requirement : Requirement
+        ε and δ that the plan keeps.
+    query : {"mean", "sum"}
+        The window's query.
+    checkpoint_variance : ndarray, shape (n,)
+        Variance of each sensor's aggregate restored at τ_0; 0 where that is exact.
+    """
+
+    times: tuple[int, ...]
+    replay: tuple[ReplaySet, ...]
+    requirement: Requirement
+    query: str
+    checkpoint_variance: np.ndarray
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Times strictly inside, at which a checkpoint is taken."""
+        return self.times[1:-1]
+
+    @property
+    def tuples(self) -> tuple[int, ...]:
+        """Tuples replayed when interval k fails, |O_k| (τ_{k+1} − τ_k), K numbers."""
+        sizes = (len(replay.sensors) for replay in self.replay)
+        return tuple(m * (b - a) for m, (a, b) in zip(sizes, pairwise(self.times), strict=True))
+
+    @property
+    def worst_case_variance(self) -> np.ndarray:
+        """Variance of the window's result when everything after τ_k fails, shape (K, n).
+
+        From τ_k on only set k is replayed: D2 eq. (16) as definition 1 uses it.
+        """
+        steps = [self.times[-1] - begin for begin in self.times[:-1]]
+        return self._result_variance(steps)
+
+    @property
+    def single_failure_variance(self) -> np.ndarray:
+        """Variance of the window's result when interval k alone fails, shape (K, n)."""
+        return self._result_variance([b - a for a, b in pairwise(self.times)])
+
+    @property
+    def worst_case_reliability(self) -> np.ndarray:
+        """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); its row minima are (12)."""
+        return self.requirement.reliability(self.worst_case_variance)
+
+    def restored_variance(self, interval: int) -> np.ndarray:
+        """Variance of the checkpoint restored after a failure in this interval, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            When the plan has no such interval.
+        """
+        if not 0 <= interval < len(self.replay):
+            raise ValueError(
+                f"interval must lie inside 0 … {len(self.replay) - 1}, got {interval!r}; "
+                "interval k ends at times[k + 1]"
+            )
+        begin, end = self.times[interval : interval + 2]
+        spent = self._debt + (end - begin) * self.replay[interval].variance
+        return np.asarray(spent / _weight(self.query, end))
+
+    @property
+    def _debt(self) -> np.ndarray:
+        return np.asarray(_weight(self.query, self.times[0]) * self.checkpoint_variance)
+
+    def _result_variance(self, steps: list[int]) -> np.ndarray:
+        estimated = [m * replay.variance for m, replay in zip(steps, self.replay, strict=True)]
+        return np.asarray((self._debt + estimated) / _weight(self.query, self.times[-1]))
+
+
+def plan_checkpoints(
+    model: GaussianModel,
+    window: int,
+    requirement: Requirement,
+    recovery_time: RecoveryTime,
+    t_sla_ms: float,
+    method: str = "proposed",
+    query: str = "mean",
+    start: int = 0,
+    checkpoint_variance: ArrayLike | None = None,
+    *,
+    exactly_once_pays_fixed: bool = True,
+) -> CheckpointPlan:
+    """Fewest checkpoints by alternating what to replay and how far that reaches (D2 fig. 4).
+
+    Parameters
+    ----------
+    model : GaussianModel
+        Distribution of the n sensors' values at one time step; steps are independent.
+    window : int
+        Steps w ≥ 1 of the window, one tuple a sensor and step.
+    requirement : Requirement
+        ε, in the unit of the window's result, and δ.
+    recovery_time : RecoveryTime
+        Milliseconds by the number of replayed tuples.
+    t_sla_ms : float
+        Longest recovery permitted.
+    method : {"proposed", "no-relaxation", "exactly-once"}
+        "proposed" chooses what to replay anew at each checkpoint by eq. (20); "no-relaxation"
+        keeps the choice of the window's beginning; "exactly-once" replays every sensor.
+    query : {"mean", "sum"}
+        The window's query.
+    start : int
+        τ to plan from, in steps since the window began.
+    checkpoint_variance : array_like, shape (n,), optional
+        σ_c, variance of each sensor's aggregate over (0, start] after an approximate restoration;
+        0 by default.
+    exactly_once_pays_fixed : bool
+        Whether "exactly-once" pays the fixed part of the recovery time, of which it needs no
+        T_est. The document does not say.
+
+    Returns
+    -------
+    CheckpointPlan
+
+    Raises
+    ------
+    ValueError
+        When an argument is out of range, T_SLA is too short for one step (the message names the
+        shortest that works), or what is restored already exceeds ε.
+
+    Notes
+    -----
+    Target (20) is (w² σ* − τ² σ_c) / (w − τ) for the variance of one step of a mean, w² and τ²
+    being 1 for a sum. As τ grows all targets grow alike, so the sensors are put in order once and
+    each later set is a prefix of it.
+    """
+    _check_choice("method", method, METHODS)
+    _check_choice("query", query, QUERIES)
+    window, start = _checked_times(window, start)
+    variance = _restored(model, start, checkpoint_variance)
+    allowed = _weight(query, window) * requirement.max_variance
+    debt = _weight(query, start) * variance
+    first = _first_replay(model, method, allowed, debt, window, start, requirement)
+    if method == "exactly-once" and not exactly_once_pays_fixed:
+        recovery_time = RecoveryTime(0, recovery_time.per_tuple_ms)
+    most = _most_tuples(recovery_time, t_sla_ms, len(first.sensors))
+    times, replay = _walk(first, method == "proposed", window, start, most)
+    return CheckpointPlan(times, replay, requirement, query, variance)
+
+
+def _walk(
+    first: ReplaySet, relax: bool, window: int, start: int, most: int
+) -> tuple[tuple[int, ...], tuple[ReplaySet, ...]]:
+    times, sets = [start], [first]
+    while True:
+        size = len(sets[-1].sensors)
+        times.append(min(window, times[-1] + most // size) if size else window)
+        if times[-1] == window:
+            return tuple(times), tuple(sets)
+        growth = (window - start) / (window - times[-1]) if relax else 1.0
+        sets.append(sets[-1].loosened(growth))
+
+
+def _first_replay(
+    model: GaussianModel,
+    method: str,
+    allowed: float,
+    debt: np.ndarray,
+    window: int,
+    start: int,
+    requirement: Requirement,
+) -> ReplaySet:
+    """Set for the plan's first interval; the later ones of every method are no larger."""
+    if method == "exactly-once":
+        return ReplaySet.everything(model)
+    left = allowed - debt
+    if left.min() < -COMPARED_TO * allowed:
+        worst = int(left.argmin())
+        smallest = float(requirement.epsilon * np.sqrt(debt[worst] / allowed))
+        raise ValueError(
+            f"checkpoint_variance leaves nothing of epsilon = {requirement.epsilon!r} for sensor "
+            f"{model.names[worst]!r}; use an epsilon of at least {smallest!r}, or "
+            "method='exactly-once', which adds no error of its own"
+        )
+    target = np.maximum(left, 0) / (window - start)
+    if method == "no-relaxation":
+        target = np.minimum(target, allowed / window)
+    return select_replay(model, target)
+
+
+def _most_tuples(recovery_time: RecoveryTime, t_sla_ms: float, sensors: int) -> int:
+    shortest = recovery_time(sensors)
+    if not t_sla_ms >= shortest:
+        raise ValueError(
+            f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
+            f"got {t_sla_ms!r}; allow more time, or replay fewer sensors by a larger epsilon"
+        )
+    return recovery_time.max_tuples(t_sla_ms)
+
+
+def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.ndarray:
+    variance = np.zeros(model.size) if given is None else np.array(given, dtype=float)
+    if variance.shape != (model.size,):
+        raise ValueError(
+            f"checkpoint_variance must have shape ({model.size},), one a sensor, "
+            f"got {variance.shape}"
+        )
+    bad = ~((variance >= 0) & np.isfinite(variance))
+    if bad.any():
+        raise ValueError(
+            f"checkpoint_variance must be finite and at least 0, got {float(variance[bad][0])} for "
+            f"sensor {model.names[int(bad.argmax())]!r}; use 0 for a sensor restored exactly"
+        )
+    if start == 0 and variance.any():
+        raise ValueError(
+            f"checkpoint_variance must be 0 at start = 0, got up to {float(variance.max())}; "
+            "nothing has been aggregated there, give the start that it belongs to"
+        )
+    variance.flags.writeable = False
+    return variance
+
+
+def _weight(query: str, steps: int) -> int:
+    """Square of what turns an aggregate over `steps` steps into a sum (D2 eq. (14))."""
+    return steps**2 if query == "mean" else 1
+
+
+def _check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _checked_times(window: int, start: int) -> tuple[int, int]:
+    if not (isinstance(window, int | np.integer) and window >= 1):
+        raise ValueError(f"window must be a whole number of at least 1 step, got {window!r}")
+    if not (isinstance(start, int | np.integer) and 0 <= start < window):
+        raise ValueError(
+            f"start must be a whole number inside 0 … {window - 1}, got {start!r}; "
+            "a window that has ended needs no plan"
+        )
+    return int(window), int(start)

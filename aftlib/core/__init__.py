@@ -1,0 +1,1 @@
+"""What several rooms stand on: model, requirement, windows, logs, paths."""

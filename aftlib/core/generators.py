@@ -1,0 +1,84 @@
+"""Seeded streams of the documents' data, the same bytes however they are cut into tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aftlib.core.gaussian import GaussianModel
+
+ROWS_PER_RANGE = 4096
+"""Rows drawn from one random stream; part of what a seed means, so never a parameter."""
+
+
+def block_model(
+    dimensions: int = 120,
+    blocks: int = 10,
+    variance: float = 1.0,
+    covariance: float = 0.9,
+    mean: float = 0.0,
+) -> GaussianModel:
+    """Model with equal blocks of equally correlated keys (D1 section 6.1, D2 section 5).
+
+    Parameters
+    ----------
+    dimensions, blocks : int
+        n keys in that many blocks of equal size; blocks divides dimensions.
+    variance, covariance : float
+        Variance of every key, and covariance inside a block; outside it is 0.
+    mean : float
+        Mean of every key.
+
+    Raises
+    ------
+    ValueError
+        When blocks does not divide dimensions, or the covariance is not positive definite.
+    """
+    if not (blocks >= 1 and dimensions >= 1 and dimensions % blocks == 0):
+        divisors = ", ".join(str(d) for d in range(1, dimensions + 1) if dimensions % d == 0)
+        raise ValueError(
+            f"blocks must divide dimensions = {dimensions}, got {blocks!r}; "
+            f"choose one of {divisors}"
+        )
+    size = dimensions // blocks
+    block = np.full((size, size), covariance) + (variance - covariance) * np.eye(size)
+    return GaussianModel(np.full(dimensions, mean), np.kron(np.eye(blocks), block))
+
+
+def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarray:
+    """Rows `first` … `first + rows` of the endless sample that the seed names.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        Distribution of every row; rows are independent.
+    rows : int
+        Number of rows, at least 0.
+    seed : int
+        Non-negative.
+    first : int
+        Row to begin with.
+
+    Returns
+    -------
+    ndarray, shape (rows, n)
+        The same values whichever way a caller cuts the sample.
+
+    Raises
+    ------
+    ValueError
+        When rows, seed or first is negative.
+    """
+    for argument, value in (("rows", rows), ("seed", seed), ("first", first)):
+        if value < 0:
+            raise ValueError(f"{argument} must be at least 0, got {value!r}")
+    ranges = range(first // ROWS_PER_RANGE, -(-(first + rows) // ROWS_PER_RANGE))
+    parts = [draw_range(model, seed, i) for i in ranges]
+    whole = np.concatenate(parts) if parts else np.empty((0, model.size))
+    offset = first - ranges.start * ROWS_PER_RANGE
+    return whole[offset : offset + rows]
+
+
+def draw_range(model: GaussianModel, seed: int, index: int) -> np.ndarray:
+    """Row range number `index` of the sample, shape (ROWS_PER_RANGE, n)."""
+    rng = np.random.default_rng([seed, index])
+    return model.mean + rng.standard_normal((ROWS_PER_RANGE, model.size)) @ model.cholesky.T

@@ -1,1 +1,0 @@
-"""The documents' experiments: parameters in, tidy DataFrames out."""

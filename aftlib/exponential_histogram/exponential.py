@@ -1,0 +1,322 @@
+"""Approximate counts and sums over a sliding window (D5)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aftlib.exponential_histogram import record
+from aftlib.exponential_histogram.buckets import NEVER, NO_ANSWERS, NO_TIMES, Buckets
+from aftlib.exponential_histogram.canonical import MAX_UNITS, least_buckets
+from aftlib.exponential_histogram.halves import Part, replay
+from aftlib.exponential_histogram.payload import as_times
+from aftlib.exponential_histogram.units import count_bits, count_integers, running
+
+_KIND = 1
+_STATE = struct.Struct("<qd??qdqqq")
+#: Up to so many units of an event go in one by one.
+_FEW = 16
+
+
+class ExponentialHistogram:
+    """How many events, or what sum, in the last part of a stream, within relative error ε.
+
+    The window is the last `window` events, or with `timed` the events after now - `window`, where
+    now is the newest timestamp. Buckets hold 1, 2, 4, … units (events that are 1, or units of the
+    sum) and remember when their newest came; O(log(window) / ε) of them suffice (Datar, Gionis,
+    Indyk, Motwani). Sizes depend on the total alone, so an array of events is applied by hopping
+    from one expiry of the oldest bucket to the next: bit for bit the state of one-by-one updates,
+    at about the speed of counting the array's non-zeros.
+
+    Parameters
+    ----------
+    window
+        Width: events, or with `timed` the timestamps' unit; 1 … 2**61.
+    epsilon
+        Relative error ε in (0, 1).
+    timed
+        Whether events carry timestamps: integers that never go back.
+    values
+        "bits" (booleans, 0, 1) to count the ones, "integers" (0, 1, 2, …) to sum.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+
+    Notes
+    -----
+    D5, figures 1 and 2. An exact ring of `window` bits is faster, and smaller unless the window is
+    large, for one count window that fits in memory; histograms win with many windows, time windows
+    of unknown rate, sums, and queries for parts of the window.
+    """
+
+    def __init__(
+        self, window: int, epsilon: float, timed: bool = False, values: str = "bits"
+    ) -> None:
+        if not 1 <= window < MAX_UNITS or window != int(window):
+            raise ValueError(
+                f"window must be a whole number from 1 to 2**61, got {window}: "
+                "count events, or with timed=True units of the timestamps"
+            )
+        if not 0 < epsilon < 1:
+            raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}: try 0.01")
+        if values not in ("bits", "integers"):
+            raise ValueError(f'values must be "bits" or "integers", got {values!r}')
+        self._epsilon, self._timed, self._values = float(epsilon), bool(timed), values
+        start = NEVER if timed else 0
+        self._buckets = Buckets(int(window), least_buckets(epsilon), start, start)
+        self._scale, self._error_bound = 1, self._epsilon  # merges change them
+
+    def __repr__(self) -> str:
+        given = f"window={self.window}, epsilon={self._epsilon}"
+        return f"ExponentialHistogram({given}, timed={self._timed}, values={self._values!r})"
+
+    @property
+    def window(self) -> int:
+        """Width in events, or with `timed` in the timestamps' unit."""
+        return self._buckets.window
+
+    @property
+    def epsilon(self) -> float:
+        """Relative error ε of this histogram's own buckets."""
+        return self._epsilon
+
+    @property
+    def timed(self) -> bool:
+        """Whether the window is one of time."""
+        return self._timed
+
+    @property
+    def values(self) -> str:
+        """What is counted: "bits" or "integers"."""
+        return self._values
+
+    @property
+    def error_bound(self) -> float:
+        """Relative error that `estimate` promises: ε, and e + ε + eε after merging."""
+        return self._error_bound
+
+    @property
+    def now(self) -> int | None:
+        """Events so far, or the newest timestamp (None before the first)."""
+        return None if self._buckets.now == NEVER else self._buckets.now
+
+    @property
+    def total(self) -> int | float:
+        """Sum of all buckets' counts; after a merge there may be halves."""
+        return self._in_events(self._buckets.total)
+
+    @property
+    def buckets(self) -> list[tuple[int, int | float]]:
+        """(timestamp of its newest event, count) of every bucket, newest first."""
+        stamps, sizes = self._buckets.stamps.tolist(), self._buckets.sizes.tolist()
+        return [(at, self._in_events(size)) for at, size in zip(stamps, sizes, strict=True)]
+
+    def update(self, events: ArrayLike, timestamps: ArrayLike | None = None) -> None:
+        """Take in one event, or a row of any length; the state is the same either way.
+
+        Parameters
+        ----------
+        events
+            One value or n values, of the kind that `values` says.
+        timestamps
+            With `timed`, one integer an event; equal ones are fine.
+
+        Raises
+        ------
+        ValueError
+            If events or timestamps are not such, go back or overflow; the state stays as it was.
+        """
+        if isinstance(events, int) and 0 <= events <= 1:
+            buckets = self._buckets
+            room = buckets.total < MAX_UNITS - _FEW  # else the slow way refuses what overflows
+            if timestamps is None and not self._timed and room:
+                buckets.single(buckets.now + 1, events)
+                return
+            if (
+                self._timed
+                and room
+                and self._scale <= _FEW
+                and isinstance(timestamps, int)
+                and NEVER < buckets.now <= timestamps < MAX_UNITS
+            ):
+                buckets.single(timestamps, events * self._scale)
+                return
+        self._many(events, timestamps, NO_ANSWERS, False)
+
+    def estimates(
+        self, events: ArrayLike, timestamps: ArrayLike | None = None, *, article: bool = False
+    ) -> NDArray[np.float64]:
+        """Update, and answer after each event: shape (n,), the `estimate()` of that moment.
+
+        With `article`, the `article_estimate()` of that moment. Raises as `update` does.
+        """
+        answers = np.empty(np.size(events), np.float64)
+        self._many(events, timestamps, answers, article)
+        if self._scale > 1:
+            answers /= self._scale
+        return np.ceil(answers) if article else answers
+
+    def estimate(self, last: int | None = None) -> float:
+        """Estimate the count or sum of the window, or of its last part, within `error_bound`.
+
+        The oldest bucket that reaches into it has 1 … s of its s units there: (s + 1)/2 count.
+        Exact while the whole stream so far lies inside.
+
+        Parameters
+        ----------
+        last
+            Width of the part, 1 … `window`; by default the window.
+
+        Raises
+        ------
+        ValueError
+            If `last` is outside that range.
+        """
+        held = self._buckets
+        if last is None:
+            units, largest = held.total, held.largest
+        elif 1 <= last <= held.window:
+            sizes = held.sizes[: np.count_nonzero(held.stamps > held.now - last)]
+            units, largest = int(sizes.sum()), int(sizes[-1]) if sizes.size else 0
+        else:
+            raise ValueError(f"last must lie in 1 … {held.window}, got {last}: widen the window")
+        all_inside = held.origin >= held.now - (last or held.window)
+        doubt = 0 if all_inside else max(largest - 1, 0)
+        return (2 * units - doubt) / (2 * self._scale)
+
+    def article_estimate(self) -> int:
+        """The article's ⌈total - largest / 2⌉, which a few ones make miss ε by up to twice.
+
+        D5, figure 2 and `Query`.
+        """
+        return -((self._buckets.largest - 2 * self._buckets.total) // (2 * self._scale))
+
+    def merge(self, other: Self, *others: Self) -> Self:
+        """Take in what other histograms of the same time window have seen, and return self.
+
+        `error_bound` becomes e + ε + eε with e the largest of the inputs': merge all in one call
+        rather than in a chain. The clock becomes the newest of the inputs'.
+
+        Raises
+        ------
+        ValueError
+            If these are count windows, windows or values differ, or the total overflows.
+        """
+        inputs = [self, other, *others]
+        for each in inputs:
+            self._check_mergeable(each)
+        started = [each for each in inputs if each.now is not None]
+        filled = [each for each in started if each._buckets.total]
+        now = max((each._buckets.now for each in started), default=NEVER)
+        origin = min((each._buckets.origin for each in started), default=NEVER)
+        if [each._buckets.least for each in filled] == [self._buckets.least]:
+            self._adopt(filled[0], now, origin)
+        elif filled:
+            self._replay(filled, now, origin)
+        else:
+            self._buckets.now, self._buckets.origin = now, origin
+        return self
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes with a version and a check sum, the same for the same state."""
+        held = self._buckets
+        head = _STATE.pack(
+            held.window,
+            self._epsilon,
+            self._timed,
+            self._values == "integers",
+            self._scale,
+            self._error_bound,
+            held.now,
+            held.origin,
+            held.total,
+        )
+        return record.seal(_KIND, head + held.stamps.astype("<i8").tobytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Rebuild a histogram that goes on exactly as the one that wrote the bytes.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are damaged, cut short, of another version, or no histogram's.
+        """
+        payload = record.unseal(_KIND, data)
+        if len(payload) < _STATE.size or (len(payload) - _STATE.size) % 8:
+            raise ValueError(f"data holds no histogram in its {len(payload)} bytes: rebuild it")
+        fields = _STATE.unpack_from(payload)
+        window, epsilon, timed, integers, scale, error_bound, now, origin, total = fields
+        self = cls(window, epsilon, timed, "integers" if integers else "bits")
+        self._scale, self._error_bound = scale, error_bound
+        self._buckets.now, self._buckets.origin = now, origin
+        stamps = np.frombuffer(payload, "<i8", offset=_STATE.size).astype(np.int64)
+        self._buckets.replace(stamps, total)
+        power_of_two = scale > 0 and scale & (scale - 1) == 0
+        if not (power_of_two and error_bound >= epsilon and self._buckets.consistent):
+            raise ValueError(
+                f"data holds no histogram, its buckets contradict {self!r}: rebuild it"
+            )
+        return self
+
+    def _many(
+        self,
+        events: ArrayLike,
+        timestamps: ArrayLike | None,
+        answers: NDArray[np.float64],
+        article: bool,
+    ) -> None:
+        held = self._buckets
+        if self._timed != (timestamps is not None):
+            wanted = "given, one an event," if self._timed else "left out"
+            raise ValueError(
+                f"timestamps must be {wanted} with timed={self._timed}, got {timestamps!r}: "
+                "choose timed when making the histogram"
+            )
+        count = count_bits if self._values == "bits" else count_integers
+        units = count(events, self._scale, held.total)
+        times = NO_TIMES if timestamps is None else as_times(timestamps, units.size, held.now)
+        held.many(units, times, answers, article)
+
+    def _adopt(self, source: Self, now: int, origin: int) -> None:
+        """Be what the only filled input is: nothing is lost."""
+        self._scale = source._scale
+        self._error_bound = max(source._error_bound, self._epsilon)
+        self._buckets.replace(source._buckets.stamps, source._buckets.total)
+        self._buckets.origin = origin
+        self._buckets.single(now, 0)
+
+    def _replay(self, filled: list[Self], now: int, origin: int) -> None:
+        """Be a histogram of the inputs' halves."""
+        parts = [
+            Part(each._buckets.stamps, each._buckets.sizes, each._scale, each._buckets.origin)
+            for each in filled
+        ]
+        times, units, scale, rounding = replay(parts, now - self.window)
+        error = max(each._error_bound for each in filled) + rounding
+        merged = Buckets(self.window, self._buckets.least, now - self.window, origin)
+        merged.many(running(units), times)
+        merged.origin = origin
+        merged.single(now, 0)
+        self._buckets, self._scale = merged, scale
+        self._error_bound = error + self._epsilon + error * self._epsilon
+
+    def _check_mergeable(self, other: Self) -> None:
+        for name, mine, its in (
+            ("timed", True, other._timed),
+            ("window", self.window, other.window),
+            ("values", self._values, other._values),
+        ):
+            if mine != its:
+                raise ValueError(
+                    f"other must have {name}={mine!r} to merge, got {its!r}: "
+                    "use time windows made with the same parameters"
+                )
+
+    def _in_events(self, units: int) -> int | float:
+        return units if self._scale == 1 else units / self._scale

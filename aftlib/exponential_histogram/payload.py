@@ -1,0 +1,138 @@
+"""What may be fed to a histogram: bits, integers or reals, and times that do not go back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aftlib.exponential_histogram.canonical import MAX_UNITS
+
+#: Squares of larger values, summed over a window, could overflow.
+LARGEST_REAL = 1e140
+
+
+def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
+    """Events as one byte each; bytes that are not 0 or 1 are left for `refuse_non_bit`.
+
+    Raises
+    ------
+    ValueError
+        If `events` has more than one axis, is of no integer or boolean type, or (for types wider
+        than a byte) holds anything but 0 and 1.
+    """
+    array = _row(events, "bits (booleans, 0 or 1)")
+    if array.dtype.itemsize > 1 or array.dtype == np.int8:  # the view would show -1 as 255
+        if array.size and not (array.min() >= 0 and array.max() <= 1):
+            refuse_non_bit(array)
+        return array.astype(np.uint8)
+    return np.ascontiguousarray(array).view(np.uint8)
+
+
+def refuse_non_bit(array: NDArray[Any]) -> None:
+    """Raise for the first event that is neither 0 nor 1."""
+    place = int(np.argmax((array != 0) & (array != 1)))
+    raise ValueError(
+        f"events must be bits, got {array[place]} at position {place}: "
+        'a sum of non-negative integers needs values="integers"'
+    )
+
+
+def as_integers(events: ArrayLike) -> NDArray[np.int64]:
+    """Non-negative events as 64-bit integers.
+
+    Raises
+    ------
+    ValueError
+        If `events` has more than one axis, is of no integer or boolean type, holds a negative
+        integer, or holds one that would overflow the total.
+    """
+    array = _row(events, "non-negative integers")
+    if array.dtype.kind == "i" and array.size and array.min() < 0:
+        place = int(np.argmax(array < 0))
+        raise ValueError(
+            f"events must not be negative, got {array[place]} at position {place}: "
+            "an exponential histogram can only add; keep negative parts in a second one"
+        )
+    if array.dtype == np.uint64 and array.size and array.max() >= MAX_UNITS:
+        raise ValueError(f"events must stay below 2**61, got {array.max()}: use a coarser unit")
+    return array.astype(np.int64)
+
+
+def check_total(total: int, units: NDArray[np.integer], scale: int) -> None:
+    """Raise unless the total and all of a call's events, in units of 1/scale, stay below 2**61."""
+    if units.size == 0 or int(units.max()) * units.size * scale < MAX_UNITS - total:
+        return
+    added = (int((units >> 32).sum()) << 32) + int((units & 0xFFFFFFFF).sum())
+    if total + added * scale >= MAX_UNITS:
+        raise ValueError(
+            f"events sum to {added}, which with the window's {total / scale:g} overflows the limit "
+            f"of {MAX_UNITS // scale}: use a coarser unit, or shorter calls"
+        )
+
+
+def as_times(timestamps: ArrayLike, size: int, now: int) -> NDArray[np.int64]:
+    """Timestamps as 64-bit integers, one an event, none before `now` or its predecessor.
+
+    Raises
+    ------
+    ValueError
+        If they are no integers, not as many as the events, beyond ±2**61, or go back.
+    """
+    array = _row(timestamps, "integers, such as milliseconds", "timestamps")
+    if array.size != size:
+        raise ValueError(
+            f"timestamps must be one an event, got {array.size} timestamps for {size} events"
+        )
+    if size == 0:
+        return np.empty(0, np.int64)
+    if int(array.min()) <= -MAX_UNITS or int(array.max()) >= MAX_UNITS:
+        raise ValueError(f"timestamps must lie within ±2**61, got {array.min()} … {array.max()}")
+    times = np.ascontiguousarray(array, dtype=np.int64)
+    back = times[1:] < times[:-1]
+    if times[0] < now or back.any():
+        place = 0 if times[0] < now else int(np.argmax(back)) + 1
+        before = now if place == 0 else times[place - 1]
+        raise ValueError(
+            f"timestamps must not go back, got {times[place]} after {before}: sort the events, "
+            "or keep late ones in a second histogram and merge"
+        )
+    return times
+
+
+def _row(values: ArrayLike, wanted: str, name: str = "events") -> NDArray[Any]:
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim > 1:
+        raise ValueError(f"{name} must be one value or a row, got shape {array.shape}: ravel it")
+    if array.size == 0:
+        return array.astype(np.uint8)
+    if array.dtype.kind not in "biu":
+        raise ValueError(f"{name} must be {wanted}, got type {array.dtype}: convert them first")
+    return array
+
+
+def as_reals(values: ArrayLike) -> NDArray[np.float64]:
+    """Finite numbers as floats.
+
+    Raises
+    ------
+    ValueError
+        If `values` has more than one axis, is of no real type, or holds a number that is not
+        finite or whose square may overflow.
+    """
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim > 1 or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"values must be a row of real numbers, got shape {array.shape}, type {array.dtype}: "
+            "ravel or convert them first"
+        )
+    reals = array.astype(np.float64)
+    bad = ~(np.abs(reals) <= LARGEST_REAL)
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise ValueError(
+            f"values must be finite and within ±{LARGEST_REAL:g}, got {reals[place]} at position "
+            f"{place}: drop or replace it first"
+        )
+    return reals

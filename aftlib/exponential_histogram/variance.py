@@ -1,0 +1,237 @@
+"""Approximate variance over a sliding window (D5's extension, after Babcock et al.)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aftlib.exponential_histogram import record
+from aftlib.exponential_histogram.canonical import MAX_UNITS
+from aftlib.exponential_histogram.payload import LARGEST_REAL, as_reals
+
+_KIND = 2
+_STATE = struct.Struct("<qdqq")
+#: Single values wait until there are so many, or until someone asks.
+_WAITING = 1024
+_FIRST_LIMIT = 64
+
+
+class _Row(NamedTuple):
+    """Buckets oldest first: newest value's time, number of values, mean, spread."""
+
+    stamps: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    means: NDArray[np.float64]
+    spreads: NDArray[np.float64]
+
+    def cut(self, first: int, after: int | None = None) -> _Row:
+        stamps, counts, means, spreads = self
+        where = slice(first, after)
+        return _Row(stamps[where], counts[where], means[where], spreads[where])
+
+    def then(self, row: _Row) -> _Row:
+        return _Row(
+            np.concatenate((self.stamps, row.stamps)),
+            np.concatenate((self.counts, row.counts)),
+            np.concatenate((self.means, row.means)),
+            np.concatenate((self.spreads, row.spreads)),
+        )
+
+
+_NONE = _Row(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
+
+
+class VarianceHistogram:
+    """The variance of the last `window` values of a stream, within relative error ε.
+
+    Every bucket keeps the number n, mean and spread V (sum of squared deviations from the mean) of
+    some neighbouring values; two merge while their joint V is at most ρ² times that of all newer
+    values. So only the oldest bucket can reach out of the window, its part inside has a known
+    number of values, and taking its mean for that part's, and V/2 for that part's V, is at most
+    (2ρ + 3ρ²/2) of the true spread off. ρ is chosen to make that ε; Babcock, Datar, Motwani and
+    O'Callaghan's ρ = ε/3 keeps more buckets. O(log(range of spreads) / ε²) buckets; O(1) amortised
+    a value.
+
+    Parameters
+    ----------
+    window
+        Number of values, 1 … 2**61.
+    epsilon
+        Relative error ε in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+    """
+
+    def __init__(self, window: int, epsilon: float) -> None:
+        if not 1 <= window < MAX_UNITS or window != int(window):
+            raise ValueError(
+                f"window must be a whole number from 1 to 2**61, got {window}: count values"
+            )
+        if not 0 < epsilon < 1:
+            raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}: try 0.1")
+        self._window, self._epsilon = int(window), float(epsilon)
+        self._slack = ((math.sqrt(4 + 6 * epsilon) - 2) / 3) ** 2
+        self._row, self._limit, self._now = _NONE, _FIRST_LIMIT, 0
+        self._waiting: list[float] = []
+
+    def __repr__(self) -> str:
+        return f"VarianceHistogram(window={self._window}, epsilon={self._epsilon})"
+
+    @property
+    def window(self) -> int:
+        """Width in values."""
+        return self._window
+
+    @property
+    def epsilon(self) -> float:
+        """Relative error ε that `estimate` promises."""
+        return self._epsilon
+
+    @property
+    def now(self) -> int:
+        """Values so far."""
+        return self._now + len(self._waiting)
+
+    @property
+    def buckets(self) -> list[tuple[int, int, float, float]]:
+        """(timestamp, number of values, mean, spread) of each bucket in use, newest first."""
+        row = self._active()
+        return list(zip(*(column[::-1].tolist() for column in row), strict=True))
+
+    def update(self, values: ArrayLike) -> None:
+        """Take in one value, or a row of any length; the state is the same either way.
+
+        Raises
+        ------
+        ValueError
+            If the values are not finite real numbers; the state stays as it was.
+        """
+        if type(values) is float and abs(values) <= LARGEST_REAL:
+            self._waiting.append(values)
+            if len(self._waiting) < _WAITING:
+                return
+            values = []
+        reals = as_reals(values)
+        self._settle()
+        self._absorb(reals)
+
+    def estimate(self) -> float:
+        """Estimate the variance (the mean squared deviation) of the window's values.
+
+        Exact, up to rounding, while the oldest bucket lies inside the window.
+
+        Raises
+        ------
+        ValueError
+            If there are no values yet.
+        """
+        row = self._active()
+        if row.stamps.size == 0:
+            raise ValueError("a variance needs values, got none so far: update first")
+        counts, spreads = row.counts.copy(), row.spreads.copy()
+        number = min(self._now, self._window)
+        inside = number - int(counts[1:].sum())
+        if inside < counts[0]:
+            counts[0], spreads[0] = inside, spreads[0] / 2
+        mean = np.average(row.means, weights=counts)
+        return float((spreads.sum() + counts @ (row.means - mean) ** 2) / number)
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes with a version and a check sum, the same for the same state."""
+        self._settle()
+        head = _STATE.pack(self._window, self._epsilon, self._now, self._limit)
+        columns = (column.astype(column.dtype.newbyteorder("<")) for column in self._row)
+        return record.seal(_KIND, head + b"".join(column.tobytes() for column in columns))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Rebuild a histogram that goes on exactly as the one that wrote the bytes.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are damaged, cut short, of another version, or no variance histogram's.
+        """
+        payload = record.unseal(_KIND, data)
+        size, rest = divmod(len(payload) - _STATE.size, 32)
+        if size < 0 or rest:
+            raise ValueError(f"data holds no histogram in its {len(payload)} bytes: rebuild it")
+        window, epsilon, now, limit = _STATE.unpack_from(payload)
+        self = cls(window, epsilon)
+        columns = [
+            np.frombuffer(payload, kind, size, _STATE.size + i * size * 8).astype(kind[1:])
+            for i, kind in enumerate(("<i8", "<i8", "<f8", "<f8"))
+        ]
+        self._row, self._now, self._limit = _Row(*columns), now, limit
+        if not self._consistent():
+            raise ValueError(
+                f"data holds no histogram, its buckets contradict {self!r}: rebuild it"
+            )
+        return self
+
+    def _consistent(self) -> bool:
+        stamps, counts, means, spreads = self._row
+        return bool(
+            stamps.size <= self._limit
+            and 0 <= self._now < MAX_UNITS
+            and (np.diff(stamps, prepend=0, append=self._now + 1) > 0).all()
+            and (counts > 0).all()
+            and np.isfinite(means).all()
+            and np.isfinite(spreads).all()
+            and (spreads >= 0).all()
+        )
+
+    def _active(self) -> _Row:
+        """Buckets with values in the window."""
+        self._settle()
+        return self._row.cut(int(np.searchsorted(self._row.stamps, self._now - self._window + 1)))
+
+    def _settle(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._absorb(np.array(waiting, np.float64))
+
+    def _absorb(self, values: NDArray[np.float64]) -> None:
+        """Add a row of values: a run of equal ones becomes a bucket, or lengthens the newest.
+
+        When a new bucket finds no room, expired ones go and neighbours merge. That depends on the
+        values alone, not on how they are cut into calls.
+        """
+        from aftlib.exponential_histogram.moments import compact
+
+        row, runs = self._lengthened(_runs(values, self._now))
+        done = self._limit - row.stamps.size
+        row = row.then(runs.cut(0, done))
+        while done < runs.stamps.size:
+            edge = runs.stamps[done] - runs.counts[done] + 1 - self._window
+            row = row.cut(int(np.searchsorted(row.stamps, edge, side="right")))
+            row = _Row(*compact(*row, self._slack))
+            self._limit = max(_FIRST_LIMIT, 2 * row.stamps.size)
+            first, done = done, done + self._limit - row.stamps.size
+            row = row.then(runs.cut(first, done))
+        self._row, self._now = row, self._now + values.size
+
+    def _lengthened(self, runs: _Row) -> tuple[_Row, _Row]:
+        """The buckets, the newest having taken the first run if it is of the same value."""
+        row = self._row
+        if not runs.stamps.size or not row.stamps.size or row.spreads[-1] > 0:
+            return row, runs
+        if row.means[-1] != runs.means[0]:
+            return row, runs
+        longer = row.cut(-1)._replace(
+            stamps=runs.stamps[:1], counts=row.counts[-1:] + runs.counts[:1]
+        )
+        return row.cut(0, -1).then(longer), runs.cut(1)
+
+
+def _runs(values: NDArray[np.float64], now: int) -> _Row:
+    """Runs of equal values, the first of them at now + 1, as buckets."""
+    first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
+    counts = np.diff(first, append=values.size)
+    return _Row(now + first + counts, counts, values[first], np.zeros(first.size))

@@ -1,1 +1,0 @@
-"""Plotly figures of the experiments; each takes a tidy DataFrame and returns a figure."""

@@ -1,0 +1,268 @@
+"""Verdicts on the documents' claims: settled in a notebook, shown as a scorecard, kept as JSON."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+from aftlib.reports.documents import CLAIMS, Claim
+
+__all__ = [
+    "BASES",
+    "CLAIMS",
+    "MIME",
+    "VERDICTS",
+    "Claim",
+    "ClaimRecord",
+    "Scorecard",
+    "Settled",
+    "settle",
+    "tally",
+    "unexpected",
+]
+
+MIME = "application/vnd.aft.claims+json"
+VERDICTS = ("holds", "deviates", "not run")
+BASES = ("measured", "modelled", "derived")
+SYMBOLS = {"holds": "✔", "deviates": "✘", "not run": "○"}
+_COLOURS = {"holds": "#2f9e5b", "deviates": "#d1495b", "not run": "#8a8f98"}
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a run found about one claim.
+
+    Parameters
+    ----------
+    id : str
+        The claim, e.g. ``"D1-3"``.
+    expected, measured : str, number or None
+        What the document says and what was found, in the same unit.
+    interval : (low, high) or None
+        Confidence interval of the measured value.
+    verdict : {"holds", "deviates", "not run"}
+    basis : {"measured", "modelled", "derived"}
+        Whether `measured` was observed, computed by a cost model, or follows from a formula.
+    note : str
+        What a reader must know to judge the verdict.
+
+    Raises
+    ------
+    ValueError
+        For an unknown id, verdict or basis, a value that is not finite, or a reversed interval.
+    """
+
+    id: str
+    expected: Value
+    measured: Value
+    interval: tuple[float, float] | None
+    verdict: str
+    basis: str
+    note: str
+
+    def __post_init__(self) -> None:
+        if self.id not in CLAIMS:
+            raise ValueError(f"claim id {self.id!r} is not known; known are {', '.join(CLAIMS)}")
+        _one_of("verdict", self.verdict, VERDICTS)
+        _one_of("basis", self.basis, BASES)
+        object.__setattr__(self, "expected", _plain("expected", self.expected))
+        object.__setattr__(self, "measured", _plain("measured", self.measured))
+        object.__setattr__(self, "interval", _interval(self.interval))
+
+
+@dataclass(frozen=True)
+class ClaimRecord:
+    """One line of ``claims.json``: a settled claim with its document, notebook and profile."""
+
+    id: str
+    document: str
+    statement: str
+    expected: Value
+    measured: Value
+    interval: tuple[float, float] | None
+    verdict: str
+    basis: str
+    note: str
+    notebook: str
+    profile: str
+
+    @classmethod
+    def of(cls, settled: Settled, notebook: str = "", profile: str = "") -> ClaimRecord:
+        """Return the record of `settled`, found by `notebook` under `profile`."""
+        claim = CLAIMS[settled.id]
+        return cls(
+            document=claim.document,
+            statement=claim.statement,
+            notebook=notebook,
+            profile=profile,
+            **asdict(settled),
+        )
+
+    @property
+    def recorded(self) -> str:
+        """The verdict that runs are expected to give."""
+        return CLAIMS[self.id].recorded
+
+    @property
+    def too_short(self) -> bool:
+        """Whether a time was judged from the smoke profile's few and tiny runs."""
+        settled = self.verdict != "not run"
+        return settled and CLAIMS[self.id].timed and self.profile == "smoke"
+
+    @property
+    def as_recorded(self) -> bool:
+        """Whether the verdict is the expected one."""
+        return self.verdict == self.recorded
+
+
+def settle(
+    id: str,
+    *,
+    expected: Value,
+    measured: Value,
+    holds: bool,
+    interval: tuple[float, float] | None = None,
+    basis: str = "measured",
+    note: str = "",
+) -> Settled:
+    """Return the verdict on claim `id`: "holds" if `holds`, else "deviates".
+
+    The other arguments are those of `Settled`, which raises ValueError where they do not fit.
+    """
+    if str(holds) not in ("True", "False"):  # numpy's bool too, but no count that happens to be 1
+        raise ValueError(f"holds must be True or False, got {holds!r}: compare before settling")
+    verdict = "holds" if holds else "deviates"
+    return Settled(id, expected, measured, interval, verdict, basis, note)
+
+
+def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
+    """Return the claims whose verdict differs from the recorded one ("not run" always does).
+
+    A timed claim that the smoke profile settled is not among them: its runs are too short.
+    """
+    return [claim for claim in claims if not (claim.as_recorded or claim.too_short)]
+
+
+def tally(verdicts: Iterable[str]) -> dict[str, int]:
+    """Return how many claims hold, deviate and were not run, zeros included."""
+    counts = Counter(verdicts)
+    return {verdict: counts[verdict] for verdict in VERDICTS}
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """The claims that a notebook settles; as a cell's last value it is table and record in one.
+
+    Reports read the claims back from the executed notebook, where they lie beside the table as
+    ``application/vnd.aft.claims+json``. When a notebook shows a claim twice, the last one counts.
+
+    Raises
+    ------
+    ValueError
+        When a claim appears twice in one scorecard.
+    """
+
+    settled: Sequence[Settled]
+
+    def __post_init__(self) -> None:
+        twice = [id for id, count in Counter(s.id for s in self.settled).items() if count > 1]
+        if twice:
+            raise ValueError(f"settled holds {', '.join(twice)} more than once: settle each once")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {
+            "text/html": self._repr_html_(),
+            "text/plain": "\n".join(f"{s.id}: {s.verdict}" for s in self.settled),
+            MIME: [asdict(settled) for settled in self.settled],
+        }
+
+    def _repr_html_(self) -> str:
+        return claims_table([ClaimRecord.of(settled) for settled in self.settled])
+
+
+def claims_table(claims: Sequence[ClaimRecord], link: bool = False) -> str:
+    """Return the HTML table of `claims`; with `link`, each leads to its line in its report."""
+    heads = ("claim", "what the document says", "expected", "measured", "interval", "verdict")
+    head = "".join(f"<th>{title}</th>" for title in heads)
+    rows = "".join(_row(claim, link) for claim in claims)
+    return (
+        '<table class="aft-claims" style="text-align:left"><thead>'
+        f"<tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _row(claim: ClaimRecord, link: bool) -> str:
+    name = escape(claim.id)
+    if link and claim.verdict != "not run":
+        name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
+    note = f'<div class="aft-note"><small>{escape(claim.note)}</small></div>' if claim.note else ""
+    cells = (
+        f'<td class="aft-id">{name}</td>',
+        f"<td>{escape(claim.statement)}{note}</td>",
+        f'<td class="aft-value">{escape(shown(claim.expected))}</td>',
+        f'<td class="aft-value">{escape(shown(claim.measured))}</td>',
+        f'<td class="aft-interval">{shown_interval(claim.interval)}</td>',
+        f"<td>{verdict_html(claim)}</td>",
+    )
+    anchor = "" if link else f' id="claim-{escape(claim.id)}"'
+    return f"<tr{anchor}>{''.join(cells)}</tr>"
+
+
+def verdict_html(claim: ClaimRecord) -> str:
+    """Return the verdict as a coloured word with a symbol, its basis, and whether it surprises."""
+    word = (
+        f'<strong class="aft-{claim.verdict.replace(" ", "-")}" '
+        f'style="color:{_COLOURS[claim.verdict]};white-space:nowrap">'
+        f"{SYMBOLS[claim.verdict]} {claim.verdict}</strong>"
+    )
+    if claim.verdict == "not run":
+        return word
+    surprise = "as recorded" if claim.as_recorded else f"recorded: {claim.recorded}"
+    return f"{word}<div><small>{claim.basis}<br>{surprise}</small></div>"
+
+
+def shown(value: Value) -> str:
+    """Return a value as a reader wants it: four digits of a fraction, thousands in groups."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def shown_interval(interval: tuple[float, float] | None) -> str:
+    """Return an interval as ``[low, high]``, a dash where there is none."""
+    return "–" if interval is None else f"[{shown(interval[0])}, {shown(interval[1])}]"
+
+
+def _one_of(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(known)}")
+
+
+def _plain(name: str, value: Any) -> Value:
+    """Return `value` as a plain Python value that JSON can carry."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, a text or None, got {value!r}")
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def _interval(interval: Any) -> tuple[float, float] | None:
+    if interval is None:
+        return None
+    values = [_plain("interval", bound) for bound in interval]
+    if len(values) != 2 or not all(isinstance(v, int | float) for v in values):
+        raise ValueError(f"interval must be (low, high) or None, got {interval!r}")
+    low, high = (float(v) for v in values)  # type: ignore[arg-type]
+    if low > high:
+        raise ValueError(f"interval must run from low to high, got {interval!r}")
+    return low, high

@@ -1,0 +1,1 @@
+"""D3: state shared through a database instead of a shuffle."""

@@ -1,0 +1,123 @@
+"""D3 figs 5 and 6 beyond this machine: modelled from measured costs and the exact imbalance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts, expected_states, load_imbalance
+from aftlib.shared_state.stream.tuples import TupleStream
+
+Costs = ShuffleCosts | MergeCosts
+
+
+def fitted(frame: pd.DataFrame) -> dict[tuple[str, float], Costs]:
+    """Costs of each strategy at each skew: medians over the runs of `measured`.
+
+    A tuple's costs are those of a single task, which shares the machine with nobody. What merging
+    a sum costs is taken where there are most of them, at the least skew.
+    """
+    groups = frame.groupby(["strategy", "skew"])
+    merging = {str(strategy): _merge_s(rows) for strategy, rows in frame.groupby("strategy")}
+    return {key: _costs(rows, merging[str(key[0])]) for key, rows in groups}  # type: ignore[misc]
+
+
+def _costs(rows: pd.DataFrame, merge_s: float) -> Costs:
+    alone = rows[rows["tasks"] == rows["tasks"].min()].median(numeric_only=True)
+    if np.isfinite(alone["sender_s"]):
+        busy = alone["sender_s"] + alone["receiver_s"]
+        per_tuple = (alone[f"{side}_s"] / alone["tuples"] for side in ("sender", "receiver"))
+        return ShuffleCosts(max(0.0, alone["seconds"] - busy), *per_tuple)
+    work = alone["read_s"] + alone["parse_s"] + alone["sum_s"]
+    fixed = max(0.0, alone["seconds"] - work - alone["merge_s"])
+    return MergeCosts(fixed, work / alone["tuples"], merge_s)
+
+
+def _merge_s(rows: pd.DataFrame) -> float:
+    """Seconds to merge one sum, by a single task: with more, waiting for others is in it."""
+    alone = rows[(rows["tasks"] == rows["tasks"].min()) & (rows["skew"] == rows["skew"].min())]
+    return float((alone["merge_s"] / alone["states"]).median())
+
+
+def imbalances(
+    spark: SparkSession, streams: Sequence[TupleStream], tasks: Sequence[int]
+) -> pd.DataFrame:
+    """Largest task over the mean behind Spark's own shuffle, from each key's exact share.
+
+    Returns
+    -------
+    DataFrame
+        skew, tasks, imbalance, top1: share of the most frequent key.
+    """
+    rows = []
+    for stream in streams:
+        hashed = _hashes(spark, stream)
+        for p in tasks:
+            imbalance = load_imbalance(stream.shares, hashed % p, p)
+            top1 = float(stream.shares.max())
+            rows.append({"skew": stream.skew, "tasks": p, "imbalance": imbalance, "top1": top1})
+    return pd.DataFrame(rows)
+
+
+def _hashes(spark: SparkSession, stream: TupleStream) -> np.ndarray:
+    """What Spark's `repartition` goes by, for the key of each rank."""
+    keys = spark.createDataFrame(pd.DataFrame({"rank": range(stream.keys), "key": stream.ids}))
+    table = keys.select("rank", f.hash("key").alias("hash")).toPandas().sort_values("rank")
+    return table["hash"].to_numpy(np.int64)
+
+
+def modelled(
+    costs: Mapping[tuple[str, float], Costs],
+    imbalance: pd.DataFrame,
+    streams: Sequence[TupleStream],
+    tuples: int,
+    pipelined: bool = False,
+) -> pd.DataFrame:
+    """Throughput of every strategy for `tuples` tuples at each parallelism of `imbalance`.
+
+    Returns
+    -------
+    DataFrame
+        strategy, skew, tasks, throughput.
+    """
+    by_skew = {stream.skew: stream for stream in streams}
+    rows = []
+    for (strategy, skew), cost in costs.items():
+        loads = imbalance[imbalance["skew"] == skew].set_index("tasks")["imbalance"]
+        for tasks, load in zip(loads.index.tolist(), loads.tolist(), strict=True):
+            if isinstance(cost, ShuffleCosts):
+                speed = cost.throughput(tuples, tasks, load / tasks, pipelined)
+            else:
+                states = expected_states(by_skew[skew].shares, tuples // tasks)
+                speed = cost.throughput(tuples, tasks, states)
+            rows.append((strategy, skew, tasks, speed))
+    return pd.DataFrame(rows, columns=["strategy", "skew", "tasks", "throughput"])
+
+
+def costs_table(
+    costs: Mapping[tuple[str, float], Costs], streams: Sequence[TupleStream], tuples: int
+) -> pd.DataFrame:
+    """Measured costs in nanoseconds, b, and where growth ends: strategy, skew, ….
+
+    `ends_at` is 1 / (b · top1) behind a shuffle (infinite where the senders are the limit), and
+    the best parallelism where sums are merged one after another.
+    """
+    by_skew = {stream.skew: stream for stream in streams}
+    rows = []
+    for (strategy, skew), cost in costs.items():
+        stream = by_skew[skew]
+        row = {"strategy": strategy, "skew": skew, "fixed_s": cost.fixed_s}
+        if isinstance(cost, ShuffleCosts):
+            row |= {"sender_ns": 1e9 * cost.sender_s, "receiver_ns": 1e9 * cost.receiver_s}
+            row |= {"b": cost.receiver_share}
+            row |= {"ends_at": cost.saturation(float(stream.shares.max()))}
+        else:
+            states = expected_states(stream.shares, tuples)
+            row |= {"sender_ns": 1e9 * cost.tuple_s, "merge_ns": 1e9 * cost.merge_s}
+            row |= {"ends_at": cost.best_tasks(tuples, states)}
+        rows.append(row)
+    return pd.DataFrame(rows)

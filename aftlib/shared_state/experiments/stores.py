@@ -1,0 +1,208 @@
+"""State tables: merges a second, what a barrier costs, and what local checkpoints take away."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import SUM, Partials
+from aftlib.shared_state.servers.driver import run as run_job
+from aftlib.shared_state.servers.job import OWN, Job
+from aftlib.shared_state.servers.source import END
+from aftlib.shared_state.stores.opening import open_table
+from aftlib.shared_state.stores.tables import FLUSHES, Progress, StateTable
+
+Opener = Callable[[str], AbstractContextManager[StateTable]]
+"""Opens a new table, given when it flushes, of which nothing is left behind."""
+
+BATCH, BATCHES = 10_000, 10
+"""Rows a merge, and merges between two barriers."""
+BUDGET_S = 2.0
+"""Seconds that the merges of one store, size and mode may take."""
+TASKS, KEYS_OF_STREAM, STREAM_BATCH = 2, 100_000, 250_000
+_NEVER_S = 1e9
+MODES = {
+    "no checkpoints": (_NEVER_S, _NEVER_S),
+    "local, every second": (1.0, _NEVER_S),
+    "local and global, every second": (1.0, 0.0),
+}
+"""Seconds between barriers and between hand-overs; at the end comes one of each anyway."""
+
+
+@contextmanager
+def _embedded(store: str, flush: str) -> Iterator[StateTable]:
+    with (
+        tempfile.TemporaryDirectory(prefix="aft-") as folder,
+        open_table(f"{store}:{folder}/table", SUM, flush) as table,
+    ):
+        yield table
+
+
+EMBEDDED: Mapping[str, Opener] = {store: partial(_embedded, store) for store in OWN}
+"""Stores that need no server."""
+
+
+def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: int) -> pd.DataFrame:
+    """Merge batches into tables that hold all keys already, with a barrier now and then.
+
+    Parameters
+    ----------
+    stores : mapping of name to Opener
+    keys : sequence of int
+        Sizes of the tables.
+    rows : int
+        Merged into each, in batches of `BATCH` and ten of them at least; after `BUDGET_S` seconds
+        of merging it is enough.
+    seed : int
+
+    Returns
+    -------
+    DataFrame
+        store, keys, flush, merges_per_s: rows, the time of barriers left out;
+        with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
+
+    Raises
+    ------
+    ValueError
+        When keys or rows are below 1.
+    """
+    for name, least in (("keys", min(keys, default=0)), ("rows", rows)):
+        if least < 1:
+            raise ValueError(f"{name} must be at least 1, got {least!r}: take 10000")
+    cases = [(store, size, flush) for store in stores for size in keys for flush in FLUSHES]
+    return pd.DataFrame(
+        {"store": store} | _merged(stores[store], size, flush, rows, seed)
+        for store, size, flush in cases
+        if store != "memory" or flush == "barrier"  # nothing of it survives either way
+    )
+
+
+def _merged(opened: Opener, keys: int, flush: str, rows: int, seed: int) -> dict[str, Any]:
+    rng, size = np.random.default_rng(seed), min(BATCH, keys)
+    merged, spent, barriers = 0, 0.0, list[float]()
+    with opened(flush) as table:
+        table.merge(_batch(np.arange(keys)), {0: Progress(0)})
+        table.barrier()
+        while spent < BUDGET_S and merged < rows:
+            for _ in range(BATCHES):
+                batch = _batch(np.sort(rng.choice(keys, size, replace=False)))
+                spent += _timed(table.merge, batch, {0: Progress(merged)})
+                merged += len(batch)
+            barriers.append(1e3 * _timed(table.barrier))
+    return {
+        "keys": keys,
+        "flush": flush,
+        "merges_per_s": merged / spent,
+        "with_barriers_per_s": merged / (spent + sum(barriers) / 1e3),
+        "barrier_ms": statistics.median(barriers),
+        "barrier_most_ms": max(barriers),
+    }
+
+
+def _batch(keys: np.ndarray) -> Partials:
+    """One to be added to each key."""
+    return Partials(np.zeros(len(keys), int), keys, np.ones(len(keys), int))
+
+
+def _timed(work: Callable[..., Any], *args: Any) -> float:
+    begin = time.perf_counter()
+    work(*args)
+    return time.perf_counter() - begin
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """A source as fast as memory: what is measured is the sharing alone, nothing is parsed."""
+
+    tuples: int
+    keys: int
+    partitions: int = TASKS
+
+    def batches(self, partition: int, progress: Progress | None, rows: int) -> Iterator[Any]:
+        """Batches of the same drawn tuples over and over."""
+        rng = np.random.default_rng(partition)
+        keys, values = rng.integers(0, self.keys, 2 * rows), rng.integers(0, 100, 2 * rows)
+        length, offset = self.tuples // self.partitions, progress.offset if progress else 0
+        while offset < length:
+            size, at = min(rows, length - offset), offset % rows
+            block = (np.zeros(size, int), keys[at : at + size], values[at : at + size])
+            since, offset = offset, offset + size
+            yield block, Progress(offset, END if offset == length else 0, 0, since)
+
+
+def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
+    """Stream through a server of two tasks in each of `MODES`, in turns that begin anywhere.
+
+    Parameters
+    ----------
+    stores : sequence of str
+        Kinds of the server's own store; the global one is SQLite.
+    tuples : int
+        Of each stream, over 100,000 uniform keys. One that takes less than a few seconds meets
+        hardly a barrier.
+    runs : int
+
+    Returns
+    -------
+    DataFrame
+        store, mode, run; seconds until the tasks have merged everything, and throughput: tuples a
+        second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of
+        all processes, the hand-overs that are left at the end included.
+
+    Raises
+    ------
+    ValueError
+        When there is no store, no run, or less than a tuple a task.
+    """
+    for name, given, least in (
+        ("stores", len(stores), 1),
+        ("tuples", tuples, TASKS),
+        ("runs", runs, 1),
+    ):
+        if given < least:
+            raise ValueError(f"{name} must be at least {least}, got {given!r}")
+    modes, rows = list(MODES), []
+    for store, turn in ((store, turn) for store in stores for turn in range(runs)):
+        begin = turn % len(modes)  # whoever comes first meets another machine than the last
+        order = modes[begin:] + modes[:begin]
+        taken = {mode: _streamed(store, tuples, *MODES[mode]) for mode in order}
+        without = taken[modes[0]][0]
+        for mode in modes:
+            seconds, cpu_s = taken[mode]
+            found = {"seconds": seconds, "throughput": tuples / seconds, "cpu_s": cpu_s}
+            lost = {"lost": 1 - without / seconds}
+            rows.append({"store": store, "mode": mode, "run": turn} | found | lost)
+    return pd.DataFrame(rows)
+
+
+def _streamed(own: str, tuples: int, checkpoint_s: float, handover_s: float) -> tuple[float, float]:
+    """Seconds until all is merged, and CPU seconds of all processes."""
+    with tempfile.TemporaryDirectory(prefix="aft-") as folder:
+        job = Job(
+            _Stream(tuples, KEYS_OF_STREAM),
+            Path(folder),
+            Windows(1, 1),
+            servers=1,
+            tasks=TASKS,
+            own=own,
+            batch=STREAM_BATCH,
+            checkpoint_s=checkpoint_s,
+            handover_s=handover_s,
+        )
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        account = run_job(job)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return account.seconds, cpu

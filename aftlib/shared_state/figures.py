@@ -1,0 +1,162 @@
+"""Figures of D3 from the tidy frames of `experiments.d3`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+
+LOOK: Mapping[str, dict] = {
+    "upfront": {"color": RED, "symbol": "square"},
+    "late local": {"color": BLUE, "symbol": "circle"},
+    "late global": {"color": GREEN, "symbol": "diamond"},
+}
+_SKEWS = (GREY, GREEN, BLUE, PURPLE, ORANGE, RED)
+_PARTS = {
+    "start_s": ("Spark starts the tasks", GREY),
+    "read_s": ("read", GREEN),
+    "parse_s": ("parse", BLUE),
+    "sum_s": ("sum", PURPLE),
+    "merge_s": ("merge", ORANGE),
+    "rest_s": ("rest: shuffle, aggregation, hand-over", RED),
+}
+
+
+def scaling(
+    measured: pd.DataFrame,
+    modelled: pd.DataFrame,
+    pipelined: pd.DataFrame,
+    strategy: str,
+    title: str,
+) -> go.Figure:
+    """Throughput against parallelism, a colour a skew: measured filled, modelled open and dashed.
+
+    Parameters
+    ----------
+    measured, modelled : DataFrame
+        As `experiments.d3.measured` and `modelled` give them.
+    pipelined : DataFrame
+        Modelled for a pipelined shuffle, dotted; the same as `modelled` where there is no shuffle.
+    strategy : str
+    title : str
+    """
+    figure = go.Figure()
+    found, model, piped = (f[f["strategy"] == strategy] for f in (measured, modelled, pipelined))
+    for color, (skew, curve) in zip(cycle(_SKEWS), model.groupby("skew"), strict=False):
+        name = "uniform" if skew == 1 else f"Zipf {skew:g}"
+        figure.add_scatter(
+            x=curve["tasks"], y=curve["throughput"] / 1e6, mode="lines+markers",
+            name=f"{name}, modelled", line={"color": color, "dash": "dash", "width": 1.5},
+            marker={"symbol": "circle-open", "size": 7}, legendgroup=name,
+        )  # fmt: skip
+        if pipelined is not modelled:
+            dotted = piped[piped["skew"] == skew]
+            figure.add_scatter(
+                x=dotted["tasks"], y=dotted["throughput"] / 1e6, mode="lines", legendgroup=name,
+                name=f"{name}, modelled, pipelined", line={"color": color, "dash": "dot"},
+            )  # fmt: skip
+        runs = found[found["skew"] == skew].groupby("tasks")["throughput"]
+        middle, low, high = (getattr(runs, how)() / 1e6 for how in ("median", "min", "max"))
+        error = {"array": high - middle, "arrayminus": middle - low, "thickness": 1}
+        figure.add_scatter(
+            x=middle.index, y=middle, error_y=error, mode="markers", name=f"{name}, measured",
+            marker={"color": color, "symbol": "diamond", "size": 11}, legendgroup=name,
+        )  # fmt: skip
+    styled(figure, title, "parallelism (tasks, logarithmic)", "million tuples a second", 560)
+    ticks = sorted(model["tasks"].unique())
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks])
+    return figure.update_yaxes(type="log").update_layout(
+        legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"},
+        hovermode="closest",
+    )
+
+
+def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
+    """Measured throughput against skew, a curve a strategy; bars span the runs."""
+    figure = go.Figure()
+    chosen = measured[measured["tasks"] == tasks]
+    for strategy, look in LOOK.items():
+        runs = chosen[chosen["strategy"] == strategy].groupby("skew")["throughput"]
+        middle, low, high = (getattr(runs, how)() / 1e6 for how in ("median", "min", "max"))
+        figure.add_scatter(
+            x=middle.index, y=middle, name=strategy, mode="lines+markers",
+            error_y={"array": high - middle, "arrayminus": middle - low, "thickness": 1},
+            line={"color": look["color"]}, marker={"symbol": look["symbol"], "size": 9},
+        )  # fmt: skip
+    styled(figure, title, "skew (1.0 is uniform)", "million tuples a second")
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
+    """Where the seconds of a run go, tasks' work divided by their number, a slider for the skew."""
+    chosen = measured[measured["tasks"] == tasks]
+    at_once = chosen["task_merge_s"] * (1 - 1 / tasks)  # tasks merge while others do
+    chosen = chosen.assign(merge_s=chosen["merge_s"] - at_once)
+    middle = chosen.groupby(["skew", "strategy"]).median(numeric_only=True)
+    middle[["read_s", "parse_s", "sum_s"]] /= tasks
+    known = middle[[part for part in _PARTS if part != "rest_s"]].sum(axis=1)
+    middle["rest_s"] = (middle["seconds"] - known).clip(lower=0)
+    frames = {f"{skew:g}": _bars(rows.droplevel(0)) for skew, rows in middle.groupby("skew")}
+    figure = go.Figure()
+    for (name, color), data in zip(_PARTS.values(), next(iter(frames.values())), strict=True):
+        figure.add_bar(orientation="h", name=name, marker={"color": color}, **data)
+    styled(figure, title, "seconds", "").update_layout(barmode="stack", hovermode="closest")
+    return with_slider(figure, "skew", frames, 0)
+
+
+def _bars(rows: pd.DataFrame) -> list[dict]:
+    order = [strategy for strategy in LOOK if strategy in rows.index]
+    return [{"x": rows.loc[order, part].tolist(), "y": order} for part in _PARTS]
+
+
+def locality(frame: pd.DataFrame, title: str, start: int) -> go.Figure:
+    """Nanoseconds to add a tuple, by case, a slider for the number of keys."""
+    frames = {
+        f"{keys:,}": [{"x": rows["add_ns"].tolist(), "y": _labels(rows)}]
+        for keys, rows in frame.groupby("keys")
+    }
+    active = sorted(frame["keys"].unique()).index(start)
+    figure = go.Figure()
+    figure.add_bar(orientation="h", marker={"color": BLUE}, **list(frames.values())[active][0])
+    styled(figure, title, "nanoseconds to add a parsed tuple to its sum", "")
+    figure.update_yaxes(autorange="reversed")
+    return with_slider(figure.update_layout(hovermode="closest"), "keys", frames, active)
+
+
+def _labels(rows: pd.DataFrame) -> list[str]:
+    return [f"{row.case}<br>({row.states:,} sums)" for row in rows.itertuples()]
+
+
+def failures(frame: pd.DataFrame, title: str) -> go.Figure:
+    """Tuples processed again, and those that healthy tasks would count twice where there are."""
+    figure = go.Figure()
+    names = [f"{row.strategy}<br>({row.disturbed} disturbed)" for row in frame.itertuples()]
+    bars = {"again": ("processed again", BLUE), "twice": ("counted twice if not set back", RED)}
+    for column, (name, color) in bars.items():
+        values = [None if pd.isna(value) else value for value in frame[column]]
+        figure.add_bar(x=values, y=names, orientation="h", name=name, marker={"color": color})
+    styled(figure, title, "tuples", "").update_yaxes(autorange="reversed")
+    return figure.update_layout(hovermode="closest")
+
+
+def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
+    """Throughput of every run by mode, a colour a store.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        As `experiments.d3.checkpoints` gives it.
+    title : str
+    """
+    figure = go.Figure()
+    for color, (store, rows) in zip((BLUE, ORANGE, GREEN), runs.groupby("store"), strict=False):
+        figure.add_scatter(
+            x=rows["mode"], y=rows["throughput"] / 1e6, mode="markers", name=store,
+            marker={"color": color, "size": 10},
+        )  # fmt: skip
+    figure.update_yaxes(rangemode="tozero")
+    return styled(figure, title, "checkpoints", "million tuples per second")

@@ -1,0 +1,121 @@
+"""How a task process calls its server: a Unix socket, one connection a task."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from itertools import count
+from multiprocessing.connection import Client, Connection, Listener
+from types import TracebackType
+from typing import Any
+
+from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.servers.processes import or_die
+from aftlib.shared_state.servers.server import Server
+from aftlib.shared_state.stores.tables import Progress, StaleBatch
+
+
+def address_of(server: int) -> str:
+    """Socket of a server, relative to the job's folder: a socket's path must be short."""
+    return f"server-{server}.sock"
+
+
+class Door:
+    """Lets tasks in; a connection that ends, however it ends, is a task that has left.
+
+    Parameters
+    ----------
+    server : Server
+        The working directory of its process must be the job's folder.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._visits = count()
+        address = address_of(server.number)
+        if os.path.exists(address):  # left by a server that died
+            os.unlink(address)
+        self._listener = Listener(address, "AF_UNIX", backlog=server.job.tasks)
+
+    def run(self) -> None:
+        """Let tasks in, for ever."""
+        while True:
+            link = self._listener.accept()
+            threading.Thread(target=or_die(self._serve), args=(link,), daemon=True).start()
+
+    def _serve(self, link: Connection) -> None:
+        task = f"visit {next(self._visits)}"
+        try:
+            while True:
+                link.send(self._answer(task, *_received(link)))
+        except (EOFError, ConnectionError):
+            self._server.leave(task)
+
+    def _answer(self, task: str, verb: str, *what: Any) -> Any:
+        try:
+            return getattr(self._server, verb)(task, *what)
+        except (OverflowError, StaleBatch) as error:
+            return error
+
+
+class Link:
+    """A task's connection to its server.
+
+    Parameters
+    ----------
+    server : int
+
+    Raises
+    ------
+    ConnectionError, FileNotFoundError, EOFError
+        When the server is not there, or dies; by any method.
+    """
+
+    def __init__(self, server: int) -> None:
+        self._link = Client(address_of(server), "AF_UNIX")
+
+    def join(self, partitions: list[int]) -> dict[int, Progress]:
+        """Begin; returns where the partitions stand."""
+        return self._call("join", partitions)
+
+    def merge(self, partials: Partials, progress: Mapping[int, Progress]) -> None:
+        """Merge a batch.
+
+        Raises
+        ------
+        OverflowError, StaleBatch
+            As `StateTable.merge`.
+        """
+        self._call("merge", partials, dict(progress))
+
+    def stay(self) -> None:
+        """Have no more to merge, and wait until the server ends, which raises EOFError."""
+        self._call("leave")
+        _received(self._link)
+
+    def _call(self, *request: Any) -> Any:
+        self._link.send(request)
+        answer = _received(self._link)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._link.close()
+
+
+def _received(link: Connection) -> Any:
+    """The next message; a peer that dies inside one has ended like any other."""
+    try:
+        return link.recv()
+    except OSError as error:  # of no class of its own when it comes in mid-message
+        raise EOFError(f"the peer died inside a message ({error}): connect again") from error

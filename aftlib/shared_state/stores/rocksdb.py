@@ -1,0 +1,272 @@
+"""The state table in RocksDB, embedded into one process."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rocksdict import DbClosedError, Options, Rdict, WriteBatch, WriteOptions
+
+from aftlib.shared_state.aggregates import Aggregate, Partials
+from aftlib.shared_state.stores.tables import (
+    VERSION,
+    Progress,
+    StateTable,
+    check_identity,
+    check_since,
+    furthest,
+)
+
+_IDENTITY, _LATEST, _PART, _EPOCH, _HANDED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
+BLOCK = 7
+"""Keys that agree in all but this many bits share a record, so that arrays go in and out."""
+_SIGN = 1 << 63
+_END = b"\xff" * 20
+"""After a prefix, beyond every name that begins with it."""
+
+
+class RocksTable(StateTable):
+    """Blocks of keys as packed arrays; a batch and its offsets are one write batch.
+
+    With flush="barrier" the log is off and `barrier` writes the table in memory to a file and
+    fsyncs it: what was merged since survives neither the process nor a power failure. With
+    flush="merge" every merge is fsynced to the log. Either way RocksDB never keeps a part of a
+    batch, as all of it is in one column family. One process at a time, and in it one thread.
+
+    Parameters
+    ----------
+    path : path
+        Folder of the database, made when absent.
+    aggregate : Aggregate
+        How values merge.
+    flush : {"merge", "barrier"}
+        What survives the process.
+
+    Raises
+    ------
+    ValueError
+        When the folder holds something else, is damaged, or is of another version or aggregate.
+    OSError
+        When another process has it open.
+    """
+
+    def __init__(self, path: Path | str, aggregate: Aggregate, flush: str = "merge") -> None:
+        super().__init__(aggregate, flush)
+        self.path = Path(path)
+        self._write = _write_options(flush)
+        self._db = self._open()
+        try:
+            self._identify()
+        except ValueError:
+            self._db.close()
+            raise
+
+    def merge(
+        self,
+        partials: Partials,
+        progress: Mapping[int, Progress],
+        epoch: int = 0,
+        token: tuple[str, int] | None = None,
+    ) -> bool:
+        """Merge a batch and its offsets."""
+        if token and self.handed().get(token[0], -1) >= token[1]:
+            return False
+        latest, of_table = self.progress(), self.progress(epoch)
+        check_since(progress, latest)
+        batch = WriteBatch(raw_mode=True)
+        self._put_rows(batch, self.aggregate.group(partials), epoch)
+        batch.put(_EPOCH + _ordered(epoch), b"")
+        for partition, now in progress.items():
+            name = _ordered(partition)
+            batch.put(_LATEST + name, _packed(furthest(latest.get(partition), now)))
+            batch.put(
+                _PART + _ordered(epoch) + name, _packed(furthest(of_table.get(partition), now))
+            )
+        if token:
+            batch.put(_HANDED + token[0].encode(), _ordered(token[1]))
+        with self._failing("merge"):
+            self._db.write(batch, self._write)
+        return True
+
+    def read(self, window: int | None = None, epoch: int = 0) -> Partials:
+        """Rows of one window, or of all, sorted by window and key."""
+        prefix = _ROWS + _ordered(epoch) + (b"" if window is None else _ordered(window))
+        found = list(self._under(prefix))
+        windows = np.array([_number(name, 9) for name, _ in found], dtype=np.int64)
+        return self._unpack(windows, [packed for _, packed in found])
+
+    def windows(self, epoch: int = 0) -> np.ndarray:
+        """Windows that hold something, ascending."""
+        prefix, found = _ROWS + _ordered(epoch), []
+        cursor = self._db.iter()
+        cursor.seek(prefix)
+        while cursor.valid() and cursor.key().startswith(prefix):
+            found.append(_number(cursor.key(), 9))
+            cursor.seek(prefix + _ordered(found[-1]) + _END)
+        return np.array(found, dtype=np.int64)
+
+    def progress(self, epoch: int | None = None) -> dict[int, Progress]:
+        """How far each partition is, at all or as far as the epoch's table brings it."""
+        prefix = _LATEST if epoch is None else _PART + _ordered(epoch)
+        return {
+            _number(name, -8): Progress(*struct.unpack(">qqq", stored))
+            for name, stored in self._under(prefix)
+        }
+
+    def epochs(self) -> tuple[int, ...]:
+        """Tables that hold something, ascending."""
+        return tuple(_number(name, 1) for name, _ in self._under(_EPOCH))
+
+    def handed(self) -> dict[str, int]:
+        """Last epoch that each server handed over to this store."""
+        return {name[1:].decode(): _number(last, 0) for name, last in self._under(_HANDED)}
+
+    def barrier(self) -> None:
+        """Write what is in memory to a file, and fsync it."""
+        if self.flush == "barrier":
+            with self._failing("flush"):
+                self._db.flush()
+
+    def drop(self, epoch: int) -> None:
+        """Empty a table."""
+        batch = WriteBatch(raw_mode=True)
+        for kind in (_ROWS, _PART, _EPOCH):
+            batch.delete_range(kind + _ordered(epoch), kind + _ordered(epoch) + _END)
+        with self._failing("drop"):
+            self._db.write(batch, self._write)
+
+    def forget(self, window: int, epoch: int = 0) -> None:
+        """Drop a window that has been put out."""
+        name, batch = _ROWS + _ordered(epoch) + _ordered(window), WriteBatch(raw_mode=True)
+        batch.delete_range(name, name + _END)
+        with self._failing("forget"):
+            self._db.write(batch, self._write)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        with suppress(DbClosedError):
+            self._db.close()
+
+    def _open(self) -> Rdict:
+        if _of_others(self.path):
+            raise ValueError(
+                f"path must be a state table or a new folder, got {str(self.path)!r}, which "
+                "holds something else; choose another path"
+            )
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        try:
+            return Rdict(str(self.path), options)
+        except Exception as error:  # rocksdict has one class of error for everything
+            if "lock" in str(error).lower():
+                raise OSError(
+                    f"path {str(self.path)!r} is in use by another process ({error}); RocksDB "
+                    "serves one at a time: end that one, or use SQLite or PostgreSQL"
+                ) from error
+            raise ValueError(
+                f"path must be an intact state table or a new folder, got {str(self.path)!r} "
+                f"({error}); choose another path, or restore the folder from a copy"
+            ) from error
+
+    def _identify(self) -> None:
+        found = self._db.get(_IDENTITY)
+        if found is None and next(self._under(b""), None) is not None:
+            raise ValueError(
+                f"path must be a state table, got another's database {str(self.path)!r}; "
+                "choose another path"
+            )
+        if found is None:
+            found = json.dumps([VERSION, self.aggregate.name]).encode()
+            self._db.put(_IDENTITY, found)
+        check_identity(self.path, tuple(json.loads(found)), self.aggregate, "path")
+
+    def _put_rows(self, batch: WriteBatch, rows: Partials, epoch: int) -> None:
+        """Merge rows, sorted, into the blocks that they touch."""
+        first = _bounds(rows)
+        names = _names(epoch, rows[first])
+        known = [packed or b"" for packed in self._stored(names)] if names else []
+        before = self._unpack(rows.windows[first], known)
+        after = self.aggregate.group(Partials.concat(rows, before)) if len(before) else rows
+        packed = np.column_stack([after.keys, after.values])
+        bounds = np.append(_bounds(after), len(after))
+        data, size = packed.tobytes(), packed.itemsize * packed.shape[1]
+        for name, a, b in zip(names, bounds * size, bounds[1:] * size, strict=False):
+            batch.put(name, data[a:b])
+
+    def _unpack(self, windows: np.ndarray, packed: list[bytes]) -> Partials:
+        """Rows of blocks, given the window of each block."""
+        width = 1 + len(self.aggregate.components)
+        sizes = np.array([len(p) for p in packed], dtype=np.int64) // (8 * width)
+        rows = np.frombuffer(bytearray().join(packed), dtype=np.int64).reshape(-1, width)
+        return Partials(np.repeat(windows, sizes), rows[:, 0], rows[:, 1:])
+
+    def _stored(self, names: list[Any]) -> list[bytes | None]:
+        found: Any = self._db.get(names)
+        return list(found)
+
+    def _under(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        cursor = self._db.iter()
+        cursor.seek(prefix)
+        while cursor.valid() and cursor.key().startswith(prefix):
+            yield cursor.key(), cursor.value()
+            cursor.next()
+
+    @contextmanager
+    def _failing(self, act: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # rocksdict has one class of error for everything
+            raise OSError(
+                f"could not {act} in {str(self.path)!r} ({error}); nothing of it was kept and "
+                "nothing before it is lost: free some space and start again"
+            ) from error
+
+
+def _write_options(flush: str) -> Any:  # the stub takes an attribute for a method
+    options: Any
+    options = WriteOptions()
+    options.disable_wal = flush == "barrier"
+    options.sync = flush == "merge"
+    return options
+
+
+def _of_others(path: Path) -> bool:
+    """Whether something is there that RocksDB has not made."""
+    if not path.exists() or (path / "CURRENT").exists():
+        return False
+    return not path.is_dir() or any(path.iterdir())
+
+
+def _bounds(rows: Partials) -> np.ndarray:
+    """Where a new (window, block) begins."""
+    if not len(rows):
+        return np.empty(0, dtype=np.int64)
+    block = rows.keys >> BLOCK
+    return np.flatnonzero(np.r_[True, (np.diff(rows.windows) != 0) | (np.diff(block) != 0)])
+
+
+def _names(epoch: int, rows: Partials) -> list[bytes]:
+    """Names of the blocks of these rows, in an order that is theirs."""
+    numbers = np.column_stack([rows.windows, rows.keys >> BLOCK]).view(np.uint64) ^ np.uint64(_SIGN)
+    data, prefix = numbers.astype(">u8").tobytes(), _ROWS + _ordered(epoch)
+    return [prefix + data[i : i + 16] for i in range(0, len(data), 16)]
+
+
+def _packed(progress: Progress) -> bytes:
+    return struct.pack(">qqq", progress.offset, progress.watermark, progress.late)
+
+
+def _ordered(number: int) -> bytes:
+    """Eight bytes that sort like the number."""
+    return (number + _SIGN).to_bytes(8, "big")
+
+
+def _number(name: bytes, at: int) -> int:
+    """The number whose eight bytes begin at a place."""
+    found = name[at:] if at < 0 else name[at : at + 8]
+    return int.from_bytes(found, "big") - _SIGN

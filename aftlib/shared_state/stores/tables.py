@@ -1,0 +1,226 @@
+"""The contract of a state table: what tasks share instead of shuffling (D3 section 4)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+import numpy as np
+
+from aftlib.shared_state.aggregates import Aggregate, Partials
+
+VERSION = 1
+NEVER = int(np.iinfo(np.int64).min)
+"""The watermark of a partition of which nothing was read yet."""
+FLUSHES = ("merge", "barrier")
+
+
+class StaleBatch(RuntimeError):
+    """A batch begins where its partition no longer stands: somebody else went on with it."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far one partition is part of the state; no field of it ever goes back.
+
+    Attributes
+    ----------
+    offset : int
+        Where the next batch begins.
+    watermark : int
+        No tuple before this event time is expected any more; `NEVER` before the first.
+    late : int
+        Tuples of the partition so far that came after their window was complete.
+    since : int or None
+        Where this batch begins. When given, a merge is refused unless the partition stands there,
+        so that a task that was given up for dead does no harm. Not stored.
+    """
+
+    offset: int
+    watermark: int = NEVER
+    late: int = 0
+    since: int | None = None
+
+
+class StateTable(ABC):
+    """Values by window and key, and the offsets that they stand for, in tables called epochs.
+
+    Invariant: `merge` is one transaction. What a store holds is at every moment the aggregate of
+    exactly those tuples that its offsets say, also after a crash.
+
+    A server's own store has one table an epoch: the checkpoint barrier switches to the next one,
+    which starts empty, so each holds the delta between two barriers (D3 section 5.1). A store that
+    servers merge into uses table 0 only.
+
+    Parameters
+    ----------
+    aggregate : Aggregate
+        How values merge; a store keeps to the one that it was made with.
+    flush : {"merge", "barrier"}
+        What survives the death of the process: every merge that returned, or what was merged
+        before the last `barrier`. Stores say in their own words what survives a power failure.
+
+    Raises
+    ------
+    ValueError
+        When `flush` is no such word; by stores, when what they find is damaged, of another
+        version, of another aggregate, or somebody else's.
+    """
+
+    durable = True
+    """Whether anything survives the process."""
+
+    def __init__(self, aggregate: Aggregate, flush: str = "merge") -> None:
+        if flush not in FLUSHES:
+            raise ValueError(f"flush must be one of {FLUSHES}, got {flush!r}")
+        self.aggregate = aggregate
+        self.flush = flush
+
+    @abstractmethod
+    def merge(
+        self,
+        partials: Partials,
+        progress: Mapping[int, Progress],
+        epoch: int = 0,
+        token: tuple[str, int] | None = None,
+    ) -> bool:
+        """Merge a batch and the offsets that it brings its partitions to, in one transaction.
+
+        Parameters
+        ----------
+        partials : Partials
+            n rows in any order; a window and key may occur more than once.
+        progress : mapping of partition to Progress
+        epoch : int
+            Table to merge into, 0 or above.
+        token : (server, epoch) or None
+            Name of a hand-over. A server hands its epochs over in order, and one that is not above
+            the last that was merged is not merged again.
+
+        Returns
+        -------
+        bool
+            False when the token's hand-over had been merged before.
+
+        Raises
+        ------
+        OverflowError
+            When a sum leaves the 64 bits; nothing was merged.
+        StaleBatch
+            When a partition does not stand where its batch begins; nothing was merged.
+        OSError
+            When the store is out of reach or its disk full; ask `progress` or repeat with the
+            token, for the transaction may have been committed before the connection broke.
+        """
+
+    @abstractmethod
+    def read(self, window: int | None = None, epoch: int = 0) -> Partials:
+        """Rows of one window, or of all, sorted by window and key."""
+
+    @abstractmethod
+    def windows(self, epoch: int = 0) -> np.ndarray:
+        """Windows that hold something, shape (m,), ascending."""
+
+    @abstractmethod
+    def progress(self, epoch: int | None = None) -> dict[int, Progress]:
+        """How far each partition is: at all (None), or as far as the epoch's table brings it."""
+
+    @abstractmethod
+    def epochs(self) -> tuple[int, ...]:
+        """Tables that hold something, ascending."""
+
+    @abstractmethod
+    def handed(self) -> dict[str, int]:
+        """Last epoch that each server handed over to this store."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Make everything merged so far survive the death of the process."""
+
+    @abstractmethod
+    def drop(self, epoch: int) -> None:
+        """Empty a table; how far the partitions are (`progress()`) stays."""
+
+    @abstractmethod
+    def forget(self, window: int, epoch: int = 0) -> None:
+        """Drop a window that has been put out."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections, once or again; only `barrier` promises to flush."""
+
+    def hand_over(self, epoch: int, store: StateTable, server: str) -> bool:
+        """Merge a table into another store, once however often it is repeated, and empty it.
+
+        Returns False when an earlier try had merged it.
+        """
+        merged = store.merge(self.read(epoch=epoch), self.progress(epoch), token=(server, epoch))
+        self.drop(epoch)
+        return merged
+
+    def __enter__(self) -> StateTable:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def furthest(one: Progress | None, other: Progress) -> Progress:
+    """The further of two states of the same partition, without `since`."""
+    if one is None:
+        return replace(other, since=None)
+    return Progress(
+        max(one.offset, other.offset),
+        max(one.watermark, other.watermark),
+        max(one.late, other.late),
+    )
+
+
+def check_since(progress: Mapping[int, Progress], stands: Mapping[int, Progress]) -> None:
+    """Refuse a batch that does not begin where its partitions stand.
+
+    Raises
+    ------
+    StaleBatch
+    """
+    for partition, now in progress.items():
+        before = stands.get(partition)
+        if now.since is not None and before is not None and before.offset != now.since:
+            raise stale(partition, now.since, before.offset)
+
+
+def stale(partition: int, since: int | None, stands: int) -> StaleBatch:
+    """The error of a batch that begins elsewhere, in every store the same."""
+    return StaleBatch(
+        f"partition {partition} stands at {stands}, the batch begins at {since}; nothing was "
+        "merged: read on from where the store says that the partition stands"
+    )
+
+
+def check_identity(
+    place: object, found: tuple[object, object], aggregate: Aggregate, kind: str
+) -> None:
+    """Refuse a store whose (version, aggregate) is another one.
+
+    Raises
+    ------
+    ValueError
+    """
+    version, name = found
+    if version != VERSION:
+        raise ValueError(
+            f"{kind} must hold a state table of version {VERSION}, got version {version!r} in "
+            f"{str(place)!r}; finish the stream with the release that began it"
+        )
+    if name != aggregate.name:
+        raise ValueError(
+            f"{kind} holds the state of another aggregate ({name}), not of this one "
+            f"({aggregate.name}): {str(place)!r}; choose another place"
+        )

@@ -1,0 +1,1 @@
+"""D3's streams of tuples: drawn, written as text, read and parsed."""

@@ -1,0 +1,169 @@
+"""The inner loops over lines of text, compiled where numba is installed.
+
+Import this module only where lines are parsed: importing it imports numba. Without numba nothing
+here is called; `aftlib.shared_state.stream.parsing` then goes by pyarrow.
+
+A line is ``timestamp,key,value``, three whole numbers of at most 18 digits, so that none can leave
+64 bits while it is read. Buffers end with a line's end: no loop over a line looks past it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aftlib.core.compiling import jit
+
+#: Registers of a partition's reading, an int64 array that outlives the chunk.
+POSITION, TUPLES, LATE, HIGH, USED, BAD = range(6)
+REGISTERS = 6
+#: Columns of a table of sums; a row is 32 bytes, half a line of the processor's cache.
+SLICE, KEY, SUM, COUNT = range(4)
+#: What `split` and `add` came back for.
+DONE, FULL, CROWDED, OVERFLOW = range(4)
+
+DIGITS = 18
+_ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
+_MIX_KEY = np.uint64(0x9E3779B97F4A7C15)
+_MIX_SLICE = np.uint64(0xC2B2AE3D27D4EB4F)
+_HALF = np.uint64(32)
+
+
+@jit()
+def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
+    """The whole number at i and the index after the byte that ends it, or 0 where there is none."""
+    negative = lines[i] == _MINUS
+    if negative:
+        i += 1
+    first, value = i, np.int64(0)
+    digit = np.int64(lines[i]) - _ZERO
+    while 0 <= digit <= 9:
+        value = value * 10 + digit
+        i += 1
+        digit = np.int64(lines[i]) - _ZERO
+    if lines[i] != ending or i == first or i - first > DIGITS:
+        return 0, 0
+    return (-value if negative else value), i + 1
+
+
+@jit()
+def line_end(lines: Any, i: int) -> int:
+    """Index after the line's end."""
+    while lines[i] != _END:
+        i += 1
+    return i + 1
+
+
+@jit()
+def slot_of(table: Any, mask: int, part: int, key: int) -> Any:
+    """Row that holds the slice's key, or the free row where it belongs."""
+    mixed = np.uint64(key) * _MIX_KEY + np.uint64(part) * _MIX_SLICE
+    slot = np.int64(mixed >> _HALF) & mask
+    while table[slot, COUNT] != 0 and (table[slot, KEY] != key or table[slot, SLICE] != part):
+        slot = (slot + 1) & mask
+    return slot
+
+
+@jit()
+def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any) -> int:
+    """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
+
+    `at` says where to go on; `columns`, shape (3, rows), has `USED` rows filled; `bad` takes where
+    malformed lines begin and end. A tuple of a slice that ended at or before the watermark
+    (`HIGH` − delay) is counted late and left out.
+    """
+    i, tuples, late, high, used = at[POSITION], at[TUPLES], at[LATE], at[HIGH], at[USED]
+    room, status = columns.shape[1], DONE
+    begin, end, part = 1, 0, 0
+    while i < stop:
+        if used >= room:
+            status = FULL
+            break
+        time, after = number(lines, i, _COMMA) if lines[i] != _MINUS else (0, 0)
+        key, after = number(lines, after, _COMMA) if after else (0, 0)
+        value, after = number(lines, after, _END) if after else (0, 0)
+        if after == 0:
+            if at[BAD] == len(bad):
+                status = CROWDED
+                break
+            after = line_end(lines, i)
+            bad[at[BAD], 0], bad[at[BAD], 1] = i, after
+            at[BAD] += 1
+            i = after
+            continue
+        if not begin <= time < end:
+            part = time // pane
+            begin, end = part * pane, part * pane + pane
+        if end <= high - delay:
+            late += 1
+        else:
+            high = max(high, time)
+            columns[0, used], columns[1, used], columns[2, used] = part, key, value
+            used += 1
+        tuples += 1
+        i = after
+    at[POSITION], at[TUPLES], at[LATE], at[HIGH], at[USED] = i, tuples, late, high, used
+    return status
+
+
+@jit()
+def moved(table: Any, larger: Any) -> None:
+    """Enter every row of a table into a larger empty one."""
+    mask = len(larger) - 1
+    for row in range(len(table)):
+        if table[row, COUNT] != 0:
+            slot = slot_of(larger, mask, table[row, SLICE], table[row, KEY])
+            larger[slot] = table[row]
+
+
+@jit()
+def add(columns: Any, row: int, rows: int, table: Any, used: int) -> tuple[int, int, int]:
+    """Add the tuples row … rows of `columns` to the table's sums by (slice, key).
+
+    Returns why it stopped, the row to go on with, and how many rows of the table are in use: at
+    most half of them, so that a free one is never far.
+    """
+    mask, room, status = len(table) - 1, len(table) // 2, DONE
+    while row < rows:
+        part, key, value = columns[0, row], columns[1, row], columns[2, row]
+        slot = slot_of(table, mask, part, key)
+        total = table[slot, SUM] + value
+        if (table[slot, SUM] ^ total) & (value ^ total) < 0:
+            status = OVERFLOW
+            break
+        if table[slot, COUNT] == 0:
+            if used == room:
+                status = FULL
+                break
+            table[slot, SLICE], table[slot, KEY] = part, key
+            used += 1
+        table[slot, SUM] = total
+        table[slot, COUNT] += 1
+        row += 1
+    return status, row, used
+
+
+@jit()
+def merge(
+    parts: Any, keys: Any, values: Any, row: int, table: Any, used: int
+) -> tuple[int, int, int]:
+    """Merge another table's sums and counts, `values` of shape (n, 2), as `add` does tuples."""
+    mask, room, status = len(table) - 1, len(table) // 2, DONE
+    while row < len(keys):
+        part, key, value = parts[row], keys[row], values[row, 0]
+        slot = slot_of(table, mask, part, key)
+        total = table[slot, SUM] + value
+        if (table[slot, SUM] ^ total) & (value ^ total) < 0:
+            status = OVERFLOW
+            break
+        if table[slot, COUNT] == 0:
+            if used == room:
+                status = FULL
+                break
+            table[slot, SLICE], table[slot, KEY] = part, key
+            used += 1
+        table[slot, SUM] = total
+        table[slot, COUNT] += values[row, 1]
+        row += 1
+    return status, row, used

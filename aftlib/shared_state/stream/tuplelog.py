@@ -1,0 +1,167 @@
+"""The partitioned log of tuples: one text file a partition, read again from any byte offset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aftlib.core.paths import atomic_directory
+
+MANIFEST = "manifest.json"
+CHUNK = 16 * 2**20
+"""Bytes read at once: so much, and no more, of a partition is in memory."""
+
+
+@dataclass(frozen=True)
+class TupleLog:
+    """Lines ``timestamp,key,value`` in one file a partition, each in the order of its queue.
+
+    Attributes
+    ----------
+    path : Path
+        Folder of `part-00000.csv` … and the manifest, which is written last.
+    partitions : int
+    tuples : int
+        Lines written.
+    about : dict
+        Whatever the writer noted.
+    """
+
+    path: Path
+    partitions: int
+    tuples: int
+    about: dict
+
+    @classmethod
+    def open(cls, path: Path | str) -> TupleLog:
+        """Open a log that was written whole.
+
+        Raises
+        ------
+        ValueError
+            When there is no complete log at `path`.
+        """
+        path = Path(path)
+        try:
+            noted = json.loads((path / MANIFEST).read_text())
+            log = cls(path, noted["partitions"], noted["tuples"], noted["about"])
+            sizes = [log.size(partition) for partition in range(log.partitions)]
+        except (OSError, ValueError, KeyError) as error:
+            raise ValueError(
+                f"path holds no complete tuple log, got {str(path)!r} ({error}); "
+                "write one with TupleLog.write, or delete the folder and make it again"
+            ) from error
+        if sizes != noted["sizes"]:
+            raise ValueError(
+                f"path holds a tuple log whose files have {sizes} bytes, got {noted['sizes']} from "
+                f"the manifest of {str(path)!r}; delete the folder and make it again"
+            )
+        return log
+
+    @classmethod
+    def write(cls, path: Path | str, texts: Sequence[bytes], about: dict | None = None) -> TupleLog:
+        """Write each partition's bytes as they are, malformed lines and all.
+
+        Raises
+        ------
+        FileExistsError
+            When `path` is already there.
+        """
+        with atomic_directory(Path(path)) as scratch:
+            for partition, text in enumerate(texts):
+                part_path(scratch, partition).write_bytes(text)
+            lines = sum(text.count(b"\n") for text in texts)
+            write_manifest(scratch, len(texts), lines, about or {})
+        return cls.open(path)
+
+    def part(self, partition: int) -> Path:
+        """File of a partition."""
+        return part_path(self.path, partition)
+
+    def size(self, partition: int) -> int:
+        """Bytes of a partition: the offset at which it ends."""
+        return self.part(partition).stat().st_size
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What offsets into it stand for: where it is, its files' bytes, what the writer noted."""
+        sizes = [self.size(partition) for partition in range(self.partitions)]
+        path = str(Path(self.path).resolve())
+        return {"path": path, "bytes": sizes, "tuples": self.tuples, "about": self.about}
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all partitions."""
+        return sum(self.size(partition) for partition in range(self.partitions))
+
+
+def part_path(directory: Path, partition: int) -> Path:
+    """File of a partition in a log's folder."""
+    return directory / f"part-{partition:05d}.csv"
+
+
+def write_manifest(directory: Path, partitions: int, tuples: int, about: dict) -> None:
+    """Write the manifest, which makes a folder of parts a log."""
+    sizes = [part_path(directory, partition).stat().st_size for partition in range(partitions)]
+    noted = {"partitions": partitions, "tuples": tuples, "sizes": sizes, "about": about}
+    (directory / MANIFEST).write_text(json.dumps(noted, indent=1))
+
+
+def write_part(directory: Path, partition: int, texts: Iterable[bytes]) -> None:
+    """Write a partition piece by piece."""
+    with part_path(directory, partition).open("wb") as file:
+        for text in texts:
+            file.write(text)
+
+
+def whole_lines(
+    path: Path, offset: int = 0, size: int = CHUNK
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Bytes of a file from `offset` on, cut after line ends.
+
+    Yields
+    ------
+    lines : ndarray of uint8
+        Valid until the next one is asked for.
+    stop : int
+        Bytes of it to look at. They end with a line's end, but for a last line that has none.
+    offset : int
+        Where in the file they begin.
+
+    Raises
+    ------
+    ValueError
+        When a line is longer than `size`, or the file shorter than `offset`.
+    """
+    buffer = bytearray(size)
+    view, lines, held = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0
+    with path.open("rb", buffering=0) as file:
+        _require_length(path, file.seek(0, 2), offset)
+        file.seek(offset)
+        while read := file.readinto(view[held:]):
+            held += read
+            stop = buffer.rfind(b"\n", 0, held) + 1
+            if stop:
+                yield lines, stop, offset
+                buffer[: held - stop] = buffer[stop:held]
+                offset, held = offset + stop, held - stop
+            elif held == size:
+                raise ValueError(
+                    f"line at byte {offset} of {path.name} is longer than {size} bytes: "
+                    "this is no log of tuples"
+                )
+    if held:
+        yield lines, held, offset
+
+
+def _require_length(path: Path, length: int, offset: int) -> None:
+    if offset > length:
+        raise ValueError(
+            f"offset must lie in {path.name}, which has {length} bytes, got {offset}: "
+            "the log is not the one that the offset was kept for"
+        )

@@ -1,0 +1,77 @@
+"""Seeded samples of a model, written by Spark tasks as a sensor log."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import ROWS_PER_RANGE, draw_range
+from aftlib.core.paths import atomic_directory
+from aftlib.core.sensorlog import SensorLog, rows_of, write_manifest, write_part
+
+
+def write_samples(
+    spark: SparkSession, model: GaussianModel, rows: int, seed: int, path: Path | str
+) -> SensorLog:
+    """Draw rows of the model in Spark tasks and keep them as a log; reuse it when it is there.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    model : GaussianModel
+        Distribution of every row.
+    rows, seed : int
+        As `generators.draw`; every row range has its own random stream, so the files are the same
+        bytes however Spark cuts the work.
+    path : path
+        Directory of the log; where several machines work, one that all of them share.
+
+    Returns
+    -------
+    SensorLog
+
+    Raises
+    ------
+    ValueError
+        When rows is less than 1, or `path` holds a log of other parameters.
+    """
+    if rows < 1:
+        raise ValueError(f"rows must be at least 1, got {rows!r}")
+    about = {"rows": rows, "seed": seed, "model": _fingerprint(model)}
+    if Path(path).exists():
+        return _same_log(SensorLog.open(path), about)
+    ranges = -(-rows // ROWS_PER_RANGE)
+    with atomic_directory(Path(path)) as scratch:
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    part = rows_of(index, rows)
+                    values = draw_range(model, seed, index)[: part.stop - part.start]
+                    write_part(scratch, index, values, model.names)
+                yield batch
+
+        tasks = min(ranges, 4 * spark.sparkContext.defaultParallelism)
+        written = spark.range(0, ranges, 1, tasks).mapInArrow(write, "id long").count()
+        if written != ranges:
+            raise RuntimeError(f"wrote {written} of {ranges} row ranges; run again")
+        write_manifest(scratch, model.names, rows, about)
+    return SensorLog.open(path)
+
+
+def _fingerprint(model: GaussianModel) -> str:
+    return hashlib.sha256(model.mean.tobytes() + model.covariance.tobytes()).hexdigest()[:16]
+
+
+def _same_log(log: SensorLog, about: dict) -> SensorLog:
+    if log.about != about:
+        raise ValueError(
+            f"path holds a log of {log.about}, got a request for {about}; "
+            "give another path or delete the directory"
+        )
+    return log

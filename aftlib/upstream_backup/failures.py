@@ -1,0 +1,141 @@
+"""Which node dies when, and when that is noticed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aftlib.upstream_backup.parameters import MS, NODES, Parameters
+from aftlib.upstream_backup.schemes import Scheme
+
+_STREAM = 4
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The silent crash of a node.
+
+    Attributes
+    ----------
+    at_ms : float
+        Since the stream began.
+    node : {"primary", "secondary"}
+
+    Raises
+    ------
+    ValueError
+        When the time is not positive and finite or the node is not one of the two.
+    """
+
+    at_ms: float
+    node: str = "primary"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.at_ms) and self.at_ms > 0):
+            raise ValueError(
+                f"at_ms must be positive and finite, got {self.at_ms!r}; 0 is the stream's start"
+            )
+        if self.node not in NODES:
+            raise ValueError(f"node {self.node!r} is not one of {', '.join(NODES)}")
+
+    @property
+    def other(self) -> str:
+        """The node that survives."""
+        return NODES[1 - NODES.index(self.node)]
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A failure with the moments that follow from it, in nanoseconds.
+
+    Attributes
+    ----------
+    failure : Failure
+    crash : int
+    detected : int
+        When the survivor's next heartbeat is due and the last one is still unanswered.
+    request : int
+        When the upstream node has the survivor's request.
+    back : int
+        When the node takes part again, empty.
+    """
+
+    failure: Failure
+    crash: int
+    detected: int
+    request: int
+    back: int
+
+
+def outages(
+    parameters: Parameters, scheme: Scheme, failures: Sequence[Failure]
+) -> tuple[Outage, ...]:
+    """When each failure is noticed and mended.
+
+    Raises
+    ------
+    ValueError
+        When a failure comes before steady state, a node is killed while it is down, both nodes
+        would be down at once, or a scheme that needs both nodes' state is to fail twice.
+    """
+    found: list[Outage] = []
+    for failure in sorted(failures, key=lambda f: f.at_ms):
+        _check(parameters, failure, found)
+        found.append(_outage(parameters, failure))
+    if len(found) > 1 and (scheme.both or scheme.trimmed_by == "checkpoint"):
+        raise ValueError(
+            f"failures must be one for {scheme.name}, got {len(found)}: a node that comes back "
+            "would first need the other's state; use upstream backup or the proposal"
+        )
+    return tuple(found)
+
+
+def _outage(parameters: Parameters, failure: Failure) -> Outage:
+    crash, every = round(failure.at_ms * MS), round(parameters.heartbeat_ms * MS)
+    unanswered = -(-(crash - parameters.hop_ns) // every)  # first beat that meets a dead node
+    detected = (max(unanswered, 0) + 1) * every
+    request = detected + parameters.hop_ns
+    return Outage(failure, crash, detected, request, request + round(parameters.repair_ms * MS))
+
+
+def _check(parameters: Parameters, failure: Failure, before: Sequence[Outage]) -> None:
+    if failure.at_ms < parameters.settling_ms:
+        raise ValueError(
+            f"failure at {failure.at_ms:g} ms comes before steady state; "
+            f"let it happen at {parameters.settling_ms:g} ms or later"
+        )
+    for outage in before:
+        if round(failure.at_ms * MS) >= outage.back + round(parameters.settling_ms * MS):
+            continue
+        said = "is killed twice" if failure.node == outage.failure.node else "leaves no node"
+        raise ValueError(
+            f"failure of the {failure.node} at {failure.at_ms:g} ms {said}: the "
+            f"{outage.failure.node} is back at {outage.back / MS:g} ms; leave it "
+            f"{parameters.settling_ms:g} ms more to settle, or shorten repair_ms"
+        )
+
+
+def failure_times(
+    count: int, seed: int, steady_ms: float = 2000.0, spread_ms: float = 2000.0
+) -> np.ndarray:
+    """Random failure times, the same for every scheme and rate so that trials are paired.
+
+    Parameters
+    ----------
+    count : int
+    seed : int
+        Of a random stream that nothing else draws from; a longer list begins like a shorter one.
+    steady_ms, spread_ms : float
+        They are uniform in [steady_ms, steady_ms + spread_ms); the document waits for 30 s and
+        takes a moment of the next 30.
+
+    Returns
+    -------
+    ndarray, shape (count,)
+        Milliseconds, in whole microseconds.
+    """
+    drawn = np.random.default_rng([seed, _STREAM]).random(count)
+    return np.round(steady_ms + spread_ms * drawn, 3)

@@ -1,0 +1,221 @@
+"""Figures of D4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+from aftlib.upstream_backup.parameters import MS
+from aftlib.upstream_backup.run import Message, Trace
+
+LOOK: Mapping[str, dict] = {
+    "upstream backup": {"color": RED, "symbol": "square", "dash": "dot"},
+    "proposed": {"color": BLUE, "symbol": "circle", "dash": "solid"},
+    "passive standby": {"color": ORANGE, "symbol": "triangle-up", "dash": "dash"},
+    "active standby": {"color": GREEN, "symbol": "diamond", "dash": "dashdot"},
+    "active standby (WAN)": {"color": PURPLE, "symbol": "x", "dash": "longdash"},
+}
+_BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
+_PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
+_KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "tuples": (BLUE, "solid", ("data",)),
+    "results": (GREEN, "solid", ("result",)),
+    "ACKs": (GREY, "dot", ("ACK 0", "ACK 1")),
+    "heartbeats": (PURPLE, "dot", ("heartbeat", "answer")),
+    "request": (RED, "solid", ("request",)),
+    "sent again": (RED, "dash", ("data, again", "result, again")),
+}
+
+
+def by_rate(
+    means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataFrame | None = None
+) -> go.Figure:
+    """A measure against the input rate with intervals; ns-3's means as open marks.
+
+    Parameters
+    ----------
+    means : DataFrame
+        Of `summary`.
+    measure : str
+    title, y : str
+    ns3 : DataFrame, optional
+        Of `against_ns3`; the title says so if no row is left of it.
+    """
+    figure = go.Figure()
+    if ns3 is not None and ns3.empty:
+        title += "; simulation only: ns-3 ran the default parameters"
+    for scheme, rows in means.groupby("scheme", sort=False):
+        look = LOOK[str(scheme)]
+        up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]
+        figure.add_scatter(
+            x=rows["rate"], y=rows[measure], name=str(scheme), legendgroup=scheme,
+            mode="lines+markers", line={"color": look["color"], "dash": look["dash"]},
+            marker={"symbol": look["symbol"], "size": 7},
+            error_y={"array": up, "arrayminus": down, "thickness": 1.2},
+        )  # fmt: skip
+    for scheme, rows in ns3.groupby("scheme", sort=False) if ns3 is not None else ():
+        if f"{measure}_ns3" not in rows or str(scheme) not in set(means["scheme"]):
+            continue
+        look = LOOK[str(scheme)]
+        figure.add_scatter(
+            x=rows["rate"], y=rows[f"{measure}_ns3"], name=f"{scheme}, ns-3", legendgroup=scheme,
+            mode="markers", showlegend=scheme == "proposed",
+            error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
+            marker={"symbol": f"{look['symbol']}-open", "size": 13, "color": look["color"]},
+        )  # fmt: skip
+    styled(figure, title, "input rate (tuples/s, logarithmic)", y, height=480)
+    ticks = sorted(means["rate"].unique())
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:,.0f}" for v in ticks])
+    return _with_scales(figure).update_layout(legend=_BESIDE)
+
+
+def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
+    """What each part of TCP changes about upstream backup's recovery time, by rate."""
+    figure = go.Figure()
+    colors = [BLUE, GREEN, ORANGE, PURPLE, GREY, RED]
+    for i, (rate, rows) in enumerate(parts.groupby("rate")):
+        figure.add_bar(
+            x=rows["switch"], y=rows["ns3_ms"], name=f"{rate:,.0f} tuples/s",
+            marker={"color": colors[i % len(colors)]},
+        )  # fmt: skip
+    styled(figure, title, "what is changed", "recovery time (ms, ns-3)")
+    return figure.update_layout(barmode="group", legend=_BESIDE)
+
+
+def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
+    """Recovery time against the primary's share of the stream, by the node that fails."""
+    figure = go.Figure()
+    for (node, rows), color in zip(found.groupby("failed"), (BLUE, ORANGE), strict=False):
+        figure.add_scatter(
+            x=rows["share"], y=rows["recovery_ms"], name=f"the {node} fails",
+            mode="lines+markers", line={"color": color},
+        )  # fmt: skip
+    styled(figure, title, "primary's share of the tuples", "recovery time (ms)")
+    label = "both nodes loaded alike"
+    return figure.add_vline(matching, line={"color": GREY, "dash": "dash"}, annotation_text=label)
+
+
+def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
+    """Bandwidth overhead against the input rate, by scheme."""
+    figure = go.Figure()
+    for scheme, rows in costs.groupby("scheme", sort=False):
+        look = LOOK[str(scheme)]
+        figure.add_scatter(
+            x=rows["rate"], y=rows[column], name=str(scheme), mode="lines+markers",
+            line={"color": look["color"], "dash": look["dash"]}, marker={"symbol": look["symbol"]},
+        )  # fmt: skip
+    styled(figure, title, "input rate (tuples/s, logarithmic)", y)
+    figure.update_yaxes(tickformat=".0%", rangemode="tozero")
+    return figure.update_xaxes(type="log").update_layout(legend=_BESIDE)
+
+
+def sequence(trace: Trace, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
+    """Time–sequence diagram of a recovery, to be stepped through with the slider.
+
+    Parameters
+    ----------
+    trace : Trace
+    title : str
+    begin_ms : float
+        Where the picture begins.
+    every_ms : float
+        Between two positions of the slider.
+    """
+    outage = trace.run.recoveries[0].outage
+    end_ms = max(message.arrived for message in trace.messages) / MS
+    steps = [begin_ms + i * every_ms for i in range(1, int((end_ms - begin_ms) / every_ms) + 2)]
+    frames = {f"{now:g} ms": _drawn(trace, begin_ms, now) for now in steps}
+    active = min(range(len(steps)), key=lambda i: abs(steps[i] - outage.request / MS - every_ms))
+    figure, first = go.Figure(), [*frames.values()][active]
+    for (name, (color, dash, _)), shown in zip(_KINDS.items(), first, strict=False):
+        figure.add_scatter(
+            x=shown["x"], y=shown["y"], text=shown["text"], name=name, mode="lines+markers",
+            line={"color": color, "dash": dash, "width": 1.6}, hoverinfo="skip",
+            marker={"symbol": "arrow", "angleref": "previous", "size": 9, "color": color},
+        )  # fmt: skip
+    for shown, place, size in zip(
+        first[-2:], ("top center", "middle right"), (11, 14), strict=True
+    ):
+        figure.add_scatter(
+            x=shown["x"], y=shown["y"], text=shown["text"], mode="text", showlegend=False,
+            textposition=place, textfont={"size": size}, hoverinfo="skip",
+        )  # fmt: skip
+    _lifelines(figure, trace, title, begin_ms, end_ms)
+    return with_slider(figure, "time", frames, active).update_layout(height=820)
+
+
+def _lifelines(
+    figure: go.Figure, trace: Trace, title: str, begin_ms: float, end_ms: float
+) -> go.Figure:
+    outage = trace.run.recoveries[0].outage
+    styled(figure, title, "", "time (ms)")
+    place = _PLACES[outage.failure.node]
+    for x in _PLACES.values():
+        stop = outage.crash / MS if x == place else end_ms
+        figure.add_shape(type="line", x0=x, x1=x, y0=begin_ms, y1=stop, line={"color": "#bbb"})
+    figure.add_annotation(
+        x=place,
+        y=outage.crash / MS,
+        text="✘ crash",
+        showarrow=False,
+        font={"color": RED, "size": 15},
+    )
+    figure.update_xaxes(tickvals=[*_PLACES.values()], ticktext=[*_PLACES], range=[-0.35, 3.35])
+    figure.update_yaxes(range=[end_ms, begin_ms - 14])
+    figure.update_layout(hovermode=False)
+    return figure
+
+
+def _drawn(trace: Trace, begin_ms: float, now_ms: float) -> list[dict]:
+    """What every trace shows at a moment: messages up to it, their numbers, and the queues."""
+    shown, numbers = [], _empty()
+    for _, _, kinds in _KINDS.values():
+        lines = _empty()
+        for message in trace.messages:
+            if message.kind in kinds and begin_ms <= message.sent / MS <= now_ms:
+                _add_arrow(lines, numbers, message, now_ms)
+        shown.append(lines)
+    kept = [q for q in trace.queues if q[0] / MS <= now_ms]
+    queues = kept[-1][1:] if kept else ((), ())
+    text = "   ".join(
+        f"kept for the {name}: {', '.join(map(str, ids)) or '–'}"
+        for name, ids in zip(("primary", "secondary"), queues, strict=True)
+    )
+    return [*shown, numbers, {"x": [-0.3], "y": [begin_ms - 9], "text": [text]}]
+
+
+def _empty() -> dict[str, list]:
+    return {"x": [], "y": [], "text": []}
+
+
+def _add_arrow(lines: dict[str, list], numbers: dict[str, list], said: Message, now: float) -> None:
+    """An arrow as far as the message has come by now (None lifts the pen), and its tuples."""
+    sent, arrived = said.sent / MS, said.arrived / MS
+    way = min(1.0, (now - sent) / (arrived - sent))
+    begin, end = _PLACES[said.source], _PLACES[said.target]
+    lines["x"] += [begin, begin + way * (end - begin), None]
+    lines["y"] += [sent, sent + way * (arrived - sent), None]
+    if said.tuples:
+        numbers["x"].append(begin + 0.12 * (1 if end > begin else -1))
+        numbers["y"].append(sent)
+        numbers["text"].append(", ".join(map(str, said.tuples)))
+
+
+def _with_scales(figure: go.Figure) -> go.Figure:
+    """Buttons for a linear and a logarithmic vertical axis."""
+    buttons: Sequence[dict] = [
+        {
+            "label": name,
+            "method": "relayout",
+            "args": [{"yaxis.type": kind, "yaxis.autorange": True}],
+        }
+        for name, kind in (("linear", "linear"), ("logarithmic", "log"))
+    ]
+    menu = {
+        "type": "buttons", "direction": "left", "buttons": list(buttons),
+        "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top",
+    }  # fmt: skip
+    return figure.update_layout(updatemenus=[menu], margin={"b": 100})

@@ -1,0 +1,149 @@
+"""Compile and run the ns-3 scenario, where ns-3 is installed."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from aftlib.upstream_backup.parameters import NODES, Link, Parameters
+from aftlib.upstream_backup.schemes import Scheme
+
+SOURCE = Path(__file__).with_name("standby.cc")
+LIBRARIES = ("point-to-point", "internet", "traffic-control", "bridge", "stats", "network", "core")
+HEADER = Path("ns3/core-module.h")
+INCLUDES = (Path("/usr/include"), Path("/usr/local/include"), Path("/opt/homebrew/include"))
+
+
+def missing() -> str | None:
+    """What is missing to run ns-3 here, as a sentence with the way out; None if nothing."""
+    if shutil.which("g++") is None:
+        return "no g++ on the PATH: install a C++ compiler"
+    if not any((folder / HEADER).exists() for folder in INCLUDES):
+        return (
+            "no ns-3 headers: install ns-3 3.37 or newer (Debian, Ubuntu: apt install libns3-dev)"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The compiled scenario."""
+
+    program: Path
+
+    @classmethod
+    def compiled(cls, directory: Path) -> Scenario:
+        """Compile the scenario into a directory.
+
+        Raises
+        ------
+        FileNotFoundError
+            When the compiler or ns-3 is missing.
+        RuntimeError
+            When it does not compile.
+        """
+        if lacks := missing():
+            raise FileNotFoundError(lacks)
+        program = directory / "standby"
+        libraries = [f"-lns3-{name}" for name in LIBRARIES]
+        _done(["g++", "-std=c++17", "-O2", "-o", str(program), str(SOURCE), *libraries])
+        return cls(program)
+
+    def run(
+        self,
+        parameters: Parameters,
+        scheme: Scheme,
+        failures_ms: Iterable[float],
+        nagle: bool = False,
+        delayed_acks: int = 1,
+        failed: str = "primary",
+    ) -> pd.DataFrame:
+        """One run of a node's failure at each time.
+
+        Parameters
+        ----------
+        parameters : Parameters
+            Both nodes equally fast, even turns, headers of their real size: what the scenario has.
+        scheme : Scheme
+        failures_ms : iterable of float
+        nagle : bool
+            Nagle's algorithm on all connections.
+        delayed_acks : int
+            Segments a TCP acknowledgement.
+        failed : {"primary", "secondary"}
+            The node that dies; the secondary in the proposal only, where it works.
+
+        Returns
+        -------
+        DataFrame
+            failure_ms, queue_at_crash, resent, recovery_ms, caught_up_ms.
+
+        Raises
+        ------
+        RuntimeError
+            When ns-3 stops with an error.
+        ValueError
+            For parameters or a failing node that the scenario does not have.
+        """
+        _check(parameters, scheme, failed)
+        times = ",".join(f"{t:.6f}" for t in failures_ms)
+        options = self._options(parameters) | {"scheme": scheme.slug, "failures": times}
+        options |= {"nagle": int(nagle), "delayedAcks": delayed_acks, "failed": failed}
+        said = _done([str(self.program), *(f"--{name}={value}" for name, value in options.items())])
+        return pd.read_csv(io.StringIO(said))
+
+    @staticmethod
+    def _options(parameters: Parameters) -> dict[str, object]:
+        tcp = parameters.tcp
+        return {
+            "rate": parameters.rate,
+            "ack": parameters.ack_ms,
+            "heartbeat": parameters.heartbeat_ms,
+            "switching": parameters.switching_ms,
+            "checkpoint": parameters.checkpoint_ms,
+            "bandwidth": parameters.link.bandwidth_mbps,
+            "delay": parameters.link.delay_ms,
+            "processing": parameters.processing_us,
+            "write": parameters.write_ms,
+            "tuple": parameters.tuple_bytes,
+            "message": parameters.message_bytes,
+            "state": parameters.state_bytes,
+            "initialWindow": tcp.initial_window or 1_000_000,
+            "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
+            "handshake": int(tcp.handshake),
+        }
+
+
+def _check(parameters: Parameters, scheme: Scheme, failed: str) -> None:
+    """Refuse what the scenario would silently do in another way."""
+    header, fixed = parameters.link.header_bytes, Link().header_bytes
+    if header != fixed:
+        raise ValueError(f"header_bytes must be {fixed}, as ns-3's TCP makes them, got {header!r}")
+    if parameters.share != 0.5:
+        raise ValueError(
+            f"share must be 0.5 with ns-3, got {parameters.share!r}; its scenario has even turns"
+        )
+    slower = parameters.secondary_us
+    if slower not in (None, parameters.processing_us):
+        raise ValueError(
+            f"secondary_us must be None or processing_us with ns-3, got {slower!r}; its scenario "
+            "has nodes of one speed"
+        )
+    working = NODES if scheme.switching else NODES[:1]
+    if failed not in working:
+        raise ValueError(
+            f"failed must be {' or '.join(working)} in {scheme.name} with ns-3, got {failed!r}"
+        )
+
+
+def _done(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()[-2000:] or 'no message'}")
+    return done.stdout

@@ -1,0 +1,160 @@
+"""Order downstream: what sorting costs an operator that needs it, and what it saves.
+
+Re-sent tuples arrive behind later ones that went to the survivor, and two nodes of different speed
+overtake each other at every change of turn. A filter does not mind. An aggregate over windows and a
+join of neighbours do: without sorting they close a window, or forget a partner, too early.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from aftlib.upstream_backup.parameters import MS
+from aftlib.upstream_backup.run import NEVER
+
+
+class Reorder:
+    """Hands on numbered items in order: holds back what has a gap before it.
+
+    A heap of what waits: O(log b) for each item with b waiting.
+    """
+
+    def __init__(self) -> None:
+        self.expected = 0
+        self.waiting: list[int] = []
+
+    def add(self, number: int) -> list[int]:
+        """Take an item; return what can be handed on now, in order."""
+        heapq.heappush(self.waiting, number)
+        ready = []
+        while self.waiting and self.waiting[0] <= self.expected:
+            ready.append(heapq.heappop(self.waiting))
+            self.expected = ready[-1] + 1
+        return ready
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """What sorting results downstream costs.
+
+    Attributes
+    ----------
+    late : int
+        Results that come after one with a larger number.
+    waiting : int
+        Results held back at the same time, at most.
+    mean_ms, longest_ms : float
+        Time that sorting adds to a result.
+    """
+
+    late: int
+    waiting: int
+    mean_ms: float
+    longest_ms: float
+
+
+def sorting(delivered: np.ndarray) -> Sorting:
+    """Cost of handing results on in the order of their numbers.
+
+    Parameters
+    ----------
+    delivered : ndarray of int, shape (n,)
+        When each result arrived first, nanoseconds.
+
+    Raises
+    ------
+    ValueError
+        When a result never arrived: what follows it would wait for ever.
+    """
+    _check_complete(delivered)
+    released = np.maximum.accumulate(delivered)
+    held = released - delivered
+    arrived = np.arange(1, len(delivered) + 1)
+    waiting = arrived - np.searchsorted(released, np.sort(delivered), side="right")
+    return Sorting(
+        late=int((_followers_first(delivered)).sum()),
+        waiting=int(max(waiting.max(), 0)),
+        mean_ms=float(held.mean() / MS),
+        longest_ms=float(held.max() / MS),
+    )
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What an operator does to results, with and without sorting before it.
+
+    Attributes
+    ----------
+    wrong : int
+        Outputs that are wrong or missing when the operator takes results as they come.
+    outputs : int
+    delay_ms : float
+        What sorting adds to the time of an output, on average.
+    """
+
+    wrong: int
+    outputs: int
+    delay_ms: float
+
+
+def aggregate(delivered: np.ndarray, window: int) -> Operator:
+    """Tumbling windows over so many tuples, closed by the first result of a later window.
+
+    A window is wrong when one of its own results arrives after that.
+
+    Raises
+    ------
+    ValueError
+        When a window is shorter than a tuple, there is none, or a result never arrived.
+    """
+    _check_complete(delivered)
+    count = len(delivered) // window if window > 0 else 0
+    if count < 2:
+        raise ValueError(
+            f"window must be 1 … {len(delivered) // 2} tuples, two of them at least, got {window!r}"
+        )
+    times = delivered[: count * window].reshape(count, window)
+    first, last = times.min(axis=1), times.max(axis=1)
+    closed = np.minimum.accumulate(first[::-1])[::-1][1:]
+    held = np.maximum.accumulate(last) - last
+    return Operator(int((last[:-1] > closed).sum()), count - 1, float(held[:-1].mean() / MS))
+
+
+def join(delivered: np.ndarray, lag: int, memory: int) -> Operator:
+    """Pairs (i, i + lag), found when the later one comes and the earlier is still remembered.
+
+    The operator remembers so many results, the last that came; sorted, a memory of `lag` suffices.
+
+    Raises
+    ------
+    ValueError
+        When lag or memory is less than 1 or more than there are, or a result never arrived.
+    """
+    _check_complete(delivered)
+    if not (0 < lag < len(delivered) and memory > 0):
+        raise ValueError(
+            f"lag must be 1 … {len(delivered) - 1} and memory at least 1, got {lag!r}, {memory!r}"
+        )
+    rank = np.empty(len(delivered), dtype=np.int64)
+    rank[np.argsort(delivered, kind="stable")] = np.arange(len(delivered))
+    apart = np.abs(rank[lag:] - rank[:-lag])
+    both = np.maximum(delivered[lag:], delivered[:-lag])
+    held = np.maximum.accumulate(delivered)[lag:] - both
+    return Operator(int((apart > memory).sum()), len(apart), float(held.mean() / MS))
+
+
+def _followers_first(delivered: np.ndarray) -> np.ndarray:
+    """Whether a result comes after one with a larger number."""
+    after = np.minimum.accumulate(delivered[::-1])[::-1]
+    return np.append(delivered[:-1] > after[1:], False)
+
+
+def _check_complete(delivered: np.ndarray) -> None:
+    if not len(delivered) or delivered.max() == NEVER:
+        raise ValueError(
+            f"delivered must be finite, got {int((delivered == NEVER).sum())} of {len(delivered)} "
+            "results that never arrived; let the stream be followed to its end"
+        )

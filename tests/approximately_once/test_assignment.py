@@ -1,0 +1,100 @@
+"""Assignments of D1: the digest's tables, fig. 9's readings, and every refusal."""
+
+import numpy as np
+import pytest
+
+from aftlib.approximately_once.assignment import (
+    assign_greedy,
+    assign_packed,
+    assign_random,
+    assign_spread,
+)
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+
+MODEL = block_model()
+WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
+SPREAD = dict(
+    zip(WORKERS, [0.6686, 0.6569, 0.6529, 0.6529, *[0.6497] * 3, *[0.6471] * 7], strict=True)
+)
+PACKED = dict(
+    zip(
+        WORKERS,
+        [*[1.96] * 7, 0.7524, 0.6911, 0.6686, 0.6619, 0.6569, 0.6529, 0.6497],
+        strict=True,
+    )
+)
+
+
+@pytest.mark.parametrize("m", WORKERS)
+@pytest.mark.parametrize(("assign", "smallest"), [(assign_spread, SPREAD), (assign_packed, PACKED)])
+def test_smallest_epsilon_at_which_all_workers_are_estimable(assign, smallest, m):
+    above, below = smallest[m] + 1e-4, smallest[m] - 1e-4
+    assert assign(MODEL, m, Requirement(above, 0.05)).estimable.all()
+    assert not assign(MODEL, m, Requirement(below, 0.05)).estimable.all()
+
+
+@pytest.mark.parametrize("m", WORKERS)
+def test_greedy_gives_m_full_workers_of_every_key_once(m):
+    for epsilon in (0.5, 0.65, 0.66, 0.7, 1.0, 2.0):
+        assignment = assign_greedy(MODEL, m, Requirement(epsilon, 0.05))
+        assert [len(w) for w in assignment.workers] == [120 // m] * m
+        assert sorted(sum(assignment.workers, ())) == list(range(120))
+
+
+def test_nothing_is_estimable_below_and_all_above_the_bounds():
+    for assign in (assign_greedy, assign_spread, assign_packed):
+        assert not assign(MODEL, 12, Requirement(0.647, 0.05)).estimable.any()
+        assert assign(MODEL, 12, Requirement(1.96, 0.05)).estimable.all()
+
+
+def test_keys_that_nothing_helps_fill_workers_of_their_own():
+    loose = np.kron(np.eye(2), [[1, 0.95], [0.95, 1]])
+    covariance = np.block([[loose, np.zeros((4, 2))], [np.zeros((2, 4)), np.eye(2)]])
+    assignment = assign_greedy(GaussianModel(np.zeros(6), covariance), 3, Requirement(1.0, 0.05))
+    assert assignment.workers[0] == (4, 5)
+    assert list(assignment.estimable) == [False, True, True]
+    assert assignment.estimable_keys.tolist() == [True] * 4 + [False] * 2
+
+
+def test_greedy_ties_go_to_the_lowest_worker():
+    # all candidates drop equally while the workers are empty: keys 0 and 1 share the first
+    assignment = assign_greedy(MODEL, 60, Requirement(0.66, 0.05))
+    assert assignment.workers[0] == (0, 1)
+
+
+def test_one_group_is_ordered_by_clustering_before_it_is_dealt():
+    block = np.full((6, 6), 0.2)
+    near = np.array([0, 1, 0, 1, 0, 1])
+    block += 0.6 * (near[:, None] == near[None, :]) + 0.2 * np.eye(6)
+    model = GaussianModel(np.zeros(6), block)
+    packed = assign_packed(model, 2, Requirement(1.0, 0.05))
+    assert set(packed.workers) == {(0, 2, 4), (1, 3, 5)}
+    spread = assign_spread(model, 3, Requirement(1.0, 0.05))
+    assert all(near[list(w)].sum() == 1 for w in spread.workers)
+
+
+def test_random_depends_on_the_generator_alone():
+    requirement = Requirement(0.7, 0.05)
+    one = assign_random(MODEL, 10, requirement, np.random.default_rng(1))
+    again = assign_random(MODEL, 10, requirement, np.random.default_rng(1))
+    other = assign_random(MODEL, 10, requirement, np.random.default_rng(2))
+    assert one.workers == again.workers != other.workers
+
+
+def test_one_worker_and_one_key_a_worker():
+    assert assign_greedy(MODEL, 1, Requirement(2.0, 0.05)).estimable.all()
+    assert assign_greedy(MODEL, 120, Requirement(0.6472, 0.05)).estimable.all()
+
+
+@pytest.mark.parametrize("m", [0, -1, 7, 121, 2.5])
+@pytest.mark.parametrize("assign", [assign_greedy, assign_spread, assign_packed])
+def test_workers_that_do_not_divide_the_keys_are_refused(assign, m):
+    with pytest.raises(ValueError, match=r"workers must divide the 120 keys, got .*one of 1, 2, 3"):
+        assign(MODEL, m, Requirement(0.7, 0.05))
+
+
+def test_random_refuses_such_workers_too():
+    with pytest.raises(ValueError, match="workers must divide"):
+        assign_random(MODEL, 7, Requirement(0.7, 0.05), np.random.default_rng(0))

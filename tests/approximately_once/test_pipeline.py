@@ -1,0 +1,153 @@
+"""Approximately-once recovery through Spark, with workers killed for real."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyspark.sql.functions as f
+import pytest
+
+from aftlib.approximately_once.assignment import assign_packed, assign_spread
+from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.pipeline import Query, run
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+
+MODEL = block_model(6, 2)
+STEPS = 120
+REQUIREMENT = Requirement(1.0, 0.05)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    values = draw(MODEL, STEPS, 4)
+    values[33, 2] = np.nan
+    return SensorLog.write(tmp_path_factory.mktemp("log") / "log", values, MODEL.names)
+
+
+def query(log, windows, assign=assign_spread, requirement=REQUIREMENT, **other):
+    model = MODEL.aggregate(windows.width, windows.query)
+    settings = {"every": 40} | other
+    return Query(log, windows, model, assign(model, 2, requirement), requirement, **settings)
+
+
+def batch(log, windows):
+    """The same aggregates without streaming: value and samples by (start, key)."""
+    due = windows.ending_in(0, log.steps)
+    aggregates, samples = windows.aggregate(log.read(None, 0, log.steps), 0, due)
+    return {
+        (j * windows.slide, name): (aggregates[i, k], samples[i, k])
+        for i, j in enumerate(due)
+        for k, name in enumerate(log.names)
+    }
+
+
+def assert_equal_where_computed(windows, expected):
+    """Every window of every key once; what is not estimated, bit for bit the batch's."""
+    found = {(row.start, row.key): row for row in windows.itertuples()}
+    assert len(windows) == len(found) == len(expected)
+    for place, (value, samples) in expected.items():
+        row = found[place]
+        if not row.estimated:
+            assert (row.value, row.samples) == (value, samples)
+            assert np.isnan(row.half_width)
+
+
+@pytest.mark.parametrize("windows", [Windows(10, 5), Windows(7, 7, "sum"), Windows(3, 1)])
+def test_undisturbed_stream_equals_the_batch_bit_for_bit(spark, log, tmp_path, windows):
+    done = run(spark, query(log, windows, every=50), tmp_path)
+    assert not done.windows["estimated"].any()
+    assert done.outages == []
+    assert_equal_where_computed(done.windows, batch(log, windows))
+
+
+def test_undisturbed_stream_equals_plain_spark(spark, log, tmp_path):
+    done = run(spark, query(log, Windows(10, 10)), tmp_path).windows
+    wide = spark.read.parquet(*map(str, sorted(log.path.glob("*.parquet"))))
+    means = [f.avg(f.when(~f.isnan(name), f.col(name))).alias(name) for name in log.names]
+    plain = wide.groupBy(f.floor(f.col("step") / 10).alias("w")).agg(*means).toPandas()
+    expected = plain.set_index(plain["w"] * 10)[list(log.names)].sort_index().stack()
+    found = done.set_index(["start", "key"])["value"].reindex(expected.index)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tmp_path):
+    windows, outage = Windows(10, 5), Outage(1, failure=52, recovery=61)
+    asked = query(log, windows)
+    assert asked.assignment.estimable.all()
+    done = run(spark, asked, tmp_path, [outage])
+    assert_equal_where_computed(done.windows, batch(log, windows))
+    lost = done.windows[done.windows["estimated"]]
+    keys = {log.names[k] for k in asked.assignment.workers[1]}
+    # windows due in the struck micro-batch (40, 80] that begin before the recovery, and none else
+    assert set(zip(lost["start"], lost["key"], strict=True)) == {
+        (start, key) for start in range(35, 61, 5) for key in keys
+    }
+    assert (lost["half_width"] <= REQUIREMENT.epsilon).all()
+    (recorded,) = done.outages
+    assert (recorded.worker, recorded.failure, recorded.recovery) == (1, 52, 61)
+    assert recorded.dead_pid not in (None, recorded.substitute_pid)
+
+
+def test_estimates_are_the_models_posterior_of_the_other_workers(spark, log, tmp_path):
+    windows = Windows(10, 10)
+    asked = query(log, windows)
+    done = run(spark, asked, tmp_path, [Outage(0, 45, 55)])
+    lost = done.windows[done.windows["estimated"]]
+    true = batch(log, windows)
+    others = [log.names[k] for k in asked.assignment.workers[1]]
+    assert len(lost) == 2 * 3
+    for row in lost.itertuples():
+        seen = {key: true[row.start, key][0] for key in others}
+        posterior = asked.model.condition(seen)
+        i = posterior.names.index(row.key)
+        assert row.value == pytest.approx(posterior.mean[i], abs=1e-12)
+        assert row.half_width == pytest.approx(REQUIREMENT.half_width(posterior.variance[i]))
+
+
+def test_outage_longer_than_a_batch_is_remembered_by_the_next_ones(spark, log, tmp_path):
+    done = run(spark, query(log, Windows(10, 5)), tmp_path, [Outage(1, 70, 87)])
+    lost = done.windows[done.windows["estimated"]]
+    assert sorted(lost["start"].unique()) == list(range(35, 86, 5))
+    assert_equal_where_computed(done.windows, batch(log, Windows(10, 5)))
+
+
+TIGHT = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}
+
+
+@pytest.mark.parametrize("other", [TIGHT, {"exact": True}])
+def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path, other):
+    windows = Windows(10, 5)
+    done = run(spark, query(log, windows, **other), tmp_path, [Outage(1, 52, 61)])
+    assert not done.windows["estimated"].any()
+    assert_equal_where_computed(done.windows, batch(log, windows))
+    assert done.outages == []
+    assert done.shifts.query("worker == 1 and start == 40")["attempt"].tolist() == [1]
+
+
+def test_stopped_query_goes_on_where_it_was(spark, log, tmp_path):
+    windows = Windows(10, 5)
+    run(spark, query(log, windows, stop=60), tmp_path, [Outage(1, 45, 50)])
+    done = run(spark, query(log, windows), tmp_path)
+    assert done.shifts["start"].min() == 60
+    assert_equal_where_computed(done.windows, batch(log, windows))
+    assert done.windows["estimated"].any()
+
+
+@pytest.mark.parametrize("outage", [Outage(2, 5, 6), Outage(0, 120, 121), Outage(0, 9, 8)])
+def test_outages_that_cannot_be_are_refused(spark, log, tmp_path, outage):
+    with pytest.raises(
+        ValueError, match=r"outages must name a worker in 0 … 1, a failure in 0 … 119"
+    ):
+        run(spark, query(log, Windows(10, 5)), tmp_path, [outage])
+
+
+def test_bad_queries_are_refused(log):
+    with pytest.raises(ValueError, match="every must be at least 1 step, got 0"):
+        query(log, Windows(10, 5), every=0)
+    with pytest.raises(ValueError, match="stop must lie in 0 … 120, got 121"):
+        query(log, Windows(10, 5), stop=121)
+    other = SimpleNamespace(names=("a",), steps=3)
+    with pytest.raises(ValueError, match="model and assignment must have the log's 1 keys, got a"):
+        query(other, Windows(3, 1))

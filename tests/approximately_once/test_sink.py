@@ -1,0 +1,43 @@
+"""The sink: writing twice is writing once, and what is no sink is refused."""
+
+import numpy as np
+import pytest
+
+from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.sink import WindowSink
+
+ROWS = [
+    (0, 10, "X1", 1.5, None, 0, 10),
+    (5, 15, "X1", 2.0, 0.3, 1, 0),
+    (5, 15, "X2", np.nan, None, 0, 0),
+]
+
+
+def test_write_is_idempotent(tmp_path):
+    sink = WindowSink(tmp_path / "sink.sqlite")
+    for _ in range(2):
+        sink.write(ROWS, [Outage(1, 16, 19, 100, 101)])
+    frame = WindowSink(tmp_path / "sink.sqlite").windows()
+    assert len(frame) == 3
+    assert frame["estimated"].tolist() == [False, True, False]
+    np.testing.assert_array_equal(frame["value"], [1.5, 2.0, np.nan])
+    assert sink.outages() == [Outage(1, 16, 19, 100, 101)]
+
+
+def test_a_later_write_replaces_and_a_failing_one_leaves_all_as_it_was(tmp_path):
+    sink = WindowSink(tmp_path / "sink.sqlite")
+    sink.write(ROWS)
+    sink.write([(0, 10, "X1", 9.0, None, 0, 10)])
+    with pytest.raises(Exception, match="NOT NULL"):
+        sink.write([(20, 30, "X1", 1.0, None, 0, 10), (25, 35, None, 1.0, None, 0, 10)])
+    assert sink.windows()["value"].tolist()[0] == 9.0
+    assert len(sink.windows()) == 3
+
+
+def test_what_is_no_sink_is_refused(tmp_path):
+    other = tmp_path / "notes.txt"
+    other.write_text("not a database, but long enough to be taken for one" * 20)
+    for path in (other, tmp_path / "missing" / "sink.sqlite", tmp_path):
+        with pytest.raises(ValueError, match="path must be a writable SQLite file or a new one"):
+            WindowSink(path)
+    assert other.read_text().startswith("not a database")

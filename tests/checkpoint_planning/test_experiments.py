@@ -1,0 +1,417 @@
+"""D2's experiments give the document's tables, and every number a slow twin's."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import beta
+
+from aftlib.checkpoint_planning import experiments as d2
+from aftlib.checkpoint_planning import figures
+from aftlib.checkpoint_planning.experiments.costs import equally_correlated, wide_log
+from aftlib.checkpoint_planning.pipeline import bare_read, spark_read
+from aftlib.checkpoint_planning.plan import plan_checkpoints
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.checkpoint_planning.replay import select_replay
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+
+EPSILONS = [0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15]
+COUNTS = {
+    35: "140/140/116 140/140/75 140/140/36 140/140/14 140/28/6 140/14/3 140/6/1",
+    50: "43/43/36 43/43/24 43/43/12 43/43/6 43/8/3 43/4/2 43/2/1",
+    75: "19/19/17 19/19/11 19/19/6 19/19/3 19/3/1 19/1/1 19/0/0",
+    100: "13/13/11 13/13/8 13/13/4 13/13/2 13/2/1 13/1/1 13/0/0",
+    200: "5/5/5 5/5/3 5/5/2 5/5/1 5/1/1 5/0/0 5/0/0",
+}
+SMALL = {"sensors": 6, "groups": 2, "variance": 4, "covariance": 3, "replications": 3, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def case(spark, directory):
+    """Two groups of three sensors, windows of 24 steps, one step more than it takes to slide."""
+    grid = {"epsilons": [0.45, 0.55], "deltas": [0.05, 0.2], "t_slas": [20, 40]}
+    sizes = SMALL | {"windows": Windows(24, 7), "rows": 600}
+    return d2.block_case(spark, directory, **sizes, **grid, recovery_time=RecoveryTime(0, 1))
+
+
+@pytest.fixture(scope="module")
+def document(spark, directory):
+    """The document's sensors and promises, over one window of samples."""
+    sizes = {"sensors": 100, "groups": 5, "variance": 60, "covariance": 30, "rows": 10}
+    grid = {"epsilons": EPSILONS, "deltas": [0.01, 0.05], "t_slas": list(COUNTS)}
+    return d2.block_case(
+        spark, directory, **sizes, **grid, windows=Windows(10_000, 1000), replications=1, seed=1
+    )
+
+
+@pytest.fixture(scope="module")
+def counts(spark, document):
+    return d2.checkpoint_counts(spark, document)
+
+
+@pytest.fixture(scope="module")
+def success(spark, case):
+    return d2.success_rates(spark, case)
+
+
+@pytest.fixture(scope="module")
+def times(directory, tmp_path_factory):
+    scratch = tmp_path_factory.mktemp("times") / "new"
+    return d2.recovery_times(bare_read, directory, scratch, [4, 40], [0.1, 0.5], 3, tuples=2000)
+
+
+def test_figure_1_replays_x1_and_estimates_the_others(spark, tmp_path):
+    three = d2.three_sensors(spark, tmp_path, failure=5)
+    assert three.plan.times == (0, 3, 7)
+    assert [replay.sensors for replay in three.plan.replay] == [(0, 2), (0,)]
+    states = three.cells.pivot_table(index="sensor", columns="step", values="state", aggfunc="max")
+    assert (states.loc[:, :3] == "checkpointed").all(axis=None)
+    assert (states.loc["X1", 4:] == "replayed").all()
+    assert (states.loc[["X2", "X3"], 4:] == "estimated").all(axis=None)
+    x1 = d2.FIGURE_1["X1"]
+    by_hand = {
+        "X2": (21 + 21 + 22 + 4 * 22 + 0.85 * (x1[3:].sum() - 4 * 22)) / 7,
+        "X3": (19 + 20 + 20 + 4 * 20 + 0.40 * (x1[3:].sum() - 4 * 20 - 8)) / 7,
+    }
+    results = three.results.set_index("sensor")
+    assert results.loc["X1", ["error", "half_width"]].tolist() == [0, 0]
+    assert results["restored"][["X2", "X3"]].to_dict() == pytest.approx(by_hand)
+    assert results["checkpoint"].tolist() == pytest.approx([65 / 3, 64 / 3, 59 / 3])
+    assert results["half_width"]["X3"] == pytest.approx(1.959964 * np.sqrt(4 * 0.44) / 7)
+    assert (results["error"] <= 0.44).all()
+
+
+@pytest.mark.parametrize("failure", [0, 8])
+def test_a_failure_outside_the_window_is_refused(spark, tmp_path, failure):
+    with pytest.raises(ValueError, match=rf"failure must lie in 1 … 7, got {failure}"):
+        d2.three_sensors(spark, tmp_path, failure)
+
+
+def test_an_early_failure_plans_the_rest_anew(spark, tmp_path):
+    three = d2.three_sensors(spark, tmp_path, failure=2)
+    assert set(three.cells["state"]) == {"checkpointed", "replayed", "estimated"}
+    assert (three.results.set_index("sensor")["error"] <= 0.44).all()
+
+
+def test_counts_are_the_digests(counts):
+    table = d2.counts_table(counts, 0.05)
+    assert table.columns.tolist() == EPSILONS
+    for t_sla, row in COUNTS.items():
+        assert table.loc[t_sla].str.replace(" ", "").tolist() == row.split()
+
+
+def test_counts_of_an_unknown_delta_are_refused(counts):
+    with pytest.raises(ValueError, match=r"delta must be one of 0\.01, 0\.05, got 0\.3"):
+        d2.counts_table(counts, 0.3)
+
+
+def test_counts_need_a_t_sla_of_one_step(spark, document):
+    hasty = d2.Case(**{**vars(document), "t_slas": (28.4, 50)})
+    with pytest.raises(ValueError, match=r"t_sla_ms must be at least 28\.4233"):
+        d2.checkpoint_counts(spark, hasty)
+
+
+def test_plan_table_is_the_digests(document):
+    table = d2.plan_table(document.plan(0.12, 0.05, 50))
+    assert [*table["begin"], *table["end"][-1:]] == [0, 1161, 3483, 8127, 10_000]
+    assert table["sensors"].tolist() == [20, 10, 5, 0]
+    assert table["tuples"].tolist() == [23_220, 23_220, 23_220, 0]
+    assert table["reliability"].tolist() == pytest.approx(
+        [0.9545, 0.9564, 0.9733, 0.9997], abs=5e-5
+    )
+
+
+def slow_success(case, part, plan, k, epsilon):
+    """(12) window by window and sensor by sensor, from the posterior of the sums."""
+    samples, replay = draw(case.model, 600, case.seed, first=600 * part), plan.replay[k]
+    begin, end = plan.times[k : k + 2]
+    names, o = case.model.names, list(replay.sensors)
+    variance = case.model.posterior_variance(o)
+    hardest = [i for i in range(6) if variance[i] > variance.max() - 1e-9 and i not in o]
+    shares = []
+    for start in range(0, 600 - 24 + 1, 7):
+        window = samples[start : start + 24]
+        within = []
+        for until, divisor in ((24, 24), (end, 24), (end, end)):
+            sums = window[begin:until].sum(axis=0)
+            over = case.model.aggregate(until - begin, "sum")
+            guess = over.condition({names[i]: sums[i] for i in o})
+            found = dict(zip(guess.names, guess.mean, strict=True))
+            off = [abs(found[names[i]] - sums[i]) / divisor for i in hardest]
+            within.append(np.mean([e <= epsilon for e in off]) if off else 1.0)
+        shares.append(within)
+    return np.mean(shares, axis=0)
+
+
+def test_success_is_the_slow_twins(case, success):
+    chosen = success.query("delta == 0.05 and t_sla_ms == 20")
+    assert set(chosen["sensors"]) >= {2, 4}
+    for row in chosen.itertuples():
+        plan = case.plan(row.epsilon, 0.05, 20)
+        expected = [slow_success(case, part, plan, row.interval, row.epsilon) for part in range(4)]
+        found = [row.worst, row.single, row.restored]
+        assert found == pytest.approx(np.mean(expected, axis=0))
+        assert row.document == pytest.approx(expected[0][0])
+        assert row.document_low <= row.document <= row.document_high
+        assert plan.times[row.interval] == row.time
+        assert row.windows == 83
+
+
+def test_success_is_what_the_plan_expects(success):
+    for measure in ("worst", "single"):
+        gap = (success[measure] - success[f"{measure}_expected"]).abs()
+        assert gap.max() < 0.06
+    assert (success["single_expected"] >= success["worst_expected"] - 1e-12).all()
+    assert (success["worst_expected"] > 1 - success["delta"]).all()
+    assert (success["restored_expected"] < 1 - success["delta"]).any()
+
+
+def test_restored_checkpoint_is_promised_nothing(document):
+    plan = document.plan(0.12, 0.05, 50)
+    reliability = plan.requirement.reliability(plan.restored_variance(0)).min()
+    assert reliability == pytest.approx(0.5, abs=0.01)
+
+
+def test_replaying_every_sensor_always_succeeds(spark, case):
+    exact = d2.Case(**{**vars(case), "epsilons": (0.01,)})
+    found = d2.success_rates(spark, exact)
+    everything = found[found["sensors"] == 6]
+    assert len(everything) > 1
+    assert (everything[["worst", "single", "restored", "worst_low"]] == 1).all(axis=None)
+
+
+def test_one_disjoint_window_is_not_resampled(spark, case, directory):
+    grid = {"epsilons": [0.45], "deltas": [0.05], "t_slas": [20], "rows": 30}
+    few = d2.block_case(
+        spark, directory, **SMALL, **grid, windows=case.windows, recovery_time=RecoveryTime(0, 1)
+    )
+    found = d2.success_rates(spark, few)
+    assert found[["document_low", "document_high"]].isna().all(axis=None)
+    assert found["document"].notna().all()
+
+
+def test_success_needs_replications_and_a_window(spark, case, document):
+    alone = d2.Case(**{**vars(case), "replications": 0})
+    with pytest.raises(ValueError, match="replications must be at least 1, got 0"):
+        d2.success_rates(spark, alone)
+    with pytest.raises(ValueError, match="log must hold a window of 10000 steps, got 10 steps"):
+        d2.success_rates(spark, document)
+
+
+def test_equally_correlated_is_what_select_replay_finds():
+    model = GaussianModel(np.zeros(7), 0.5 * np.eye(7) + 0.5)
+    chosen = select_replay(model, 0.62)
+    closed = equally_correlated(7, len(chosen.sensors))
+    assert closed.sensors == chosen.sensors == (0, 1, 2, 3)
+    np.testing.assert_allclose(closed.factor, chosen.factor, atol=1e-12)
+    np.testing.assert_allclose(closed.variance, chosen.variance, atol=1e-12)
+    np.testing.assert_allclose(closed.gain(), 0.2, atol=1e-12)
+
+
+def test_wide_log_holds_a_row_group_at_least(directory):
+    assert wide_log(directory, 4, 8000, seed=1).steps == 2000
+    log = wide_log(directory, 40, 8000, seed=1)
+    assert (log.steps, len(log.names)) == (1024, 40)
+    assert wide_log(directory, 40, 8000, seed=1).path == log.path
+
+
+def test_recovery_times_cover_every_size(times):
+    assert times.groupby(["n", "sensors"]).size().to_dict() == {
+        (4, 1): 3, (4, 2): 3, (4, 4): 3, (40, 4): 3, (40, 20): 3, (40, 40): 3,
+    }  # fmt: skip
+    assert (times["tuples"] == times["sensors"] * 1024).all()
+    parts = times[["res_ms", "rep_ms", "est_ms"]]
+    assert (parts >= 0).all(axis=None)
+    np.testing.assert_allclose(parts.sum(axis=1), times["total_ms"])
+    least = d2.fastest(times)
+    one = times.query("n == 40 and sensors == 20")["rep_ms"]
+    assert least.query("n == 40 and sensors == 20")["rep_ms"].item() == one.min()
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.5, np.nan])
+def test_impossible_shares_are_refused(directory, tmp_path, share):
+    with pytest.raises(ValueError, match=r"shares must lie inside \(0, 1\], got"):
+        d2.recovery_times(bare_read, directory, tmp_path, [4], [share], 1)
+
+
+def test_a_line_is_found_again_and_stragglers_do_not_bend_it():
+    tuples = np.arange(0, 100_000, 1000)
+    exact = 5 + 2e-3 * tuples
+    total = exact * np.where(np.arange(100) % 10 == 3, 4, 1)
+    fit = d2.fit_recovery_time(pd.DataFrame({"tuples": tuples, "total_ms": total}), quantile=0.95)
+    assert fit.line.per_tuple_ms == pytest.approx(2e-3, rel=1e-2)
+    assert fit.line.fixed_ms == pytest.approx(5, abs=1)
+    assert fit.reserve == pytest.approx(4, rel=0.05)
+    assert fit.recovery_time(70_000) == pytest.approx(fit.reserve * fit.line(70_000))
+    np.testing.assert_allclose(
+        fit.points["fitted_ms"] + fit.points["residual_ms"], fit.points["total_ms"]
+    )
+
+
+@pytest.mark.parametrize(("tuples", "total"), [([5, 5], [1, 2]), ([0, 100, 200], [3, 2, 1])])
+def test_times_that_do_not_rise_are_refused(tuples, total):
+    with pytest.raises(ValueError, match="times must show that replaying more tuples takes longer"):
+        d2.fit_recovery_time(pd.DataFrame({"tuples": tuples, "total_ms": total}))
+
+
+def test_models_side_by_side():
+    table = d2.compare_models({"document": DOCUMENT_RECOVERY_TIME}, [1000])
+    assert table.loc["document"].tolist() == pytest.approx([28.33, 9.332e-4, 29.2632])
+
+
+@pytest.mark.parametrize("reader", ["bare", "spark"])
+def test_recoveries_follow_the_plan(spark, case, tmp_path, reader):
+    read = bare_read(case.log) if reader == "bare" else spark_read(spark, case.log, 2)
+    queries = d2.queries(case, 0.45, 0.05, [20, 40])
+    count = 6 if reader == "spark" else 80
+    found = d2.recoveries(queries, case.log, read, tmp_path / "new", count, seed=1)
+    assert found.groupby("t_sla_ms").size().to_dict() == {20: count, 40: count}
+    assert (found["tuples"] <= found["t_sla_ms"]).all()
+    assert (found["sensors"] < 6).any()
+    np.testing.assert_allclose(found["total_ms"], found[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
+    first = found[found["start"] % 24 == 0]
+    for row in first.itertuples():
+        plan = plan_checkpoints(
+            case.model, 24, Requirement(0.45, 0.05), RecoveryTime(0, 1), row.t_sla_ms
+        )
+        assert row.sensors == len(plan.replay[0].sensors)
+        assert row.stop - row.start == plan.times[1]
+
+
+def test_queries_ask_for_what_a_budget_takes(case):
+    (query,) = d2.queries(case, 0.45, 0.05, [30], RecoveryTime(7, 2))
+    assert query.t_sla_ms == 67
+    assert query.window == 24
+
+
+def test_recoveries_are_refused_where_nothing_can_be_recovered(case, tmp_path):
+    queries, read = d2.queries(case, 0.45, 0.05, [20]), bare_read(case.log)
+    with pytest.raises(ValueError, match=r"chance must lie inside \(0, 1\], got 0"):
+        d2.recoveries(queries, case.log, read, tmp_path, 1, 1, chance=0)
+    short = SensorLog.write(tmp_path / "short", np.zeros((5, 6)), list(case.model.names))
+    with pytest.raises(ValueError, match="log must hold a window of 24 steps, got 5"):
+        d2.recoveries(queries, short, bare_read(short), tmp_path, 1, 1)
+
+
+def test_t_sla_kept_by_hand():
+    frame = pd.DataFrame({"t_sla_ms": [10.0] * 4 + [20.0], "total_ms": [9, 10, 11, 5, 30]})
+    table = d2.t_sla_kept(frame).set_index("t_sla_ms")
+    assert table.loc[10, ["recoveries", "kept", "share"]].tolist() == [4, 3, 0.75]
+    assert table.loc[10, "low"] == pytest.approx(beta.ppf(0.025, 3, 2))
+    assert table.loc[10, "high"] == pytest.approx(beta.ppf(0.975, 4, 1))
+    assert table.loc[20, ["kept", "low", "median_ms", "longest_ms"]].tolist() == [0, 0, 30, 30]
+
+
+def timing(rep, res=0.0):
+    """Times of n = 100 for |O| = 10, 50, 100, replaying as `rep` says; full replay as well."""
+    sizes = np.array([10, 50, 100])
+    frame = pd.DataFrame({"n": 100, "sensors": sizes, "tuples": sizes, "est_ms": 0.1})
+    frame = frame.assign(rep_ms=[rep(m) for m in sizes], res_ms=1 + res * sizes)
+    return frame.assign(total_ms=frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
+
+
+def test_verdicts_settle_all_seven_claims(counts, success):
+    settled = d2.verdicts(counts, success, timing(lambda m: 1 + m), 3)
+    assert [s.id for s in settled] == [f"D2-{i}" for i in range(1, 8)]
+    assert {s.verdict for s in settled} == {"holds"}
+
+
+def changed(counts, method, by):
+    chosen = (counts["method"] == method) & (counts["epsilon"] == 0.15)
+    return counts.assign(checkpoints=counts["checkpoints"] + np.where(chosen, by, 0))
+
+
+@pytest.mark.parametrize(
+    ("claim", "broken"),
+    [
+        (1, lambda c: changed(c, "exactly-once", 1)),
+        (2, lambda c: changed(c, "proposed", 500)),
+        (3, lambda c: c.assign(checkpoints=7)),
+        (4, lambda c: c.assign(t_sla_ms=-c["t_sla_ms"])),
+    ],
+)
+def test_wrong_counts_deviate(counts, success, claim, broken):
+    settled = d2.verdicts(broken(counts), success, timing(lambda m: 1 + m), 3)
+    assert settled[claim - 1].verdict == "deviates"
+
+
+def test_a_broken_promise_deviates(counts, success):
+    rates = {"worst": 0.7, "worst_low": 0.69, "worst_high": 0.71}
+    settled = d2.verdicts(counts, success.assign(**rates), timing(lambda m: 1 + m), 30)
+    assert settled[4].verdict == "deviates"
+    low, high = settled[4].interval
+    assert 0 <= low < 0.69 < 0.71 < high <= 1  # wide enough for all checkpoints together
+
+
+@pytest.mark.parametrize(
+    ("claim", "times"),
+    [
+        (6, timing(lambda m: 100 - 0.1 * m)),
+        (7, timing(lambda m: 1 + (m == 50))),
+        (7, timing(lambda m: 1 + m, res=0.5)),
+    ],
+)
+def test_wrong_times_deviate(counts, success, claim, times):
+    assert d2.verdicts(counts, success, times, 3)[claim - 1].verdict == "deviates"
+
+
+def test_a_killed_driver_is_started_again_and_each_phase_is_timed(case, tmp_path):
+    (query,) = d2.queries(case, 0.45, 0.05, [20])
+    frame = d2.restarts(query, case.log, tmp_path / "killed", 1, 1, kinds=("bare",))
+    (row,) = frame.to_dict("records")
+    assert row["kind"] == "bare"
+    assert row["sensors"] == len(query.first_plan.replay[row["batch"]].sensors)
+    assert min(row[phase] for phase in d2.PHASES) >= 0
+    assert row["spark_ms"] < row["all_ms"]
+    assert sum(row[phase] for phase in d2.PHASES) == pytest.approx(row["all_ms"])
+    assert [bar.x[0] for bar in figures.restarts(frame).data] == [row[p] for p in d2.PHASES]
+
+
+def test_a_driver_that_does_not_die_as_told_is_an_error(case, tmp_path):
+    (query,) = d2.queries(case, 0.45, 0.05, [20])
+    with pytest.raises(
+        RuntimeError, match="must die at 'replayed' of batch ., ended with status 1"
+    ):
+        d2.restarts(
+            query, SensorLog(tmp_path, (), 0, {}), tmp_path / "killed", 1, 1, kinds=("bare",)
+        )
+
+
+def test_figures_show_what_the_frames_hold(counts, success, times, case, document):
+    fixed = {"delta": 0.05}
+    figure = figures.counts(counts, "epsilon", "title", fixed, start=50)
+    proposed = next(trace for trace in figure.data if trace.name == "proposed")
+    assert list(proposed.y) == [36, 24, 12, 6, 3, 2, 1]
+    assert [step.label for step in figure.layout.sliders[0].steps] == [
+        "35",
+        "50",
+        "75",
+        "100",
+        "200",
+    ]
+    swept = figures.success(success, "t_sla_ms", "title", fixed, start=0.45)
+    assert list(swept.data[0].x) == [20, 40]
+    by_time = figures.success_by_time(success, 0.05, 20, start=0.45)
+    assert list(by_time.data[0].x) == list(case.plan(0.45, 0.05, 20).times[:-1])
+    measured = figures.recovery_times(d2.fastest(times), "title", start=40)
+    assert list(measured.data[0].x) == [4, 20]
+    shown = figures.plan({"proposed": document.plan(0.12, 0.05, 50)}, "title")
+    assert list(shown.data[1].x) == [1161, 3483, 8127]
+    fit = d2.fit_recovery_time(pd.DataFrame({"tuples": [1, 2, 3], "total_ms": [1, 2, 3.5]}))
+    assert len(figures.fitted(fit.points, fit.reserve, "title").data) == 3
+    frame = pd.DataFrame({"t_sla_ms": [10.0, 20.0], "total_ms": [9, 30]})
+    assert len(figures.t_sla(frame).data) == 3
+
+
+def test_block_model_is_the_documents(document):
+    model = block_model(100, 5, 60, 30)
+    np.testing.assert_array_equal(document.model.covariance, model.covariance)
+    assert document.log.about["rows"] == 10

@@ -1,0 +1,67 @@
+"""Partial replay through Spark: planned micro-batches, a second run reads the replay set only."""
+
+import numpy as np
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.pipeline import bare_read, run, spark_read
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+
+MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
+QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
+
+
+@pytest.fixture
+def log(tmp_path):
+    # half a window at the end is not streamed: only whole windows have a plan
+    return SensorLog.write(tmp_path / "log", draw(MODEL, 150, 2), MODEL.names)
+
+
+def test_batches_are_the_plan_and_a_second_run_replays_its_set(spark, log, tmp_path):
+    def at(point, batch):
+        if (point, batch) == ("replayed", 1):
+            raise RuntimeError("struck")
+
+    with pytest.raises(StreamingQueryException, match="struck"):
+        run(spark, QUERY, log, tmp_path, at)
+    done = run(spark, QUERY, log, tmp_path)
+    first, second, third, fourth = QUERY.first_plan.times[1:]
+    assert [(r.start, r.stop) for r in done.records[:2]] == [(0, first), (first, second)]
+    assert [r.recovered for r in done.records][:3] == [False, True, False]
+    assert done.records[1].sensors == len(QUERY.first_plan.replay[1].sensors) == 4
+    assert done.records[-1].stop == 120
+    assert (third, fourth) == (45, 60)
+    true = log.read(None, 0, 120).reshape(2, 60, 8).mean(axis=1)
+    found = {(r.start, r.key): r for r in done.results}
+    assert len(found) == 16
+    for (start, key), result in found.items():
+        off = abs(result.value - true[start // 60, log.names.index(key)])
+        assert result.samples == 60
+        assert off <= (1e-12 if result.half_width == 0 else 0.3 * 2)
+        assert (result.half_width > 0) <= (start == 0)
+
+
+def test_readers_agree(spark, log):
+    for keys in ([0, 1, 2, 3, 4, 5, 6, 7], [6, 1], []):
+        one, other = bare_read(log)(keys, 10, 55), spark_read(spark, log, 2)(keys, 10, 55)
+        np.testing.assert_array_equal(one[0], other[0])
+        np.testing.assert_array_equal(one[1], other[1])
+
+
+def test_log_of_other_sensors_is_refused(spark, tmp_path):
+    other = SensorLog.write(tmp_path / "log", np.zeros((60, 2)), ["a", "b"])
+    with pytest.raises(ValueError, match="log must have the model's 8 keys in their order, got 2"):
+        run(spark, QUERY, other, tmp_path)
+
+
+def test_state_that_is_not_sparks_is_refused(spark, log, tmp_path):
+    run(spark, QUERY, log, tmp_path)
+    for path in tmp_path.glob("state.sqlite*"):
+        path.unlink()
+    longer = SensorLog.write(tmp_path / "longer", draw(MODEL, 240, 2), MODEL.names)
+    with pytest.raises(StreamingQueryException, match="batch must go on at step 0, where the"):
+        run(spark, QUERY, longer, tmp_path)

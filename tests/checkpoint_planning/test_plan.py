@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from aftlib.checkpoint_planning.plan import METHODS, plan_checkpoints
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+
+WINDOW = 10_000
+GROUPS = block_model(100, 5, 60, 30)
+
+EPSILONS = (0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15)
+COUNTS = {  # exactly-once/no-relaxation/proposed for each ε, by T_SLA in ms
+    35: "140/140/116 140/140/75 140/140/36 140/140/14 140/28/6 140/14/3 140/6/1",
+    50: "43/43/36 43/43/24 43/43/12 43/43/6 43/8/3 43/4/2 43/2/1",
+    75: "19/19/17 19/19/11 19/19/6 19/19/3 19/3/1 19/1/1 19/0/0",
+    100: "13/13/11 13/13/8 13/13/4 13/13/2 13/2/1 13/1/1 13/0/0",
+    200: "5/5/5 5/5/3 5/5/2 5/5/1 5/1/1 5/0/0 5/0/0",
+}
+CELLS = [
+    (t_sla, epsilon, cell)
+    for t_sla, row in COUNTS.items()
+    for epsilon, cell in zip(EPSILONS, row.split(), strict=True)
+]
+
+# Figure 1 gives no μ and Σ: these are chosen so that X1 and X2 correlate strongly (.90) and X3
+# weakly (.52, .41), and so that X1 tells most.
+FIG1 = GaussianModel([22, 22, 20], [[1.0, 0.85, 0.40], [0.85, 0.90, 0.30], [0.40, 0.30, 0.60]])
+FIG1_BUDGET = RecoveryTime(fixed_ms=0, per_tuple_ms=1)
+
+
+def plan(epsilon=0.12, t_sla_ms=50, method="proposed", model=GROUPS, window=WINDOW, **options):
+    requirement = Requirement(epsilon, 0.05)
+    return plan_checkpoints(
+        model, window, requirement, DOCUMENT_RECOVERY_TIME, t_sla_ms, method, **options
+    )
+
+
+def fig1(method="proposed", **options):
+    requirement = Requirement(0.44, 0.05)
+    return plan_checkpoints(FIG1, 7, requirement, FIG1_BUDGET, 6, method, **options)
+
+
+def sizes(result):
+    return [len(replay.sensors) for replay in result.replay]
+
+
+@pytest.mark.parametrize(("t_sla_ms", "epsilon", "cell"), CELLS)
+def test_digest_counts(t_sla_ms, epsilon, cell):
+    methods = ("exactly-once", "no-relaxation", "proposed")
+    counts = [len(plan(epsilon, t_sla_ms, method).checkpoints) for method in methods]
+    assert "/".join(map(str, counts)) == cell
+
+
+def test_digest_plan():
+    result = plan()
+    assert result.times == (0, 1161, 3483, 8127, 10_000)
+    assert result.checkpoints == (1161, 3483, 8127)
+    assert sizes(result) == [20, 10, 5, 0]
+    assert result.tuples == (23_220, 23_220, 23_220, 0)
+
+
+def test_digest_plan_worst_case_success():
+    assert plan().worst_case_reliability.shape == (4, 100)
+    least = plan().worst_case_reliability.min(axis=1)
+    assert least == pytest.approx([0.9545, 0.9564, 0.9733, 0.9997], abs=5e-5)
+
+
+def test_figure_1():
+    result = fig1()
+    assert result.times == (0, 3, 7)
+    assert [replay.sensors for replay in result.replay] == [(0, 2), (0,)]
+    assert result.tuples == (6, 4)
+    assert fig1("exactly-once").times == (0, 2, 4, 6, 7)
+    assert fig1("no-relaxation").times == (0, 3, 6, 7)
+
+
+def test_figure_1_replanned_after_the_failure_at_5():
+    result = fig1()
+    again = fig1(start=3, checkpoint_variance=np.zeros(3))
+    assert again.times == (3, 7)
+    assert again.replay[0].sensors == result.replay[1].sensors == (0,)
+
+
+def test_worst_case_variance_is_equation_16():
+    result = plan()
+    tau, replay = 3483, result.replay[2]
+    rest = GROUPS.aggregate(WINDOW - tau).posterior_variance(replay.sensors)
+    expected = (WINDOW - tau) ** 2 * rest / WINDOW**2
+    np.testing.assert_allclose(result.worst_case_variance[2], expected, rtol=1e-12)
+
+
+def test_worst_case_variance_after_a_restoration():
+    restored = np.linspace(0, 0.004, 100)
+    result = plan(start=3000, checkpoint_variance=restored)
+    tau, replay = result.times[1], result.replay[1]
+    rest = GROUPS.aggregate(WINDOW - tau).posterior_variance(replay.sensors)
+    expected = (3000**2 * restored + (WINDOW - tau) ** 2 * rest) / WINDOW**2
+    np.testing.assert_allclose(result.worst_case_variance[1], expected, rtol=1e-12)
+
+
+def test_single_failure_variance_counts_one_interval():
+    result = plan()
+    steps = 3483 - 1161
+    expected = steps * GROUPS.posterior_variance(result.replay[1].sensors) / WINDOW**2
+    np.testing.assert_allclose(result.single_failure_variance[1], expected, rtol=1e-12)
+    np.testing.assert_array_equal(
+        result.single_failure_variance[-1], result.worst_case_variance[-1]
+    )
+
+
+@pytest.mark.parametrize("query", ["mean", "sum"])
+def test_restored_variance_is_that_of_the_aggregate_so_far(query):
+    epsilon = 0.12 if query == "mean" else 1200
+    result = plan(epsilon, query=query)
+    estimated = GROUPS.aggregate(3483 - 1161, "sum").posterior_variance(result.replay[1].sensors)
+    expected = estimated / 3483**2 if query == "mean" else estimated
+    np.testing.assert_allclose(result.restored_variance(1), expected, rtol=1e-12)
+
+
+def test_restored_variance_adds_to_what_was_restored_before():
+    first = plan()
+    second = plan(start=1161, checkpoint_variance=first.restored_variance(0))
+    spent = 1161**2 * first.restored_variance(0)
+    end = second.times[1]
+    spent = spent + (end - 1161) * second.replay[0].variance
+    np.testing.assert_allclose(second.restored_variance(0), spent / end**2, rtol=1e-12)
+
+
+def test_the_measured_errors_have_the_worst_case_variance():
+    """Replays real draws by the gain matrix; 6,000 windows, so 5 % is 2.7 standard errors."""
+    model, window = block_model(6, 2, 4, 3, mean=5), 24
+    result = plan_checkpoints(model, window, Requirement(0.49, 0.05), RecoveryTime(0, 1), 20)
+    assert sizes(result)[0] > sizes(result)[1] > 0
+    values = draw(model, 6_000 * window, seed=11).reshape(6_000, window, 6)
+    begin, replay = result.times[1], result.replay[1]
+    rest = values[:, begin:].sum(axis=1)
+    seen, hidden = list(replay.sensors), replay.estimated
+    prior = (window - begin) * model.mean
+    estimate = prior[hidden] + (rest[:, seen] - prior[seen]) @ replay.gain().T
+    error = (estimate - rest[:, hidden]) / window
+    np.testing.assert_allclose(error.var(axis=0), result.worst_case_variance[1][hidden], rtol=0.05)
+    success = (np.abs(error) <= 0.49).mean(axis=0)
+    np.testing.assert_allclose(success, result.worst_case_reliability[1][hidden], atol=0.01)
+
+
+def test_two_failures_without_planning_again_break_the_promise():
+    requirement = Requirement(0.12, 0.05)
+    result = plan()
+    rest = (WINDOW - 1161) * result.replay[1].variance
+    both = 1161 * result.replay[0].variance + rest
+    assert requirement.reliability(both.max() / WINDOW**2) < 0.95
+    again = plan(start=1161, checkpoint_variance=result.restored_variance(0))
+    assert sizes(result)[1] < sizes(again)[0] <= sizes(result)[0]
+    assert np.all(requirement.is_met_by(again.worst_case_reliability))
+
+
+def test_targets_differ_after_a_restoration():
+    restored = plan().restored_variance(0)
+    assert restored.max() > restored.min() == 0
+    again = plan(start=1161, checkpoint_variance=restored)
+    assert again.checkpoint_variance is not restored
+    assert again.times[0] == 1161
+    assert again.times[-1] == WINDOW
+    assert again.times == (1161, 2709, 7353, WINDOW)
+    assert sizes(again) == [15, 5, 0]
+    assert not set(again.replay[0].sensors) & set(plan().replay[0].sensors)
+
+
+def test_no_relaxation_keeps_the_set_of_the_windows_beginning():
+    first = plan(method="no-relaxation")
+    later = plan(method="no-relaxation", start=5000)
+    assert {replay.sensors for replay in first.replay} == {first.replay[0].sensors}
+    assert later.replay[0].sensors == first.replay[0].sensors
+
+
+def test_no_relaxation_replays_more_if_the_restored_checkpoint_needs_it():
+    restored = np.full(100, 0.01)
+    later = plan(method="no-relaxation", start=5000, checkpoint_variance=restored)
+    assert len(later.replay[0].sensors) > 20
+    assert np.all(Requirement(0.12, 0.05).is_met_by(later.worst_case_reliability))
+
+
+def test_exactly_once_without_the_fixed_part():
+    free = plan(t_sla_ms=35, method="exactly-once", exactly_once_pays_fixed=False)
+    steps = RecoveryTime(0, 9.332e-4).max_tuples(35) // 100
+    assert len(free.checkpoints) == -(-WINDOW // steps) - 1 == 26
+    assert plan(exactly_once_pays_fixed=False).times == plan().times
+
+
+def test_exactly_once_is_exact():
+    result = plan(method="exactly-once")
+    assert np.all(result.worst_case_reliability == 1)
+    assert result.replay[0].sensors == tuple(range(100))
+
+
+def test_nothing_to_replay_takes_no_checkpoint():
+    result = plan(epsilon=1)
+    assert result.times == (0, WINDOW)
+    assert sizes(result) == [0]
+
+
+def test_window_of_one_step():
+    assert plan(window=1).times == (0, 1)
+
+
+def test_numpy_numbers_give_plain_times():
+    result = plan(window=np.int64(WINDOW), start=np.int32(5))
+    assert {type(t) for t in result.times} == {int}
+
+
+def test_a_plan_is_read_only_and_copies_its_argument():
+    restored = np.zeros(100)
+    result = plan(checkpoint_variance=restored)
+    restored[0] = 1
+    assert result.checkpoint_variance[0] == 0
+    with pytest.raises(ValueError, match="read-only"):
+        result.checkpoint_variance[0] = 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("epsilon", [0.05, 0.12, 0.13, 1])
+def test_too_short_t_sla_names_the_shortest_that_works(method, epsilon):
+    with pytest.raises(ValueError, match=r"t_sla_ms must be at least .* got 1;") as caught:
+        plan(epsilon, 1, method)
+    shortest = float(re.search(r"at least ([0-9.e-]+) ", str(caught.value))[1])
+    assert plan(epsilon, shortest, method).times[-1] == WINDOW
+    with pytest.raises(ValueError, match=f"at least {shortest!r} to replay"):
+        plan(epsilon, np.nextafter(shortest, 0), method)
+
+
+def test_t_sla_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match=r"t_sla_ms must be at least .* 20 sensors .* got nan"):
+        plan(t_sla_ms=np.nan)
+
+
+@pytest.mark.parametrize("method", ["proposed", "no-relaxation"])
+def test_spent_tolerance_names_the_smallest_epsilon_that_works(method):
+    restored = np.zeros(100)
+    restored[7] = 0.02
+    options = {"start": 9000, "checkpoint_variance": restored}
+    with pytest.raises(ValueError, match=r"nothing of epsilon = 0\.12 for sensor 'X8'") as caught:
+        plan(method=method, **options)
+    smallest = float(re.search(r"at least ([0-9.e-]+),", str(caught.value))[1])
+    assert plan(smallest, method=method, **options).times[-1] == WINDOW
+    with pytest.raises(ValueError, match="leaves nothing"):
+        plan(smallest * (1 - 1e-9), method=method, **options)
+    assert plan(method="exactly-once", **options).worst_case_reliability[0, 7] < 0.95
+
+
+def test_tolerance_spent_to_the_last_replays_every_sensor():
+    requirement = Requirement(0.12, 0.05)
+    restored = np.full(100, WINDOW**2 * requirement.max_variance / 5000**2 * (1 + 1e-14))
+    assert sizes(plan(start=5000, checkpoint_variance=restored))[0] == 100
+
+
+@pytest.mark.parametrize("window", [0, -5, 2.5, "10"])
+def test_impossible_window_is_refused(window):
+    with pytest.raises(ValueError, match=f"window must be a whole number .* got {window!r}"):
+        plan(window=window)
+
+
+@pytest.mark.parametrize("start", [-1, WINDOW, WINDOW + 1, 0.5])
+def test_start_outside_the_window_is_refused(start):
+    with pytest.raises(ValueError, match=rf"start must be .* 0 … 9999, got {start!r}"):
+        plan(start=start)
+
+
+def test_wrong_number_of_checkpoint_variances_is_refused():
+    with pytest.raises(ValueError, match=r"checkpoint_variance must have shape \(100,\).*\(3,\)"):
+        plan(start=5, checkpoint_variance=[0, 0, 0])
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+def test_impossible_checkpoint_variance_is_refused(bad):
+    restored = np.zeros(100)
+    restored[3] = bad
+    with pytest.raises(
+        ValueError, match=rf"checkpoint_variance must be .* got {bad} for sensor 'X4'"
+    ):
+        plan(start=5, checkpoint_variance=restored)
+
+
+def test_checkpoint_variance_before_anything_was_aggregated_is_refused():
+    with pytest.raises(
+        ValueError, match=r"checkpoint_variance must be 0 at start = 0, got up to 0\.5;"
+    ):
+        plan(checkpoint_variance=np.full(100, 0.5))
+
+
+def test_unknown_method_is_refused():
+    with pytest.raises(ValueError, match=r"method must be one of proposed, .* got 'best'"):
+        plan(method="best")
+
+
+def test_unknown_query_is_refused():
+    with pytest.raises(ValueError, match="query must be one of mean, sum, got 'max'"):
+        plan(query="max")
+
+
+@pytest.mark.parametrize("interval", [-1, 4])
+def test_interval_outside_the_plan_is_refused(interval):
+    with pytest.raises(ValueError, match=rf"interval must lie inside 0 … 3, got {interval}"):
+        plan().restored_variance(interval)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+
+
+def test_document_constants():
+    assert RecoveryTime(28.33, 9.332e-4) == DOCUMENT_RECOVERY_TIME
+    assert DOCUMENT_RECOVERY_TIME(0) == 28.33
+    assert DOCUMENT_RECOVERY_TIME(100_000) == pytest.approx(121.65)
+
+
+def test_tuples_within_t_sla():
+    assert DOCUMENT_RECOVERY_TIME.max_tuples(50) == 23_221
+    assert DOCUMENT_RECOVERY_TIME.max_tuples(28.33) == 0
+    assert RecoveryTime(0, 1).max_tuples(6) == 6
+    assert RecoveryTime(0, 1).max_tuples(5.999) == 5
+
+
+@given(
+    st.floats(0, 1e4),
+    st.floats(1e-6, 1e3),
+    st.one_of(st.integers(0, 10**6).map(float), st.floats(0, 1e6)),
+)
+def test_most_tuples_meet_t_sla_and_one_more_does_not(fixed, per_tuple, extra):
+    recovery_time = RecoveryTime(fixed, per_tuple)
+    t_sla_ms = fixed + extra
+    most = recovery_time.max_tuples(t_sla_ms)
+    assert recovery_time(most) <= t_sla_ms < recovery_time(most + 1)
+
+
+@given(st.floats(0, 1e4), st.floats(1e-6, 1e3), st.integers(0, 10**9))
+def test_recovery_time_of_m_permits_m(fixed, per_tuple, tuples):
+    recovery_time = RecoveryTime(fixed, per_tuple)
+    assert recovery_time.max_tuples(recovery_time(tuples)) >= tuples
+
+
+def test_a_quotient_rounded_up_is_corrected():
+    recovery_time = RecoveryTime(46.33, 0.8324)
+    assert int((60757.424 - 46.33) / 0.8324) == 72_935
+    assert recovery_time(72_935) > 60757.424
+    assert recovery_time.max_tuples(60757.424) == 72_934
+
+
+def test_endless_t_sla_is_bounded():
+    assert RecoveryTime(1, 1e-300).max_tuples(math.inf) == 2**53
+
+
+@pytest.mark.parametrize("t_sla_ms", [28.3, -1, math.nan])
+def test_t_sla_below_the_fixed_part_is_refused(t_sla_ms):
+    with pytest.raises(ValueError, match=rf"t_sla_ms must be at least .*28\.33.*got {t_sla_ms}"):
+        DOCUMENT_RECOVERY_TIME.max_tuples(t_sla_ms)
+
+
+@pytest.mark.parametrize("fixed_ms", [-1.0, math.nan, math.inf])
+def test_impossible_fixed_part_is_refused(fixed_ms):
+    with pytest.raises(ValueError, match=f"fixed_ms must be .* at least 0, got {fixed_ms}"):
+        RecoveryTime(fixed_ms, 1)
+
+
+@pytest.mark.parametrize("per_tuple_ms", [0.0, -1.0, math.nan, math.inf])
+def test_impossible_part_per_tuple_is_refused(per_tuple_ms):
+    with pytest.raises(ValueError, match=f"per_tuple_ms must be .* above 0, got {per_tuple_ms}"):
+        RecoveryTime(1, per_tuple_ms)
+
+
+@pytest.mark.parametrize("tuples", [-1, math.nan])
+def test_impossible_number_of_tuples_is_refused(tuples):
+    with pytest.raises(ValueError, match=f"tuples must be at least 0, got {tuples}"):
+        DOCUMENT_RECOVERY_TIME(tuples)

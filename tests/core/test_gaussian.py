@@ -1,0 +1,115 @@
+"""GaussianModel: the formulas against their textbook form, and every refusal."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model
+
+TWO = GaussianModel([18.0, 19.0], [[4.0, 3.0], [3.0, 4.0]])
+
+
+def test_two_dimensional_example_by_hand():
+    posterior = TWO.condition({"X2": 20.0})
+    assert posterior.names == ("X1",)
+    np.testing.assert_allclose(posterior.mean, [18 + 3 / 4 * (20 - 19)])
+    np.testing.assert_allclose(posterior.variance, [4 - 9 / 4])
+
+
+def test_condition_on_nothing_is_the_prior_and_on_all_is_empty():
+    prior = TWO.condition({})
+    np.testing.assert_array_equal(prior.mean, TWO.mean)
+    np.testing.assert_array_equal(prior.variance, [4.0, 4.0])
+    assert TWO.condition({"X1": 1.0, "X2": 2.0}).names == ()
+
+
+def test_condition_does_not_depend_on_the_order_of_the_mapping():
+    model = block_model(6, 2)
+    one = model.condition({"X1": 1.0, "X4": -1.0, "X2": 0.5})
+    other = model.condition({"X2": 0.5, "X1": 1.0, "X4": -1.0})
+    np.testing.assert_allclose(one.mean, other.mean, rtol=1e-14)
+
+
+def test_posterior_variance_is_zero_where_observed():
+    variance = block_model(4, 1).posterior_variance([1, 3])
+    assert variance[1] == variance[3] == 0
+    np.testing.assert_allclose(variance[[0, 2]], 1 - 2 * 0.81 / 1.9)
+
+
+def test_aggregate_of_mean_and_sum():
+    mean, total = TWO.aggregate(10), TWO.aggregate(10, "sum")
+    np.testing.assert_allclose(mean.mean, TWO.mean)
+    np.testing.assert_allclose(mean.covariance, TWO.covariance / 10)
+    np.testing.assert_allclose(total.mean, TWO.mean * 10)
+    np.testing.assert_allclose(total.covariance, TWO.covariance * 10)
+
+
+def test_fit_recovers_moments_and_names():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a", "b", "c"])
+    model = GaussianModel.fit(frame)
+    assert model.names == ("a", "b", "c")
+    np.testing.assert_allclose(model.mean, frame.mean())
+    np.testing.assert_allclose(model.covariance, frame.cov())
+
+
+def test_model_is_an_immutable_value():
+    mean = np.zeros(2)
+    model = GaussianModel(mean, np.eye(2))
+    mean[0] = 7
+    assert model.mean[0] == 0
+    with pytest.raises(ValueError, match="read-only"):
+        model.covariance[0, 0] = 2
+    with pytest.raises(AttributeError):
+        model.mean = mean
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.0, 0.0], np.eye(3)), r"covariance must have shape \(2, 2\), got \(3, 3\)"),
+        (([], np.empty((0, 0))), "mean must have shape"),
+        (([0.0, 0.0], np.eye(2), ["a"]), "names must have 2 entries"),
+        (([0.0, 0.0], np.eye(2), ["a", "a"]), "names must differ, got 'a'"),
+        (([0.0, np.nan], np.eye(2)), "mean must be finite, got 1 NaN"),
+        (([0.0, 0.0], [[1, np.inf], [np.inf, 1]]), "covariance must be finite"),
+        (([0.0, 0.0], [[1.0, 0.5], [0.2, 1.0]]), "covariance must be symmetric"),
+        (([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]]), "covariance must be positive definite.*-1"),
+        (([0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]]), "covariance must be positive definite"),
+    ],
+)
+def test_what_is_no_gaussian_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianModel(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TWO.condition({"X3": 1.0}), "observed has unknown key 'X3'; known keys are X1"),
+        (lambda: TWO.condition({"X1": np.nan}), "observed must be finite"),
+        (
+            lambda: TWO.posterior_variance([2]),
+            "observed must be different key indices inside 0 … 1",
+        ),
+        (lambda: TWO.posterior_variance([0, 0]), "observed must be different key indices"),
+        (lambda: TWO.block_variance([-1]), "keys must be different key indices"),
+        (lambda: TWO.block_variance([0.5]), "keys must be a sequence of key indices"),
+        (lambda: TWO.block_variance(3), "keys must be a sequence of key indices"),
+        (lambda: TWO.aggregate(0), "steps must be a whole number of at least 1, got 0"),
+        (lambda: TWO.aggregate(1.5), "steps must be a whole number"),
+        (lambda: TWO.aggregate(3, "median"), "query must be 'mean' or 'sum', got 'median'"),
+        (lambda: GaussianModel.fit(np.zeros(3)), r"frame must have shape \(rows, n\)"),
+        (lambda: GaussianModel.fit([[1.0, np.nan]]), "1 missing or non-finite values in 1 of 1"),
+        (lambda: GaussianModel.fit(np.eye(2)), "more rows than keys, got 2 rows for 2"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_indices_accept_sets_ranges_and_arrays():
+    model = block_model(4, 1)
+    for keys in ({2, 1}, range(1, 3), np.array([1, 2]), (1, 2)):
+        np.testing.assert_allclose(model.block_variance(keys), model.block_variance([1, 2]))

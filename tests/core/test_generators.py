@@ -1,0 +1,48 @@
+"""Generated data: the model of the document, and bytes that no cut changes."""
+
+import numpy as np
+import pytest
+
+from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
+
+
+def test_block_model_is_the_documents():
+    model = block_model()
+    assert model.size == 120
+    assert set(np.unique(model.covariance)) == {0.0, 0.9, 1.0}
+    assert (model.covariance[:12, :12] >= 0.9).all()
+    assert (model.covariance[:12, 12:] == 0).all()
+
+
+def test_any_cut_gives_the_same_rows():
+    model, rows = block_model(4, 2), ROWS_PER_RANGE + 100
+    whole = draw(model, rows, 7)
+    cuts = [0, 10, ROWS_PER_RANGE - 1, ROWS_PER_RANGE + 1, rows]
+    parts = [draw(model, b - a, 7, a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert not np.array_equal(whole, draw(model, rows, 8))
+    assert draw(model, 0, 7).shape == (0, 4)
+
+
+def test_sample_has_the_models_moments():
+    model = block_model(6, 2, variance=60, covariance=30, mean=5)
+    sample = draw(model, 200_000, 3)
+    np.testing.assert_allclose(sample.mean(axis=0), 5, atol=0.1)
+    np.testing.assert_allclose(np.cov(sample.T), model.covariance, atol=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: block_model(120, 7),
+            "blocks must divide dimensions = 120, got 7; choose one of 1",
+        ),
+        (lambda: block_model(4, 2, covariance=1.0), "covariance must be positive definite"),
+        (lambda: draw(block_model(4, 2), -1, 0), "rows must be at least 0, got -1"),
+        (lambda: draw(block_model(4, 2), 1, -3), "seed must be at least 0, got -3"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aftlib.core import paths
+from aftlib.core.paths import atomic_directory, atomic_file, project_root, require_writable
+from tests.tiny_project import make_project
+
+PACKAGE_HOME = Path(paths.__file__).resolve().parents[2]
+WRITER = """
+import sys, time
+from pathlib import Path
+from aftlib.core import paths
+with getattr(paths, sys.argv[1])(Path(sys.argv[2])) as path:
+    part = path / "part" if sys.argv[1] == "atomic_directory" else path
+    part.write_text("half")
+    print("half written", flush=True)
+    time.sleep(600)
+"""
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [p.name for p in folder.iterdir() if ".partial-" in p.name]
+
+
+def start_writer(kind: str, target: Path) -> subprocess.Popen[str]:
+    """Start a process that holds `target` half written, and wait until it does."""
+    command = [sys.executable, "-c", WRITER, kind, str(target)]
+    env = os.environ | {"PYTHONPATH": str(PACKAGE_HOME)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+    assert process.stdout is not None and process.stdout.readline() == "half written\n"
+    return process
+
+
+def test_root_is_what_aft_home_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("AFT_HOME", str(make_project(tmp_path / "home")))
+    assert project_root() == tmp_path / "home"
+    assert paths.data_dir() == tmp_path / "home" / "data"
+    assert paths.reports_dir() == tmp_path / "home" / "reports"
+    assert paths.notebooks_dir() == tmp_path / "home" / "notebooks"
+
+
+def test_aft_home_without_a_project_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("AFT_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"AFT_HOME is '.*', which has no notebooks"):
+        project_root()
+
+
+def test_root_is_the_nearest_parent_of_the_working_directory(tmp_path, monkeypatch):
+    home = make_project(tmp_path / "home")
+    (home / "deep" / "deeper").mkdir(parents=True)
+    monkeypatch.delenv("AFT_HOME", raising=False)
+    monkeypatch.chdir(home / "deep" / "deeper")
+    assert project_root() == home
+
+
+def test_root_is_else_that_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.delenv("AFT_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert project_root() == PACKAGE_HOME
+
+
+def test_no_root_anywhere_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.delenv("AFT_HOME", raising=False)
+    monkeypatch.setattr(paths, "MARKERS", ("no such marker",))
+    with pytest.raises(FileNotFoundError, match="no project folder .* set AFT_HOME"):
+        project_root()
+
+
+def test_require_writable_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
+    assert require_writable(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_require_writable_names_the_directory_and_the_way_out(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(PermissionError, match=r"directory '.*file' \(File exists\).*AFT_HOME"):
+        require_writable(tmp_path / "file")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder where even root cannot write")
+def test_require_writable_tries_rather_than_asks():
+    with pytest.raises(PermissionError, match="cannot write into the directory '/proc'"):
+        require_writable("/proc")
+
+
+def test_file_appears_whole(tmp_path):
+    with atomic_file(tmp_path / "a.json") as path:
+        assert path.name == "a.json"
+        path.write_text("new")
+        assert not (tmp_path / "a.json").exists()
+    assert (tmp_path / "a.json").read_text() == "new"
+    assert leftovers(tmp_path) == []
+
+
+def test_file_is_replaced_not_rewritten(tmp_path):
+    (tmp_path / "a.json").write_text("old")
+    with (tmp_path / "a.json").open() as reader:
+        with atomic_file(tmp_path / "a.json") as path:
+            path.write_text("new")
+        assert reader.read() == "old"  # whoever reads it meanwhile has all of the old file
+    assert (tmp_path / "a.json").read_text() == "new"
+
+
+def test_file_survives_an_exception_as_it_was(tmp_path):
+    (tmp_path / "a.json").write_text("old")
+    with pytest.raises(KeyError), atomic_file(tmp_path / "a.json") as path:
+        path.write_text("half")
+        raise KeyError("in the middle")
+    assert (tmp_path / "a.json").read_text() == "old"
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("make", [atomic_file, atomic_directory])
+def test_writing_nothing_is_an_error(tmp_path, make):
+    with (
+        pytest.raises(FileNotFoundError, match="nothing was written for"),
+        make(tmp_path / "a") as p,
+    ):
+        if p.exists():
+            p.rmdir()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_appears_whole(tmp_path):
+    with atomic_directory(tmp_path / "set") as path:
+        (path / "year=1").mkdir()
+        (path / "year=1" / "part-0.parquet").write_text("rows")
+        assert not (tmp_path / "set").exists()
+    assert (tmp_path / "set" / "year=1" / "part-0.parquet").read_text() == "rows"
+    assert leftovers(tmp_path) == []
+
+
+def test_directory_may_be_made_anew_inside(tmp_path):
+    with atomic_directory(tmp_path / "set") as path:
+        path.rmdir()
+        path.mkdir()
+        (path / "_SUCCESS").touch()
+    assert (tmp_path / "set" / "_SUCCESS").exists()
+
+
+def test_directory_of_an_interrupted_block_is_gone(tmp_path):
+    with pytest.raises(KeyboardInterrupt), atomic_directory(tmp_path / "set") as path:
+        (path / "part-0").write_text("half")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_that_is_there_is_not_written_over(tmp_path):
+    (tmp_path / "set").mkdir()
+    with (
+        pytest.raises(FileExistsError, match="is already there: use it, or remove"),
+        atomic_directory(tmp_path / "set"),
+    ):
+        pass
+
+
+def test_of_two_writers_the_first_to_finish_stays(tmp_path):
+    with atomic_directory(tmp_path / "set") as slow:
+        (slow / "part").write_text("slow")
+        with atomic_directory(tmp_path / "set") as fast:
+            (fast / "part").write_text("fast")
+    assert (tmp_path / "set" / "part").read_text() == "fast"
+    assert leftovers(tmp_path) == []
+
+
+def test_rename_errors_of_other_kinds_are_not_swallowed(tmp_path, monkeypatch):
+    def refuse(self, target):
+        raise OSError("disk on fire")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(OSError, match="disk on fire"), atomic_directory(tmp_path / "set"):
+        pass
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("kind", ["atomic_file", "atomic_directory"])
+def test_a_killed_writer_leaves_nothing_that_is_trusted(tmp_path, kind):
+    target = tmp_path / "data [1]"  # brackets: names are not patterns
+    process = start_writer(kind, target)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not target.exists()
+    assert len(leftovers(tmp_path)) == 1
+    with getattr(paths, kind)(target) as path:
+        (path / "part" if path.is_dir() else path).write_text("whole")
+    assert (target / "part" if target.is_dir() else target).read_text() == "whole"
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.crash
+def test_what_a_live_writer_holds_is_left_alone(tmp_path):
+    process = start_writer("atomic_directory", tmp_path / "set")
+    try:
+        with atomic_directory(tmp_path / "set") as path:
+            (path / "part").write_text("ours")
+        assert len(leftovers(tmp_path)) == 1
+    finally:
+        process.kill()
+        process.wait()
+    assert (tmp_path / "set" / "part").read_text() == "ours"
+
+
+def test_a_holder_swept_before_it_was_locked_is_made_anew(tmp_path, monkeypatch):
+    calls = []
+    flock = paths.fcntl.flock
+
+    def sweep_first(descriptor, flags):
+        calls.append(flags)
+        if len(calls) == 1:
+            paths.shutil.rmtree(next(tmp_path.glob(".a.partial-*")))
+        flock(descriptor, flags)
+
+    monkeypatch.setattr(paths.fcntl, "flock", sweep_first)
+    with atomic_file(tmp_path / "a") as path:
+        path.write_text("whole")
+    assert (tmp_path / "a").read_text() == "whole"
+    assert len(calls) == 2

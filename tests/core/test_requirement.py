@@ -1,0 +1,42 @@
+"""Requirement: variance and reliability are two sides of one promise."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from aftlib.core.requirement import Requirement
+
+
+def test_max_variance_is_where_reliability_is_one_minus_delta():
+    requirement = Requirement(0.65, 0.05)
+    assert requirement.max_variance == pytest.approx((0.65 / norm.ppf(0.975)) ** 2)
+    assert requirement.reliability(requirement.max_variance) == pytest.approx(0.95, abs=1e-14)
+
+
+def test_reliability_is_elementwise_and_one_without_variance():
+    reliability = Requirement(1.0, 0.1).reliability([[0.0, 1.0], [4.0, 1e300]])
+    assert reliability.shape == (2, 2)
+    assert reliability[0, 0] == 1
+    assert reliability[0, 1] == pytest.approx(norm.cdf(1) - norm.cdf(-1))
+    assert reliability[1, 1] < 1e-100
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "message"),
+    [(0, "got 0"), (-1.0, "got -1.0"), (np.nan, "got nan"), (np.inf, "got inf")],
+)
+def test_epsilon_must_be_positive(epsilon, message):
+    with pytest.raises(ValueError, match=f"epsilon must be positive.*{message}"):
+        Requirement(epsilon, 0.05)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, np.nan])
+def test_delta_must_lie_inside_zero_and_one(delta):
+    with pytest.raises(ValueError, match=r"delta must lie inside \(0, 1\)"):
+        Requirement(1.0, delta)
+
+
+@pytest.mark.parametrize("variance", [-1e-9, np.nan])
+def test_a_variance_that_is_none_is_refused(variance):
+    with pytest.raises(ValueError, match="variance must be non-negative"):
+        Requirement(1.0, 0.05).reliability([1.0, variance])

@@ -1,0 +1,83 @@
+"""The sensor log: any keys over any steps, whole or refused."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from aftlib.core.sensorlog import MANIFEST, ROW_GROUP, SensorLog, part_path
+
+NAMES = ["a", "b", "c"]
+
+
+@pytest.fixture
+def values():
+    values = np.random.default_rng(0).normal(size=(10_000, 3))
+    values[5, 1] = np.nan
+    return values
+
+
+@pytest.fixture
+def log(tmp_path, values):
+    return SensorLog.write(tmp_path / "log", values, NAMES, {"seed": 0})
+
+
+@pytest.mark.parametrize(
+    ("keys", "begin", "stop"),
+    [(None, 0, 10_000), ([2, 0], 4000, 4200), ([1], 4095, 4097), ([1, 1], 0, 10), ([0], 7, 7)],
+)
+def test_read_gives_what_was_written(log, values, keys, begin, stop):
+    wanted = values[begin:stop] if keys is None else values[begin:stop, keys]
+    np.testing.assert_array_equal(log.read(keys, begin, stop), wanted)
+    blocks = list(log.blocks(keys, begin, stop))
+    if stop > begin:
+        np.testing.assert_array_equal(np.concatenate(blocks), wanted)
+
+
+def test_reopened_log_knows_itself(log):
+    again = SensorLog.open(log.path)
+    assert (again.names, again.steps, again.about) == (("a", "b", "c"), 10_000, {"seed": 0})
+
+
+def test_row_groups_keep_the_cost_of_a_read_near_what_is_read(log):
+    metadata = pq.ParquetFile(part_path(log.path, 0)).metadata
+    assert metadata.row_group(0).num_rows == ROW_GROUP
+    assert metadata.num_columns == 1 + len(NAMES)
+
+
+def test_reading_some_keys_touches_their_bytes_only(log):
+    one, all_keys = log.stored_bytes([1], 0, 10_000), log.stored_bytes(None, 0, 10_000)
+    assert one == pytest.approx(all_keys / 3, rel=0.02)
+    assert log.stored_bytes([1], 0, 1024) == pytest.approx(one / 10, rel=0.05)
+    assert log.stored_bytes([1], 5, 5) == 0
+
+
+def test_a_log_without_manifest_or_part_is_refused(log):
+    part = part_path(log.path, 1)
+    part.rename(part.with_suffix(".gone"))
+    with pytest.raises(ValueError, match=r"no complete sensor log.*without part-00001.parquet"):
+        SensorLog.open(log.path)
+    (log.path / MANIFEST).unlink()
+    with pytest.raises(ValueError, match="path holds no complete sensor log"):
+        SensorLog.open(log.path)
+
+
+def test_an_existing_log_is_never_overwritten(log, values):
+    with pytest.raises(FileExistsError, match="already there"):
+        SensorLog.write(log.path, values, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda log: log.read([3], 0, 1), r"keys must lie inside 0 … 2, got \[3\]"),
+        (lambda log: log.read(None, 0, 10_001), "begin and stop must satisfy .* 10000, got 0 and"),
+        (lambda log: list(log.blocks(None, 5, 4)), "begin and stop must satisfy"),
+        (
+            lambda log: SensorLog.write(log.path.parent / "x", np.zeros((2, 2)), NAMES),
+            r"values must have shape \(steps, 3\), got \(2, 2\)",
+        ),
+    ],
+)
+def test_bad_arguments_are_named(log, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(log)

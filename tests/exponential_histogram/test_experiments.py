@@ -1,0 +1,245 @@
+"""D5's experiments give the document's table, and every number a slow twin's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from aftlib.exponential_histogram import ExponentialHistogram, figures
+from aftlib.exponential_histogram import experiments as d5
+from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.experiments.errors import measure
+from aftlib.exponential_histogram.experiments.ring import BitRing, exact_counts, relative
+from aftlib.exponential_histogram.experiments.sizes import filled
+from aftlib.exponential_histogram.source import EventPlan
+from tests.exponential_histogram.article_histogram import ArticleHistogram
+
+
+@pytest.fixture(scope="module")
+def few():
+    return d5.few_ones([0.01, 0.1, 0.5], most=200)
+
+
+@pytest.fixture(scope="module")
+def swept(spark):
+    return d5.sweep(spark, [0.02, 0.1], [50, 400], [0.01, 0.5], [0, 20], 20, seed=3)
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    return d5.sizes([0.01, 0.5], [100, 10_000, 1_000_000])
+
+
+@pytest.fixture(scope="module")
+def long_run():
+    return d5.long_run(BitStream(0.5, None, 2), 300_000, 20_000, 0.05, 10_000, points=10)
+
+
+@pytest.fixture(scope="module")
+def rates():
+    return d5.rates(1000, 0.1, [1, 1000], seconds=0.01, seed=1)
+
+
+def test_figure_3_is_the_documents():
+    table = d5.figure_3()
+    assert table["same"].all()
+    assert len(table) == 13
+    assert table["error"].round(3).tolist()[4:8] == [0.333, 0.25, 0.2, 0.167]
+    assert d5.shown(table)["buckets"].tolist()[:6] == [
+        "–", "(2,1)", "(3,1) (2,1)", "(3,1) (2,1)", "(5,1) (3,2)", "(6,1) (5,1) (3,2)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("window", [1, 7, 8, 9, 100])
+def test_ring_and_running_sums_are_the_exact_count(window):
+    rng = np.random.default_rng(window)
+    events = rng.random(700) < 0.4
+    expected = [int(events[max(0, t - window) : t].sum()) for t in range(1, 701)]
+    assert exact_counts(events, window).tolist() == expected
+    single, bulk = BitRing(window), BitRing(window)
+    for t, event in enumerate(events.tolist()):
+        single.update(event)
+        assert single.count == expected[t]
+    edges = [0, *np.sort(rng.integers(0, 700, 12)), 700]
+    for first, after in zip(edges, edges[1:], strict=False):
+        bulk.update(events[first:after])
+        assert bulk.count == (expected[after - 1] if after else 0)
+    assert bulk.nbytes == -(-window // 8)
+
+
+def test_ring_of_no_event_is_refused():
+    with pytest.raises(ValueError, match="window must be at least 1 event, got 0"):
+        BitRing(0)
+
+
+def test_relative_error_of_nothing():
+    assert relative(np.array([0.0, 1.0, 3.0]), np.array([0, 0, 4])).tolist() == [0, np.inf, 0.25]
+
+
+def test_smallest_counterexamples_are_the_digests(few):
+    found = d5.counterexamples(few).set_index("epsilon")
+    assert found.loc[0.01, ["ones", "article", "sound"]].tolist() == [52, 51, 51.5]
+    assert found.loc[0.01, "article_error"] == pytest.approx(1 / 52)
+    assert found.loc[0.1, ["ones", "article"]].tolist() == [7, 6]
+    assert np.isnan(found.loc[0.5, "ones"])
+    assert (found["sound_worst"] <= found.index).all()
+    twin = ArticleHistogram(400, 0.01)
+    for t in range(1, 53):
+        twin.update(400 + t, 1)
+    assert twin.query() == 51
+
+
+def test_measured_errors_are_one_by_one_ones():
+    events, window, epsilon = BitStream(0.05, 5, 1).draw(3000), 300, 0.1
+    found = measure(events, window, epsilon)
+    histogram, errors = ExponentialHistogram(window, epsilon), {"article": [], "sound": []}
+    for t, event in enumerate(events.tolist(), 1):
+        histogram.update(event)
+        count = int(events[max(0, t - window) : t].sum())
+        answers = {"article": histogram.article_estimate(), "sound": histogram.estimate()}
+        for name, answer in answers.items():
+            errors[name].append(abs(answer - count) / count if count else float(answer > 0))
+    for name, each in errors.items():
+        assert found[name] == pytest.approx(max(each[window - 1 :]))
+        assert found[f"{name}_young"] == pytest.approx(max(each[: window - 1]))
+        assert found[f"{name}_missed"] == sum(e > epsilon * (1 + 1e-12) for e in each)
+    assert found["least"] == min(int(events[t - window : t].sum()) for t in range(window, 3001))
+    assert found["article_missed"] > 0
+
+
+def test_sweep_keeps_the_sound_promise_and_breaks_the_articles(swept):
+    assert len(swept) == 16
+    assert (swept["sound"] <= swept["epsilon"] * (1 + 1e-12)).all()
+    assert (swept["sound_missed"] == 0).all()
+    assert (swept["article"] > swept["epsilon"]).any()
+    point = swept[(swept["window"] == 400) & (swept["share"] == 0.01) & (swept["burst"] == 20)]
+    stream = BitStream(0.01, 20, 3).draw(131_072)
+    for row in point.to_dict("records"):
+        assert measure(stream, 400, row["epsilon"]).items() <= row.items()
+
+
+def test_sizes_are_those_of_bits_and_at_break_even_the_ring_is_larger(sizes):
+    histogram = ExponentialHistogram(10_000, 0.01)
+    histogram.update(np.ones(20_000, bool))
+    point = sizes[(sizes["window"] == 10_000) & (sizes["epsilon"] == 0.01)].iloc[0]
+    assert point["buckets"] == pytest.approx(len(histogram.buckets), abs=51)
+    assert (sizes["buckets"] <= sizes["bound"]).all()
+    assert filled(2_000_000, 0.5).total == 2_000_000
+    assert d5.break_even(sizes)["window"].tolist() == [1_000_000, 10_000]
+
+
+def test_long_run_is_the_histograms(long_run):
+    histogram = ExponentialHistogram(20_000, 0.05)
+    bits = BitStream(0.5, None, 2).draw(300_000)
+    histogram.update(bits)
+    last = long_run.iloc[-1]
+    assert (last["at"], last["estimate"]) == (300_000, histogram.estimate())
+    assert last["article"] == histogram.article_estimate()
+    assert last["exact"] == bits[-20_000:].sum()
+    assert (long_run["error"] <= 0.05).all()
+    assert long_run["seconds"].is_monotonic_increasing
+
+
+def test_rates_are_positive(rates):
+    assert rates["chunk"].tolist() == [1, 1000]
+    assert (rates[["count_nonzero", "ring", "update", "estimates"]] > 0).all(axis=None)
+
+
+def test_error_curve_keeps_the_largest_of_each_stretch():
+    curve = d5.error_curve(BitStream(0.01, None, 1), 20_000, 1000, 0.1, points=40)
+    found = measure(BitStream(0.01, None, 1).draw(20_000), 1000, 0.1)
+    assert curve["at"].iloc[-1] == 20_000
+    for name in ("sound", "article"):
+        assert curve[name].max() == max(found[name], found[f"{name}_young"])
+
+
+def test_demo_and_parallel_keep_their_bounds(spark, tmp_path):
+    plan = EventPlan(0.5, None, 5, keys=1, stop=6000, every=3000, tasks=2)
+    demo = d5.operator_demo(spark, tmp_path, plan, 1000, 0.05)
+    bits = BitStream(0.5, None, 5).draw(6000)
+    assert demo["exact"].tolist() == exact_counts(bits, 1000).tolist()
+    assert demo["estimate"].tolist() == ExponentialHistogram(1000, 0.05).estimates(bits).tolist()
+    assert (demo["error"] <= 0.05).all()
+    found = d5.parallel(spark, [300_000], 50_000, 0.05, 0.5, 5, tasks=3, rounds=1)
+    assert found["partitions"].tolist() == [3]
+    assert (found["error"] <= found["bound"]).all()
+    for figure in (figures.demo(demo, 0.05), figures.parallel(found)):
+        assert all(len(trace.x) for trace in figure.data)
+
+
+def test_claims_come_out_as_recorded(few, swept, sizes, long_run, rates):
+    quick = rates.assign(update=2e6)
+    settled = d5.verdicts(
+        d5.figure_3(), swept, d5.counterexamples(few), sizes, long_run.assign(seconds=1e-3), quick
+    )
+    assert [s.id for s in settled] == ["D5-1", "D5-2", "D5-3", "D5-4"]
+    assert [s.verdict for s in settled] == ["holds", "deviates", "holds", "holds"]
+    assert "ε = 0.01: 52 ones → 51, 1.92% off" in settled[1].note
+    assert settled[3].measured == 2e6
+
+
+def test_claims_notice_what_is_wrong(few, swept, sizes, long_run, rates):
+    table = d5.figure_3()
+    wrong = table.assign(same=table["t"] != 9)
+    square = sizes.assign(buckets=sizes["window"] // 2)
+    sound = swept.assign(article=swept["sound"], article_young=0.0)
+    smallest = d5.counterexamples(few)
+    kept = smallest.assign(worst=smallest["sound_worst"])
+    slow = rates.assign(update=9e5)
+    settled = d5.verdicts(wrong, sound, kept, square, long_run, slow)
+    assert [s.verdict for s in settled] == ["deviates", "holds", "deviates", "deviates"]
+    assert settled[0].measured == 12
+
+
+def stepped(figure, step):
+    """The figure's traces after its slider moved."""
+    arguments = figure.layout.sliders[0].steps[step].args[0]
+    return [{key: arguments[key][i] for key in arguments} for i in range(len(figure.data))]
+
+
+def test_buckets_can_be_stepped_through():
+    figure = figures.buckets(d5.figure_3(), d5.FIGURE_3_WINDOW, start=9)
+    assert len(figure.layout.sliders[0].steps) == 13
+    window, boxes, events, names, answers = stepped(figure, 8)
+    assert events["text"] == list("011011111")
+    assert names["text"] == ["9", "8", "6", "1", "2", "4"]
+    assert answers["text"] == ["total 7 · query 5 · sound 5.5 · exact 6"]
+    assert boxes["x"].count(None) == 3
+    assert min(x for x in window["x"] if x is not None) == pytest.approx(2.42)
+    assert min(x for x in boxes["x"] if x is not None) == pytest.approx(1.58)
+    shown = [list(trace.text or []) for trace in figure.data]
+    assert shown == [[], [], events["text"], names["text"], answers["text"]]
+    assert stepped(figure, 12)[4]["text"] == ["total 3 · query 2 · sound 2.5 · exact 3"]
+
+
+def test_error_figures_show_both_estimates_and_the_promise(few, swept):
+    for figure in (
+        figures.few_ones(few, start=0.1),
+        figures.errors(swept, start=0.5),
+        figures.error_ratios(swept, "window", {"share": 0.01, "burst": 0}, start=0.02),
+        figures.error_ratios(swept, "share", {"window": 400, "burst": 20}, start=0.02),
+        figures.error_ratios(swept, "burst", {"window": 300, "share": 0.5}, start=0.1),
+    ):
+        names = [trace.name for trace in figure.data]
+        assert names[0].startswith("article's") and names[1].startswith("sound")
+        assert names[2].startswith("promised")
+        for step in range(len(figure.layout.sliders[0].steps)):
+            _, sound, promised = stepped(figure, step)
+            at_most = [p for x, p in zip(promised["x"], promised["y"], strict=True)]
+            limit = dict(zip(promised["x"], at_most, strict=True))
+            for x, y in zip(sound["x"], sound["y"], strict=True):
+                assert y is None or y <= limit.get(x, at_most[0]) * (1 + 1e-12)
+
+
+def test_other_figures_draw_what_they_are_given(sizes, rates, long_run):
+    curve = pd.DataFrame({"at": [1, 2], "sound": [0.0, 0.01], "article": [0.0, 0.02]})
+    for figure, traces in (
+        (figures.sizes(sizes), 3),
+        (figures.rates(rates, 1e5), 5),
+        (figures.long_run(long_run, 0.05), 2),
+        (figures.error_curve(curve, 0.01, "t"), 2),
+    ):
+        assert isinstance(figure, go.Figure)
+        assert len(figure.data) == traces

@@ -1,0 +1,371 @@
+"""The exponential histogram on known streams, its refusals, and its bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from aftlib.core import compiling
+from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.exponential_histogram.canonical import (
+    MAX_UNITS,
+    bucket_counts,
+    bucket_sizes,
+    least_buckets,
+    top_level,
+)
+from tests.exponential_histogram.article_histogram import ArticleHistogram, exact
+
+FIGURE_3_EVENTS = [0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0]
+FIGURE_3 = [  # buckets newest first, total, the article's query, exact
+    ([], 0, 0, 0),
+    ([(2, 1)], 1, 1, 1),
+    ([(3, 1), (2, 1)], 2, 2, 2),
+    ([(3, 1), (2, 1)], 2, 2, 2),
+    ([(5, 1), (3, 2)], 3, 2, 3),
+    ([(6, 1), (5, 1), (3, 2)], 4, 3, 4),
+    ([(7, 1), (6, 2), (3, 2)], 5, 4, 5),
+    ([(8, 1), (7, 1), (6, 2), (3, 2)], 6, 5, 6),
+    ([(9, 1), (8, 2), (6, 4)], 7, 5, 6),
+    ([(9, 1), (8, 2), (6, 4)], 7, 5, 5),
+    ([(9, 1), (8, 2), (6, 4)], 7, 5, 5),
+    ([(9, 1), (8, 2), (6, 4)], 7, 5, 4),
+    ([(9, 1), (8, 2)], 3, 2, 3),
+]
+
+
+def bits(seed: int, size: int, share: float = 0.5) -> np.ndarray:
+    return np.random.default_rng(seed).random(size) < share
+
+
+def filled(window: int = 1000, epsilon: float = 0.05, **kwargs: object) -> ExponentialHistogram:
+    histogram = ExponentialHistogram(window, epsilon, **kwargs)
+    events = bits(1, 5000)
+    histogram.update(events, np.arange(5000) // 3 if kwargs.get("timed") else None)
+    return histogram
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_figure_3_row_by_row(bulk: bool) -> None:
+    histogram = ExponentialHistogram(7, 0.5)
+    times = list(range(1, 14))
+    for t, (buckets, total, query, count) in enumerate(FIGURE_3, 1):
+        event = FIGURE_3_EVENTS[t - 1]
+        histogram.update(np.array([event]) if bulk else event)
+        assert histogram.buckets == buckets
+        assert (histogram.total, histogram.article_estimate()) == (total, query)
+        assert exact(times, FIGURE_3_EVENTS, t, 7) == count
+        assert abs(histogram.estimate() - count) <= 0.5 * count
+
+
+def test_figure_3_in_one_call() -> None:
+    queries = ExponentialHistogram(7, 0.5).estimates(FIGURE_3_EVENTS, article=True)
+    assert queries.tolist() == [row[2] for row in FIGURE_3]
+
+
+@pytest.mark.parametrize(("epsilon", "ones", "answer"), [(0.01, 52, 51), (0.1, 7, 6)])
+def test_article_estimate_misses_its_promise_where_the_sound_one_does_not(
+    epsilon: float, ones: int, answer: int
+) -> None:
+    histogram = ExponentialHistogram(1000, epsilon)
+    histogram.update(np.zeros(1000, bool))  # so that the stream is longer than the window
+    histogram.update(np.ones(ones, bool))
+    assert histogram.article_estimate() == answer
+    assert abs(answer - ones) > epsilon * ones
+    assert abs(histogram.estimate() - ones) <= epsilon * ones
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 7, 50, 100])
+def test_canonical_form_is_what_inserting_one_by_one_gives(least: int) -> None:
+    twin = ArticleHistogram(10**6, 1 / (2 * least))
+    from aftlib.exponential_histogram import kernels
+
+    for total in range(1, 400):
+        twin.update(total, 1)
+        assert bucket_sizes(total, least).tolist() == [count for _, count in twin.buckets]
+        assert kernels.top_level(total, least) == top_level(total, least)
+        sizes = bucket_sizes(total, least)
+        starts = np.cumsum(sizes) - sizes + 1
+        assert kernels.bucket_starts(total, least).tolist() == starts.tolist()
+
+
+def test_canonical_form_of_large_totals() -> None:
+    for least in (1, 50, 10**17, least_buckets(1e-300)):
+        total = MAX_UNITS - 1
+        counts = bucket_counts(total, least)
+        assert sum(count << i for i, count in enumerate(counts)) == total
+        assert all(least <= count <= least + 1 for count in counts[:-1])
+        assert 1 <= counts[-1] <= least + 1
+    assert bucket_counts(0, 3) == [] and top_level(0, 3) == 0
+
+
+@pytest.mark.parametrize("last", [1, 2, 37, 500, 999, 1000])
+def test_estimate_of_the_last_part_of_the_window(last: int) -> None:
+    events = bits(1, 5000)
+    count = int(events[-last:].sum())
+    assert abs(filled().estimate(last) - count) <= 0.05 * count
+
+
+def test_estimate_is_exact_while_the_whole_stream_lies_inside() -> None:
+    histogram = ExponentialHistogram(1000, 0.5)
+    histogram.update(bits(2, 700))
+    assert histogram.estimate() == bits(2, 700).sum() == histogram.estimate(700)
+    timed = ExponentialHistogram(1000, 0.5, timed=True)
+    timed.update(bits(2, 700), np.arange(5000, 5700))
+    assert timed.estimate() == bits(2, 700).sum() == timed.estimate(700)
+    assert timed.estimate(300) != timed.estimate(700)
+
+
+def test_empty_histograms_answer_zero() -> None:
+    for timed in (False, True):
+        histogram = ExponentialHistogram(10, 0.1, timed)
+        histogram.update([], [] if timed else None)
+        assert histogram.estimate() == histogram.estimate(3) == histogram.article_estimate() == 0
+        assert (histogram.total, histogram.buckets) == (0, [])
+        assert histogram.now == (None if timed else 0)
+        assert histogram.estimates([], [] if timed else None).shape == (0,)
+
+
+def test_sums_of_integers_equal_the_twin_and_keep_the_bound() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.integers(0, 40, 600).tolist()
+    twin, histogram = ArticleHistogram(50, 0.2), ExponentialHistogram(50, 0.2, values="integers")
+    for t, value in enumerate(values, 1):
+        twin.update(t, value)
+        histogram.update(value)
+        assert histogram.buckets == twin.listed()
+        count = sum(values[max(0, t - 50) : t])
+        assert abs(histogram.estimate() - count) <= 0.2 * count
+
+
+def test_large_sums_answer_alike_beyond_what_a_float_can_hold() -> None:
+    values = [2**60, 3, 2**59, 2**55 - 1, 0, 1, 2**57 + 1]
+    together = ExponentialHistogram(2, 0.3, values="integers")
+    one_by_one = ExponentialHistogram(2, 0.3, values="integers")
+    answers = together.estimates(values)
+    for t, value in enumerate(values):
+        one_by_one.update(value)
+        assert answers[t] == one_by_one.estimate()
+        assert abs(answers[t] - sum(values[max(0, t - 1) : t + 1])) <= 0.3 * answers[t]
+    assert sum(count for _, count in together.buckets) == together.total
+    assert together.to_bytes() == one_by_one.to_bytes()
+
+
+def test_any_kind_of_bit_is_fine() -> None:
+    events = [True, False, 1, 0, np.True_, np.int8(1), np.uint8(0)]
+    one_by_one, together = ExponentialHistogram(5, 0.3), ExponentialHistogram(5, 0.3)
+    for event in events:
+        one_by_one.update(event)
+    together.update(events)
+    assert one_by_one.to_bytes() == together.to_bytes()
+    for kind in (bool, np.int8, np.uint8, np.int16, np.int64, np.uint64):
+        again = ExponentialHistogram(5, 0.3)
+        again.update(np.array(events).astype(kind))
+        assert again.to_bytes() == together.to_bytes()
+
+
+@pytest.mark.parametrize("offset", range(9))
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 511, 512, 513, 3000])
+def test_read_only_unaligned_and_strided_buffers_are_fine(offset: int, size: int) -> None:
+    events = bits(4, size)
+    expected, histogram = ExponentialHistogram(600, 0.05), ExponentialHistogram(600, 0.05)
+    expected.update(events.tolist())
+    buffer = bytes(offset) + events.tobytes()
+    histogram.update(np.frombuffer(buffer, bool, offset=offset))
+    assert histogram.to_bytes() == expected.to_bytes()
+    strided = ExponentialHistogram(600, 0.05)
+    strided.update(np.repeat(events, 3)[::3])
+    assert strided.to_bytes() == expected.to_bytes()
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        "",
+        "from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram;"
+        "h = ExponentialHistogram(10, .1);"
+        "h.update(1); h.update(True); h.estimate(); h.to_bytes();",
+    ],
+)
+def test_importing_and_single_events_leave_numba_alone(used: str) -> None:
+    code = f"import sys, aftlib; {used} sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_compiles_where_no_cache_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    numba = pytest.importorskip("numba")
+    real = numba.njit
+
+    def refuse(signature: object, cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(signature, **options)
+
+    monkeypatch.setattr(compiling.numba, "njit", refuse)
+    assert compiling.jit()(lambda x: x + 1)(1) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0}, r"epsilon must lie in \(0, 1\), got 0"),
+        ({"epsilon": 1}, r"epsilon must lie in \(0, 1\), got 1"),
+        ({"epsilon": -0.1}, r"epsilon must lie in \(0, 1\), got -0.1"),
+        ({"epsilon": float("nan")}, r"epsilon must lie in \(0, 1\), got nan"),
+        ({"window": 0}, "window must be a whole number from 1 to .*, got 0"),
+        ({"window": -5}, "window must be a whole number from 1 to .*, got -5"),
+        ({"window": 2.5}, "window must be a whole number from 1 to .*, got 2.5"),
+        ({"window": 2**61}, "window must be a whole number from 1 to"),
+        ({"window": float("nan")}, "window must be a whole number from 1 to .*, got nan"),
+        ({"values": "floats"}, 'values must be "bits" or "integers", got \'floats\''),
+    ],
+)
+def test_parameters_out_of_range_are_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ExponentialHistogram(**({"window": 10, "epsilon": 0.1} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "events", "timestamps", "message"),
+    [
+        ({}, 2, None, 'events must be bits, got 2 at position 0: .*values="integers"'),
+        ({}, [0, 1, 2], None, "events must be bits, got 2 at position 2"),
+        ({}, np.array([0, -1], np.int8), None, "events must be bits, got -1 at position 1"),
+        ({}, np.array([0, 1, 7], np.uint8), None, "events must be bits, got 7 at position 2"),
+        ({}, np.array([0] * 600 + [255], np.uint8), None, "events must be bits, got 255"),
+        ({}, np.array([2] + [0] * 600, np.uint8), None, "events must be bits, got 2"),
+        ({}, np.array([-1], np.int8), None, "events must be bits, got"),
+        ({}, -1, None, "events must be bits, got -1"),
+        ({}, [0.0, 1.0], None, "events must be bits .*, got type float64: convert"),
+        ({}, [1, None], None, "events must be bits .*, got type object"),
+        ({}, [[0, 1]], None, r"events must be one value or a row, got shape \(1, 2\)"),
+        ({}, [1, 1], [1, 2], "timestamps must be left out with timed=False"),
+        ({"timed": True}, [1], None, "timestamps must be given, one an event, with timed=True"),
+        ({"timed": True}, 1, None, "timestamps must be given"),
+        ({"timed": True}, [1, 1], [1], "timestamps must be one an event, got 1 .* for 2 events"),
+        ({"timed": True}, [1, 1], [8, 5], "timestamps must not go back, got 5 after 8: sort"),
+        ({"timed": True}, [1, 1], [3, 8], "timestamps must not go back, got 3 after 4"),
+        ({"timed": True}, 1, 3, "timestamps must not go back, got 3 after 4"),
+        ({"timed": True}, 1, 5.5, "timestamps must be integers.*, got type float64"),
+        ({"timed": True}, 1, 2**61, r"timestamps must lie within ±2\*\*61"),
+        ({"timed": True}, [1], np.array([2**64 - 1], np.uint64), "timestamps must lie within"),
+        ({"values": "integers"}, [3, -2], None, "must not be negative, got -2 at position 1"),
+        ({"values": "integers"}, -2, None, "must not be negative, got -2 at position 0"),
+        ({"values": "integers"}, 0.5, None, "must be non-negative integers, got type float64"),
+        ({"values": "integers"}, 2**61, None, "events sum to 2305843009213693952, .* overflows"),
+        ({"values": "integers"}, [2**60] * 2, None, "events sum to .* overflows the limit"),
+        ({"values": "integers"}, [2**63], None, r"events must stay below 2\*\*61"),
+    ],
+)
+@pytest.mark.parametrize("answers", [False, True])
+def test_bad_input_is_refused_and_leaves_the_state_alone(
+    kwargs: dict, events: object, timestamps: object, message: str, answers: bool
+) -> None:
+    histogram = ExponentialHistogram(10, 0.1, **kwargs)
+    histogram.update([1, 0, 1], [1, 2, 4] if kwargs.get("timed") else None)
+    before = histogram.to_bytes()
+    with pytest.raises(ValueError, match=message):
+        (histogram.estimates if answers else histogram.update)(events, timestamps)
+    assert histogram.to_bytes() == before
+
+
+def test_a_sum_that_overflows_step_by_step_is_refused() -> None:
+    histogram = ExponentialHistogram(10, 0.1, values="integers")
+    histogram.update(2**60)
+    with pytest.raises(ValueError, match=r"with the window's 1.15292e\+18 overflows the limit"):
+        histogram.update(2**60)
+    histogram.update(2**60 - 1)
+    assert histogram.total == 2**61 - 1
+    for one in (1, [1]):
+        with pytest.raises(ValueError, match="overflows the limit"):
+            histogram.update(one)
+    assert ExponentialHistogram.from_bytes(histogram.to_bytes()).buckets == histogram.buckets
+
+
+def test_a_stricter_histogram_taken_in_leaves_the_looser_promise() -> None:
+    """1/0.6 and 1/0.5 ask for the same buckets, so the other's are taken as they are."""
+    histogram, stricter = (ExponentialHistogram(10, epsilon, True) for epsilon in (0.6, 0.5))
+    stricter.update(1, 1)
+    histogram.merge(stricter)
+    assert histogram.error_bound == 0.6
+    assert ExponentialHistogram.from_bytes(histogram.to_bytes()).buckets == [(1, 1)]
+
+
+@pytest.mark.parametrize("last", [0, -1, 11])
+def test_a_part_that_is_no_part_is_refused(last: int) -> None:
+    with pytest.raises(ValueError, match=f"last must lie in 1 … 10, got {last}: widen the window"):
+        ExponentialHistogram(10, 0.1).estimate(last)
+
+
+def test_what_is_no_bit_is_refused_by_its_position() -> None:
+    with pytest.raises(ValueError, match="events must be bits, got 3 at position 600"):
+        ExponentialHistogram(10, 0.1).update(np.array([1] * 600 + [3], np.uint8))
+
+
+def test_texts_name_the_parameters() -> None:
+    histogram = filled(timed=True)
+    assert repr(histogram).startswith("ExponentialHistogram(window=1000, epsilon=0.05, timed=True")
+    assert (histogram.window, histogram.epsilon, histogram.error_bound) == (1000, 0.05, 0.05)
+    assert histogram.now == 4999 // 3
+
+
+def test_merging_what_does_not_fit_is_refused() -> None:
+    timed = ExponentialHistogram(10, 0.1, timed=True)
+    for one, other, message in (
+        (ExponentialHistogram(10, 0.1), ExponentialHistogram(10, 0.1), "must have timed=True"),
+        (timed, ExponentialHistogram(10, 0.1), "must have timed=True to merge, got False"),
+        (timed, ExponentialHistogram(9, 0.1, True), "must have window=10 to merge, got 9"),
+        (timed, ExponentialHistogram(10, 0.1, True, "integers"), "must have values='bits'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            one.merge(other)
+
+
+def test_a_merge_that_overflows_is_refused() -> None:
+    histogram = ExponentialHistogram(10, 0.9, True, "integers")
+    histogram.update([2**57, 2**57], [1, 2])
+    before = histogram.to_bytes()
+    twin = ExponentialHistogram.from_bytes(before)
+    twin.merge(ExponentialHistogram.from_bytes(before))
+    assert abs(twin.estimate() - 2**59) <= twin.error_bound * 2**59
+    before = twin.to_bytes()
+    with pytest.raises(
+        ValueError, match=r"other must keep the total below .* units of 1/4, got [0-9]+: use"
+    ):
+        twin.merge(twin, twin, twin)
+    assert twin.to_bytes() == before
+
+
+def test_merging_two_shards_of_a_stream() -> None:
+    times = np.arange(20_000)
+    events = bits(11, 20_000)
+    one, other = (ExponentialHistogram(5000, 0.02, timed=True) for _ in range(2))
+    one.update(events[::2], times[::2])
+    other.update(events[1::2], times[1::2])
+    merged = one.merge(other)
+    assert merged is one and merged.now == 19_999
+    assert merged.error_bound == pytest.approx(0.02 + 0.02 + 0.02 * 0.02)
+    for last in (100, 2500, 5000):
+        count = events[-last:].sum()
+        assert abs(merged.estimate(last) - count) <= merged.error_bound * count
+
+
+def test_merging_different_epsilons_adds_their_errors() -> None:
+    coarse, fine = (ExponentialHistogram(50, e, timed=True) for e in (0.5, 0.1))
+    for histogram in (coarse, fine):
+        histogram.update(bits(12, 200), np.arange(200))
+    sole = ExponentialHistogram(50, 0.1, timed=True).merge(fine)
+    assert sole.error_bound == 0.1 and sole.buckets == fine.buckets
+    assert fine.merge(coarse).error_bound == pytest.approx(0.5 + 0.1 + 0.05)
+
+
+def test_readme_example() -> None:
+    events = bits(13, 2_100_000)
+    histogram = ExponentialHistogram(window=1_000_000, epsilon=0.01)
+    histogram.update(events)
+    for last in (1_000_000, 10_000):
+        count = events[-last:].sum()
+        assert abs(histogram.estimate(last=last) - count) <= 0.01 * count

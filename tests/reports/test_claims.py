@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+
+from aftlib.reports.claims import (
+    MIME,
+    ClaimRecord,
+    Scorecard,
+    Settled,
+    claims_table,
+    settle,
+    shown,
+    shown_interval,
+    tally,
+    unexpected,
+)
+from aftlib.reports.documents import CLAIMS, DOCUMENTS, Claim
+from tests.tiny_project import only_tiny_claims
+
+SETTLED = Settled("D1-1", 0.05, 0.049, (0.04, 0.06), "holds", "measured", "")
+
+
+@pytest.fixture(autouse=True)
+def tiny_claims(monkeypatch):
+    only_tiny_claims(monkeypatch)
+
+
+def record(id: str = "D1-1", holds: bool = True) -> ClaimRecord:
+    return ClaimRecord.of(settle(id, expected=1, measured=2, holds=holds), "01_x", "quick")
+
+
+def test_every_claim_of_d1_is_registered():
+    assert [id for id in CLAIMS if CLAIMS[id].document == "D1"] == [f"D1-{i}" for i in range(1, 6)]
+
+
+def test_documents_name_notebooks_in_order():
+    notebooks = [document.notebook for document in DOCUMENTS.values()]
+    assert notebooks == sorted(set(notebooks))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"document": "D99"}, "document 'D99' is not one of D1"),
+        ({"id": "X-1"}, "claim id 'X-1' must begin with 'D1-'"),
+        ({"recorded": "maybe"}, "recorded verdict 'maybe' of D1-1 is not one of"),
+    ],
+)
+def test_a_claim_must_fit(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(CLAIMS["D1-1"], **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": "D1-99"}, "claim id 'D1-99' is not known; known are D1-1, D1-2"),
+        ({"verdict": "true"}, "verdict 'true' is not one of holds, deviates, not run"),
+        ({"basis": "guessed"}, "basis 'guessed' is not one of measured, modelled, derived"),
+        ({"expected": float("nan")}, "expected must be a finite number, a text or None, got nan"),
+        ({"measured": np.inf}, "measured must be a finite number"),
+        ({"measured": True}, "measured must be a finite number, a text or None, got True"),
+        ({"measured": [1, 2]}, "measured must be a finite number"),
+        ({"interval": (0.2, 0.1)}, "interval must run from low to high"),
+        ({"interval": (0.1,)}, r"interval must be \(low, high\) or None"),
+        ({"interval": (None, 0.1)}, r"interval must be \(low, high\) or None"),
+        ({"interval": (0.1, float("nan"))}, "interval must be a finite number"),
+    ],
+)
+def test_a_verdict_must_fit(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SETTLED, **change)
+
+
+def test_values_of_numpy_become_plain():
+    settled = settle(
+        "D1-2",
+        expected=np.int64(3),
+        measured=np.float32(0.5),
+        holds=np.bool_(False),
+        interval=np.array([0.25, 0.75]),
+    )
+    assert json.loads(json.dumps(Scorecard([settled])._repr_mimebundle_()[MIME])) == [
+        {
+            "id": "D1-2",
+            "expected": 3,
+            "measured": 0.5,
+            "interval": [0.25, 0.75],
+            "verdict": "deviates",
+            "basis": "measured",
+            "note": "",
+        }
+    ]
+
+
+def test_settled_values_do_not_change():
+    with pytest.raises(FrozenInstanceError):
+        SETTLED.verdict = "deviates"
+
+
+@pytest.mark.parametrize("holds", [1, 0.0, "holds", None])
+def test_holds_is_a_truth_value(holds):
+    with pytest.raises(ValueError, match="holds must be True or False"):
+        settle("D1-1", expected=1, measured=1, holds=holds)
+
+
+def test_a_scorecard_is_a_table_and_a_record():
+    bundle = Scorecard([SETTLED])._repr_mimebundle_()
+    assert set(bundle) == {"text/html", "text/plain", MIME}
+    line = bundle[MIME][0]
+    assert Settled(**line) == SETTLED
+    assert bundle["text/plain"] == "D1-1: holds"
+    assert CLAIMS["D1-1"].statement in bundle["text/html"]
+    assert 'id="claim-D1-1"' in bundle["text/html"]
+
+
+def test_a_verdict_is_told_by_word_and_symbol_not_by_colour_alone():
+    html = Scorecard([SETTLED, replace(SETTLED, id="D1-2", verdict="deviates")])._repr_html_()
+    assert "✔ holds" in html and "measured<br>as recorded" in html
+    assert "✘ deviates" in html and "measured<br>recorded: holds" in html
+
+
+def test_texts_are_escaped():
+    html = Scorecard([replace(SETTLED, note="<script>", expected="a < b")])._repr_html_()
+    assert "&lt;script&gt;" in html and "a &lt; b" in html and "<script>" not in html
+
+
+def test_a_claim_is_settled_once_a_scorecard():
+    with pytest.raises(ValueError, match="settled holds D1-1 more than once"):
+        Scorecard([SETTLED, SETTLED])
+
+
+def test_links_lead_to_the_line_in_the_report():
+    assert 'href="01_x.html#claim-D1-1"' in claims_table([record()], link=True)
+    not_run = replace(record(), verdict="not run")
+    assert "href" not in claims_table([not_run], link=True)
+
+
+def test_unexpected_are_those_that_differ_from_the_recorded_verdict(monkeypatch):
+    monkeypatch.setitem(CLAIMS, "D1-3", Claim("D1-3", "D1", "It does not hold.", "deviates"))
+    claims = [
+        record("D1-1"),
+        record("D1-2", holds=False),
+        record("D1-3", holds=False),
+        replace(record("D1-4"), verdict="not run"),
+    ]
+    assert [claim.id for claim in unexpected(claims)] == ["D1-2", "D1-4"]
+
+
+def test_tally_counts_every_verdict():
+    assert tally(["holds", "holds", "not run"]) == {"holds": 2, "deviates": 0, "not run": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), ("≤ 1", "≤ 1"), (12345, "12,345"), (0.049123, "0.04912"), (1e-9, "1e-09")],
+)
+def test_values_are_shown_short(value, text):
+    assert shown(value) == text
+
+
+def test_intervals_are_shown_in_brackets():
+    assert shown_interval((0.0412345, 2.0)) == "[0.04123, 2]"
+    assert shown_interval(None) == "–"
+
+
+def test_a_timed_claim_of_the_smoke_profile_is_no_alarm(monkeypatch):
+    monkeypatch.setitem(CLAIMS, "D1-3", replace(CLAIMS["D1-3"], timed=True))
+    slow = Settled("D1-3", 0.9, 0.5, None, "deviates", "measured", "")
+    assert unexpected([ClaimRecord.of(slow, profile="smoke")]) == []
+    (alarm,) = unexpected([ClaimRecord.of(slow, profile="quick")])
+    assert alarm.id == "D1-3"
+    assert unexpected([ClaimRecord.of(replace(slow, id="D1-1"), profile="smoke")])
+    assert unexpected([ClaimRecord.of(replace(slow, verdict="not run"), profile="smoke")])

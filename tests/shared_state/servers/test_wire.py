@@ -1,0 +1,63 @@
+"""The connection of a task and its server when either of them dies inside a message."""
+
+import socket
+import struct
+from multiprocessing.connection import Connection
+
+import numpy as np
+import pytest
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import SUM
+from aftlib.shared_state.servers.job import Job
+from aftlib.shared_state.servers.server import Server
+from aftlib.shared_state.servers.source import ArraySource
+from aftlib.shared_state.servers.wire import Door, Link, address_of
+from aftlib.shared_state.stores.memory import MemoryTable
+
+BEGINNING = struct.pack("!i", 500_000) + bytes(50_000)
+"""The first bytes of a message as long as a batch of some 20,000 rows."""
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = ArraySource.write(tmp_path / "log", [np.zeros((5, 3), int)], 10)
+    job = Job(source, tmp_path, Windows(10, 10), servers=1, tasks=1)
+    return Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
+
+
+def test_a_task_that_dies_inside_a_message_has_left(server):
+    task, link = socket.socketpair()
+    with task, Connection(task.dup().detach()) as calls:
+        calls.send(("join", [0]))
+        task.sendall(BEGINNING)
+        task.shutdown(socket.SHUT_WR)
+        Door(server)._serve(Connection(link.detach()))
+    with pytest.raises(KeyError, match="task 'visit 0' is not one of"):
+        server.cycle.meet("visit 0")
+
+
+def test_an_error_of_the_store_is_not_taken_for_a_death(server, monkeypatch):
+    def full(*_):
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(server.own, "merge", full)
+    task, link = (Connection(end.detach()) for end in socket.socketpair())
+    task.send(("join", [0]))
+    task.send(("merge", SUM.partials(*np.zeros((3, 1), int)), {}))
+    with pytest.raises(OSError, match="no space left"):
+        Door(server)._serve(link)
+
+
+def test_a_server_that_dies_inside_a_message_is_one_that_has_died(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(address_of(0))
+        door.listen()
+        link = Link(0)
+        with door.accept()[0] as visit:
+            visit.sendall(BEGINNING)
+            visit.shutdown(socket.SHUT_WR)
+            with link, pytest.raises(EOFError, match="the peer died inside a message"):
+                link.join([0])

@@ -1,0 +1,96 @@
+"""Random histories of every store against a plain model, with reopening in between."""
+
+import numpy as np
+import pytest
+
+from aftlib.shared_state.aggregates import SUM
+from aftlib.shared_state.stores.tables import FLUSHES, NEVER, Progress, StaleBatch
+
+EPOCHS, PARTITIONS, SERVERS = 3, 3, ("a", "b")
+
+
+class Model:
+    """The slow twin: dictionaries."""
+
+    def __init__(self):
+        self.rows, self.of_epoch, self.latest, self.tokens = {}, {}, {}, {}
+
+    def merge(self, tuples, progress, epoch, token):
+        if token and self.tokens.get(token[0], -1) >= token[1]:
+            return False
+        table = self.rows.setdefault(epoch, {})
+        for window, key, value in tuples:
+            table[window, key] = table.get((window, key), 0) + value
+        for kept in (self.latest, self.of_epoch.setdefault(epoch, {})):
+            for partition, now in progress.items():
+                before = kept.get(partition, (NEVER, NEVER, 0))
+                kept[partition] = tuple(map(max, before, now))
+        if token:
+            self.tokens[token[0]] = token[1]
+        return True
+
+    def drop(self, epoch):
+        self.rows.pop(epoch, None)
+        self.of_epoch.pop(epoch, None)
+
+    def forget(self, window, epoch):
+        table = self.rows.get(epoch, {})
+        for at in [at for at in table if at[0] == window]:
+            del table[at]
+
+
+def same(table, model):
+    assert table.epochs() == tuple(sorted(model.rows))
+    assert table.handed() == model.tokens
+    assert plain(table.progress()) == model.latest
+    for epoch in range(EPOCHS):
+        rows = table.read(epoch=epoch)
+        expected = sorted(model.rows.get(epoch, {}).items())
+        at = list(zip(rows.windows.tolist(), rows.keys.tolist(), strict=True))
+        assert list(zip(at, rows.values[:, 0].tolist(), strict=True)) == expected
+        assert table.windows(epoch).tolist() == sorted({window for (window, _), _ in expected})
+        assert plain(table.progress(epoch)) == model.of_epoch.get(epoch, {})
+
+
+def plain(progress):
+    return {p: (now.offset, now.watermark, now.late) for p, now in progress.items()}
+
+
+@pytest.mark.parametrize("flush", FLUSHES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_random_history(opened, seed, flush):
+    rng, model, table = np.random.default_rng(seed), Model(), opened(flush=flush)
+    for _ in range(60):
+        epoch = int(rng.integers(EPOCHS))
+        act = rng.choice(["merge", "merge", "merge", "drop", "forget", "barrier", "reopen"])
+        if act == "merge":
+            tuples = rng.integers([-2, -200, -9], [3, 200, 10], (rng.integers(0, 40), 3))
+            partition, now = (
+                int(rng.integers(PARTITIONS)),
+                tuple(rng.integers(100, size=3).tolist()),
+            )
+            stands = model.latest.get(partition, (0,))[0]
+            token = (str(rng.choice(SERVERS)), int(rng.integers(8))) if rng.random() < 0.4 else None
+            since = stands if rng.random() < 0.5 else None
+            batch, progress = SUM.lift(*tuples.T), {partition: Progress(*now, since)}
+            merged = table.merge(batch, progress, epoch, token)
+            assert merged == model.merge(tuples.tolist(), {partition: now}, epoch, token)
+            if merged:
+                elsewhere = Progress(200, since=model.latest[partition][0] + 1)
+                with pytest.raises(StaleBatch):
+                    table.merge(batch, {partition: elsewhere}, epoch)
+        elif act == "drop":
+            table.drop(epoch)
+            model.drop(epoch)
+        elif act == "forget":
+            window = int(rng.integers(-2, 3))
+            table.forget(window, epoch)
+            model.forget(window, epoch)
+        elif act == "barrier":
+            table.barrier()
+        elif table.durable:
+            if table.flush == "barrier":
+                table.barrier()
+            table.close()
+            table = opened(flush=flush)
+        same(table, model)

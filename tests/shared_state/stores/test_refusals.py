@@ -1,0 +1,190 @@
+"""Each store refuses what is not its own, and says what failed."""
+
+import json
+import sqlite3
+from types import SimpleNamespace
+
+import numpy as np
+import psycopg
+import pytest
+from rocksdict import Options, Rdict
+
+from aftlib.shared_state.aggregates import AGGREGATES, SUM
+from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.opening import open_table
+from aftlib.shared_state.stores.postgres import PostgresTable
+from aftlib.shared_state.stores.rocksdb import RocksTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.tables import Progress
+
+ROWS = SUM.partials(np.array([0]), np.array([1]), np.array([5]))
+
+
+def filled(table):
+    with table:
+        table.merge(ROWS, {0: Progress(10)})
+
+
+def test_an_unknown_word_for_flushing(tmp_path):
+    with pytest.raises(ValueError, match=r"flush must be one of \('merge', 'barrier'\), got 'no'"):
+        SqliteTable(tmp_path / "s", SUM, "no")
+
+
+def test_addresses(tmp_path, schema):
+    assert isinstance(open_table("memory:", SUM), MemoryTable)
+    for kind in ("rocksdb", "sqlite"):
+        filled(open_table(f"{kind}:{tmp_path / kind}", SUM))
+    filled(open_table(schema.url, SUM, schema=schema.name))
+    with pytest.raises(ValueError, match="address must begin with one of memory:, rocksdb:, .*'my"):
+        open_table("mysql://here", SUM)
+
+
+class TestRocks:
+    def test_others_folder(self, tmp_path):
+        (tmp_path / "letter").write_text("hello")
+        for path in (tmp_path, tmp_path / "letter"):
+            with pytest.raises(ValueError, match="path must be a state table or a new folder"):
+                RocksTable(path, SUM)
+
+    def test_others_database(self, tmp_path):
+        other = Rdict(str(tmp_path / "r"), Options(raw_mode=True))
+        other[b"x"] = b"y"
+        other.close()
+        with pytest.raises(ValueError, match="path must be a state table, got another's database"):
+            RocksTable(tmp_path / "r", SUM)
+
+    def test_another_version_or_aggregate(self, tmp_path):
+        filled(RocksTable(tmp_path / "r", SUM))
+        with pytest.raises(ValueError, match=r"another aggregate \(sum\), not of this one \(max\)"):
+            RocksTable(tmp_path / "r", AGGREGATES["max"])
+        with RocksTable(tmp_path / "r", SUM) as table:
+            table._db.put(b"i", json.dumps([9, "sum"]).encode())
+        with pytest.raises(ValueError, match="state table of version 1, got version 9"):
+            RocksTable(tmp_path / "r", SUM)
+
+    def test_damaged(self, tmp_path):
+        filled(RocksTable(tmp_path / "r", SUM))
+        (tmp_path / "r" / "CURRENT").write_text("nonsense")
+        with pytest.raises(ValueError, match="path must be an intact state table"):
+            RocksTable(tmp_path / "r", SUM)
+
+    def test_in_use(self, tmp_path):
+        with (
+            RocksTable(tmp_path / "r", SUM),
+            pytest.raises(OSError, match="is in use by another process"),
+        ):
+            RocksTable(tmp_path / "r", SUM)
+
+    def test_full_disk(self, tmp_path, monkeypatch):
+        def full(*_):
+            raise Exception("IO error: No space left on device")  # noqa: TRY002 rocksdict's own
+
+        with RocksTable(tmp_path / "r", SUM, "barrier") as table:
+            database = table._db
+            table._db = SimpleNamespace(
+                write=full, flush=full, get=database.get, iter=database.iter, close=database.close
+            )
+            for act, call in (("merge", lambda: table.merge(ROWS, {})), ("flush", table.barrier)):
+                with pytest.raises(OSError, match=f"could not {act} in .*No space left.*is lost"):
+                    call()
+
+
+class TestSqlite:
+    def test_others_file(self, tmp_path):
+        (tmp_path / "text").write_text("no database " * 100)
+        with pytest.raises(ValueError, match="path must be an intact state table or a new file"):
+            SqliteTable(tmp_path / "text", SUM)
+        with sqlite3.connect(tmp_path / "s") as connection:
+            connection.execute("CREATE TABLE state (a)")
+        with pytest.raises(ValueError, match="path must be a state table, got another's file"):
+            SqliteTable(tmp_path / "s", SUM)
+        with sqlite3.connect(tmp_path / "s") as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+    def test_another_version_or_aggregate(self, tmp_path):
+        filled(SqliteTable(tmp_path / "s", SUM))
+        with pytest.raises(ValueError, match=r"another aggregate \(sum\), not of this one \(min\)"):
+            SqliteTable(tmp_path / "s", AGGREGATES["min"])
+        with sqlite3.connect(tmp_path / "s") as connection:
+            connection.execute("UPDATE identity SET version = 9")
+        with pytest.raises(ValueError, match="state table of version 1, got version 9"):
+            SqliteTable(tmp_path / "s", SUM)
+
+    def test_damaged(self, tmp_path):
+        filled(SqliteTable(tmp_path / "s", SUM))
+        with (tmp_path / "s").open("r+b") as file:
+            file.seek(100)
+            file.write(b"x" * 3000)
+        with pytest.raises(ValueError, match="path must be an intact state table"):
+            SqliteTable(tmp_path / "s", SUM)
+
+    @pytest.mark.parametrize("flush", ["merge", "barrier"])
+    def test_full_disk(self, tmp_path, flush):
+        wide = SUM.partials(np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
+        with SqliteTable(tmp_path / "s", SUM, flush) as table:
+            table.merge(ROWS, {0: Progress(10)})
+            table.barrier()
+            pages = table._rows("PRAGMA page_count")[0][0]
+            table._rows(f"PRAGMA max_page_count = {pages}")
+            kept = {"merge": "before it", "barrier": "before the last barrier"}[flush]
+            with pytest.raises(OSError, match=f"could not merge in .*full.*nothing {kept} is lost"):
+                table.merge(wide, {0: Progress(20)})
+            table._rows("PRAGMA max_page_count = 1000000")
+            assert table.progress() == {0: Progress(10)}
+            table.merge(wide, {0: Progress(20)})
+            assert len(table.read()) == 9000
+
+    def test_somebody_else_writes(self, tmp_path):
+        with (
+            SqliteTable(tmp_path / "s", SUM, "barrier") as one,
+            SqliteTable(tmp_path / "s", SUM, timeout_s=0.01) as other,
+        ):
+            one.merge(ROWS, {})
+            with pytest.raises(OSError, match=r"could not merge in .*locked.*end who holds it"):
+                other.merge(ROWS, {})
+            one.barrier()
+            other.merge(ROWS, {})
+            assert other.read().values.tolist() == [[10]]
+
+
+class TestPostgres:
+    def test_wrong_credentials(self, schema):
+        with pytest.raises(PermissionError, match="PostgreSQL refuses user=nobody") as caught:
+            PostgresTable(schema.url.replace("postgres:", "nobody:secret"), SUM)
+        assert "secret" not in str(caught.value)
+
+    def test_no_server(self, tmp_path):
+        with pytest.raises(ConnectionError, match="no PostgreSQL answers at .*start it, or check"):
+            PostgresTable(f"postgresql:///postgres?host={tmp_path}", SUM)
+
+    def test_others_schema(self, schema):
+        with psycopg.connect(schema.url) as connection:
+            connection.execute(f"CREATE SCHEMA {schema.name}")
+            connection.execute(f"CREATE TABLE {schema.name}.customers (a int)")
+        with pytest.raises(ValueError, match=r"holds something else \(customers\); choose another"):
+            PostgresTable(schema.url, SUM, schema=schema.name)
+
+    def test_another_version_or_aggregate(self, schema):
+        filled(PostgresTable(schema.url, SUM, schema=schema.name))
+        with pytest.raises(ValueError, match=r"another aggregate \(sum\), not of this one \(min\)"):
+            PostgresTable(schema.url, AGGREGATES["min"], schema=schema.name)
+        with psycopg.connect(schema.url) as connection:
+            connection.execute(f"UPDATE {schema.name}.identity SET version = 9")
+        with pytest.raises(ValueError, match="state table of version 1, got version 9"):
+            PostgresTable(schema.url, SUM, schema=schema.name)
+
+    @pytest.mark.parametrize("flush", ["merge", "barrier"])
+    def test_a_broken_connection_is_made_anew(self, schema, flush):
+        with PostgresTable(schema.url, SUM, flush, schema.name) as table:
+            table.merge(ROWS, {0: Progress(10)})
+            table.barrier()
+            table.merge(ROWS, {0: Progress(20)})
+            with psycopg.connect(schema.url, autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(%s)", [table._connection.info.backend_pid]
+                )
+            with pytest.raises(ConnectionError, match="could not merge in schema .* is not known"):
+                table.merge(ROWS, {0: Progress(30)})
+            assert table.progress() == {0: Progress(20 if flush == "merge" else 10)}
+            table.merge(ROWS, {0: Progress(30)})
+            assert table.read().values.tolist() == [[15 if flush == "merge" else 10]]

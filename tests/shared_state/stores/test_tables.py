@@ -1,0 +1,339 @@
+"""What every state table promises, run over all of them."""
+
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
+from aftlib.shared_state.stores.buffered import BufferedTable
+from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.owner import claim
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.tables import Progress, StaleBatch
+
+INT64 = np.iinfo(np.int64)
+
+
+def rows(*tuples, aggregate=SUM):
+    windows, keys, values = (
+        np.array(column, dtype=np.int64) for column in zip(*tuples, strict=True)
+    )
+    return aggregate.lift(windows, keys, values)
+
+
+def content(partials):
+    """Rows as a plain dictionary."""
+    columns = (partials.windows.tolist(), partials.keys.tolist(), partials.values.tolist())
+    found = {(w, k): tuple(v) for w, k, v in zip(*columns, strict=True)}
+    assert len(found) == len(partials)
+    assert list(found) == sorted(found)
+    return found
+
+
+def reference(batches, aggregate):
+    """The slow twin: a dictionary and one tuple at a time."""
+    merge = {"add": lambda a, b: a + b, "min": min, "max": max}
+    state = {}
+    for batch in batches:
+        columns = (batch.windows.tolist(), batch.keys.tolist(), batch.values.tolist())
+        for window, key, value in zip(*columns, strict=True):
+            old = state.get((window, key))
+            new = tuple(value)
+            if old is not None:
+                kinds = zip(aggregate.components, old, value, strict=True)
+                new = tuple(merge[kind](a, b) for kind, a, b in kinds)
+            state[window, key] = new
+    return state
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_batches_merge_as_one_tuple_after_the_other_would(opened, name):
+    rng, aggregate = np.random.default_rng(3), AGGREGATES[name]
+    table = opened(aggregate)
+    batches = []
+    for i, size in enumerate((0, 1, 50, 400, 400)):
+        windows, keys = rng.integers(-2, 3, size), rng.integers(-300, 300, size)
+        keys[rng.random(size) < 0.1] *= INT64.max // 300
+        values = rng.integers(-(10**12), 10**12, size)
+        batches.append(aggregate.lift(windows, keys, values))
+        assert table.merge(batches[-1], {0: Progress(i)})
+    expected = reference(batches, aggregate)
+    assert content(table.read()) == expected
+    assert table.windows().tolist() == sorted({w for w, _ in expected})
+    for window in (-2, 0, 7):
+        only = {at: value for at, value in expected.items() if at[0] == window}
+        assert content(table.read(window)) == only
+
+
+def test_largest_keys_windows_and_values(opened):
+    ends = [INT64.min, -1, 0, INT64.max]
+    batch = rows(*((w, k, v) for w in ends for k in ends for v in (INT64.min, INT64.max)))
+    table = opened()
+    table.merge(batch, {INT64.max: Progress(INT64.max, INT64.min, INT64.max)})
+    assert content(table.read()) == {(w, k): (-1,) for w in ends for k in ends}
+    assert table.progress() == {INT64.max: Progress(INT64.max, INT64.min, INT64.max)}
+
+
+def test_progress_comes_with_the_batch(opened):
+    table = opened()
+    assert table.progress() == {}
+    table.merge(rows((0, 1, 5)), {0: Progress(10, watermark=3), 4: Progress(7, 9, 2)})
+    table.merge(rows((0, 1, 5)), {0: Progress(20, watermark=8, late=1)})
+    assert table.progress() == {0: Progress(20, 8, 1), 4: Progress(7, 9, 2)}
+
+
+def test_progress_never_goes_back(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5)), {0: Progress(20, 8, 1)}, epoch=3)
+    table.merge(rows((0, 1, 5)), {0: Progress(10, 9, 0)}, epoch=2)
+    assert table.progress() == {0: Progress(20, 9, 1)}
+    assert table.progress(2) == {0: Progress(10, 9, 0)}
+
+
+def test_a_batch_that_begins_elsewhere_is_refused_whole(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5)), {0: Progress(10, since=0)})
+    with pytest.raises(StaleBatch, match="partition 0 stands at 10, the batch begins at 0"):
+        table.merge(rows((0, 1, 5)), {3: Progress(9), 0: Progress(12, since=0)})
+    assert content(table.read()) == {(0, 1): (5,)}
+    assert table.progress() == {0: Progress(10)}
+    table.merge(rows((0, 1, 5)), {0: Progress(12, since=10)})
+    assert table.progress() == {0: Progress(12)}
+
+
+def test_overflow_is_refused_whole(opened):
+    table = opened()
+    table.merge(rows((0, 1, INT64.max - 1), (0, 2, INT64.min + 1)), {0: Progress(1)})
+    for batch in (
+        rows((0, 0, 7), (0, 1, 2)),
+        rows((0, 0, 7), (0, 2, -2)),
+        rows((5, 5, INT64.max), (5, 5, 1)),
+    ):
+        with pytest.raises(OverflowError, match="a sum leaves the 64 bits .* nothing was merged"):
+            table.merge(batch, {0: Progress(2)})
+    assert content(table.read()) == {(0, 1): (INT64.max - 1,), (0, 2): (INT64.min + 1,)}
+    assert table.progress() == {0: Progress(1)}
+    table.merge(rows((0, 1, 1), (0, 2, -1)), {0: Progress(2)})
+    assert content(table.read()) == {(0, 1): (INT64.max,), (0, 2): (INT64.min,)}
+
+
+def test_tables_are_apart_and_start_empty(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5)), {0: Progress(10), 1: Progress(4)}, epoch=3)
+    table.merge(rows((0, 1, 6)), {0: Progress(20)}, epoch=4)
+    assert content(table.read(epoch=3)) == {(0, 1): (5,)}
+    assert content(table.read(epoch=4)) == {(0, 1): (6,)}
+    assert table.epochs() == (3, 4)
+    assert table.progress(3) == {0: Progress(10), 1: Progress(4)}
+    table.drop(3)
+    assert table.epochs() == (4,)
+    assert len(table.read(epoch=3)) == 0
+    assert table.progress(3) == {}
+    assert table.progress() == {0: Progress(20), 1: Progress(4)}
+
+
+def test_forgotten_windows_are_gone(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5), (1, 1, 5), (2, 900, 5)), {0: Progress(10)})
+    table.forget(1)
+    table.forget(77)
+    assert content(table.read()) == {(0, 1): (5,), (2, 900): (5,)}
+    assert table.windows().tolist() == [0, 2]
+
+
+def test_a_hand_over_repeated_merges_once(opened):
+    table, own = opened(), MemoryTable(SUM)
+    own.merge(rows((0, 1, 5)), {0: Progress(10, 3)}, epoch=2)
+    delta, progress = own.read(epoch=2), own.progress(2)
+    assert own.hand_over(2, table, "a")
+    assert own.epochs() == ()
+    for epoch in (2, 1):
+        assert not table.merge(delta, progress, token=("a", epoch))
+    assert table.merge(rows((0, 1, 1)), {5: Progress(1)}, token=("b", 2))
+    assert content(table.read()) == {(0, 1): (6,)}
+    assert table.progress() == {0: Progress(10, 3), 5: Progress(1)}
+    assert table.handed() == {"a": 2, "b": 2}
+
+
+def test_merged_arrays_stay_the_callers(opened):
+    table = opened()
+    batch = SUM.group(rows((0, 1, 5), (0, 2, 6)))
+    table.merge(batch, {})
+    table.merge(batch, {})
+    table.read().values[:] = 0
+    assert batch.values.tolist() == [[5], [6]]
+    assert content(table.read()) == {(0, 1): (10,), (0, 2): (12,)}
+
+
+def test_what_was_flushed_is_there_again(opened):
+    table = opened(flush="barrier")
+    if not table.durable:
+        pytest.skip("a table in memory")
+    table.merge(rows((0, 1, 5)), {0: Progress(10, 3, 1)}, epoch=2, token=("a", 2))
+    table.barrier()
+    table.merge(rows((0, 1, 6)), {0: Progress(20)}, epoch=3)
+    table.close()
+    again = opened(flush="barrier")
+    assert content(again.read(epoch=2)) == {(0, 1): (5,)}
+    assert again.progress(2)[0] == Progress(10, 3, 1)
+    assert again.handed() == {"a": 2}
+    # of what came after the barrier, all is there or nothing
+    assert content(again.read(epoch=3)) == ({(0, 1): (6,)} if 3 in again.epochs() else {})
+    assert again.progress()[0].offset == (20 if 3 in again.epochs() else 10)
+
+
+def test_every_merge_is_there_again_without_a_barrier(opened):
+    table = opened()
+    if not table.durable or table.flush == "barrier":
+        pytest.skip("a table in memory, or one behind a buffer")
+    table.merge(rows((0, 1, 5)), {0: Progress(10)})
+    table.drop(1)
+    table.forget(9)
+    table.close()
+    again = opened()
+    assert content(again.read()) == {(0, 1): (5,)}
+    assert again.progress() == {0: Progress(10)}
+
+
+def test_a_table_is_a_context_and_knows_its_words(opened):
+    with opened() as table:
+        table.merge(Partials.empty(1), {0: Progress(1)})
+        assert table.progress() == {0: Progress(1)}
+    with pytest.raises(ValueError, match="flush must be one of .*, got 'never'"):
+        super(type(table), table).__init__(SUM, "never")
+
+
+def test_a_table_is_of_one_owner(opened):
+    table = opened()
+    for _ in range(2):
+        claim(table, "a")
+    table.merge(rows((0, 1, 5)), {0: Progress(10)})
+    claim(table, "a")
+    with pytest.raises(ValueError, match="table must be new, or the one that this was begun with"):
+        claim(table, "b")
+    assert content(table.read()) == {(0, 1): (5,)}
+
+
+def test_a_table_of_nobody_known_is_no_owners(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5)), {0: Progress(10)})
+    with pytest.raises(ValueError, match="table must be new"):
+        claim(table, "a")
+
+
+def test_two_who_claim_a_table_at_once_are_both_refused_it():
+    class Late(MemoryTable):
+        def merge(self, partials, progress, epoch=0, token=None):
+            super().merge(partials, progress, epoch, ("owner b", 0))
+            return super().merge(partials, progress, epoch, token)
+
+    with pytest.raises(ValueError, match="table must be new"):
+        claim(Late(SUM), "a")
+
+
+class TestBuffered:
+    """What the contract leaves open, of a table in front of one."""
+
+    def test_a_batch_waits_for_the_barrier(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            table.merge(rows((0, 1, 5)), {0: Progress(10)})
+            assert not behind.epochs()
+            assert not behind.progress()
+            table.barrier()
+            assert content(behind.read()) == {(0, 1): (5,)}
+            assert behind.progress() == {0: Progress(10)}
+
+    def test_a_hand_over_takes_along_what_waits(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            table.merge(rows((0, 1, 5)), {0: Progress(10)})
+            table.merge(rows((0, 1, 6)), {0: Progress(20)}, token=("a", 1))
+            assert content(behind.read()) == {(0, 1): (11,)}
+
+    def test_a_batch_from_elsewhere_is_stale_by_what_the_store_held_before_too(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            behind.merge(rows((0, 1, 5)), {0: Progress(10)})
+            table = BufferedTable(behind)
+            with pytest.raises(StaleBatch, match="partition 0 stands at 10, the batch begins at 0"):
+                table.merge(rows((0, 1, 5)), {0: Progress(10, since=0)})
+
+    def test_what_a_token_brings_further_is_where_the_next_batch_begins(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            table.merge(rows((0, 1, 5)), {0: Progress(10)})
+            table.merge(rows((0, 1, 5)), {0: Progress(20, since=10)}, token=("a", 1))
+            table.merge(rows((0, 1, 5)), {0: Progress(30, since=20)})
+            assert content(table.read()) == {(0, 1): (15,)}
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda table: table.drop(3),
+            lambda table: table.merge(rows((0, 1, 7)), {0: Progress(30)}, 3, ("a", 3)),
+        ],
+    )
+    def test_no_offset_overtakes_rows_of_an_earlier_table(self, tmp_path, act):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            for epoch in (2, 3, 4):
+                table.merge(rows((0, 1, 5)), {0: Progress(10 * epoch)}, epoch)
+            act(table)
+            assert content(behind.read(epoch=2)) == {(0, 1): (5,)}
+            assert behind.progress()[0] == Progress(30)
+            assert 4 not in behind.epochs()
+
+    @pytest.mark.parametrize("at", ["second table", "commit"])
+    def test_a_store_that_could_not_write_is_not_written_to_again(self, tmp_path, monkeypatch, at):
+        wide = SUM.partials(np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
+        with BufferedTable(SqliteTable(tmp_path / "s", SUM, "barrier")) as table:
+            table.merge(rows((0, 1, 5)), {0: Progress(10)}, 1)
+            table.barrier()
+            table.merge(rows((0, 1, 5)), {0: Progress(20)}, 2)
+            table.merge(wide, {0: Progress(30)}, 3)
+            if at == "second table":
+                pages = table.store._rows("PRAGMA page_count")[0][0]
+                table.store._rows(f"PRAGMA max_page_count = {pages}")
+            else:
+                failing = Mock(side_effect=OSError("could not flush: disk full"))
+                monkeypatch.setattr(table.store, "barrier", failing)
+            with pytest.raises(OSError, match="full"):
+                table.barrier()
+            for call in (
+                table.barrier, table.read, table.epochs, table.progress, table.windows,
+                table.handed, lambda: table.progress(2), lambda: table.drop(2),
+                lambda: table.forget(0), lambda: table.merge(rows((0, 1, 5)), {}),
+            ):  # fmt: skip
+                with pytest.raises(OSError, match=r"failed to write before .*open it again"):
+                    call()
+        with BufferedTable(SqliteTable(tmp_path / "s", SUM, "barrier")) as again:
+            assert again.progress() == {0: Progress(10)}
+            assert again.epochs() == (1,)
+
+    def test_sums_past_the_limit_stop_the_barrier_and_go_on_waiting(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            for key in (1, 2):
+                table.merge(rows((0, key, 2**62)), {key: Progress(1)})
+                table.barrier()
+            table.merge(rows((0, 1, 2**62)), {1: Progress(2)})
+            for _ in range(2):
+                with pytest.raises(OverflowError):
+                    table.barrier()
+            assert content(behind.read()) == {(0, 1): (2**62,), (0, 2): (2**62,)}
+            assert behind.progress()[1] == Progress(1)
+
+    def test_the_place_of_a_partition_outlives_a_table_that_was_never_flushed(self, tmp_path):
+        with SqliteTable(tmp_path / "s", SUM, "barrier") as behind:
+            table = BufferedTable(behind)
+            table.merge(rows((0, 1, 5)), {0: Progress(10)}, epoch=3)
+            table.drop(3)
+            assert behind.progress() == {0: Progress(10)}
+
+    def test_a_store_that_flushes_every_merge(self, tmp_path):
+        with (
+            SqliteTable(tmp_path / "s", SUM) as behind,
+            pytest.raises(ValueError, match="opened with flush='barrier', got 'merge'"),
+        ):
+            BufferedTable(behind)

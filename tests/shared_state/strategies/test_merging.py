@@ -1,0 +1,163 @@
+"""Sums by slice and key are exact, in any order and cut; windows are put together from slices."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.strategies import merging
+from aftlib.shared_state.strategies.merging import SliceSums, Task, merged, summed, window_sums
+from aftlib.shared_state.stream import parsing
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.stretch import Stretch
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stream.tuples import TupleStream
+
+WAYS = ["compiled", "grouped"]
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(-9, 9)), max_size=40)
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    for module in (merging, parsing):
+        monkeypatch.setattr(module, "COMPILED", request.param == "compiled")
+
+
+def block(rows):
+    return np.array(rows, np.int64).reshape(-1, 3).T
+
+
+def slow(rows):
+    sums = defaultdict(lambda: [0, 0])
+    for part, key, value in rows:
+        sums[part, key][0] += value
+        sums[part, key][1] += 1
+    return [(*at, *sums[at]) for at in sorted(sums)]
+
+
+def listed(sums):
+    columns = sums.windows, sums.keys, *sums.values.T
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def of(rows, pane=1):
+    sums = SliceSums(pane)
+    sums.add(block(rows))
+    return sums.take()
+
+
+def test_sums_are_the_slow_twins(way):
+    rng = np.random.default_rng(1)
+    rows = np.stack([rng.integers(0, 3, 30_000), rng.integers(-(2**60), 2**60, 30_000) >> 45,
+                     rng.integers(-99, 99, 30_000)])  # fmt: skip
+    sums = SliceSums(10)
+    for first in range(0, 30_000, 7_001):
+        sums.add(rows[:, first : first + 7_001])
+    expected = [(10 * part, *rest) for part, *rest in slow(rows.T.tolist())]
+    assert listed(sums.take()) == expected
+    assert len(expected) > 2**12
+    assert listed(sums.take()) == []
+
+
+@given(one=ROWS, two=ROWS, three=ROWS)
+def test_merging_is_associative_and_commutative_with_identity(one, two, three):
+    a, b, c = of(one), of(two), of(three)
+    whole = slow([*one, *two, *three])
+    assert listed(merged([a, b, c])) == listed(merged([c, merged([b, a])])) == whole
+    assert listed(merged([a, merged([])])) == listed(a) == slow(one)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_that_leaves_64_bits_is_an_error(way, sign):
+    sums = SliceSums(10)
+    huge = [(2, 7, sign * (10**18 - 1))] * 9
+    sums.add(block(huge))
+    with pytest.raises(OverflowError, match="leaves the 64 bits"):
+        sums.add(block(huge))
+        sums.take()
+    with pytest.raises(OverflowError, match="leaves the 64 bits"):
+        merged([of(huge), of(huge)])
+
+
+def test_the_error_names_key_and_slice():
+    sums = SliceSums(10)
+    with pytest.raises(OverflowError, match="sum of key 7 in the slice from 20 leaves the 64 bits"):
+        sums.add(block([(2, 7, 10**18 - 1)] * 10))
+
+
+@given(
+    rows=ROWS,
+    windows=st.sampled_from([Windows(1, 1), Windows(4, 1), Windows(3, 2), Windows(6, 4)]),
+)
+def test_windows_are_the_slow_twins(rows, windows):
+    expected = defaultdict(lambda: [0, 0])
+    for time, key, value in rows:
+        for window in range(20):
+            start = window * windows.slide
+            if start <= time < start + windows.width:
+                expected[start, key][0] += value
+                expected[start, key][1] += 1
+    sliced = [(time // windows.pane, key, value) for time, key, value in rows]
+    found = window_sums(of(sliced, windows.pane), windows)
+    assert listed(found) == [(*at, *expected[at]) for at in sorted(expected)]
+
+
+@pytest.fixture
+def log(tmp_path):
+    stream = TupleStream(150_000, keys=300, skew=1.4, disorder=40)
+    texts = [b"".join(stream.text(i) for i in range(p, stream.ranges, 2)) for p in range(2)]
+    return TupleLog.write(tmp_path / "log", texts, stream.about)
+
+
+def test_a_task_paused_anywhere_sums_the_same(way, log):
+    rules = Rules(Windows(40, 10))
+    paths = {p: log.part(p) for p in range(2)}
+    whole, stretches = summed(paths, rules)
+    task, parts, pauses = Task(rules), [], []
+    for partition, path in paths.items():
+        for waiting in task.read(partition, path):
+            if waiting >= 30_000:
+                parts.append(task.take()[0])
+                pauses.append(waiting)
+    sums, rest = task.take()
+    assert listed(merged([*parts, sums])) == listed(whole)
+    assert pauses
+    assert sum(pauses) + sum(s.tuples for s in rest) == 150_000
+    assert [(s.partition, s.since, s.offset) for s in stretches] == [
+        (p, 0, log.size(p)) for p in range(2)
+    ]
+    assert set(task.seconds) == {"read", "parse", "sum"}
+
+
+def test_a_watermark_leaves_late_tuples_out_and_counts_them(way, log):
+    paths = {p: log.part(p) for p in range(2)}
+    patient, hasty = (Rules(Windows(10, 10), delay) for delay in (50, 0))
+    _, (first, second) = summed(paths, patient)
+    assert first.late == second.late == 0
+    sums, stretches = summed(paths, hasty)
+    late = sum(s.late for s in stretches)
+    assert late > 1000
+    assert sums.values[:, 1].sum() == 150_000 - late
+
+
+def test_empty_partitions_sum_to_nothing(way, tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"", b""])
+    sums, stretches = summed({p: log.part(p) for p in range(2)}, Rules(Windows(5, 5)))
+    assert len(sums) == 0
+    assert stretches == [Stretch(p, 0, 0, 0, 0, 0) for p in range(2)]
+    assert isinstance(window_sums(sums, Windows(10, 5)), Partials)
+
+
+def test_without_numba_memory_grows_with_sums_not_with_tuples(monkeypatch):
+    monkeypatch.setattr(merging, "COMPILED", False)
+    sums = merging.SliceSums(5)
+    for _ in range(200):
+        sums.add(np.array([[1, 2], [7, 7], [3, 4]]))
+    assert sum(len(part) for part in sums._grouped) <= 2 * 17
+    taken = sums.take()
+    assert taken.windows.tolist() == [5, 10]
+    assert taken.values.tolist() == [[600, 200], [800, 200]]

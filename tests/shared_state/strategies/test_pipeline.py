@@ -1,0 +1,237 @@
+"""The three strategies on Spark give the same sums, with everything that was left out counted."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import AGGREGATES
+from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.opening import open_table
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.strategies.merging import STRATEGIES, SUMS, merged, summed, window_sums
+from aftlib.shared_state.strategies.pipeline import Job, merge_into, received, run
+from aftlib.shared_state.strategies.pipelined import run_pipelined
+from aftlib.shared_state.strategies.stages import stage_seconds
+from aftlib.shared_state.stream.parsing import BLOCK, Rules
+from aftlib.shared_state.stream.stretch import Stretch, kept
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.stream.writing import write_tuples
+from aftlib.spark.faults import Fault
+
+STREAM = TupleStream(300_000, keys=2_000, skew=1.4, disorder=30)
+RULES = Rules(Windows(100, 40), delay=10)
+
+
+@pytest.fixture(scope="module")
+def log(spark, tmp_path_factory):
+    return write_tuples(spark, STREAM, 3, tmp_path_factory.mktemp("logs") / "log")
+
+
+@pytest.fixture(scope="module")
+def expected(log):
+    slices, stretches = summed({p: log.part(p) for p in range(3)}, RULES)
+    return window_sums(slices, RULES.windows), sum(s.late for s in stretches)
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
+
+
+def shared(tmp_path):
+    return partial(SqliteTable, tmp_path / "shared.sqlite", SUMS)
+
+
+def test_a_log_is_the_stream_whatever_the_tasks(log):
+    for partition in range(3):
+        texts = [STREAM.text(i) for i in range(partition, STREAM.ranges, 3)]
+        assert log.part(partition).read_bytes() == b"".join(texts)
+    assert (log.tuples, log.about) == (300_000, STREAM.about)
+
+
+def test_another_stream_at_the_same_place_is_refused(spark, log):
+    assert write_tuples(spark, STREAM, 3, log.path) == log
+    with pytest.raises(ValueError, match="path holds a log of .* in 3 partitions, got a request"):
+        write_tuples(spark, STREAM, 4, log.path)
+    with pytest.raises(ValueError, match="partitions must be at least 1, got 0"):
+        write_tuples(spark, STREAM, 0, log.path)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path, strategy, tasks):
+    done = run(spark, log, RULES, strategy, tasks, table=shared(tmp_path), every=40_000)
+    assert same(done.sums, expected[0])
+    assert done.partitions["late"].sum() == expected[1] > 0
+    assert done.tuples == 300_000
+    assert done.partitions["offset"].tolist() == [log.size(p) for p in range(3)]
+    assert len(done.tasks) == tasks
+    assert done.rejects.empty
+
+
+def test_a_second_run_finds_everything_merged(spark, log, expected, tmp_path):
+    for tuples in (300_000, 0):
+        done = run(spark, log, RULES, "late global", 2, table=shared(tmp_path))
+        assert same(done.sums, expected[0])
+        assert done.tuples == tuples
+
+
+def test_a_killed_task_goes_on_from_the_tables_offset(spark, log, expected, tmp_path):
+    fault = Fault(tmp_path, "task-1", 55_000)
+    table = shared(tmp_path)
+    done = run(spark, log, RULES, "late global", 2, tmp_path, table, 20_000, fault)
+    assert fault.fallen
+    assert same(done.sums, expected[0])
+    assert done.partitions["late"].sum() == expected[1]
+    assert done.tuples == 300_000
+    with table() as store:
+        assert sum(p.late for p in store.progress().values()) == expected[1]
+    gone = {(each["task"], each["attempt"]): each["tuples"] for each in done.tries}
+    assert gone.keys() == {(0, 0), (1, 0), (1, 1)}
+    assert gone[1, 0] == fault.fallen["reached"]
+    assert 300_000 < sum(gone.values()) <= 300_000 + 20_000 + BLOCK
+
+
+def test_a_killed_receiver_reads_the_shuffle_again(spark, log, expected, tmp_path):
+    sums, tries = received(spark, Job(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 10_000)))
+    assert same(window_sums(sums, RULES.windows), expected[0])
+    assert sorted(t["task"] for t in tries) == [0, 1, 1]
+
+
+def test_a_pipelined_shuffle_starts_all_anew(spark, log, expected, tmp_path):
+    job = Job(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 60_000))
+    done = run_pipelined(spark, job, every=10_000, checkpoint=2)
+    assert same(window_sums(done.sums, RULES.windows), expected[0])
+    assert sorted((t["task"], t["attempt"]) for t in done.tries) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert {t["since"] for t in done.tries if t["attempt"]} == {2}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_malformed_lines_are_kept_with_their_offsets(spark, tmp_path, strategy):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n5,2,4\n6,7", b"", b"5,x,1\n"])
+    done = run(spark, log, Rules(Windows(9, 9)), strategy, 2, table=shared(tmp_path))
+    assert done.sums.values.tolist() == [[7, 2]]
+    assert done.rejects.to_numpy().tolist() == [
+        [0, 6, "1 fields instead of 3", "bad"],
+        [0, 16, "the file ends before the line does", "6,7"],
+        [2, 0, "key is no whole number", "5,x,1"],
+    ]
+    assert done.partitions["rejected"].tolist() == [2, 0, 1]
+
+
+def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\nworse\n"])
+    for strategy in STRATEGIES:
+        place = tmp_path / strategy
+        with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malfo"):
+            run(spark, log, Rules(Windows(9, 9), most_rejected=1), strategy, 1, place,
+                table=shared(tmp_path))  # fmt: skip
+        assert [r.line for s in kept(place) for r in s.rejects] == ["bad", "worse"]
+
+
+def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n"])
+    job = Job(log, Rules(Windows(9, 9), most_rejected=2), 1, tmp_path)
+    with shared(tmp_path)() as table:
+        merge_into(table, job, 0, None)
+        beyond = Stretch(0, log.size(0), log.size(0) + 4, 0, 0, rejected=5)
+        beyond.keep(tmp_path)  # by a try that died before it merged
+        for line, refused in ((b"worse\n", False), (b"worst\n", True)):
+            with log.part(0).open("ab") as file:
+                file.write(line)
+            with pytest.raises(ValueError, match="most_rejected = 2") if refused else nullcontext():
+                merge_into(table, job, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        ("late local", "sum of key 2 in the slice from 0 leaves the 64 bits"),
+        ("upfront", "overflow"),
+        ("late global", "sum of key 2 in the slice from 0 leaves the 64 bits"),
+    ],
+)
+def test_an_overflow_stops_the_run(spark, tmp_path, strategy, said):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,%d\n" % (10**18 - 1) * 10])
+    with pytest.raises(Exception, match=said):
+        run(spark, log, Rules(Windows(9, 9)), strategy, 1, table=shared(tmp_path))
+
+
+def test_what_cannot_be_run_is_refused(spark, log):
+    with pytest.raises(ValueError, match="strategy must be one of upfront, .*, got 'late'"):
+        run(spark, log, RULES, "late", 1)
+    with pytest.raises(ValueError, match="tasks must be at least 1, got 0"):
+        run(spark, log, RULES, "upfront", 0)
+    with pytest.raises(ValueError, match="table must be given for 'late global', got None"):
+        run(spark, log, RULES, "late global", 1)
+
+
+def test_another_runs_folder_is_refused(spark, log, tmp_path):
+    run(spark, log, RULES, "late local", 1, tmp_path)
+    refused = pytest.raises(
+        ValueError, match="directory must be without another .* task-00000.json"
+    )
+    with refused:
+        run(spark, log, RULES, "late local", 1, tmp_path)
+    (tmp_path / "task-00000.json").rename(tmp_path / "checkpoint-2-0")
+    for start in (received, partial(run_pipelined, every=1, checkpoint=1)):
+        with pytest.raises(ValueError, match="directory must be without another run's notes"):
+            start(spark, Job(log, RULES, 1, tmp_path))
+
+
+def test_a_cluster_needs_a_folder():
+    cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://head:7077"))
+    with pytest.raises(ValueError, match="directory must be given where .*head:7077', got None"):
+        run(cluster, None, RULES, "upfront", 1)
+
+
+def test_a_table_of_another_aggregate_is_refused(spark, log, tmp_path):
+    table = partial(SqliteTable, tmp_path / "sums.sqlite", AGGREGATES["sum"])
+    with pytest.raises(ValueError, match="table must keep sums and counts .*, got 'sum'"):
+        run(spark, log, RULES, "late global", 1, table=table)
+
+
+def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
+    table = shared(tmp_path)
+    first = run(spark, log, RULES, "late global", 1, table=table)
+    again = run(spark, log, RULES, "late global", 1, table=table)
+    assert np.array_equal(first.sums.values, again.sums.values)
+    other = TupleLog.write(tmp_path / "other", [log.part(0).read_bytes()])
+    for wrong in ((other, RULES), (log, replace(RULES, delay=9)), (log, Rules(Windows(7, 7)))):
+        with pytest.raises(ValueError, match="table must be new, or the one that this was"):
+            run(spark, *wrong, "late global", 1, table=table)
+    with SqliteTable(tmp_path / "filled.sqlite", SUMS) as filled:
+        filled.merge(SUMS.lift(*np.ones((3, 1), int)), {0: Progress(8)})
+    with pytest.raises(ValueError, match="table must be new, or the one that"):
+        run(spark, log, RULES, "late global", 1,
+            table=partial(SqliteTable, tmp_path / "filled.sqlite", SUMS))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda place: MemoryTable(SUMS),
+        lambda place: SqliteTable(place / "s", SUMS, "barrier"),
+        lambda place: open_table(f"rocksdb:{place}/r", SUMS, "barrier"),
+    ],
+)
+def test_a_table_that_does_not_keep_every_merge_is_refused(spark, log, tmp_path, table):
+    with pytest.raises(ValueError, match="table must keep every merge, got a .*Table that flushes"):
+        run(spark, log, RULES, "late global", 1, table=partial(table, tmp_path))
+
+
+def test_stage_times_are_those_of_the_block(spark, log, tmp_path):
+    with stage_seconds(spark) as stages:
+        run(spark, log, RULES, "upfront", 2)
+    assert len(stages) == 2
+    assert all(seconds > 0 for seconds in stages)
+
+
+def test_nothing_merged_is_empty():
+    assert len(merged([])) == 0

@@ -1,0 +1,395 @@
+"""D3's experiments: frames that add up, a table by hand, verdicts that can fall."""
+
+import json
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.shared_state import experiments as d3
+from aftlib.shared_state import figures
+from aftlib.shared_state.experiments.failures import tried_again
+from aftlib.shared_state.experiments.sharing import require_alike
+from aftlib.shared_state.experiments.stores import MODES
+from aftlib.shared_state.experiments.throughputs import require_same
+from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts
+from aftlib.shared_state.strategies.merging import STRATEGIES, SliceSums
+from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.verdicts import explanation
+from benchmarks.merging import TOTALS, require_equal
+
+TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
+STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
+
+
+@pytest.fixture(scope="module")
+def given(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    return d3.inputs(spark, folder, [1.0, 2.0], 100_000, 1_000, 1, partitions=2)
+
+
+@pytest.fixture(scope="module")
+def measured(spark, given):
+    return d3.measured(spark, given, [1, 2], 1, warm_up=False)
+
+
+@pytest.fixture(scope="module")
+def failures(spark, given):
+    return d3.one_task_dies(spark, given[0], 2, every=20_000, after=25_000)
+
+
+@pytest.fixture(scope="module")
+def locality():
+    return d3.states_or_locality([100, 1_000], 20_000, 2.0, repeats=1)
+
+
+@pytest.fixture(scope="module")
+def imbalance(spark):
+    return d3.imbalances(spark, STREAMS, TASKS)
+
+
+def costs():
+    shuffle = {("upfront", s.skew): ShuffleCosts(0.3, 3e-7, 3e-7) for s in STREAMS}
+    work = {1.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
+    late = {(n, s): MergeCosts(0.3, work[s], 4e-8) for n in STRATEGIES[1:] for s in work}
+    return shuffle | late
+
+
+def speeds(factor=1.5, repeats=3):
+    """Throughputs that rise with skew for the late strategies, by `factor` a step."""
+    rows = [
+        {"strategy": n, "skew": s.skew, "tasks": 2, "repeat": r,
+         "throughput": (1 + r / 100) * (factor**i if n != "upfront" else 1)}
+        for n in STRATEGIES for i, s in enumerate(STREAMS) for r in range(repeats)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_table_1_by_hand(spark, tmp_path):
+    state, windows, done = d3.table_1(spark, tmp_path)
+    assert windows.to_numpy().tolist() == [
+        ["[0, 10)", 0, 10 + 30 + 2 + 3],
+        ["[0, 10)", 1, 20 + 40 + 1],
+        ["[5, 15)", 0, 30 + 50 + 2],
+        ["[5, 15)", 1, 40 + 4],
+        ["[10, 20)", 0, 50],
+        ["[10, 20)", 1, 4 + 5],
+        ["[15, 25)", 1, 5],
+    ]
+    assert state["slice"].unique().tolist() == ["[0, 5)", "[5, 10)", "[10, 15)", "[15, 20)"]
+    assert done.partitions["tuples"].tolist() == [5, 5]
+    assert done.partitions["late"].tolist() == [0, 0]
+
+
+def test_measured_covers_every_run(measured):
+    assert len(measured) == 3 * 2 * 2
+    assert (measured["tuples"] == 100_000).all()
+    assert (measured["count"] == 100_000).all()
+    assert measured.groupby("skew")["states"].agg(set).map(len).tolist() == [1, 1]
+    np.testing.assert_allclose(measured["throughput"], 100_000 / measured["seconds"])
+    behind = measured.set_index("strategy")["receiver_s"]
+    assert (behind["upfront"] > 0).all()
+    assert behind[list(STRATEGIES[1:])].isna().all()
+
+
+def test_runs_that_disagree_are_refused():
+    sums = SliceSums(1)
+    sums.add(np.array([[0], [1], [2]]))
+    one, none = sums.take(), sums.take()
+    with pytest.raises(RuntimeError, match="late gives other sums than the run before"):
+        require_same(one, none, "late")
+
+
+def test_the_benchmarks_systems_must_agree():
+    totals = {"skew": 1.0, "keys": 2, "sum": 7, "count": 3}
+    frame = pd.DataFrame([{"system": name, **totals} for name in ("ours", "other")])
+    assert require_equal([frame, pd.DataFrame(), frame.assign(skew=2.0, sum=8)]) is None
+    for name in TOTALS:
+        with pytest.raises(RuntimeError, match="systems disagree, nothing can be compared"):
+            require_equal([frame, frame.assign(**{name: 1})])
+
+
+def test_costs_are_fitted_from_the_runs(measured):
+    found = d3.fitted(measured)
+    assert set(found) == {(n, s) for n in STRATEGIES for s in (1.0, 2.0)}
+    alone = measured[(measured["tasks"] == 1) & (measured["skew"] == 2)].set_index("strategy")
+    upfront = found["upfront", 2.0]
+    assert upfront.receiver_s == alone.loc["upfront", "receiver_s"] / 100_000
+    work = alone.loc["late local", ["read_s", "parse_s", "sum_s"]].sum()
+    assert found["late local", 2.0].tuple_s == pytest.approx(work / 100_000)
+    one, two = (found["late global", skew] for skew in (1.0, 2.0))
+    assert one.merge_s == two.merge_s > 0
+
+
+def test_imbalance_is_near_the_digests(imbalance):
+    """Within a few per cent, for Spark's hash function is not the digest's."""
+    wide = imbalance.pivot_table(index="tasks", columns="skew", values="imbalance")
+    for skew, expected in ((1.2, (2.18, 5.27, 19.4)), (1.4, (3.01, 8.11, 31.5))):
+        assert wide.loc[[8, 24, 96], skew].tolist() == pytest.approx(expected, rel=0.1)
+    assert wide.loc[[8, 24, 96], 2.0].tolist() == pytest.approx((4.97, 14.6, 58.4), rel=0.05)
+    assert (wide.loc[1] == 1).all()
+
+
+def test_model_is_its_closed_form(imbalance):
+    model = d3.modelled(costs(), imbalance, STREAMS, 10**8, pipelined=True)
+    at = model.set_index(["strategy", "skew", "tasks"])["throughput"]
+    assert at["upfront", 2.0, 96] == pytest.approx(1 / (3e-7 * 0.6079), rel=0.02)
+    assert at["upfront", 1.0, 1] == pytest.approx(10**8 / (0.3 + 60))
+    assert at["late local", 1.0, 2] == pytest.approx(10**8 / (0.3 + 4 + 2 * 100_000 * 4e-8))
+    table = d3.costs_table(costs(), STREAMS, 10**8).set_index(["strategy", "skew"])
+    assert table.loc[("upfront", 1.4), "b"] == 0.5
+    assert table.loc[("upfront", 2.0), "ends_at"] == pytest.approx(2 / 0.6079, rel=1e-3)
+    assert table.loc[("late local", 1.0), "ends_at"] == pytest.approx((8 / 4e-3) ** 0.5)
+
+
+def test_locality_holds_what_its_cases_say(locality):
+    states = locality.set_index(["keys", "case"])["states"].unstack()
+    assert (states["skewed"] == states["uniform, few keys"]).all()
+    assert (states["skewed, all sums kept"] == states.index).all()
+    assert (states["uniform"] > states["skewed"]).all()
+    assert (locality[["add_ns", "take_ms"]] > 0).all(axis=None)
+
+
+def test_a_death_disturbs_only_behind_a_pipelined_shuffle(failures):
+    rows = failures.set_index("strategy")
+    assert rows["disturbed"].to_dict() == {
+        "upfront, pipelined shuffle": 1,
+        "upfront, Spark's shuffle on disk": 0,
+        "late global": 0,
+    }
+    assert (rows["error"] == 0).all()
+    assert 0 < rows.loc["late global", "again"] <= 20_000
+    assert rows.loc["upfront, pipelined shuffle", "twice"] > 0
+    assert rows["twice"].isna().tolist() == [False, True, True]
+    assert rows["dead_pid"].nunique() == 3
+
+
+def test_healthy_tasks_that_began_anew_are_counted():
+    tries = [{"task": t, "attempt": a, "tuples": 5} for t, a in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    assert tried_again(tries) == 1
+    assert tried_again([each for each in tries if each["task"] == 1]) == 0
+    assert tried_again([{"task": 0, "attempt": 2, "tuples": 5}]) == 1
+
+
+def test_one_task_cannot_be_left_over(spark, given):
+    with pytest.raises(ValueError, match="tasks must be at least 2 .*, got 1"):
+        d3.one_task_dies(spark, given[0], 1, 1, 1)
+
+
+def test_a_death_that_never_comes_is_refused(spark, given):
+    with pytest.raises(ValueError, match="after must be below .*, got 1000000: nobody died"):
+        d3.one_task_dies(spark, given[0], 2, every=40_000, after=1_000_000)
+
+
+def settled(imbalance, locality, failures, given_costs=None, runs=None, large=None):
+    chosen = given_costs or costs()
+    model, piped = (
+        d3.modelled(chosen, imbalance, STREAMS, 10**8, pipelined=p) for p in (False, True)
+    )
+    runs = speeds() if runs is None else runs
+    return d3.verdicts(runs, model, piped, locality, failures, large)
+
+
+def test_verdicts_settle_all_five_claims(imbalance, locality, failures):
+    found = settled(imbalance, locality, failures)
+    assert [s.id for s in found] == [f"D3-{i}" for i in range(1, 6)]
+    assert {s.verdict for s in found} == {"holds"}
+    assert [s.basis for s in found] == ["modelled"] * 2 + ["measured"] * 3
+
+
+@pytest.mark.parametrize(
+    ("claim", "wrong"),
+    [
+        (1, {"given_costs": costs() | {("late local", 1.0): MergeCosts(0, 1e-8, 1e-4)}}),
+        (2, {"given_costs": costs() | {("upfront", 1.4): ShuffleCosts(0, 3e-7, 1e-9)}}),
+        (3, {"runs": speeds(factor=0.9)}),
+        (4, {"runs": speeds(factor=1.0)}),
+    ],
+)
+def test_wrong_frames_deviate(imbalance, locality, failures, claim, wrong):
+    found = settled(imbalance, locality, failures, **wrong)
+    assert found[claim - 1].verdict == "deviates"
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (40, "100% remains when every key has a sum: in a task it is the cache, not"),
+        (35, " 100% remains"),
+        (100, "0% remains when every key has a sum: in a task it is the number of sums"),
+        (110, " 0% remains"),
+        (70, "50% remains when every key has a sum: in a task it is both"),
+    ],
+)
+def test_the_explanation_follows_the_numbers(kept, said):
+    ns = {"uniform": 100, "skewed": 40, "skewed, all sums kept": kept}
+    assert said in explanation(ns)
+    assert "nothing to explain" in explanation(ns | {"skewed": 97})
+
+
+def test_larger_runs_are_mentioned(imbalance, locality, failures):
+    large = speeds(factor=2.0, repeats=1).assign(tuples=10**8)
+    notes = [s.note for s in settled(imbalance, locality, failures, large=large)]
+    assert all("With 100,000,000 tuples, one run each: late local 1.2: × 2.00" in notes[i]
+               for i in (2, 3))  # fmt: skip
+    for none in (None, large[large["skew"] > 1], large[large["skew"] == 1], pd.DataFrame()):
+        found = settled(imbalance, locality, failures, large=none)
+        assert not any("one run each" in s.note for s in found)
+
+
+@pytest.mark.parametrize("wrong", [{"error": 1}, {"disturbed": 1}])
+def test_a_disturbed_or_wrong_sum_deviates(imbalance, locality, failures, wrong):
+    found = settled(imbalance, locality, failures.assign(**wrong))
+    assert found[4].verdict == "deviates"
+
+
+def test_deaths_of_a_server_and_a_task_disturb_only_their_own(tmp_path):
+    found = d3.servers_and_tasks_die(tmp_path / "sharing", 100_000, seed=1)
+    calm, struck = (found[found["run"] == name].set_index("task") for name in ("calm", "struck"))
+    assert (calm["joined"] == 1).all()
+    assert (calm["read_again"] == 0).all()
+    assert (struck.loc[["task-0-0", "task-0-1"], "joined"] > 1).all()
+    assert struck.loc[["task-1-0", "task-1-1"], "joined"].tolist() == [1, 1]
+    assert struck.loc[["task-1-0", "task-1-1"], "read_again"].tolist() == [0, 0]
+
+
+def test_other_windows_or_no_death_are_refused(tmp_path):
+    calm, struck = (SimpleNamespace(directory=tmp_path / n, output=tmp_path / n / "output")
+                    for n in ("calm", "struck"))  # fmt: skip
+    for job in (calm, struck):
+        job.output.mkdir(parents=True)
+    with pytest.raises(RuntimeError, match="no task died: take more tuples"):
+        require_alike(calm, struck)
+    for who in ("task", "server"):
+        (struck.directory / f"{who}.killed").touch()
+    assert require_alike(calm, struck) is None
+    (calm.output / "window").write_text("1,2,3")
+    with pytest.raises(RuntimeError, match="with deaths puts out other windows"):
+        require_alike(calm, struck)
+
+
+def test_stores_bear_what_is_asked_of_them():
+    found = d3.merges(d3.EMBEDDED, [1_000], 3_000, seed=1)
+    assert found[["store", "flush"]].to_numpy().tolist() == [
+        ["memory", "barrier"], ["rocksdb", "merge"], ["rocksdb", "barrier"],
+        ["sqlite", "merge"], ["sqlite", "barrier"],
+    ]  # fmt: skip
+    assert (found[["with_barriers_per_s", "barrier_most_ms"]] > 0).all(axis=None)
+    assert (found["with_barriers_per_s"] < found["merges_per_s"]).all()
+
+
+def test_what_is_timed_is_merged():
+    held = []
+
+    @contextmanager
+    def counted(flush):
+        with d3.EMBEDDED["sqlite"](flush) as table:
+            yield table
+            held.append((table.read().values.sum(), table.progress()[0].offset))
+
+    d3.merges({"counted": counted}, [1_000], 2_000, seed=1)
+    assert held == [(11_000, 9_000), (11_000, 9_000)]
+
+
+def test_checkpoints_are_timed_against_their_own_turn():
+    found = d3.checkpoints(["memory"], 20_000, runs=2)
+    assert found["mode"].tolist() == 2 * list(MODES)
+    assert found["throughput"].tolist() == (20_000 / found["seconds"]).tolist()
+    turns = found.groupby("run")["throughput"]
+    lost = 1 - found["throughput"] / turns.transform("first")
+    assert found["lost"].tolist() == pytest.approx(lost.tolist(), abs=1e-12)
+    assert (found["lost"] != 0).sum() == 4
+    figure = figures.checkpoints(found, "title")
+    assert list(figure.data[0].y) == (found["throughput"] / 1e6).tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: d3.merges(d3.EMBEDDED, [], 1, 1), "keys must be at least 1, got 0"),
+        (lambda: d3.merges(d3.EMBEDDED, [10], 0, 1), "rows must be at least 1, got 0"),
+        (lambda: d3.checkpoints([], 10, 1), "stores must be at least 1, got 0"),
+        (lambda: d3.checkpoints(["memory"], 1, 1), "tuples must be at least 2, got 1"),
+        (lambda: d3.checkpoints(["memory"], 10, 0), "runs must be at least 1, got 0"),
+        (lambda: d3.checkpoints(["no"], 10, 1), "own must be one of .*, got 'no'"),
+    ],
+)
+def test_stores_are_not_timed_on_nothing(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.setenv("AFT_HOME", str(tmp_path))
+    assert d3.other_engines().empty
+    results = tmp_path / "benchmarks" / "results"
+    results.mkdir(parents=True)
+    rates = {"late local": {"1": [2.5, 2, 3]}}
+    stored = {f"{kind}_million_tuples_a_second": rates for kind in ("spark", "flink", "one_core")}
+    stored |= {
+        "tuples": 10,
+        "runs": 3,
+        "flink_million_tuples_a_second": "left out: no Java compiler",
+    }
+    stored |= {"memory_gb_at_most_by_tuples": {"1,000": 1.5, "10": 1}}
+    (results / "merging.json").write_text(json.dumps(stored))
+    assert d3.other_engines().to_numpy().tolist() == [
+        [10, 3, "two tasks", "Spark, late local", 1.0, 2.5e6],
+        [10, 3, "one core", "late local", 1.0, 2.5e6],
+    ]
+    more = stored | {"memory_gb_at_most_by_tuples": {"10": 2}}
+    (results / "merging-9.json").write_text(json.dumps(more))
+    assert d3.memory_stored().to_numpy().tolist() == [[10, 2], [1_000, 1.5]]
+
+
+GOOD = {"skews": [1.0, 1.4], "tasks": [1, 2], "modelled_tasks": [8, 24],
+        "locality_keys": [10_000], "repeats": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"skews": [1.4, 2.0]}, r"skews must hold 1.0 .*, got \[1.4, 2.0\]: add 1.0"),
+        ({"skews": [1.0, 1.2]}, r"skews must hold one of 1.4 or more, got \[1.0, 1.2\]: add 1.4"),
+        ({"modelled_tasks": [1, 8]}, r"modelled_tasks must hold 8 and 24, .*: add \[24\]"),
+        ({"tasks": [1]}, r"tasks must hold 2 or more, .*, got \[1\]: add 2"),
+        ({"locality_keys": []}, "locality_keys must hold a number of keys"),
+        ({"repeats": 0}, "repeats must be at least 1, got 0"),
+    ],
+)
+def test_parameters_are_checked_beforehand(wrong, message):
+    assert d3.require_parameters(**GOOD) is None
+    with pytest.raises(ValueError, match=message):
+        d3.require_parameters(**GOOD | wrong)
+
+
+def test_every_skew_is_drawn():
+    skews = [1 + i / 10 for i in range(9)]
+    model = pd.DataFrame({"strategy": "upfront", "skew": skews, "tasks": 1, "throughput": 1e6})
+    figure = figures.scaling(model, model, model, "upfront", "title")
+    assert len(figure.data) == 2 * len(skews)
+
+
+def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failures):
+    model = d3.modelled(costs(), imbalance, STREAMS, 10**8)
+    figure = figures.scaling(measured, model, model.copy(), "upfront", "title")
+    assert [trace.name for trace in figure.data[:3]] == [
+        "uniform, modelled", "uniform, modelled, pipelined", "uniform, measured",
+    ]  # fmt: skip
+    assert list(figure.data[0].x) == TASKS
+    assert len(figures.scaling(measured, model, model, "late local", "title").data) == 8
+    assert [t.name for t in figures.by_skew(measured, 2, "title").data] == list(STRATEGIES)
+    bars = figures.breakdown(measured, 2, "title")
+    total = sum(np.array(bar.x) for bar in bars.data)
+    chosen = measured[(measured["tasks"] == 2) & (measured["skew"] == 1)].set_index("strategy")
+    merging = dict(zip(bars.data[4].y, bars.data[4].x, strict=True))["late global"]
+    row = chosen.loc["late global"]
+    assert merging == pytest.approx(row["merge_s"] - row["task_merge_s"] / 2)
+    assert (total >= chosen.loc[list(bars.data[0].y), "seconds"].to_numpy() - 1e-9).all()
+    shown = figures.locality(locality, "title", start=1_000)
+    assert len(shown.data[0].x) == 5
+    assert list(figures.failures(failures, "title").data[0].x) == failures["again"].tolist()

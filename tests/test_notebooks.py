@@ -1,0 +1,47 @@
+"""Every notebook is thin, clean and known to the profiles; the smoke profile runs them."""
+
+import ast
+
+import pytest
+
+from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.notebook import all_notebooks
+from aftlib.reports.profiles import PROFILES, profile_parameters
+
+NOTEBOOKS = {notebook.name: notebook for notebook in all_notebooks()}
+
+
+def code(notebook):
+    return [c for c in notebook.content.cells if c.cell_type == "code"]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook_is_thin_and_clean(name):
+    cells = code(NOTEBOOKS[name])
+    assert not any(cell.outputs or cell.execution_count for cell in cells)
+    assert sum(cell.source.count("\n") + 1 for cell in cells) <= 150
+    assert sum("parameters" in cell.metadata.get("tags", []) for cell in cells) == 1
+    assert sum("picture" in cell.metadata.get("tags", []) for cell in cells) == 1
+    for node in ast.walk(ast.parse("\n".join(cell.source for cell in cells))):
+        assert not isinstance(node, ast.ClassDef)
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno <= 5
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook_begins_with_title_and_summary(name):
+    first = NOTEBOOKS[name].content.cells[0]
+    title, _, summary = first.source.partition("\n\n")
+    assert first.cell_type == "markdown"
+    assert title.startswith("# ")
+    assert len(summary) > 100
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_profiles_name_parameters_that_exist(name, profile):
+    assert isinstance(profile_parameters(profile, NOTEBOOKS[name]), dict)
+
+
+def test_every_document_has_its_notebook():
+    assert {document.notebook for document in DOCUMENTS.values()} <= set(NOTEBOOKS)
