@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,9 @@ class Posterior:
 class GaussianModel:
     """N(μ, Σ) over n keys; an immutable value.
 
+    Once the keys O are observed to be o, the others Y have the mean μ_Y + Σ_YO Σ_OO⁻¹ (o − μ_O) and
+    the covariance Σ_YY − Σ_YO Σ_OO⁻¹ Σ_OY (D1 eqs (1), (2)).
+
     Parameters
     ----------
     mean : array_like, shape (n,)
@@ -54,6 +57,12 @@ class GaussianModel:
     Notes
     -----
     The Cholesky factor and the precision Λ = Σ⁻¹ are computed on first use and kept: O(n³) once.
+
+    Examples
+    --------
+    >>> model = GaussianModel([18, 19], [[4, 3], [3, 4]], ["kitchen", "hall"])
+    >>> model.condition({"hall": 20})
+    Posterior(names=('kitchen',), mean=array([18.75]), variance=array([1.75]))
     """
 
     mean: np.ndarray
@@ -65,15 +74,36 @@ class GaussianModel:
     ) -> None:
         mu, sigma = _frozen(mean), _frozen(covariance)
         n = mu.size
+        if mu.ndim != 1 or n == 0:
+            raise ValueError(f"mean must have shape (n,) with n ≥ 1, got {mu.shape}")
+        if sigma.shape != (n, n):
+            raise ValueError(f"covariance must have shape ({n}, {n}), got {sigma.shape}")
+
         labels = tuple(f"X{i}" for i in range(1, n + 1)) if names is None else tuple(names)
-        _check_sizes(mu, sigma, labels)
-        _check_finite("mean", mu)
-        _check_finite("covariance", sigma)
-        _check_symmetric(sigma)
+        if len(labels) != n:
+            raise ValueError(f"names must have {n} entries, one a key, got {len(labels)}")
+        if len(set(labels)) != n:
+            repeated = next(name for name in labels if labels.count(name) > 1)
+            raise ValueError(f"names must differ, got {repeated!r} more than once")
+
+        for argument, values in (("mean", mu), ("covariance", sigma)):
+            if not np.isfinite(values).all():
+                raise ValueError(
+                    f"{argument} must be finite, got {int((~np.isfinite(values)).sum())} NaN or "
+                    "infinite values; fit on rows without missing values"
+                )
+        gap = np.abs(sigma - sigma.T)
+        if gap.max() > 1e-8 * np.abs(sigma).max():
+            i, j = np.unravel_index(gap.argmax(), gap.shape)
+            raise ValueError(
+                f"covariance must be symmetric, got {sigma[i, j]!r} at ({i}, {j}) and "
+                f"{sigma[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding did that"
+            )
+
         object.__setattr__(self, "mean", mu)
         object.__setattr__(self, "covariance", sigma)
         object.__setattr__(self, "names", labels)
-        _ = self.cholesky
+        _ = self.cholesky  # positive definite, or refused now
 
     @classmethod
     def fit(cls, frame: pd.DataFrame | ArrayLike) -> GaussianModel:
@@ -157,12 +187,23 @@ class GaussianModel:
         ValueError
             When a name is unknown or a value is not finite.
         """
-        o, values = self._observation(observed)
+        position = {name: i for i, name in enumerate(self.names)}
+        unknown = [name for name in observed if name not in position]
+        if unknown:
+            raise ValueError(
+                f"observed has unknown key {unknown[0]!r}; "
+                f"known keys are {', '.join(self.names[:12])}{' …' if self.size > 12 else ''}"
+            )
+        values = np.array([observed[name] for name in observed], dtype=float)
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"observed must be finite, got {dict(observed)!r}; leave missing keys out"
+            )
+
+        o = np.array([position[name] for name in observed], dtype=np.intp)
         y = np.setdiff1d(np.arange(self.size), o)
-        gain = self.gain(o, y)
-        mean = self.mean[y] + gain @ (values - self.mean[o])
-        names = tuple(self.names[i] for i in y)
-        return Posterior(names, mean, self.posterior_variance(o)[y])
+        mean = self.mean[y] + self.gain(o, y) @ (values - self.mean[o])
+        return Posterior(tuple(self.names[i] for i in y), mean, self.posterior_variance(o)[y])
 
     def gain(self, observed: ArrayLike, wanted: ArrayLike) -> np.ndarray:
         """Σ_YO Σ_OO⁻¹, shape (len(wanted), len(observed)) (D1 eq. (1)).
@@ -225,7 +266,10 @@ class GaussianModel:
 
     def indices(self, argument: str, keys: ArrayLike) -> np.ndarray:
         """Key indices as an integer array, checked; errors name `argument`."""
-        given = np.asarray(keys if isinstance(keys, np.ndarray) else list(_iterable(keys)))
+        listed: Any = sorted(keys) if isinstance(keys, set | frozenset) else keys
+        if not isinstance(listed, np.ndarray):
+            listed = list(listed) if isinstance(listed, Iterable) else [[listed]]
+        given = np.asarray(listed)
         if given.size == 0:
             return np.empty(0, dtype=np.intp)
         if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
@@ -237,61 +281,8 @@ class GaussianModel:
             )
         return given.astype(np.intp)
 
-    def _observation(self, observed: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-        position = {name: i for i, name in enumerate(self.names)}
-        unknown = [name for name in observed if name not in position]
-        if unknown:
-            raise ValueError(
-                f"observed has unknown key {unknown[0]!r}; "
-                f"known keys are {', '.join(self.names[:12])}{' …' if self.size > 12 else ''}"
-            )
-        values = np.array([observed[name] for name in observed], dtype=float)
-        if not np.isfinite(values).all():
-            raise ValueError(
-                f"observed must be finite, got {dict(observed)!r}; leave missing keys out"
-            )
-        return np.array([position[name] for name in observed], dtype=np.intp), values
-
-
-def _iterable(keys: Any) -> Sequence[Any]:
-    try:
-        return sorted(keys) if isinstance(keys, set | frozenset) else list(keys)
-    except TypeError:
-        return [[keys]]
-
 
 def _frozen(values: ArrayLike) -> np.ndarray:
     array = np.array(values, dtype=float)
     array.flags.writeable = False
     return array
-
-
-def _check_sizes(mean: np.ndarray, covariance: np.ndarray, names: tuple[str, ...]) -> None:
-    n = mean.size
-    if mean.ndim != 1 or n == 0:
-        raise ValueError(f"mean must have shape (n,) with n ≥ 1, got {mean.shape}")
-    if covariance.shape != (n, n):
-        raise ValueError(f"covariance must have shape ({n}, {n}), got {covariance.shape}")
-    if len(names) != n:
-        raise ValueError(f"names must have {n} entries, one a key, got {len(names)}")
-    if len(set(names)) != n:
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"names must differ, got {repeated!r} more than once")
-
-
-def _check_finite(argument: str, values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        raise ValueError(
-            f"{argument} must be finite, got {int((~np.isfinite(values)).sum())} NaN or infinite "
-            "values; fit on rows without missing values"
-        )
-
-
-def _check_symmetric(covariance: np.ndarray) -> None:
-    gap = np.abs(covariance - covariance.T)
-    if gap.max() > 1e-8 * np.abs(covariance).max():
-        i, j = np.unravel_index(gap.argmax(), gap.shape)
-        raise ValueError(
-            f"covariance must be symmetric, got {covariance[i, j]!r} at ({i}, {j}) and "
-            f"{covariance[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding did that"
-        )

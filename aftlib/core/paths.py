@@ -27,9 +27,13 @@ def project_root() -> Path:
     FileNotFoundError
         When ``AFT_HOME`` names a folder without them, or no parent has them.
     """
-    named = os.environ.get("AFT_HOME")
-    if named:
-        return _checked_home(Path(named))
+    if named := os.environ.get("AFT_HOME"):
+        if not _is_root(Path(named)):
+            raise FileNotFoundError(
+                f"AFT_HOME is {named!r}, which has no {' and '.join(MARKERS)}: "
+                "set it to a checkout of the project, or unset it and run from inside one"
+            )
+        return Path(named).resolve()
     starts = (Path.cwd(), Path(__file__).resolve().parent)
     for folder in (folder for start in starts for folder in (start, *start.parents)):
         if _is_root(folder):
@@ -42,15 +46,6 @@ def project_root() -> Path:
 
 def _is_root(folder: Path) -> bool:
     return all((folder / marker).exists() for marker in MARKERS)
-
-
-def _checked_home(home: Path) -> Path:
-    if not _is_root(home):
-        raise FileNotFoundError(
-            f"AFT_HOME is {str(home)!r}, which has no {' and '.join(MARKERS)}: "
-            "set it to a checkout of the project, or unset it and run from inside one"
-        )
-    return home.resolve()
 
 
 def data_dir() -> Path:
@@ -141,16 +136,12 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
         for part in sorted(path.rglob("*")):
             _flush(part)
         _flush(path)
-        _rename_unless_there(path, target)
+        try:
+            path.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
         _flush(target.parent)
-
-
-def _rename_unless_there(path: Path, target: Path) -> None:
-    try:
-        path.rename(target)
-    except OSError:
-        if not target.exists():
-            raise
 
 
 def _require_written(path: Path, target: Path) -> None:
@@ -162,28 +153,9 @@ def _require_written(path: Path, target: Path) -> None:
 def _scratch(target: Path) -> Iterator[Path]:
     """Yield a path named like `target` inside a locked sibling folder that never outlives us."""
     require_writable(target.parent)
-    _sweep(target)
-    holder, lock = _locked_holder(target)
-    try:
-        yield holder / target.name
-    finally:
-        shutil.rmtree(holder, ignore_errors=True)
-        os.close(lock)
 
-
-def _locked_holder(target: Path) -> tuple[Path, int]:
-    # The lock, unlike a process id, is gone exactly when its owner is, also across containers.
-    while True:
-        holder = Path(tempfile.mkdtemp(prefix=f".{target.name}{_PARTIAL}", dir=target.parent))
-        lock = os.open(holder / _LOCK, os.O_CREAT | os.O_RDWR)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (holder / _LOCK).exists():  # else a sweep came between; nobody can any more
-            return holder, lock
-        os.close(lock)
-
-
-def _sweep(target: Path) -> None:
-    """Remove what interrupted runs left beside `target`; what a live process writes stays."""
+    # What interrupted runs left beside the target goes; what a live process writes stays. The
+    # lock, unlike a process id, is gone exactly when its owner is, also across containers.
     for holder in target.parent.glob(f".{glob.escape(target.name)}{_PARTIAL}*"):
         with suppress(OSError):
             lock = os.open(holder / _LOCK, os.O_RDWR)
@@ -192,6 +164,20 @@ def _sweep(target: Path) -> None:
                 shutil.rmtree(holder, ignore_errors=True)
             finally:
                 os.close(lock)
+
+    while True:
+        holder = Path(tempfile.mkdtemp(prefix=f".{target.name}{_PARTIAL}", dir=target.parent))
+        lock = os.open(holder / _LOCK, os.O_CREAT | os.O_RDWR)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (holder / _LOCK).exists():
+            break
+        os.close(lock)  # another process swept it away between the two lines above
+
+    try:
+        yield holder / target.name
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
+        os.close(lock)
 
 
 def _flush(path: Path) -> None:

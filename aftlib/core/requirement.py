@@ -27,6 +27,19 @@ class Requirement:
     ------
     ValueError
         When ε is not positive and finite, or δ is outside (0, 1).
+
+    Notes
+    -----
+    An estimate of variance v errs by at most ε with probability R = erf(ε / sqrt(2v)) (D1 eq. (3)).
+    It is at least 1 − δ where v ≤ (ε / z)² with z = Φ⁻¹(1 − δ/2) (D2 eq. (21)).
+
+    Examples
+    --------
+    >>> half_a_degree = Requirement(epsilon=0.5, delta=0.05)
+    >>> round(half_a_degree.max_variance, 4)
+    0.0651
+    >>> half_a_degree.reliability([0.01, 0.0651, 1]).round(3)
+    array([1.   , 0.95 , 0.383])
     """
 
     epsilon: float

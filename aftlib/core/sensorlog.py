@@ -61,7 +61,12 @@ class SensorLog:
                 f"path holds no complete sensor log, got {str(path)!r} ({error}); "
                 "write one with SensorLog.write or delete the directory and make it again"
             ) from error
-        log._check_parts()
+        for index in range(-(-log.steps // ROWS_PER_RANGE)):
+            if not part_path(path, index).exists():
+                raise ValueError(
+                    f"path holds no complete sensor log, got {str(path)!r} without "
+                    f"{part_path(path, index).name}; delete the directory and make it again"
+                )
         return log
 
     @classmethod
@@ -108,23 +113,22 @@ class SensorLog:
         ValueError
             When the steps lie outside the log or a key index is unknown.
         """
-        names = self._names_of(keys)
-        self._check_steps(begin, stop)
-        parts = [_read_columns(*piece, names) for piece in self._pieces(begin, stop)]
-        return np.concatenate(parts) if parts else np.empty((0, len(names)))
+        parts = [*self.blocks(keys, begin, stop)]
+        return np.concatenate(parts) if parts else np.empty((0, len(self._names_of(keys))))
 
     def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
         """As `read`, a block of steps at a time, so that memory stays small."""
         names = self._names_of(keys)
-        self._check_steps(begin, stop)
-        for piece in self._pieces(begin, stop):
-            yield _read_columns(*piece, names)
-
-    def stored_bytes(self, keys: Sequence[int] | None, begin: int, stop: int) -> int:
-        """Bytes on disk of the column chunks that `read` would touch; errors as `read`."""
-        names = set(self._names_of(keys))
-        self._check_steps(begin, stop)
-        return sum(_chunk_bytes(*piece, names) for piece in self._pieces(begin, stop))
+        if not 0 <= begin <= stop <= self.steps:
+            raise ValueError(
+                f"begin and stop must satisfy 0 ≤ begin ≤ stop ≤ {self.steps}, "
+                f"got {begin!r} and {stop!r}"
+            )
+        last = -(-stop // ROWS_PER_RANGE) if stop > begin else 0
+        for index in range(begin // ROWS_PER_RANGE, last):
+            first = index * ROWS_PER_RANGE
+            rows = slice(max(begin - first, 0), min(stop - first, ROWS_PER_RANGE))
+            yield _read_columns(part_path(self.path, index), rows, names)
 
     def _names_of(self, keys: Sequence[int] | None) -> list[str]:
         wanted = range(len(self.names)) if keys is None else keys
@@ -133,32 +137,6 @@ class SensorLog:
                 f"keys must lie inside 0 … {len(self.names) - 1}, got {list(wanted)!r}"
             )
         return [self.names[k] for k in wanted]
-
-    def _check_steps(self, begin: int, stop: int) -> None:
-        if not 0 <= begin <= stop <= self.steps:
-            raise ValueError(
-                f"begin and stop must satisfy 0 ≤ begin ≤ stop ≤ {self.steps}, "
-                f"got {begin!r} and {stop!r}"
-            )
-
-    def _pieces(self, begin: int, stop: int) -> Iterator[tuple[Path, int, int]]:
-        """Part files with the rows wanted of each."""
-        last = -(-stop // ROWS_PER_RANGE) if stop > begin else 0
-        for index in range(begin // ROWS_PER_RANGE, last):
-            first = index * ROWS_PER_RANGE
-            yield (
-                part_path(self.path, index),
-                max(begin - first, 0),
-                min(stop - first, ROWS_PER_RANGE),
-            )
-
-    def _check_parts(self) -> None:
-        for index in range(-(-self.steps // ROWS_PER_RANGE)):
-            if not part_path(self.path, index).exists():
-                raise ValueError(
-                    f"path holds no complete sensor log, got {str(self.path)!r} without "
-                    f"{part_path(self.path, index).name}; delete the directory and make it again"
-                )
 
 
 def part_path(directory: Path, index: int) -> Path:
@@ -186,19 +164,12 @@ def write_manifest(directory: Path, names: Sequence[str], steps: int, about: dic
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
 
 
-def _chunk_bytes(path: Path, begin: int, stop: int, names: set[str]) -> int:
-    metadata = pq.read_metadata(path)
-    groups = [metadata.row_group(g) for g in range(begin // ROW_GROUP, -(-stop // ROW_GROUP))]
-    chunks = [group.column(c) for group in groups for c in range(metadata.num_columns)]
-    return sum(c.total_compressed_size for c in chunks if c.path_in_schema in names)
-
-
-def _read_columns(path: Path, begin: int, stop: int, names: Sequence[str]) -> np.ndarray:
+def _read_columns(path: Path, rows: slice, names: Sequence[str]) -> np.ndarray:
+    first, last = rows.start // ROW_GROUP, -(-rows.stop // ROW_GROUP)
     with pq.ParquetFile(path) as file:
-        first, last = begin // ROW_GROUP, -(-stop // ROW_GROUP)
         table = file.read_row_groups(range(first, last), columns=list(dict.fromkeys(names)))
-    rows = slice(begin - first * ROW_GROUP, stop - first * ROW_GROUP)
-    out = np.empty((stop - begin, len(names)))
+    wanted = slice(rows.start - first * ROW_GROUP, rows.stop - first * ROW_GROUP)
+    out = np.empty((rows.stop - rows.start, len(names)))
     for j, name in enumerate(names):
-        out[:, j] = table.column(name).to_numpy()[rows]
+        out[:, j] = table.column(name).to_numpy()[wanted]
     return out

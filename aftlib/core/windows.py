@@ -84,7 +84,19 @@ class Windows:
         ValueError
             When the steps do not cover a window, or do not begin at a slice.
         """
-        self._check_cover(len(values), first_step, windows)
+        if first_step % self.pane:
+            raise ValueError(
+                f"first_step must be a multiple of {self.pane} steps, got {first_step!r}"
+            )
+        last_step = first_step + len(values) - 1
+        if windows:
+            begin, end = windows[0] * self.slide, windows[-1] * self.slide + self.width - 1
+            if begin < first_step or end > last_step:
+                raise ValueError(
+                    f"values must cover the steps {begin} … {end} of windows {windows}, "
+                    f"got {first_step} … {last_step}"
+                )
+
         present = np.isfinite(values)
         starts = (np.array(windows, dtype=np.intp) * self.slide - first_step) // self.pane
         sums = self._windowed(np.where(present, values, 0.0), starts)
@@ -106,17 +118,3 @@ class Windows:
     def _count_ended(self, step: int) -> int:
         """Number of windows whose end is at most `step` (negative before the first)."""
         return (step - self.width) // self.slide + 1
-
-    def _check_cover(self, steps: int, first_step: int, windows: range) -> None:
-        if first_step % self.pane:
-            raise ValueError(
-                f"first_step must be a multiple of {self.pane} steps, got {first_step!r}"
-            )
-        if not windows:
-            return
-        begin, stop = windows[0] * self.slide, windows[-1] * self.slide + self.width
-        if begin < first_step or stop > first_step + steps:
-            raise ValueError(
-                f"values must cover the steps {begin} … {stop - 1} of windows {windows}, "
-                f"got {first_step} … {first_step + steps - 1}"
-            )

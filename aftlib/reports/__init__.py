@@ -1,1 +1,10 @@
-"""From notebooks to reports: run by papermill, exported to HTML, gathered in an index."""
+"""From a notebook to its report and to the scorecard of all claims.
+
+`cli` takes the command. `notebook` finds the notebook, `parameters` checks what was given for it,
+and `reproduce` decides what must run; `execute` runs it in a kernel, and the executed notebook is
+the `record` of that. From records come the report (`html`, with `markdown`), the front pages
+(`index`) and ``claims.json``.
+
+What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).
+`doctor` says what the machine lacks; `browser` draws pictures, where there is one.
+"""

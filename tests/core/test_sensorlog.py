@@ -44,11 +44,19 @@ def test_row_groups_keep_the_cost_of_a_read_near_what_is_read(log):
     assert metadata.num_columns == 1 + len(NAMES)
 
 
-def test_reading_some_keys_touches_their_bytes_only(log):
-    one, all_keys = log.stored_bytes([1], 0, 10_000), log.stored_bytes(None, 0, 10_000)
-    assert one == pytest.approx(all_keys / 3, rel=0.02)
-    assert log.stored_bytes([1], 0, 1024) == pytest.approx(one / 10, rel=0.05)
-    assert log.stored_bytes([1], 5, 5) == 0
+def test_reading_some_keys_touches_their_columns_and_row_groups_only(log, monkeypatch):
+    read = []
+
+    class Watched(pq.ParquetFile):
+        def read_row_groups(self, groups, columns=None):
+            read.append((list(groups), columns))
+            return super().read_row_groups(groups, columns=columns)
+
+    monkeypatch.setattr(pq, "ParquetFile", Watched)
+    log.read([1], 1024, 2048)
+    log.read([1, 0, 1], 4000, 4097)
+    log.read([2], 5, 5)
+    assert read == [([1], ["b"]), ([3], ["b", "a"]), ([0], ["b", "a"])]
 
 
 def test_a_log_without_manifest_or_part_is_refused(log):
