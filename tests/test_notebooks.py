@@ -5,8 +5,7 @@ import ast
 import pytest
 
 from aftlib.reports.documents import DOCUMENTS
-from aftlib.reports.notebook import all_notebooks
-from aftlib.reports.profiles import PROFILES, profile_parameters
+from aftlib.reports.notebook import PROFILES, all_notebooks, profile_parameters
 
 NOTEBOOKS = {notebook.name: notebook for notebook in all_notebooks()}
 

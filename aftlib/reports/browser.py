@@ -71,22 +71,18 @@ def draw_plotly(figure: dict[str, Any], target: Path, browser: str, width: int =
         share_plotly(Path(folder))
         page = Path(folder) / "figure.html"
         page.write_text(_PAGE.format(figure=drawn, margin=_MARGIN), encoding="utf-8")
-        _screenshot(browser, page, scratch, width + 2 * _MARGIN, height + 2 * _MARGIN)
+        command = [
+            browser,
+            *_FLAGS,
+            f"--user-data-dir={page.parent / 'profile'}",
+            f"--window-size={width + 2 * _MARGIN},{height + 2 * _MARGIN}",
+            f"--screenshot={scratch}",
+            page.as_uri(),
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RuntimeError(f"the browser {browser} could not draw: {error}") from error
+        if not scratch.exists():
+            raise RuntimeError(f"the browser {browser} drew nothing: {done.stderr.strip()[-500:]}")
     return target
-
-
-def _screenshot(browser: str, page: Path, target: Path, width: int, height: int) -> None:
-    command = [
-        browser,
-        *_FLAGS,
-        f"--user-data-dir={page.parent / 'profile'}",
-        f"--window-size={width},{height}",
-        f"--screenshot={target}",
-        page.as_uri(),
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"the browser {browser} could not draw: {error}") from error
-    if not target.exists():
-        raise RuntimeError(f"the browser {browser} drew nothing: {done.stderr.strip()[-500:]}")

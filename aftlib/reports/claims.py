@@ -10,21 +10,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-from aftlib.reports.documents import CLAIMS, Claim
-
-__all__ = [
-    "BASES",
-    "CLAIMS",
-    "MIME",
-    "VERDICTS",
-    "Claim",
-    "ClaimRecord",
-    "Scorecard",
-    "Settled",
-    "settle",
-    "tally",
-    "unexpected",
-]
+from aftlib.reports.documents import CLAIMS
 
 MIME = "application/vnd.aft.claims+json"
 VERDICTS = ("holds", "deviates", "not run")
@@ -70,11 +56,23 @@ class Settled:
     def __post_init__(self) -> None:
         if self.id not in CLAIMS:
             raise ValueError(f"claim id {self.id!r} is not known; known are {', '.join(CLAIMS)}")
-        _one_of("verdict", self.verdict, VERDICTS)
-        _one_of("basis", self.basis, BASES)
+        for name, value, known in (
+            ("verdict", self.verdict, VERDICTS),
+            ("basis", self.basis, BASES),
+        ):
+            if value not in known:
+                raise ValueError(f"{name} {value!r} is not one of {', '.join(known)}")
         object.__setattr__(self, "expected", _plain("expected", self.expected))
         object.__setattr__(self, "measured", _plain("measured", self.measured))
-        object.__setattr__(self, "interval", _interval(self.interval))
+        if self.interval is None:
+            return
+        bounds = [_plain("interval", bound) for bound in self.interval]
+        if len(bounds) != 2 or not all(isinstance(bound, int | float) for bound in bounds):
+            raise ValueError(f"interval must be (low, high) or None, got {self.interval!r}")
+        low, high = (float(bound) for bound in bounds)  # type: ignore[arg-type]
+        if low > high:
+            raise ValueError(f"interval must run from low to high, got {self.interval!r}")
+        object.__setattr__(self, "interval", (low, high))
 
 
 @dataclass(frozen=True)
@@ -150,6 +148,12 @@ def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
     return [claim for claim in claims if not (claim.as_recorded or claim.too_short)]
 
 
+def counted(verdict: str, count: int) -> str:
+    """Return a count of verdicts as a reader wants it, such as ``✔ 5 hold``."""
+    word = verdict.removesuffix("s") if count > 1 else verdict
+    return f"{SYMBOLS[verdict]} {count} {word}"
+
+
 def tally(verdicts: Iterable[str]) -> dict[str, int]:
     """Return how many claims hold, deviate and were not run, zeros included."""
     counts = Counter(verdicts)
@@ -178,44 +182,38 @@ class Scorecard:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {
-            "text/html": self._repr_html_(),
+            "text/html": claims_table([ClaimRecord.of(settled) for settled in self.settled]),
             "text/plain": "\n".join(f"{s.id}: {s.verdict}" for s in self.settled),
             MIME: [asdict(settled) for settled in self.settled],
         }
-
-    def _repr_html_(self) -> str:
-        return claims_table([ClaimRecord.of(settled) for settled in self.settled])
 
 
 def claims_table(claims: Sequence[ClaimRecord], link: bool = False) -> str:
     """Return the HTML table of `claims`; with `link`, each leads to its line in its report."""
     heads = ("claim", "what the document says", "expected", "measured", "interval", "verdict")
     head = "".join(f"<th>{title}</th>" for title in heads)
-    rows = "".join(_row(claim, link) for claim in claims)
+    rows = []
+    for claim in claims:
+        name = escape(claim.id)
+        anchor = "" if link else f' id="claim-{name}"'
+        if link and claim.verdict != "not run":
+            name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
+        note = f'<div class="aft-note"><small>{escape(claim.note)}</small></div>'
+        rows.append(
+            f'<tr{anchor}><td class="aft-id">{name}</td>'
+            f"<td>{escape(claim.statement)}{note if claim.note else ''}</td>"
+            f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
+            f'<td class="aft-value">{escape(shown(claim.measured))}</td>'
+            f'<td class="aft-interval">{shown_interval(claim.interval)}</td>'
+            f"<td>{_verdict(claim)}</td></tr>"
+        )
     return (
         '<table class="aft-claims" style="text-align:left"><thead>'
-        f"<tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
 
 
-def _row(claim: ClaimRecord, link: bool) -> str:
-    name = escape(claim.id)
-    if link and claim.verdict != "not run":
-        name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
-    note = f'<div class="aft-note"><small>{escape(claim.note)}</small></div>' if claim.note else ""
-    cells = (
-        f'<td class="aft-id">{name}</td>',
-        f"<td>{escape(claim.statement)}{note}</td>",
-        f'<td class="aft-value">{escape(shown(claim.expected))}</td>',
-        f'<td class="aft-value">{escape(shown(claim.measured))}</td>',
-        f'<td class="aft-interval">{shown_interval(claim.interval)}</td>',
-        f"<td>{verdict_html(claim)}</td>",
-    )
-    anchor = "" if link else f' id="claim-{escape(claim.id)}"'
-    return f"<tr{anchor}>{''.join(cells)}</tr>"
-
-
-def verdict_html(claim: ClaimRecord) -> str:
+def _verdict(claim: ClaimRecord) -> str:
     """Return the verdict as a coloured word with a symbol, its basis, and whether it surprises."""
     word = (
         f'<strong class="aft-{claim.verdict.replace(" ", "-")}" '
@@ -242,11 +240,6 @@ def shown_interval(interval: tuple[float, float] | None) -> str:
     return "–" if interval is None else f"[{shown(interval[0])}, {shown(interval[1])}]"
 
 
-def _one_of(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} {value!r} is not one of {', '.join(known)}")
-
-
 def _plain(name: str, value: Any) -> Value:
     """Return `value` as a plain Python value that JSON can carry."""
     if value is None or isinstance(value, str):
@@ -254,15 +247,3 @@ def _plain(name: str, value: Any) -> Value:
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, a text or None, got {value!r}")
     return int(value) if isinstance(value, numbers.Integral) else float(value)
-
-
-def _interval(interval: Any) -> tuple[float, float] | None:
-    if interval is None:
-        return None
-    values = [_plain("interval", bound) for bound in interval]
-    if len(values) != 2 or not all(isinstance(v, int | float) for v in values):
-        raise ValueError(f"interval must be (low, high) or None, got {interval!r}")
-    low, high = (float(v) for v in values)  # type: ignore[arg-type]
-    if low > high:
-        raise ValueError(f"interval must run from low to high, got {interval!r}")
-    return low, high

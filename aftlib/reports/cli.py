@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
 from tqdm import tqdm
 
 from aftlib.core.paths import reports_dir, require_writable
+from aftlib.reports.claims import counted, tally
 from aftlib.reports.doctor import diagnose
-from aftlib.reports.execute import OnCell, stoppable
+from aftlib.reports.execute import OnCell, stop_all, stoppable
 from aftlib.reports.html import duration
-from aftlib.reports.notebook import find_notebook
-from aftlib.reports.profiles import PROFILES
+from aftlib.reports.notebook import PROFILES, find_notebook
 from aftlib.reports.record import Executed
-from aftlib.reports.reproduce import Job, Outcome, conclude, perform, plan, run_alone
+from aftlib.reports.reproduce import conclude, perform, plan, run_alone
 
 # No time left: cells are too unequal for a guess.
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
@@ -64,9 +67,16 @@ def reproduce(
             raise ValueError(f"unexpected {' '.join(more)!r}: name notebooks after --only")
         require_writable(reports_dir())
         planned = plan(profile, [*only, *more], _overrides(parameters), fresh)
-        _perform_all(planned, jobs)
+        _attend({job.notebook.name: partial(perform, job) for job in planned}, jobs)
         outcome = conclude(planned, readme or (profile == "full" and not only))
-    _report(outcome)
+
+    for claim in outcome.surprises:
+        click.echo(f"! {claim.id} {claim.verdict}, recorded: {claim.recorded}. {claim.note}")
+    for problem in outcome.problems:
+        click.echo(f"! {problem}")
+    expected = len(outcome.chosen) - len(outcome.surprises)
+    click.echo(f"{expected} of {len(outcome.chosen)} claims came out as recorded.")
+    click.echo(f"Reports: {outcome.index}")
     sys.exit(0 if outcome.success else 1)
 
 
@@ -79,12 +89,10 @@ def run(notebook: str, parameters: tuple[str, ...], output: str | None) -> None:
 
     The report is in reports/; its claims do not enter claims.json.
     """
-    with _clear_errors(), stoppable():
+    with _clear_errors():
         found = find_notebook(notebook)
-        with _bar(found.name, 0) as on_cell:
-            executed = run_alone(found, _overrides(parameters), output, on_cell)
-    if executed.error:
-        click.echo(f"✘ {executed.name} failed: {executed.error}", err=True)
+        job = partial(run_alone, found, _overrides(parameters), output)
+        (executed,) = _attend({found.name: job}, 1)
     click.echo(f"Report: {executed.path.with_suffix('.html')}")
     sys.exit(1 if executed.error else 0)
 
@@ -111,67 +119,80 @@ def _overrides(parameters: Iterable[str]) -> dict[str, Any]:
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """Turn what a user can mend into a message without a traceback."""
+    """Turn what a user can mend, and an interrupt, into one line without a traceback.
+
+    SIGTERM counts as an interrupt too. A second one does not wait for the kernels' last words.
+    """
+
+    def interrupt(number: int, frame: Any) -> None:
+        signal.signal(number, end_at_once)
+        raise KeyboardInterrupt
+
+    def end_at_once(number: int, frame: Any) -> None:
+        stop_all()
+        os._exit(1)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        for number in before:
+            signal.signal(number, interrupt)
         yield
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         raise click.ClickException("interrupted; earlier reports are as they were") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _perform_all(planned: list[Job], jobs: int) -> None:
-    # On an interrupt: no new jobs, then the kernels are killed, then their threads are awaited.
+def _attend(works: Mapping[str, Callable[[OnCell], Executed]], jobs: int) -> list[Executed]:
+    """Do the works, `jobs` at a time, and say how each comes on; leave none behind."""
     with ThreadPoolExecutor(jobs) as pool, stoppable():
-        futures = {pool.submit(_perform, job, i): job for i, job in enumerate(planned)}
+        futures = [
+            pool.submit(_say_progress, name, work, position)
+            for position, (name, work) in enumerate(works.items())
+        ]
         try:
-            for future in as_completed(futures):
-                _say_done(futures[future], future)
+            return [future.result() for future in as_completed(futures)]
         except BaseException:
+            # No new work; then `stoppable` kills the kernels, and the pool awaits their threads.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _perform(job: Job, position: int) -> Executed:
-    if job.reusable:
-        return perform(job)
-    with _bar(job.notebook.name, position) as on_cell:
-        return perform(job, on_cell)
-
-
-def _say_done(job: Job, future: Future[Executed]) -> None:
-    executed = future.result()
-    took = duration(executed.record["seconds"])
-    if executed.error:
-        tqdm.write(f"✘ {executed.name} failed: {executed.error}")
-    elif job.reusable:
-        tqdm.write(f"✔ {executed.name} unchanged since its last run ({took}); --fresh runs it anew")
-    else:
-        tqdm.write(f"✔ {executed.name} in {took}")
-
-
-@contextmanager
-def _bar(name: str, position: int) -> Iterator[OnCell]:
-    """Show a progress bar, on terminals only, that names the section under way."""
+def _say_progress(name: str, work: Callable[[OnCell], Executed], position: int) -> Executed:
+    """Do one work: with a bar on terminals, elsewhere a line at its start; then how it ended."""
+    ran = False
     with tqdm(
         desc=name, total=1, position=position, leave=False, disable=None, bar_format=_BAR
     ) as bar:
 
         def on_cell(done: int, total: int, heading: str) -> None:
-            bar.total, bar.n = total, done
+            nonlocal ran
+            if not ran and not (sys.stdout.isatty() and sys.stderr.isatty()):
+                _say(f"▶ {name} runs, {total} cells")
+            ran, bar.total, bar.n = True, total, done
             bar.set_postfix_str(heading[:40])
 
-        yield on_cell
+        executed = work(on_cell)
+
+    took = duration(executed.record["seconds"])
+    verdicts = tally(settled.verdict for settled in executed.settled)
+    found = ", ".join(counted(verdict, count) for verdict, count in verdicts.items() if count)
+    if executed.error:
+        _say(f"✘ {executed.name} failed: {executed.error}")
+    elif not ran:
+        _say(f"✔ {executed.name} unchanged since its last run ({took}); --fresh runs it anew")
+    else:
+        _say(f"✔ {executed.name} in {took}{': ' if found else ''}{found}")
+    return executed
 
 
-def _report(outcome: Outcome) -> None:
-    for claim in outcome.surprises:
-        click.echo(f"! {claim.id} {claim.verdict}, recorded: {claim.recorded}. {claim.note}")
-    for problem in outcome.problems:
-        click.echo(f"! {problem}")
-    expected = len(outcome.chosen) - len(outcome.surprises)
-    click.echo(f"{expected} of {len(outcome.chosen)} claims came out as recorded.")
-    click.echo(f"Reports: {outcome.index}")
+def _say(line: str) -> None:
+    """Print a line at once, also into a file or pipe, and between bars rather than over them."""
+    with tqdm.external_write_mode(file=sys.stdout):
+        click.echo(line)
 
 
 if __name__ == "__main__":

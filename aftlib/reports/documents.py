@@ -5,7 +5,6 @@ To add a claim, add a line to `CLAIMS`; to add a document, a line to `DOCUMENTS`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 RECORDED = ("holds", "deviates")
@@ -50,26 +49,20 @@ class Claim:
             )
 
 
-def _documents(documents: Iterable[Document]) -> dict[str, Document]:
-    return {document.id: document for document in documents}
-
-
-def _claims(claims: Iterable[Claim]) -> dict[str, Claim]:
-    return {claim.id: claim for claim in claims}
-
-
-DOCUMENTS: dict[str, Document] = _documents(
-    [
+DOCUMENTS: dict[str, Document] = {
+    document.id: document
+    for document in [
         Document("D1", "Approximately-once recovery", "01_approximately_once"),
         Document("D2", "Checkpoints and partial replay", "02_checkpoint_planning"),
         Document("D3", "State shared through a database", "03_shared_state"),
         Document("D4", "Upstream backup with a working secondary", "04_upstream_backup"),
         Document("D5", "Exponential histogram", "05_exponential_histogram"),
     ]
-)
+}
 
-CLAIMS: dict[str, Claim] = _claims(
-    [
+CLAIMS: dict[str, Claim] = {
+    claim.id: claim
+    for claim in [
         Claim(
             "D1-1",
             "D1",
@@ -182,4 +175,4 @@ CLAIMS: dict[str, Claim] = _claims(
             timed=True,
         ),
     ]
-)
+}

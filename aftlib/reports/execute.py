@@ -52,12 +52,19 @@ class _Kernel(AsyncKernelManager):
 
     @property
     def kernel_spec(self) -> KernelSpec:
+        package_home = str(Path(__file__).resolve().parents[2])
+        search = [package_home, *filter(None, [os.environ.get("PYTHONPATH")])]
         launch = [sys.executable, "-m", "ipykernel_launcher", "--HistoryManager.enabled=False"]
         return KernelSpec(
             argv=[*launch, "-f", "{connection_file}"],
             display_name="Python",
             language="python",
-            env=_environment(),
+            env={
+                "AFT_HOME": str(project_root()),
+                "PLOTLY_RENDERER": "plotly_mimetype",
+                "PYTHONPATH": os.pathsep.join(search),
+                "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning"),
+            },
         )
 
     async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
@@ -81,18 +88,6 @@ class _Kernel(AsyncKernelManager):
         if pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-
-
-def _environment() -> dict[str, str]:
-    """Return what the kernel's environment adds to ours."""
-    package_home = str(Path(__file__).resolve().parents[2])
-    search = [package_home, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        "AFT_HOME": str(project_root()),
-        "PLOTLY_RENDERER": "plotly_mimetype",
-        "PYTHONPATH": os.pathsep.join(search),
-        "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning"),
-    }
 
 
 def execute(
@@ -127,7 +122,12 @@ def execute(
         if _stops != stops:
             raise KeyboardInterrupt
         record |= {"error": error, "seconds": round(time.monotonic() - started, 1)}
-        _save(notebook, scratch, record)
+        content = nbformat.read(scratch, 4) if scratch.exists() else notebook.content
+        # papermill's own marks go: they would be shown as cells, and name paths of this machine
+        content.cells = [c for c in content.cells if _ERROR_MARK not in c.metadata.get("tags", [])]
+        content.metadata.pop("papermill", None)
+        content.metadata["aft"] = record
+        nbformat.write(content, scratch)
     return Executed.read(target)
 
 
@@ -135,19 +135,27 @@ def _run(
     notebook: Notebook, parameters: Mapping[str, Any], target: Path, on_cell: OnCell | None
 ) -> str | None:
     """Run by papermill into `target`; return the error's text, None when all went well."""
-    log = target.with_suffix(".log")
+    log, cells, heading = target.with_suffix(".log"), notebook.content.cells, ""
+
+    def report(cell: nbformat.NotebookNode, cell_index: int) -> None:
+        nonlocal heading
+        if cell.cell_type == "markdown" and cell.source.startswith("#"):
+            heading = cell.source.splitlines()[0].lstrip("# ")
+        if on_cell is not None:
+            on_cell(min(cell_index, len(cells)), len(cells), heading)
+
     # parameters are checked already; papermill does not understand `name: str | None` and warns
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
+        # it formats paths, so braces in them are doubled
         papermill.execute_notebook(
-            _literal_path(notebook.path),
-            _literal_path(target),
+            *(str(p).replace("{", "{{").replace("}", "}}") for p in (notebook.path, target)),
             parameters=dict(parameters),
             kernel_name="python3",
             language="python",
             progress_bar=False,
             kernel_manager_class=type("Kernel", (_Kernel,), {"said": log, "born": _stops}),
-            on_cell_start=_reporter(notebook, on_cell),
+            on_cell_start=report,
         )
     except papermill.PapermillExecutionError as error:
         return f"{error.ename}: {error.evalue}"
@@ -155,32 +163,6 @@ def _run(
         last_words = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
         return "\n".join([f"{type(error).__name__}: {error}", *last_words])
     return None
-
-
-def _literal_path(path: Path) -> str:
-    return str(path).replace("{", "{{").replace("}", "}}")  # papermill formats paths
-
-
-def _reporter(notebook: Notebook, on_cell: OnCell | None) -> Callable[..., None] | None:
-    if on_cell is None:
-        return None
-    cells, heading = notebook.content.cells, [""]
-
-    def report(cell: nbformat.NotebookNode, cell_index: int) -> None:
-        if cell.cell_type == "markdown" and cell.source.startswith("#"):
-            heading[0] = cell.source.splitlines()[0].lstrip("# ")
-        on_cell(min(cell_index, len(cells)), len(cells), heading[0])
-
-    return report
-
-
-def _save(notebook: Notebook, path: Path, record: dict[str, Any]) -> None:
-    """Put `record` into the executed notebook, and take papermill's own marks out of it."""
-    content = nbformat.read(path, as_version=4) if path.exists() else notebook.content
-    content.cells = [c for c in content.cells if _ERROR_MARK not in c.metadata.get("tags", [])]
-    content.metadata["aft"] = record
-    content.metadata.pop("papermill", None)  # names paths of this machine
-    nbformat.write(content, path)
 
 
 def versions() -> dict[str, str]:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import plotly
@@ -20,7 +19,7 @@ from nbconvert.filters import Highlight2HTML, ansi2html
 from nbformat import NotebookNode
 
 from aftlib.core.paths import atomic_file, notebooks_dir
-from aftlib.reports.claims import SYMBOLS, tally
+from aftlib.reports.claims import counted, tally
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
 from aftlib.reports.parameters import read_parameters
@@ -37,7 +36,8 @@ def environment() -> jinja2.Environment:
     """Return the template environment of all pages; texts are escaped unless marked as HTML."""
     loader = jinja2.FileSystemLoader(TEMPLATES)
     made = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-    made.filters |= {"literal": _literal, "counted": _counted}
+    made.filters["literal"] = partial(json.dumps, ensure_ascii=False, default=str)
+    made.filters["counted"] = counted
     return made
 
 
@@ -67,31 +67,44 @@ def share_plotly(folder: Path) -> Path:
 
 def render_report(executed: Executed) -> str:
     """Return the page of `executed`."""
-    cells = executed.content.cells
-    parts = _parts(executed)
-    template = environment().get_template("report.html.j2")
-    return template.render(
-        title=Markup(to_inline_html(executed.title)),
-        document=_document(executed),
-        record=executed.record,
-        known=read_parameters(executed.content),
-        started=started(executed),
-        duration=duration(executed.record["seconds"]),
-        counts=tally(settled.verdict for settled in executed.settled),
-        error=executed.error,
-        failed_cell=_failed_cell(cells),
-        sections=_sections(cells),
-        parts=parts,
-        executed_link=executed.path.name,
-        has_plotly=any('class="plotly"' in part for part in parts),
-        css=asset("base.css") + asset("report.css"),
-        js=asset("report.js"),
+    parts, headings, failed, title_seen = [], [], None, False
+    for index, cell in enumerate(executed.content.cells):
+        if cell.cell_type == "markdown":
+            source = cell.source
+            lines = source.splitlines()
+            headings += [to_inline_html(ln[3:].strip()) for ln in lines if ln.startswith("## ")]
+            if not title_seen and source.lstrip().startswith("# "):
+                source, title_seen = source.lstrip().partition("\n")[2], True  # it is in the header
+            parts.append(to_html(source, str(notebooks_dir()), cell.get("attachments")))
+        elif cell.cell_type == "code" and cell.source.strip():
+            code, shown = _HIGHLIGHT(cell.source), [_output(o, index) for o in cell.outputs]
+            head = f'<div class="code" id="code-{index}" data-cell="cell {index}">'
+            parts.append(f"{head}{code}</div>{''.join(shown)}")
+            if failed is None and any(o.output_type == "error" for o in cell.outputs):
+                failed = index
+
+    documents = {document.notebook: document for document in DOCUMENTS.values()}
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            title=Markup(to_inline_html(executed.title)),
+            document=documents.get(executed.record["name"]),
+            record=executed.record,
+            known=read_parameters(executed.content),
+            started=started(executed),
+            duration=duration(executed.record["seconds"]),
+            counts=tally(settled.verdict for settled in executed.settled),
+            error=executed.error,
+            failed_cell=failed,
+            sections=[(Markup(title), slug(title)) for title in headings],
+            parts=[Markup(part) for part in parts if part],
+            executed_link=executed.path.name,
+            has_plotly=any('class="plotly"' in part for part in parts),
+            css=asset("base.css") + asset("report.css"),
+            js=asset("report.js"),
+        )
     )
-
-
-def _document(executed: Executed) -> Any:
-    name = executed.record["name"]
-    return next((d for d in DOCUMENTS.values() if d.notebook == name), None)
 
 
 def started(executed: Executed) -> str:
@@ -109,136 +122,53 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _counted(verdict: str, count: int) -> str:
-    word = verdict.removesuffix("s") if count > 1 else verdict
-    return f"{SYMBOLS[verdict]} {count} {word}"
-
-
-def _literal(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _sections(cells: list[NotebookNode]) -> list[tuple[Markup, str]]:
-    """Return the second-level headings as (HTML, anchor)."""
-    lines = (line for c in cells if c.cell_type == "markdown" for line in c.source.splitlines())
-    titles = (to_inline_html(line[3:].strip()) for line in lines if line.startswith("## "))
-    return [(Markup(title), slug(title)) for title in titles]
-
-
-def _failed_cell(cells: list[NotebookNode]) -> int | None:
-    for index, cell in enumerate(cells):
-        if any(output.output_type == "error" for output in cell.get("outputs", [])):
-            return index
-    return None
-
-
-def _parts(executed: Executed) -> list[Markup]:
-    parts, title_seen = [], False
-    for index, cell in enumerate(executed.content.cells):
-        if cell.cell_type == "markdown":
-            source = cell.source
-            if not title_seen and source.lstrip().startswith("# "):
-                source, title_seen = source.lstrip().partition("\n")[2], True  # it is in the header
-            parts.append(_prose(source, cell, notebooks_dir()))
-        elif cell.cell_type == "code":
-            parts.append(_code(cell, index))
-    return [Markup(part) for part in parts if part]
-
-
-def _prose(source: str, cell: NotebookNode, folder: Path) -> str:
-    return to_html(source, str(folder), cell.get("attachments"))
-
-
-def _code(cell: NotebookNode, index: int) -> str:
-    if not cell.source.strip():
-        return ""
-    code = _HIGHLIGHT(cell.source)
-    shown = [_output(output, index) for output in cell.outputs]
-    return f'<div class="code" id="code-{index}" data-cell="cell {index}">{code}</div>' + "".join(
-        shown
-    )
-
-
 def _output(output: NotebookNode, cell: int) -> str:
     if output.output_type == "error":
         trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
         return f'<div class="output"><pre>{trace}</pre></div>'
     if output.output_type == "stream":
+        # A terminal leaves this: a carriage return starts its line again.
+        text = "\n".join(ln.rstrip("\r").rpartition("\r")[2] for ln in output.text.split("\n"))
         kind = "messages" if output.name == "stderr" else "output text"
-        return f'<div class="{kind}"><pre>{ansi2html(_overwritten(output.text))}</pre></div>'
-    for kind, show in _SHOWN.items():
-        if kind in output.data:
-            return show(output.data[kind], cell)
+        return f'<div class="{kind}"><pre>{ansi2html(text)}</pre></div>'
+    return _shown(output.data, cell)
+
+
+def _shown(data: NotebookNode, cell: int) -> str:
+    """Return what a page shows of an output: the first of these kinds that it has."""
+    if "application/vnd.jupyter.widget-view+json" in data:
+        return ""  # such as a progress bar: it lives only while the notebook runs
+    if PLOTLY in data:
+        height = data[PLOTLY].get("layout", {}).get("height") or _DEFAULT_HEIGHT
+        # Nothing inside a script element may look like its end.
+        text = json.dumps(data[PLOTLY], ensure_ascii=False)
+        text = text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
+        return _figure(
+            f'<div class="plotly" style="min-height:{height:g}px"></div>'
+            f'<script type="application/json">{text}</script>'
+            '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '
+            "this page.</p></noscript>",
+            cell,
+        )
+    if "text/html" in data:
+        return f'<div class="output wide">{data["text/html"]}</div>'
+    if "image/svg+xml" in data:
+        drawn = data["image/svg+xml"]
+        return _figure(drawn[max(drawn.find("<svg"), 0) :], cell)
+    for kind in ("image/png", "image/jpeg"):
+        if kind in data:
+            source = f"data:{kind};base64,{''.join(data[kind].split())}"
+            return _figure(f'<img src="{source}" alt="figure">', cell)
+    if "text/markdown" in data:
+        return f'<div class="output">{to_html(data["text/markdown"])}</div>'
+    if "text/latex" in data:
+        formula = mathml(data["text/latex"].strip().strip("$"), block=True)
+        return f'<div class="output formula-block">{formula}</div>'
+    if "text/plain" in data:
+        return f'<div class="output text"><pre>{escape(data["text/plain"])}</pre></div>'
     return ""
-
-
-def _overwritten(text: str) -> str:
-    """Return `text` as a terminal leaves it: a carriage return starts its line again."""
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
 def _figure(inside: str, cell: int) -> str:
     link = f'<a class="source screen-only" href="#code-{cell}">code of this figure</a>'
-    return f'<figure class="figure">{inside}{link}</figure>'
-
-
-def _plotly(figure: dict[str, Any], cell: int) -> str:
-    height = figure.get("layout", {}).get("height") or _DEFAULT_HEIGHT
-    # Nothing inside a script element may look like its end.
-    data = (
-        json.dumps(figure, ensure_ascii=False).replace("</", "<\\/").replace("<!--", "<\\u0021--")
-    )
-    return _figure(
-        f'<div class="canvas"><div class="plotly" style="min-height:{height:g}px"></div>'
-        f'<script type="application/json">{data}</script>'
-        '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '
-        "this page.</p></noscript></div>",
-        cell,
-    )
-
-
-def _image(kind: str) -> Callable[[Any, int], str]:
-    def show(data: str, cell: int) -> str:
-        source = f"data:{kind};base64,{''.join(data.split())}"
-        return _figure(f'<div class="canvas"><img src="{source}" alt="figure"></div>', cell)
-
-    return show
-
-
-def _svg(data: str, cell: int) -> str:
-    return _figure(f'<div class="canvas">{data[max(data.find("<svg"), 0) :]}</div>', cell)
-
-
-def _html(data: str, cell: int) -> str:
-    return f'<div class="output wide">{data}</div>'
-
-
-def _markdown(data: str, cell: int) -> str:
-    return f'<div class="output">{to_html(data)}</div>'
-
-
-def _latex(data: str, cell: int) -> str:
-    body = data.strip().strip("$")
-    return f'<div class="output formula-block">{mathml(body, block=True)}</div>'
-
-
-def _nothing(data: Any, cell: int) -> str:
-    return ""  # a widget, such as a progress bar, lives only while the notebook runs
-
-
-def _text(data: str, cell: int) -> str:
-    return f'<div class="output text"><pre>{escape(data)}</pre></div>'
-
-
-# What a page shows of an output: the first of these kinds that it has.
-_SHOWN: dict[str, Callable[[Any, int], str]] = {
-    "application/vnd.jupyter.widget-view+json": _nothing,
-    PLOTLY: _plotly,
-    "text/html": _html,
-    "image/svg+xml": _svg,
-    "image/png": _image("image/png"),
-    "image/jpeg": _image("image/jpeg"),
-    "text/markdown": _markdown,
-    "text/latex": _latex,
-    "text/plain": _text,
-}
+    return f'<figure class="figure"><div class="canvas">{inside}</div>{link}</figure>'

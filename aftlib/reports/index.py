@@ -1,20 +1,33 @@
-"""The front page of all reports: a card a notebook, and the scorecard claim by claim."""
+"""The front pages of all reports: ``index.html``, and ``README.md`` with a picture a document."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from aftlib.core.paths import atomic_file
-from aftlib.reports.claims import SYMBOLS, ClaimRecord, claims_table, tally, unexpected
+from aftlib.core.paths import atomic_file, require_writable
+from aftlib.reports.browser import draw_plotly, find_browser
+from aftlib.reports.claims import (
+    SYMBOLS,
+    ClaimRecord,
+    claims_table,
+    shown,
+    shown_interval,
+    tally,
+    unexpected,
+)
 from aftlib.reports.documents import DOCUMENTS
-from aftlib.reports.html import asset, duration, environment, started
+from aftlib.reports.html import PLOTLY, asset, duration, environment, started
 from aftlib.reports.markdown import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
 from aftlib.reports.record import Executed
+
+PICTURE = "picture"  # tag of the cell whose output is drawn
+PICTURES = "pictures"
 
 
 def write_index(
@@ -24,16 +37,30 @@ def write_index(
     target: Path,
 ) -> Path:
     """Write the index of `reports` with the scorecard `claims` to `target`, and return it."""
-    template = environment().get_template("index.html.j2")
+    names = {notebook.name for notebook in notebooks}
+    alone = [Executed.find(p) for p in target.parent.glob("*.ipynb") if p.stem not in names]
+    own = [executed for executed in alone if executed is not None]
     ran = [claim for claim in claims if claim.verdict != "not run"]
-    page = template.render(
-        cards=[_card(n, reports.get(n.name), claims) for n in notebooks],
-        counts=tally(claim.verdict for claim in claims),
-        surprises=len(unexpected(ran)),
-        tables=_tables(claims),
-        own=_own_runs(target.parent, notebooks),
-        symbols=SYMBOLS,
-        css=asset("base.css") + asset("index.css"),
+    tables = []
+    for document in DOCUMENTS.values():
+        group = [claim for claim in claims if claim.document == document.id]
+        if group:
+            tables.append((document, Markup(claims_table(group, link=True))))
+
+    page = (
+        environment()
+        .get_template("index.html.j2")
+        .render(
+            cards=[_card(n, reports.get(n.name), claims) for n in notebooks],
+            counts=tally(claim.verdict for claim in claims),
+            surprises=len(unexpected(ran)),
+            tables=tables,
+            own=sorted(own, key=lambda executed: executed.record["started"], reverse=True),
+            started=started,
+            duration=duration,
+            symbols=SYMBOLS,
+            css=asset("base.css") + asset("index.css"),
+        )
     )
     with atomic_file(target) as scratch:
         scratch.write_text(page, encoding="utf-8")
@@ -45,47 +72,99 @@ def _card(
 ) -> dict[str, Any]:
     content = executed.content if executed else notebook.content
     number, document = notebook.name.split("_")[0], notebook.document
+    if executed is None:
+        chips = ["not run yet"]
+    else:
+        chips = [f"profile {executed.profile}", duration(executed.record["seconds"])]
+        chips += [] if executed.is_current(notebook) else ["older than the code"]
     return {
         "tag": f"{number} · {document}" if document else number,
         "title": Markup(to_inline_html(title_of(content, notebook.name))),
         "summary": Markup(to_inline_html(summary_of(content))),
         "link": f"{notebook.name}.html" if executed else None,
         "error": executed.error if executed else None,
-        "chips": _chips(notebook, executed),
+        "chips": chips,
         "counts": tally(claim.verdict for claim in claims if claim.notebook == notebook.name),
     }
 
 
-def _chips(notebook: Notebook, executed: Executed | None) -> list[str]:
-    if executed is None:
-        return ["not run yet"]
-    stale = [] if executed.is_current(notebook) else ["older than the code"]
-    return [f"profile {executed.profile}", duration(executed.record["seconds"]), *stale]
+def write_readme(
+    reports: Mapping[str, Executed], claims: Sequence[ClaimRecord], target: Path
+) -> Path:
+    """Write ``README.md`` for whoever only browses files: scorecard, and pictures that lie beside.
 
-
-def _tables(claims: Sequence[ClaimRecord]) -> list[tuple[Any, Markup]]:
-    groups = {id: [claim for claim in claims if claim.document == id] for id in DOCUMENTS}
-    return [
-        (DOCUMENTS[id], Markup(claims_table(group, link=True)))
-        for id, group in groups.items()
-        if group
+    It shows `reports` by name, each with its picture, if there is one, and its claims.
+    """
+    profiles = ", ".join(sorted({executed.profile for executed in reports.values()}))
+    counts = tally(claim.verdict for claim in claims)
+    totals = ", ".join(f"{SYMBOLS[v]} {count} {v}" for v, count in counts.items() if count)
+    parts = [
+        "# Scorecard",
+        f"Made by `aft reproduce` (profile {profiles}), not by hand: run it to get the "
+        "reports themselves, as `index.html` in this folder.",
+        totals or "No claims yet.",
     ]
+    for name, executed in sorted(reports.items()):
+        parts += [f"## {executed.title}", executed.summary]
+        if executed.error:
+            parts.append(f"**This notebook failed:** `{executed.error}`")
+        picture = picture_path(target.parent, name)
+        if picture.exists():
+            parts.append(f"![{executed.title}]({PICTURES}/{picture.name})")
+        lines = [_line(claim) for claim in claims if claim.notebook == name]
+        if lines:
+            head = "| claim | what the document says | expected | measured | interval | verdict |"
+            parts.append("\n".join([head, "|---|---|---|---|---|---|", *lines]))
+    with atomic_file(target) as scratch:
+        scratch.write_text("\n\n".join(filter(None, parts)) + "\n", encoding="utf-8")
+    return target
 
 
-def _own_runs(folder: Path, notebooks: Sequence[Notebook]) -> list[dict[str, Any]]:
-    """Return the runs of `aft run` whose reports lie in `folder`, newest first."""
-    names = {notebook.name for notebook in notebooks}
-    found = [Executed.find(p) for p in folder.glob("*.ipynb") if p.stem not in names]
-    runs = [_own_run(executed) for executed in found if executed is not None]
-    return sorted(runs, key=lambda run: run["started"], reverse=True)
+def _line(claim: ClaimRecord) -> str:
+    basis = "" if claim.verdict == "not run" else f" ({claim.basis})"
+    note = f"<br><sub>{claim.note}</sub>" if claim.note else ""
+    cells = (
+        claim.id,
+        claim.statement + note,
+        shown(claim.expected),
+        shown(claim.measured),
+        shown_interval(claim.interval),
+        f"{SYMBOLS[claim.verdict]} {claim.verdict}{basis}",
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def _own_run(executed: Executed) -> dict[str, Any]:
-    return {
-        "name": executed.name,
-        "link": f"{executed.name}.html",
-        "error": executed.error,
-        "given": executed.record["given"],
-        "started": started(executed),
-        "duration": duration(executed.record["seconds"]),
-    }
+def picture_path(folder: Path, name: str) -> Path:
+    """Return where the picture of the notebook `name` lies."""
+    return folder / PICTURES / f"{name}.png"
+
+
+def draw_pictures(reports: Mapping[str, Executed], folder: Path) -> list[str]:
+    """Draw the picture of each report whose notebook has a cell tagged ``picture``.
+
+    Returns
+    -------
+    list of str
+        What could not be drawn and why; the old pictures stay then.
+    """
+    problems: list[str] = []
+    for name, executed in reports.items():
+        tagged = [c for c in executed.content.cells if PICTURE in c.metadata.get("tags", [])]
+        outputs = [output.get("data", {}) for cell in tagged[:1] for output in cell.outputs]
+        drawn = next((d for d in outputs if PLOTLY in d or "image/png" in d), None)
+        if drawn is None:
+            continue
+        target = picture_path(folder, name)
+        require_writable(target.parent)
+        try:
+            if PLOTLY in drawn:
+                browser = find_browser()
+                if browser is None:
+                    raise RuntimeError("no browser found: install Chromium or set AFT_BROWSER")
+                draw_plotly(drawn[PLOTLY], target, browser)
+            else:
+                with atomic_file(target) as scratch:
+                    scratch.write_bytes(base64.b64decode(drawn["image/png"]))
+        except (RuntimeError, FileNotFoundError) as error:
+            problems.append(f"picture of {name}: {error}")
+    return problems

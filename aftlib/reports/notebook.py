@@ -1,10 +1,11 @@
-"""A notebook as its author wrote it: found by name, number, document or path; titled; hashed."""
+"""A notebook as its author wrote it: found, titled, hashed, and given its profile's parameters."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from aftlib.core.paths import notebooks_dir
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.parameters import Parameter, check_parameters, read_parameters
 
+PROFILES = ("smoke", "quick", "full")
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Only how results are shown, not what they are; verdicts and figures are in the notebook itself.
 _PRESENTATION = ("reports/", "core/paths.py")
@@ -74,7 +76,12 @@ class Notebook:
         """
         cells = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in self.content.cells]
         values = self.values(given)
-        parts = (cells, library_hash(), values, [_stamp(value) for value in values.values()])
+        stamps = []
+        for value in values.values():
+            if isinstance(value, str) and value and len(value) < 4096 and Path(value).is_file():
+                status = Path(value).stat()
+                stamps.append((status.st_size, status.st_mtime_ns))
+        parts = (cells, library_hash(), values, stamps)
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -87,13 +94,6 @@ def library_hash(package: Path = _PACKAGE) -> str:
         if name in _RESULTS or not name.startswith(_PRESENTATION):
             digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
-
-
-def _stamp(value: Any) -> tuple[int, int] | None:
-    if isinstance(value, str) and value and len(value) < 4096 and Path(value).is_file():
-        status = Path(value).stat()
-        return status.st_size, status.st_mtime_ns
-    return None
 
 
 def all_notebooks() -> list[Notebook]:
@@ -109,21 +109,48 @@ def find_notebook(wanted: str) -> Notebook:
     ValueError
         When there is none; the message lists those known.
     """
-    for notebook in all_notebooks():
+    known = all_notebooks()
+    for notebook in known:
         number = notebook.name.split("_")[0]
         names = {notebook.name, number, number.lstrip("0"), (notebook.document or "").lower()}
         if wanted.strip().lower().removesuffix(".ipynb") in names - {""}:
             return notebook
     if Path(wanted).is_file():
         return Notebook(Path(wanted).resolve())
+    called = [n.name + (f" ({n.document})" if n.document else "") for n in known]
     raise ValueError(
         f"no notebook {wanted!r}: give a path, or a name, number or document of "
-        f"{', '.join(_called(notebook) for notebook in all_notebooks()) or 'none at all'}"
+        f"{', '.join(called) or 'none at all'}"
     )
 
 
-def _called(notebook: Notebook) -> str:
-    return notebook.name + (f" ({notebook.document})" if notebook.document else "")
+def profile_parameters(profile: str, notebook: Notebook) -> dict[str, Any]:
+    """Return the checked parameters that `profile` gives `notebook` (none when it names none).
+
+    Raises
+    ------
+    ValueError
+        When ``notebooks/profiles.toml`` is missing or broken, or names a notebook or parameter
+        that there is not.
+    """
+    path = notebooks_dir() / "profiles.toml"
+    try:
+        profiles = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path} is missing: it says how large each profile is") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from error
+
+    if profile not in profiles:
+        raise ValueError(f"profile {profile!r} is not in {path.name}: {', '.join(profiles)} are")
+    names = [known.name for known in all_notebooks()]
+    for name in profiles[profile]:
+        if name not in names:
+            raise ValueError(f"{path.name}: [{profile}.{name}] names none of {', '.join(names)}")
+    try:
+        return notebook.check(profiles[profile].get(notebook.name, {}))
+    except ValueError as error:
+        raise ValueError(f"profile {profile} of {path.name}: {error}") from error
 
 
 def title_of(content: nbformat.NotebookNode, otherwise: str) -> str:

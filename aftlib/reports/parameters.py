@@ -19,7 +19,6 @@ import nbformat
 import yaml
 
 TAG = "parameters"
-_SCALARS: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "dict": (dict,)}
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,37 @@ class Parameter:
 
 def read_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]:
     """Return the parameters of `notebook` by name; empty when no cell is tagged ``parameters``."""
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and TAG in cell.metadata.get("tags", []):
-            return {p.name: p for p in _parse(cell.source)}
-    return {}
+    code = (cell for cell in notebook.cells if cell.cell_type == "code")
+    source = next((c.source for c in code if TAG in c.metadata.get("tags", [])), "")
+    comments: dict[int, str] = {}  # by line; one that fills its line keeps a leading #
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            own_line = token.line.strip() == token.string
+            comments[token.start[0]] = "#" * own_line + token.string.lstrip("# ")
+
+    found = {}
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.AnnAssign(ast.Name(name), annotation, ast.expr() as value):
+                kind = ast.unparse(annotation)
+            case ast.Assign([ast.Name(name)], value):
+                kind = ""
+            case _:
+                continue
+        try:
+            default = ast.literal_eval(value)
+        except ValueError:
+            default = ast.get_source_segment(source, value)
+        default = list(default) if isinstance(default, tuple) else default
+
+        about = comments.get(statement.end_lineno or 0, "")
+        line = statement.lineno - 1
+        above: list[str] = []
+        while comments.get(line, "").startswith("#"):
+            above.insert(0, comments[line][1:])
+            line -= 1
+        found[name] = Parameter(name, kind or _kind(default), default, about or " ".join(above))
+    return found
 
 
 def check_parameters(
@@ -86,73 +112,13 @@ def listing(parameters: Any) -> str:
     return "\n".join(["known are:", *lines]) if lines else "it has none (no cell tagged parameters)"
 
 
-def _parse(source: str) -> list[Parameter]:
-    comments = _comments(source)
-    parameters = []
-    for statement in ast.parse(source).body:
-        target = _target(statement)
-        if target is not None:
-            parameters.append(_parameter(target, statement, comments, source))
-    return parameters
-
-
-def _target(statement: ast.stmt) -> str | None:
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        target: ast.expr = statement.target
-    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-    else:
-        return None
-    return target.id if isinstance(target, ast.Name) else None
-
-
-def _parameter(name: str, statement: Any, comments: dict[int, str], source: str) -> Parameter:
-    try:
-        default = ast.literal_eval(statement.value)
-    except ValueError:
-        default = ast.get_source_segment(source, statement.value)
-    default = list(default) if isinstance(default, tuple) else default
-    annotated = isinstance(statement, ast.AnnAssign)
-    kind = ast.unparse(statement.annotation) if annotated else _kind(default)
-    return Parameter(name, kind, default, _help(statement, comments))
-
-
-def _comments(source: str) -> dict[int, str]:
-    """Return the comments of `source` by line; those that fill a line are marked by a leading #."""
-    comments = {}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            own_line = token.line.strip() == token.string
-            comments[token.start[0]] = "#" * own_line + token.string.lstrip("# ")
-    return comments
-
-
-def _help(statement: ast.stmt, comments: dict[int, str]) -> str:
-    """Return the comment at a statement's end, else the comment lines right above it."""
-    beside = comments.get(statement.end_lineno or 0)
-    if beside is not None:
-        return beside
-    above: list[str] = []
-    line = statement.lineno - 1
-    while comments.get(line, "").startswith("#"):
-        above.insert(0, comments[line][1:])
-        line -= 1
-    return " ".join(above)
-
-
 def _kind(default: Any) -> str:
-    if default is None:
-        return "Any"
     if isinstance(default, list):
-        return f"list[{_element(default)}]"
-    return type(default).__name__
-
-
-def _element(values: list[Any]) -> str:
-    kinds = {_kind(value) for value in values}
-    if kinds and kinds <= {"int", "float"}:
-        return "float"  # [1, 2] does not mean that 1.5 is wrong
-    return kinds.pop() if len(kinds) == 1 else "Any"
+        kinds = {_kind(value) for value in default}
+        if kinds and kinds <= {"int", "float"}:
+            return "list[float]"  # [1, 2] does not mean that 1.5 is wrong
+        return f"list[{kinds.pop() if len(kinds) == 1 else 'Any'}]"
+    return "Any" if default is None else type(default).__name__
 
 
 def _literal(value: Any) -> Any:
@@ -178,23 +144,18 @@ def _literal(value: Any) -> Any:
 def _fit(value: Any, kind: str) -> tuple[bool, Any]:
     """Return whether `value` is a `kind`, and the value converted to it."""
     kind = kind.strip("'\" ")
-    if "|" in _outside_brackets(kind):
-        tried = [_fit(value, part) for part in _alternatives(kind)]
+    alternatives = re.split(r"\|(?![^\[]*\])", kind)  # at each bar outside of brackets
+    if len(alternatives) > 1:
+        tried = [_fit(value, part) for part in alternatives]
         return next((answer for answer in tried if answer[0]), (False, value))
+
     items = re.fullmatch(r"(?:list|List|Sequence|tuple)\[(.*?)(?:, *\.\.\.)?\]", kind)
     if items:
-        return _fit_list(value, items[1])
-    return _fit_scalar(value, kind)
+        if not isinstance(value, list | tuple):
+            return False, value
+        answers = [_fit(item, items[1]) for item in value]
+        return all(fits for fits, _ in answers), [converted for _, converted in answers]
 
-
-def _fit_list(value: Any, kind: str) -> tuple[bool, Any]:
-    if not isinstance(value, list | tuple):
-        return False, value
-    answers = [_fit(item, kind) for item in value]
-    return all(fits for fits, _ in answers), [converted for _, converted in answers]
-
-
-def _fit_scalar(value: Any, kind: str) -> tuple[bool, Any]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "None":
         return value is None, value
@@ -205,13 +166,5 @@ def _fit_scalar(value: Any, kind: str) -> tuple[bool, Any]:
         return number, float(value) if number else value
     if kind in ("list", "tuple"):
         return isinstance(value, list), value
-    known = _SCALARS.get(kind)
+    known = {"bool": bool, "str": str, "dict": dict}.get(kind)
     return known is None or isinstance(value, known), value
-
-
-def _outside_brackets(kind: str) -> str:
-    return re.sub(r"\[.*\]", "", kind)
-
-
-def _alternatives(kind: str) -> list[str]:
-    return re.split(r"\|(?![^\[]*\])", kind)

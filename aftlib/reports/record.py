@@ -1,16 +1,19 @@
-"""An executed notebook: the record of a run, from which every report and verdict is read."""
+"""An executed notebook: the record of a run, from which reports and all claims are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
-from aftlib.reports.claims import MIME, Settled
+from aftlib.core.paths import atomic_file
+from aftlib.reports.claims import MIME, ClaimRecord, Settled
+from aftlib.reports.documents import CLAIMS, DOCUMENTS
 from aftlib.reports.notebook import Notebook, summary_of, title_of
 
 
@@ -74,33 +77,64 @@ class Executed:
     @property
     def error(self) -> str | None:
         """The error that ended the run, None when there was none."""
-        return self.record["error"] or self._claims_error
+        return self.record["error"] or self._scorecards[1]
 
-    @cached_property
+    @property
     def settled(self) -> list[Settled]:
         """The claims that its scorecards settle, the last word on each; none when it failed."""
-        return [] if self.error else self._settled
+        return [] if self.error else self._scorecards[0]
 
     @cached_property
-    def _settled(self) -> list[Settled]:
-        lines = [line for scorecard in self._scorecards() for line in scorecard]
-        return list({line["id"]: Settled(**line) for line in lines}.values())
-
-    @cached_property
-    def _claims_error(self) -> str | None:
-        """Why the scorecards cannot be read, e.g. a claim that has since been renamed."""
+    def _scorecards(self) -> tuple[list[Settled], str | None]:
+        """The claims settled, and why they cannot be read, such as one renamed since."""
+        outputs = [output for cell in self.content.cells for output in cell.get("outputs", [])]
+        lines = [line for output in outputs for line in output.get("data", {}).get(MIME, [])]
         try:
-            list(self._settled)
+            return list({line["id"]: Settled(**line) for line in lines}.values()), None
         except (TypeError, ValueError, KeyError) as error:
-            return f"scorecard not readable: {error}"
-        return None
-
-    def _scorecards(self) -> Iterator[list[dict[str, Any]]]:
-        for cell in self.content.cells:
-            for output in cell.get("outputs", []):
-                if MIME in output.get("data", {}):
-                    yield output.data[MIME]
+            return [], f"scorecard not readable: {error}"
 
     def is_current(self, notebook: Notebook) -> bool:
         """Whether `notebook` and the library are still what they were when this was run."""
         return self.record["key"] == notebook.key(self.record["given"])
+
+
+def read_reports(folder: Path, notebooks: Sequence[Notebook]) -> dict[str, Executed]:
+    """Return the executed form of each of `notebooks` that `folder` holds, by name."""
+    found = {n.name: Executed.find(folder / f"{n.name}.ipynb") for n in notebooks}
+    return {name: executed for name, executed in found.items() if executed is not None}
+
+
+def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> list[ClaimRecord]:
+    """Return every known claim, in order, with what its document's notebook found.
+
+    "not run", with the reason as its note, where the notebook was not run, failed, is older than
+    the code, or settled nothing about the claim.
+    """
+    known = {notebook.name: notebook for notebook in notebooks}
+    gathered = []
+    for id, claim in CLAIMS.items():
+        name, why = DOCUMENTS[claim.document].notebook, ""
+        executed = reports.get(name)
+        if name not in known or executed is None:
+            why = "Its notebook has not been run."
+        elif executed.error:
+            why = "Its notebook failed."
+        elif not executed.is_current(known[name]):
+            why = "Its last run is older than the code."
+        settled = [s for s in executed.settled if s.id == id] if executed and not why else []
+        if not settled:
+            why = why or "Its notebook does not settle it."
+            settled = [Settled(id, None, None, None, "not run", "measured", why)]
+        profile = executed.profile if executed else ""
+        gathered.append(ClaimRecord.of(settled[0], name, profile))
+    return gathered
+
+
+def write_claims(claims: Sequence[ClaimRecord], target: Path) -> Path:
+    """Write `claims` as the JSON list that other tools read, and return its path."""
+    with atomic_file(target) as scratch:
+        lines = [asdict(claim) for claim in claims]
+        text = json.dumps(lines, ensure_ascii=False, indent=1, allow_nan=False)
+        scratch.write_text(text + "\n", encoding="utf-8")
+    return target

@@ -11,13 +11,10 @@ from aftlib.core.paths import reports_dir, require_writable
 from aftlib.reports.claims import ClaimRecord, unexpected
 from aftlib.reports.execute import OnCell, execute
 from aftlib.reports.html import write_report
-from aftlib.reports.index import write_index
-from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook
+from aftlib.reports.index import draw_pictures, write_index, write_readme
+from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, profile_parameters
 from aftlib.reports.parameters import listing
-from aftlib.reports.profiles import profile_parameters
-from aftlib.reports.readme import draw_pictures, write_readme
-from aftlib.reports.record import Executed
-from aftlib.reports.scorecard import gather, read_reports, write_claims
+from aftlib.reports.record import Executed, gather, read_reports, write_claims
 
 
 @dataclass(frozen=True)
@@ -80,25 +77,19 @@ def plan(
     chosen = choose(only)
     for name in overrides:
         if not any(name in notebook.parameters for notebook in chosen):
-            raise ValueError(f"no chosen notebook has a parameter {name!r}; {_known(chosen)}")
-    return [_job(notebook, profile, overrides, fresh) for notebook in chosen]
+            known = [f"{n.name}: {listing(n.parameters.values())}" for n in chosen]
+            raise ValueError(f"no chosen notebook has a parameter {name!r}; " + "\n".join(known))
 
-
-def _known(notebooks: Sequence[Notebook]) -> str:
-    return "\n".join(f"{n.name}: {listing(n.parameters.values())}" for n in notebooks)
-
-
-def _job(notebook: Notebook, profile: str, overrides: Mapping[str, Any], fresh: bool) -> Job:
-    mine = {name: value for name, value in overrides.items() if name in notebook.parameters}
-    parameters = profile_parameters(profile, notebook) | notebook.check(mine)
-    reusable = not fresh and _last_key(notebook) == notebook.key(parameters)
-    return Job(notebook, parameters, profile, reusable)
-
-
-def _last_key(notebook: Notebook) -> str | None:
-    """Return the key of the last run if it succeeded."""
-    executed = Executed.find(reports_dir() / f"{notebook.name}.ipynb")
-    return None if executed is None or executed.error else executed.record["key"]
+    jobs = []
+    for notebook in chosen:
+        mine = {name: value for name, value in overrides.items() if name in notebook.parameters}
+        parameters = profile_parameters(profile, notebook) | notebook.check(mine)
+        last = None if fresh else Executed.find(reports_dir() / f"{notebook.name}.ipynb")
+        reusable = (
+            last is not None and not last.error and last.record["key"] == notebook.key(parameters)
+        )
+        jobs.append(Job(notebook, parameters, profile, reusable))
+    return jobs
 
 
 def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
@@ -120,19 +111,14 @@ def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
     claims = gather(notebooks, reports)
     write_claims(claims, folder / "claims.json")
     index = write_index(notebooks, reports, claims, folder / "index.html")
-    problems = _readme(reports, claims, folder) if readme else []
+    problems = []
+    if readme:
+        problems = draw_pictures(reports, folder)
+        write_readme(reports, claims, folder / "README.md")
     names = {job.notebook.name for job in jobs}
     failed = [executed for name, executed in reports.items() if name in names and executed.error]
     chosen = [claim for claim in claims if claim.notebook in names]
     return Outcome(index, claims, chosen, failed, unexpected(chosen), problems)
-
-
-def _readme(
-    reports: Mapping[str, Executed], claims: Sequence[ClaimRecord], folder: Path
-) -> list[str]:
-    problems = draw_pictures(reports, folder)
-    write_readme(reports, claims, folder / "README.md")
-    return problems
 
 
 def run_alone(
@@ -151,7 +137,11 @@ def run_alone(
         For an unknown parameter, a value of the wrong type, or an `output` that is no plain name
         or that belongs to a notebook of `aft reproduce`.
     """
-    name = _checked_output(output or f"{notebook.name}_run")
+    name = output or f"{notebook.name}_run"
+    if Path(name).name != name or name.startswith("."):
+        raise ValueError(f"output {name!r} must be a plain name, without folders: it is in reports")
+    if name in {"index", *(known.name for known in all_notebooks())}:
+        raise ValueError(f"output {name!r} is a report of `aft reproduce`: choose another name")
     folder = require_writable(reports_dir())
     executed = execute(
         notebook, notebook.check(overrides), folder / f"{name}.ipynb", on_cell=on_cell
@@ -159,11 +149,3 @@ def run_alone(
     write_report(executed, folder / f"{name}.html")
     conclude([])
     return executed
-
-
-def _checked_output(name: str) -> str:
-    if Path(name).name != name or name.startswith("."):
-        raise ValueError(f"output {name!r} must be a plain name, without folders: it is in reports")
-    if name in {"index", *(notebook.name for notebook in all_notebooks())}:
-        raise ValueError(f"output {name!r} is a report of `aft reproduce`: choose another name")
-    return name

@@ -33,6 +33,10 @@ def record(id: str = "D1-1", holds: bool = True) -> ClaimRecord:
     return ClaimRecord.of(settle(id, expected=1, measured=2, holds=holds), "01_x", "quick")
 
 
+def shown_html(*settled: Settled) -> str:
+    return Scorecard(settled)._repr_mimebundle_()["text/html"]
+
+
 def test_every_claim_of_d1_is_registered():
     assert [id for id in CLAIMS if CLAIMS[id].document == "D1"] == [f"D1-{i}" for i in range(1, 6)]
 
@@ -119,13 +123,13 @@ def test_a_scorecard_is_a_table_and_a_record():
 
 
 def test_a_verdict_is_told_by_word_and_symbol_not_by_colour_alone():
-    html = Scorecard([SETTLED, replace(SETTLED, id="D1-2", verdict="deviates")])._repr_html_()
+    html = shown_html(SETTLED, replace(SETTLED, id="D1-2", verdict="deviates"))
     assert "✔ holds" in html and "measured<br>as recorded" in html
     assert "✘ deviates" in html and "measured<br>recorded: holds" in html
 
 
 def test_texts_are_escaped():
-    html = Scorecard([replace(SETTLED, note="<script>", expected="a < b")])._repr_html_()
+    html = shown_html(replace(SETTLED, note="<script>", expected="a < b"))
     assert "&lt;script&gt;" in html and "a &lt; b" in html and "<script>" not in html
 
 

@@ -52,7 +52,7 @@ def test_java_tells_where_it_is_from(monkeypatch, tmp_path):
 
 
 def test_little_memory(monkeypatch):
-    monkeypatch.setattr(doctor, "_memory_limits", lambda: iter([2**36, 2**31]))
+    monkeypatch.setattr(doctor, "memory_limits", lambda: iter([2**36, 2**31]))
     found = check("memory")
     assert (found.ok, found.value) == (False, "2.0 GiB")
     assert "AFT_DRIVER_MEMORY=1g" in found.way_out

@@ -1,3 +1,5 @@
+"""Executed notebooks as records: claims, errors, and why a claim was not run."""
+
 from __future__ import annotations
 
 import json
@@ -6,11 +8,11 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 
-from aftlib.reports import notebook, reproduce, scorecard
+from aftlib.reports import notebook, reproduce
 from aftlib.reports.claims import MIME, settle
 from aftlib.reports.documents import CLAIMS, Claim
 from aftlib.reports.notebook import find_notebook
-from aftlib.reports.record import Executed
+from aftlib.reports.record import Executed, gather, read_reports
 from tests.tiny_project import CLAIMS as SETTLE_CLAIMS
 from tests.tiny_project import FIRST, executed, shows, write_notebook
 
@@ -44,8 +46,8 @@ def test_a_claim_that_comes_out_otherwise_is_no_success(done, monkeypatch):
 
 def first_claim(reports) -> tuple[str, str]:
     known = notebook.all_notebooks()
-    record = scorecard.gather(known, reports)[0]
-    return record.verdict, record.note
+    first = gather(known, reports)[0]
+    return first.verdict, first.note
 
 
 def test_claims_of_notebooks_that_did_not_run_are_not_run(home):
@@ -84,4 +86,4 @@ def test_a_notebook_of_another_making_is_no_report(home):
     path = write_notebook(home / "reports" / "01_approximately_once.ipynb", FIRST)
     with pytest.raises(ValueError, match="has no record of a run"):
         Executed.read(path)
-    assert scorecard.read_reports(home / "reports", notebook.all_notebooks()) == {}
+    assert read_reports(home / "reports", notebook.all_notebooks()) == {}
