@@ -1,6 +1,7 @@
-"""The rules of the house, read from the imports: which room may know which."""
+"""The rules of the house, read from the imports: which room may know which, and where Spark is."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,25 +19,57 @@ ROOMS = [
 MAY_IMPORT = {"core": set(), "spark": {"core"}, "reports": {"core", "spark"}} | {
     room: {"core", "spark", "reports"} for room in ROOMS
 }
+# Files (or folders) of these names, and these files, may need pyspark to be imported.
 ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "driver"}
+AT_THE_EDGE = {"spark", "reports/execute.py", "reports/doctor.py"}
+# Every room may have its own; any other file's name says in which room it is.
+REPEATED = {
+    *("__init__", "__main__", "experiments", "verdicts", "figures"),
+    *("pipeline", "operator", "source", "parallel"),
+}
+# What does not keep a rule yet: to be emptied, never added to.
+NOT_YET = {
+    "approximately_once/experiments/cases.py",
+    "approximately_once/experiments/examples.py",
+    "approximately_once/experiments/grid.py",
+    "approximately_once/experiments/recovery.py",
+    "checkpoint_planning/experiments/cases.py",
+    "checkpoint_planning/experiments/counts.py",
+    "checkpoint_planning/experiments/examples.py",
+    "checkpoint_planning/experiments/success.py",
+    "exponential_histogram/experiments/errors.py",
+    "exponential_histogram/experiments/streams.py",
+    "shared_state/experiments/examples.py",
+    "shared_state/experiments/failures.py",
+    "shared_state/experiments/model.py",
+    "shared_state/experiments/streams.py",
+    "shared_state/experiments/throughputs.py",
+    "shared_state/stream/writing.py",
+    "upstream_backup/experiments/beyond.py",
+    "upstream_backup/experiments/recoveries.py",
+    "shared_state/strategies/pipeline.py",
+    *("driver", "kernels", "processes", "tables"),
+}
+
+FILES = sorted(path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py"))
 
 
-def imported(path):
-    """Every module that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def imported(file, everywhere=True):
+    """Modules that a file imports: wherever in it, or only those that its own import takes."""
+    pending = [ast.parse((HOUSE / file).read_text())]
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: a relative import hides where it leads"
+            assert node.level == 0, f"{file}: a relative import hides where it leads"
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def rooms_of(names):
-    return {name.split(".")[1] for name in names if name.startswith("aftlib.")}
-
-
-FILES = sorted(path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py"))
+        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        )
+        if everywhere or not later:
+            pending += ast.iter_child_nodes(node)
 
 
 def test_every_folder_is_a_known_room():
@@ -46,4 +79,45 @@ def test_every_folder_is_a_known_room():
 @pytest.mark.parametrize("file", [file for file in FILES if file != "__init__.py"])
 def test_a_room_knows_only_what_lies_below_it(file):
     room = file.split("/")[0]
-    assert rooms_of(imported(HOUSE / file)) <= MAY_IMPORT[room] | {room}
+    known = {name.split(".")[1] for name in imported(file) if name.startswith("aftlib.")}
+    assert known <= MAY_IMPORT[room] | {room}
+
+
+def test_the_ground_floor_stands_without_spark_and_figures():
+    tops = {
+        name.split(".")[0] for file in FILES if file.startswith("core/") for name in imported(file)
+    }
+    assert not tops & {"pyspark", "plotly", "papermill", "nbformat"}
+
+
+def test_what_takes_spark_says_so_by_its_name():
+    takes = {
+        file for file in FILES if "pyspark" in {n.split(".")[0] for n in imported(file, False)}
+    }
+    may = {
+        file
+        for file in FILES
+        if file in AT_THE_EDGE
+        or file.split("/")[0] in AT_THE_EDGE
+        or ON_SPARK & set(file.removesuffix(".py").split("/"))
+    }
+    assert takes - may - NOT_YET == set()
+
+
+def test_a_files_name_says_where_it_is():
+    stems = Counter(Path(file).stem for file in FILES if "/experiments/" not in file)
+    twice = {stem for stem, count in stems.items() if count > 1}
+    assert twice - REPEATED - NOT_YET == set()
+
+
+def test_every_module_is_short():
+    lines = {file: len((HOUSE / file).read_text().splitlines()) for file in FILES}
+    assert {file for file, count in lines.items() if count >= 400} - NOT_YET == set()
+
+
+@pytest.mark.parametrize("room", sorted(MAY_IMPORT))
+def test_the_tests_of_a_room_have_its_folders(room):
+    tests = HOUSE.parent / "tests" / room
+    files = [path.relative_to(tests) for path in tests.rglob("test_*.py")]
+    assert files
+    assert all((HOUSE / room / file.parent).is_dir() for file in files)

@@ -10,7 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from aftlib.reports.documents import CLAIMS as KNOWN_CLAIMS
-from aftlib.reports.record import Executed
+from aftlib.reports.executed import Executed
 
 PARAMETERS = """\
 m = 4  # number of workers

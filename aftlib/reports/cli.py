@@ -18,9 +18,9 @@ from aftlib.core.paths import reports_dir, require_writable
 from aftlib.reports.claims import counted, tally
 from aftlib.reports.doctor import diagnose
 from aftlib.reports.execute import OnCell, stop_all, stoppable
+from aftlib.reports.executed import Executed
 from aftlib.reports.html import duration
 from aftlib.reports.notebook import PROFILES, find_notebook
-from aftlib.reports.record import Executed
 from aftlib.reports.reproduce import conclude, perform, plan, run_alone
 
 # No time left: cells are too unequal for a guess.

@@ -22,8 +22,8 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
 from aftlib.core.paths import atomic_file, project_root
+from aftlib.reports.executed import Executed
 from aftlib.reports.notebook import Notebook
-from aftlib.reports.record import Executed
 
 OnCell = Callable[[int, int, str], None]
 """Called with the cells done, the cells in all, and the heading under which the run now is."""

@@ -21,9 +21,9 @@ from nbformat import NotebookNode
 from aftlib.core.paths import atomic_file, notebooks_dir
 from aftlib.reports.claims import counted, tally
 from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.executed import Executed
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
-from aftlib.reports.parameters import read_parameters
-from aftlib.reports.record import Executed
+from aftlib.reports.parameter_cell import read_parameters
 
 TEMPLATES = Path(__file__).parent / "templates"
 PLOTLY = "application/vnd.plotly.v1+json"

@@ -21,10 +21,10 @@ from aftlib.reports.claims import (
     unexpected,
 )
 from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.executed import Executed
 from aftlib.reports.html import PLOTLY, asset, duration, environment, started
 from aftlib.reports.markdown import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
-from aftlib.reports.record import Executed
 
 PICTURE = "picture"  # tag of the cell whose output is drawn
 PICTURES = "pictures"

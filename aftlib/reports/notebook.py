@@ -16,7 +16,7 @@ import nbformat
 
 from aftlib.core.paths import notebooks_dir
 from aftlib.reports.documents import DOCUMENTS
-from aftlib.reports.parameters import Parameter, check_parameters, read_parameters
+from aftlib.reports.parameter_cell import Parameter, check_parameters, read_parameters
 
 PROFILES = ("smoke", "quick", "full")
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -10,11 +10,11 @@ from typing import Any
 from aftlib.core.paths import reports_dir, require_writable
 from aftlib.reports.claims import ClaimRecord, unexpected
 from aftlib.reports.execute import OnCell, execute
+from aftlib.reports.executed import Executed, gather, read_reports, write_claims
 from aftlib.reports.html import write_report
 from aftlib.reports.index import draw_pictures, write_index, write_readme
 from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, profile_parameters
-from aftlib.reports.parameters import listing
-from aftlib.reports.record import Executed, gather, read_reports, write_claims
+from aftlib.reports.parameter_cell import listing
 
 
 @dataclass(frozen=True)

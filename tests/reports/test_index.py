@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aftlib.reports import browser, record
+from aftlib.reports.executed import Executed
 from aftlib.reports.index import draw_pictures, write_readme
-from aftlib.reports.record import Executed
 from tests.tiny_project import FIRST, executed, shows
 
 CHROMIUM = browser.find_browser()

@@ -4,8 +4,8 @@ import pytest
 from nbformat.v4 import new_notebook
 
 from aftlib.reports import notebook
+from aftlib.reports.executed import Executed
 from aftlib.reports.notebook import Notebook, find_notebook, library_hash, profile_parameters
-from aftlib.reports.record import Executed
 from tests.tiny_project import FIRST, write_notebook
 
 

@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from aftlib.reports.notebook import Notebook, find_notebook
-from aftlib.reports.parameters import Parameter, read_parameters
+from aftlib.reports.parameter_cell import Parameter, read_parameters
 from tests.tiny_project import write_notebook
 
 
