@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,7 +16,7 @@ from tqdm import tqdm
 from aftlib.core.paths import reports_dir, require_writable
 from aftlib.reports.claims import counted, tally
 from aftlib.reports.doctor import diagnose
-from aftlib.reports.execute import OnCell, stop_all, stoppable
+from aftlib.reports.execute import OnCell, stoppable
 from aftlib.reports.executed import Executed
 from aftlib.reports.html import duration
 from aftlib.reports.notebook import PROFILES, find_notebook
@@ -119,18 +118,14 @@ def _overrides(parameters: Iterable[str]) -> dict[str, Any]:
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """Turn what a user can mend, and an interrupt, into one line without a traceback.
-
-    SIGTERM counts as an interrupt too. A second one does not wait for the kernels' last words.
-    """
+    """Turn what a user can mend, and an interrupt (SIGTERM too), into one line."""
+    interrupted = False
 
     def interrupt(number: int, frame: Any) -> None:
-        signal.signal(number, end_at_once)
-        raise KeyboardInterrupt
-
-    def end_at_once(number: int, frame: Any) -> None:
-        stop_all()
-        os._exit(1)
+        nonlocal interrupted
+        if not interrupted:  # once is enough: the kernels are being ended
+            interrupted = True
+            raise KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -154,7 +149,11 @@ def _attend(works: Mapping[str, Callable[[OnCell], Executed]], jobs: int) -> lis
             for position, (name, work) in enumerate(works.items())
         ]
         try:
-            return [future.result() for future in as_completed(futures)]
+            pending = set(futures)
+            while pending:  # shortly: a signal that another thread took does not end a long wait
+                done, pending = wait(futures, timeout=0.2)
+                found = [future.result() for future in done]
+            return found
         except BaseException:
             # No new work; then `stoppable` kills the kernels, and the pool awaits their threads.
             pool.shutdown(wait=False, cancel_futures=True)

@@ -144,8 +144,8 @@ def _run(
         if on_cell is not None:
             on_cell(min(cell_index, len(cells)), len(cells), heading)
 
-    # parameters are checked already; papermill does not understand `name: str | None` and warns
-    logging.getLogger("papermill").setLevel(logging.ERROR)
+    # It warns of `name: str | None`, checked already, and tells of a dead kernel, as we do.
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)
     try:
         # it formats paths, so braces in them are doubled
         papermill.execute_notebook(

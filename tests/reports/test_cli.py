@@ -42,7 +42,9 @@ def verdicts(home: Path) -> dict[str, str]:
 def test_reproduce_succeeds_when_all_came_out_as_recorded_and_is_quick_the_second_time(home):
     first = aft("reproduce", "--only", "D1", "-p", "m=7")
     assert first.exit_code == 0, first.output
-    assert "✔ 01_approximately_once in " in first.output
+    lines = first.output.splitlines()
+    assert lines[0] == "▶ 01_approximately_once runs, 3 cells"
+    assert lines[1].startswith("✔ 01_approximately_once in ") and lines[1].endswith(": ✔ 5 hold")
     assert first.output.splitlines()[-1] == f"Reports: {home / 'reports' / 'index.html'}"
     assert "5 of 5 claims came out as recorded." in first.output
     assert set(verdicts(home).values()) == {"holds"}
@@ -138,34 +140,78 @@ def test_doctor_tells_what_is_missing_and_the_way_out(monkeypatch):
     assert aft("doctor").exit_code == 0
 
 
-@pytest.mark.crash
-@pytest.mark.parametrize("command", [("reproduce",), ("run", "1")])
-def test_an_interrupt_ends_it_with_its_kernels_and_a_message(home, command):
-    pid = home / "pid"
-    source = f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+def started(home: Path, *command: str, cells: list[str]) -> subprocess.Popen[str]:
+    """Start `aft` as a supervisor does, in a session of its own with its output in a pipe."""
     for name in ("01_approximately_once", "02_failing"):
-        write_notebook(home / "notebooks" / f"{name}.ipynb", [new_code_cell(source)])
-    environment = os.environ | {"AFT_HOME": str(home), "PYTHONPATH": str(PACKAGE_HOME)}
-    process = subprocess.Popen(
+        source = [new_code_cell(cell) for cell in cells]
+        write_notebook(home / "notebooks" / f"{name}.ipynb", source)
+    return subprocess.Popen(
         [sys.executable, "-m", "aftlib.reports.cli", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment,
+        env=os.environ | {"AFT_HOME": str(home), "PYTHONPATH": str(PACKAGE_HOME)},
+        start_new_session=True,
     )
-    kernel = _written(pid)
-    process.send_signal(signal.SIGINT)
+
+
+def sleeping(pid: Path) -> str:
+    """Code that says by the file `pid` that it has begun, and does not end."""
+    return f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+
+
+def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
+    go = home / "go"
+    wait = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(.1)"
+    process = started(home, "reproduce", "--only", "1", cells=[wait, QUICK[-1].source, "m = 4"])
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "▶ 01_approximately_once runs, 3 cells\n"
+    finally:
+        go.touch()
+    rest = process.communicate(timeout=60)[0].splitlines()
+    assert rest[0].startswith("✘ 01_approximately_once failed: NameError")
+    assert rest[-1].startswith("Reports: ")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", [("reproduce",), ("run", "1")])
+def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, number):
+    process = started(home, *command, cells=[sleeping(home / "pid")])
+    kernel = _written(home / "pid")
+    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)  # an impatient supervisor changes nothing
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "Error: interrupted; earlier reports are as they were" in output
-    assert "Traceback" not in output
+    assert output.splitlines() == [
+        "▶ 01_approximately_once runs, 1 cells",
+        "Error: interrupted; earlier reports are as they were",
+    ]
     assert not [path for path in home.glob("reports/**/*") if path.is_file()]
     with pytest.raises(ProcessLookupError):
         os.kill(kernel, 0)
 
 
+@pytest.mark.crash
+@pytest.mark.spark
+def test_an_interrupt_amid_a_spark_job_is_one_line_too(home):
+    spark = "from aftlib.spark.session import session\nspark = session('interrupted')"
+    job = "spark.range(2).rdd.map(lambda i: time.sleep(600)).count()"
+    begun = sleeping(home / "pid").replace("time.sleep(600)", job)
+    process = started(home, "run", "1", cells=[spark, begun])
+    kernel = _written(home / "pid")
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert output.splitlines()[1:] == ["Error: interrupted; earlier reports are as they were"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(kernel, 0)
+
+
 def _written(path: Path) -> int:
-    for _ in range(300):
+    for _ in range(900):
         if path.exists() and path.read_text():
             return int(path.read_text())
         time.sleep(0.1)
