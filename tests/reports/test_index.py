@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aftlib.reports import browser, record
-from aftlib.reports.executed import Executed
+from aftlib.reports import browser
+from aftlib.reports.executed import Executed, gather
 from aftlib.reports.index import draw_pictures, write_readme
 from tests.tiny_project import FIRST, executed, shows
 
@@ -25,7 +25,7 @@ def test_the_readme_holds_scorecard_and_failures(done):
 
 def test_bars_in_a_table_of_the_readme_are_escaped(tmp_path):
     name = "01_approximately_once"
-    claims = record.gather([], {})
+    claims = gather([], {})
     claims = [replace(claims[0], note="P(Y|o)", notebook=name)]
     text = write_readme({name: executed(FIRST)}, claims, tmp_path / "README.md").read_text()
     assert r"P(Y\|o)" in text
