@@ -154,7 +154,7 @@ def test_awkward_parameters_are_refused_by_name(name, value):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"workers": [7]}, r"workers must divide the 120 sensors, got 7; choose from \[1, 2, 3"),
+        ({"workers": [7]}, r"workers must divide the 120 sensors, got 7; choose from \[1, 2"),
         ({"width": 4, "rows": 3}, "rows must hold a window of width = 4 steps, got 3"),
         ({"pipeline_steps": 2}, "pipeline_steps must hold a window of width = 3 steps, got 2"),
         ({"slide": 4}, "slide must be a whole number at least 1 and at most 3, got 4"),
