@@ -11,11 +11,10 @@ from statistics import median
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from aftlib.approximately_once import experiments as d1
+from aftlib.approximately_once import experiments
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.pipeline import Query
-from aftlib.approximately_once.pipeline import run as stream
+from aftlib.approximately_once.pipeline import Query, recover_stream
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -37,11 +36,11 @@ def run() -> dict:
         assignment = assign_spread(means, M, requirement)
         query = Query(log, windows, means, assignment, requirement, every=STEPS // 4)
         plain_spark(spark, log, WIDTH)  # warm
-        stream(spark, query, place / "warm")
-        ours = [timed(stream, spark, query, place / f"run{i}") for i in range(REPEATS)]
+        recover_stream(spark, query, place / "warm")
+        ours = [timed(recover_stream, spark, query, place / f"run{i}") for i in range(REPEATS)]
         plain = [timed(plain_spark, spark, log, WIDTH) for _ in range(REPEATS)]
         outage = Outage(3, int(0.7 * STEPS), int(0.7 * STEPS) + 2 * WIDTH)
-        cost, _ = d1.recovery_cost(spark, query, place / "cost", outage)
+        cost, _ = experiments.recovery_cost(spark, query, place / "cost", outage)
         return {
             "samples": STEPS * 120,
             "pipeline_rows_per_second": STEPS * 120 / median(ours),
@@ -70,7 +69,8 @@ def plain_spark(spark: SparkSession, log: SensorLog, width: int) -> None:
 
 def grid_seconds(spark: SparkSession, place: Path) -> float:
     """The (ε, m) grid of figs 10–13 with the notebook's defaults, Spark already running."""
-    m = [2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60]
-    e = [0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96]
-    case = d1.block_case(spark, place, 120, 10, 1000, 20, 1, Windows(3, 1), m, e)
-    return timed(d1.grid, spark, case, d1.ROWS, 0.05, 1)
+    case = experiments.block_case(
+        spark, place, dimensions=120, blocks=10, rows=1000, replications=20, seed=1,
+        windows=Windows(3, 1),
+    )  # fmt: skip
+    return timed(experiments.grid, spark, case, experiments.ROWS, 0.05, 1)

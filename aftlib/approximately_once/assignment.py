@@ -15,7 +15,7 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class Assignment:
-    """Disjoint key sets of m workers and what each could be estimated with.
+    """Disjoint key sets of m workers, and how reliably each could be estimated.
 
     Attributes
     ----------
@@ -25,6 +25,15 @@ class Assignment:
         R(A_i), the least reliability of a key given all keys outside its worker (D1 eq. (7)).
     estimable : ndarray of bool, shape (m,)
         R(A_i) ≥ 1 − δ.
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel, Requirement, assign_spread
+    >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
+    >>> requirement = Requirement(epsilon=0.9, delta=0.05)
+    >>> assignment = assign_spread(GaussianModel(np.zeros(4), pairs), 2, requirement)
+    >>> assignment.workers, assignment.worker_of, assignment.estimable
+    (((0, 2), (1, 3)), array([0, 1, 0, 1]), array([ True,  True]))
     """
 
     workers: tuple[tuple[int, ...], ...]
@@ -69,13 +78,23 @@ def assign_greedy(model: GaussianModel, workers: int, requirement: Requirement) 
 
     Notes
     -----
+    R(A) = min over A of erf(ε / √(2 v)), v the diagonal of (Λ_AA)⁻¹ with Λ = Σ⁻¹ (eq. (7)).
     One key is tried on all open workers at once by a bordered update of (Λ_AA)⁻¹, O(m (n/m)²),
     so the whole costs O(n³/m) instead of one solve against the complement per candidate.
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel, Requirement
+    >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
+    >>> requirement = Requirement(epsilon=0.9, delta=0.05)
+    >>> assign_greedy(GaussianModel(np.zeros(4), pairs), 2, requirement).workers
+    ((0, 2), (1, 3))
     """
     capacity = _capacity(model, workers)
     single = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(single)
     closed, dead = _fill(np.flatnonzero(~alive).tolist(), capacity)
+
     bench = _OpenWorkers(model.precision, max(0, workers - len(closed) - 1), capacity)
     rounded = np.round(single, _DIGITS)
     for key in sorted(np.flatnonzero(alive).tolist(), key=lambda i: (-rounded[i], i)):
@@ -87,28 +106,45 @@ def assign_greedy(model: GaussianModel, workers: int, requirement: Requirement) 
         if len(dead) == capacity:
             closed.append(dead)
             dead = bench.close(bench.least_reliable(requirement)) if bench.open.any() else []
+
     leftover = [bench.close(i) for i in np.flatnonzero(bench.open).tolist()]
-    return _assess(model, [w for w in [*closed, *leftover, dead] if w], requirement)
+    return assess(model, [w for w in [*closed, *leftover, dead] if w], requirement)
 
 
 def assign_spread(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
     """Deal the keys of each correlated group out in turn (D1's h-best).
 
     Arguments, result and errors as `assign_greedy`.
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel, Requirement
+    >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
+    >>> requirement = Requirement(epsilon=0.9, delta=0.05)
+    >>> assign_spread(GaussianModel(np.zeros(4), pairs), 2, requirement).reliability.round(3)
+    array([0.961, 0.961])
     """
     _capacity(model, workers)
     order = np.concatenate(_correlated_groups(model)).tolist()
-    return _assess(model, [order[i::workers] for i in range(workers)], requirement)
+    return assess(model, [order[i::workers] for i in range(workers)], requirement)
 
 
 def assign_packed(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
     """Fill workers group by group with correlated keys (D1's h-worst).
 
     Arguments, result and errors as `assign_greedy`.
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel, Requirement
+    >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
+    >>> requirement = Requirement(epsilon=0.9, delta=0.05)
+    >>> assign_packed(GaussianModel(np.zeros(4), pairs), 2, requirement).reliability.round(3)
+    array([0.632, 0.632])
     """
     capacity = _capacity(model, workers)
     order = np.concatenate(_correlated_groups(model)).tolist()
-    return _assess(model, _fill(order, capacity)[0], requirement)
+    return assess(model, _fill(order, capacity)[0], requirement)
 
 
 def assign_random(
@@ -117,9 +153,17 @@ def assign_random(
     """Assign keys to workers by chance (D1 section 6's random division).
 
     `rng` decides; other arguments, result and errors as `assign_greedy`.
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel, Requirement
+    >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
+    >>> model, rng = GaussianModel(np.zeros(4), pairs), np.random.default_rng(1)
+    >>> assign_random(model, 2, Requirement(epsilon=0.9, delta=0.05), rng).workers
+    ((0, 1), (2, 3))
     """
     capacity = _capacity(model, workers)
-    return _assess(model, _fill(rng.permutation(model.size), capacity)[0], requirement)
+    return assess(model, _fill(rng.permutation(model.size), capacity)[0], requirement)
 
 
 class _OpenWorkers:
@@ -138,19 +182,31 @@ class _OpenWorkers:
 
     def place(self, key: int, requirement: Requirement) -> int | None:
         """Put a key where the reliability drops least, if any worker stays estimable."""
-        weights, pivot, after = self._tried(key)
-        reliability = requirement.reliability(after)
+        # with the key on it, a worker's (Λ_AA)⁻¹ is bordered: weights u, pivot s
+        b = np.where(self._held, self.precision[self._index, key], 0)
+        u = np.matmul(self.covariance, b[:, :, None])[:, :, 0]
+        s = self.precision[key, key] - np.einsum("mi,mi->m", b, u)
+        variances = np.einsum("mii->mi", self.covariance) + u**2 / s[:, None]
+        reliability = requirement.reliability(np.maximum(variances.max(axis=1, initial=0), 1 / s))
+
         fits = self.open & requirement.is_met_by(reliability)
         if not fits.any():
             return None
         drop = np.round(self.reliability(requirement) - reliability, _DIGITS)
         chosen = int(np.argmin(np.where(fits, drop, np.inf)))
-        self._border(chosen, key, weights[chosen], pivot[chosen])
+
+        k = len(self.members[chosen])
+        border = u[chosen].copy()
+        border[k] = -1
+        self.covariance[chosen] += np.outer(border, border) / s[chosen]
+        self._index[chosen, k], self._held[chosen, k] = key, True
+        self.members[chosen].append(key)
         return chosen
 
     def reliability(self, requirement: Requirement) -> np.ndarray:
         """R of every worker; R(∅) = 1."""
-        return requirement.reliability(self._variances().max(axis=1, initial=0))
+        variances = np.einsum("mii->mi", self.covariance)
+        return requirement.reliability(variances.max(axis=1, initial=0))
 
     def least_reliable(self, requirement: Requirement) -> int:
         """Open worker of least reliability, the lowest index among equals (fig. 9, line 24)."""
@@ -161,26 +217,6 @@ class _OpenWorkers:
         """Stop giving keys to a worker and return those that it has."""
         self.open[worker] = False
         return self.members[worker]
-
-    def _variances(self) -> np.ndarray:
-        return np.einsum("mii->mi", self.covariance)
-
-    def _tried(self, key: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Border weights u, pivot s and largest variance of every worker with the key added."""
-        b = np.where(self._held, self.precision[self._index, key], 0)
-        u = np.matmul(self.covariance, b[:, :, None])[:, :, 0]
-        s = self.precision[key, key] - np.einsum("mi,mi->m", b, u)
-        variances = self._variances() + u**2 / s[:, None]
-        return u, s, np.maximum(variances.max(axis=1, initial=0), 1 / s)
-
-    def _border(self, worker: int, key: int, u: np.ndarray, s: float) -> None:
-        """Inverse of the bordered Λ_AA from the inverse without the border."""
-        k = len(self.members[worker])
-        border = u.copy()
-        border[k] = -1
-        self.covariance[worker] += np.outer(border, border) / s
-        self._index[worker, k], self._held[worker, k] = key, True
-        self.members[worker].append(key)
 
 
 def _capacity(model: GaussianModel, workers: int) -> int:
@@ -200,9 +236,10 @@ def _fill(keys: Iterable[int], capacity: int) -> tuple[list[list[int]], list[int
     return [order[i : i + capacity] for i in range(0, full, capacity)], order[full:]
 
 
-def _assess(
+def assess(
     model: GaussianModel, workers: Sequence[Sequence[int]], requirement: Requirement
 ) -> Assignment:
+    """Assignment of given key sets, with the reliability of each (D1 eq. (7))."""
     key_sets = tuple(tuple(sorted(int(i) for i in keys)) for keys in workers)
     worst = [model.block_variance(keys).max() for keys in key_sets]
     reliability = requirement.reliability(worst)

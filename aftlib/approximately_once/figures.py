@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from scipy.stats import norm
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, styled, with_slider
@@ -49,21 +50,27 @@ def correlation(model: GaussianModel, sample: np.ndarray, observed: float) -> go
     return figure.update_layout(hovermode="closest")
 
 
-def densities(curves: pd.DataFrame, observed: float, epsilon: float) -> go.Figure:
-    """Marginal and posterior density of X1, and ±ε around the estimate (figs 5, 6)."""
+def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figure:
+    """Density of the first key and its posterior given the second, with ±ε (figs 5, 6)."""
+    first, second = model.names
+    prior, posterior = model.condition({}), model.condition({second: observed})
+    centre, deviation = prior.mean[0], np.sqrt(prior.variance[0])
+    x = np.linspace(centre - 4 * deviation, centre + 4 * deviation, 201)
+
     figure = go.Figure()
-    for (name, curve), color in zip(curves.groupby("curve"), (GREY, BLUE), strict=True):
-        figure.add_scatter(
-            x=curve["x"], y=curve["density"], name=str(name), line={"color": color, "width": 2.5}
-        )
-    posterior = curves[curves["curve"].str.contains("given")]
-    centre = float(posterior["x"].to_numpy()[posterior["density"].to_numpy().argmax()])
+    for name, known, color in (
+        (first, prior, GREY),
+        (f"{first} given {second}", posterior, BLUE),
+    ):
+        density = norm.pdf(x, known.mean[0], np.sqrt(known.variance[0]))
+        figure.add_scatter(x=x, y=density, name=name, line={"color": color, "width": 2.5})
+    centre = float(posterior.mean[0])
     figure.add_vrect(centre - epsilon, centre + epsilon, fillcolor=BLUE, opacity=0.1, line_width=0)
     figure.add_annotation(
         x=centre, y=0, text=f"estimate ± ε = {epsilon:g}", yshift=-2, showarrow=False
     )
-    title = f"What X2 = {observed:g} tells about X1 (figs 5, 6)"
-    return styled(figure, title, "X1", "probability density")
+    title = f"What {second} = {observed:g} tells about {first} (figs 5, 6)"
+    return styled(figure, title, first, "probability density")
 
 
 def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figure:
@@ -102,7 +109,7 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
     Parameters
     ----------
     grid : DataFrame
-        Result of `experiments.d1.grid`.
+        Result of `experiments.grid`.
     x : {"workers", "epsilon"}
         Horizontal axis; the slider takes the other.
     y : {"estimable", "pooled"}
@@ -114,7 +121,17 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
     columns = ["estimable", "pooled", "pooled_low", "pooled_high", "error"]
     mean = grid.groupby(["method", "workers", "epsilon"], as_index=False)[columns].mean()
     stops = sorted(mean[other].unique())
-    frames = {f"{s:g}": [_curve(mean, m, other, s, x, y) for m in LOOK] for s in stops}
+
+    def curve(method: str, value: float) -> dict:
+        chosen = (mean["method"] == method) & (mean[other] == value)
+        rows = mean[chosen].sort_values(x)
+        data: dict = {"x": rows[x].tolist(), "y": rows[y].tolist()}
+        if y == "pooled":
+            up, down = rows["pooled_high"] - rows[y], rows[y] - rows["pooled_low"]
+            data["error_y"] = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
+        return data
+
+    frames = {f"{stop:g}": [curve(method, stop) for method in LOOK] for stop in stops}
     active = len(stops) // 2 if start is None else int(np.abs(np.array(stops) - start).argmin())
     figure = go.Figure()
     for method, data in zip(LOOK, list(frames.values())[active], strict=True):
@@ -138,15 +155,6 @@ def promise(figure: go.Figure, delta: float) -> go.Figure:
         delta, line={"color": "#333", "dash": "dash"}, annotation_text=f"promised δ = {delta:g}"
     )
     return figure.update_yaxes(rangemode="tozero")
-
-
-def _curve(mean: pd.DataFrame, method: str, other: str, value: float, x: str, y: str) -> dict:
-    rows = mean[(mean["method"] == method) & (mean[other] == value)].sort_values(x)
-    data: dict = {"x": rows[x].tolist(), "y": rows[y].tolist()}
-    if y == "pooled":
-        up, down = rows["pooled_high"] - rows[y], rows[y] - rows["pooled_low"]
-        data["error_y"] = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
-    return data
 
 
 def coverage(rates: pd.DataFrame, delta: float, workers: int) -> go.Figure:

@@ -73,9 +73,7 @@ class Master:
     requirement: Requirement
     held: dict[int, np.ndarray] = field(default_factory=dict)
     _owing: dict[int, set[int]] = field(default_factory=dict)
-    _solved: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray, np.ndarray]] = field(
-        default_factory=dict
-    )
+    _solved: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def receive(self, window: int, worker: int, values: np.ndarray) -> None:
         """(1) Take what a worker sent to the sink as well; (2) drop the window when all are done.
@@ -85,7 +83,8 @@ class Master:
         self.expect(window)
         self.held[window][list(self.assignment.workers[worker])] = values
         self._owing[window].discard(worker)
-        self._drop_finished(window)
+        if not self._owing[window]:
+            del self.held[window], self._owing[window]
 
     def expect(self, window: int) -> None:
         """(3) A substitute tells of a window that its predecessor took with it: it stays owed."""
@@ -97,37 +96,21 @@ class Master:
 
         The window is finished by that and dropped; (5) recovery ends with the last such window.
         """
-        row, owing = self.held[window], sorted(self._owing[window])
-        estimates = [self._estimate(window, worker, row) for worker in owing]
-        del self.held[window], self._owing[window]
+        row, estimates = self.held.pop(window), []
+        seen = np.isfinite(row)
+        observed, pattern = np.flatnonzero(seen), seen.tobytes()
+        for worker in sorted(self._owing.pop(window)):
+            keys = self.assignment.workers[worker]
+            if (worker, pattern) not in self._solved:  # most windows lack the same keys
+                variance = self.model.posterior_variance(observed)[list(keys)]
+                gain = self.model.gain(observed, keys)
+                self._solved[worker, pattern] = gain, self.requirement.half_width(variance)
+            gain, half_width = self._solved[worker, pattern]
+            value = self.model.mean[list(keys)] + gain @ (row - self.model.mean)[observed]
+            estimates.append(Estimate(window, worker, keys, value, half_width))
         return estimates
 
     @property
     def damaged(self) -> Sequence[int]:
         """Windows that some worker owes, oldest first."""
         return sorted(self.held)
-
-    def _drop_finished(self, window: int) -> None:
-        if not self._owing[window]:
-            del self.held[window], self._owing[window]
-
-    def _estimate(self, window: int, worker: int, row: np.ndarray) -> Estimate:
-        keys = self.assignment.workers[worker]
-        seen = np.isfinite(row)
-        observed, gain, half_width = self._solve(worker, seen)
-        deviation = row[observed] - self.model.mean[observed]
-        value = self.model.mean[list(keys)] + gain @ deviation
-        return Estimate(window, worker, keys, value, half_width)
-
-    def _solve(self, worker: int, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Keys observed, gain and half-widths; kept, as most windows lack the same keys."""
-        pattern = (worker, seen.tobytes())
-        if pattern not in self._solved:
-            keys, observed = list(self.assignment.workers[worker]), np.flatnonzero(seen)
-            variance = self.model.posterior_variance(observed)[keys]
-            self._solved[pattern] = (
-                observed,
-                self.model.gain(observed, keys),
-                self.requirement.half_width(variance),
-            )
-        return self._solved[pattern]

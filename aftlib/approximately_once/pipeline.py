@@ -6,11 +6,10 @@ Python process alone. Spark's retry of a task whose process died is the substitu
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 
@@ -21,9 +20,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.assignment import Assignment
-from aftlib.approximately_once.master import Estimate, Master, Outage
+from aftlib.approximately_once.master import Master, Outage
 from aftlib.approximately_once.sink import WindowSink
-from aftlib.approximately_once.source import SensorLogStream, StreamPlan
+from aftlib.approximately_once.source import SensorShifts
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -111,12 +110,16 @@ class Query:
 
 @dataclass(frozen=True)
 class Worker:
-    """What a task does with its shift: fill windows, emit those that are due."""
+    """What a task does with its shift: fill windows, emit those that are due.
+
+    It dies, if it is the first to work on the shift, with the block of steps that reaches an
+    outage of its own.
+    """
 
     windows: Windows
     keys: int
     outages: tuple[Outage, ...]
-    notes: str
+    notes: Path
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take in the blocks of one shift; emit one row a due window, values null when lost."""
@@ -124,62 +127,40 @@ class Worker:
         attempt = 0 if context is None else context.attemptNumber()
         memory: list[np.ndarray] = []
         shift: dict[str, int] = {}
-        for row in (row for batch in batches for row in _rows(batch)):
-            shift = shift or {k: row[k] for k in ("worker", "start", "stop")} | {
-                "begin": row["step"]
-            }
-            memory.append(row["values"])
-            if attempt == 0:
-                self._strike_if_due(shift, row["step"], row["values"].size // self.keys)
+        for batch in batches:
+            heads = batch.select(["worker", "start", "stop", "step"]).to_pylist()
+            for head, values in zip(heads, batch.column("values"), strict=True):
+                shift = shift or {**head, "begin": head["step"]}
+                memory.append(np.asarray(values.values))
+                reached = min(head["step"] + memory[-1].size // self.keys, head["stop"])
+                for outage in () if attempt else self.outages:
+                    own = outage.worker == head["worker"]
+                    if own and head["start"] <= outage.failure < reached:
+                        fault_of(outage, self.notes).passes(
+                            f"worker-{outage.worker}", outage.failure
+                        )
         if shift:
-            yield self._emit(shift, memory, attempt)
+            yield self.emitted(shift, np.concatenate(memory).reshape(-1, self.keys), attempt)
 
-    def _strike_if_due(self, shift: dict[str, int], step: int, steps: int) -> None:
-        """Die with the block of steps that reaches the scheduled one."""
-        for outage in self.outages:
-            due = shift["start"] <= outage.failure < shift["stop"]
-            if outage.worker == shift["worker"] and due and outage.failure < step + steps:
-                fault_of(outage, self.notes).passes(f"worker-{outage.worker}", outage.failure)
-
-    def _emit(
-        self, shift: dict[str, int], memory: Sequence[np.ndarray], attempt: int
-    ) -> pa.RecordBatch:
+    def emitted(self, shift: dict[str, int], samples: np.ndarray, attempt: int) -> pa.RecordBatch:
+        """Rows of the shift from its samples, shape (steps, keys), of the step `begin` on."""
         due = self.windows.ending_in(shift["start"], shift["stop"])
-        values, first = self._aligned(shift, memory)
+        skip = -shift["begin"] % self.windows.pane
+        first = shift["begin"] + skip
         kept = range(max(due.start, -(-first // self.windows.slide)), due.stop)
-        aggregates, samples = self.windows.aggregate(values, first, kept)
+        aggregates, counts = self.windows.aggregate(samples[skip:], first, kept)
+
         lost = len(due) - len(kept)
-        count = (
-            len(due) + 1
-        )  # one row of the shift itself, so that it is known even without windows
+        rows = len(due) + 1  # one of the shift itself, so that it is known even without windows
         columns = {
-            "worker": [shift["worker"]] * count,
             "window": [None, *due],
             "values": [None] * (1 + lost) + aggregates.tolist(),
-            "samples": [None] * (1 + lost) + samples.tolist(),
-            "attempt": [attempt] * count,
-            "pid": [os.getpid()] * count,
+            "samples": [None] * (1 + lost) + counts.tolist(),
+            "attempt": [attempt] * rows,
+            "pid": [os.getpid()] * rows,
         }
-        columns |= {k: [shift[k]] * count for k in ("start", "begin", "stop")}
+        columns |= {name: [shift[name]] * rows for name in ("worker", "start", "begin", "stop")}
         return pa.RecordBatch.from_pydict(columns, schema=RESULT)
-
-    def _aligned(
-        self, shift: dict[str, int], memory: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray, int]:
-        """Samples from the first whole slice on, shape (steps, keys), and its step."""
-        steps = shift["stop"] - shift["begin"]
-        taken = np.concatenate(memory)
-        values = taken.reshape(steps, self.keys)
-        skip = -shift["begin"] % self.windows.pane
-        return values[skip:], shift["begin"] + skip
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[dict]:
-    columns = {name: batch.column(name) for name in ("worker", "start", "stop", "step")}
-    lists = batch.column("values")
-    for i in range(batch.num_rows):
-        row = {name: column[i].as_py() for name, column in columns.items()}
-        yield row | {"values": np.asarray(lists[i].values)}
 
 
 @dataclass
@@ -201,77 +182,67 @@ class Coordinator:
         began = time.perf_counter()
         sent = batch.toArrow().to_pylist()
         arrived = time.perf_counter()
-        master = self.master
         results = [row for row in sent if row["window"] is not None]
-        rows = [cell for row in results if row["values"] is not None for cell in self._exact(row)]
-        for row in results:  # protocol steps (1), (2) and, for lost ones, (3)
-            if row["values"] is None:
-                master.expect(row["window"])
-            else:
-                master.receive(row["window"], row["worker"], np.array(row["values"], dtype=float))
-        for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
-            rows += [cell for e in master.estimate(window) for cell in self._estimated(e)]
         summaries = [row for row in sent if row["window"] is None]
-        self.sink.write(rows, [o for row in summaries for o in self._outage(row)])
-        self._note(summaries, batch_id, arrived - began, time.perf_counter() - arrived)
 
-    def _exact(self, row: dict) -> Iterator[tuple]:
-        keys = self.query.assignment.workers[row["worker"]]
-        return self._cells(row["window"], keys, row["values"], repeat(None), 0, row["samples"])
+        master, cells = self.master, list[tuple]()
+        for row in results:  # protocol steps (1), (2) and, for lost ones, (3)
+            window, worker, values = row["window"], row["worker"], row["values"]
+            if values is None:
+                master.expect(window)
+            else:
+                master.receive(window, worker, np.array(values, dtype=float))
+                keys = self.query.assignment.workers[worker]
+                cells += self._cells(window, keys, values, samples=row["samples"])
+        for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
+            for lost in master.estimate(window):
+                halves = lost.half_width.tolist()
+                cells += self._cells(window, lost.keys, lost.value.tolist(), half_widths=halves)
+        self.sink.write(cells, [o for row in summaries for o in self._outage(row)])
 
-    def _estimated(self, estimate: Estimate) -> Iterator[tuple]:
-        """The substitute's rows for what the master estimated."""
-        values, halves = estimate.value.tolist(), estimate.half_width.tolist()
-        return self._cells(estimate.window, estimate.keys, values, halves, 1, repeat(0))
+        seconds = {"tasks_s": arrived - began, "master_s": time.perf_counter() - arrived}
+        names = ("worker", "attempt", "pid", "start", "begin", "stop")
+        for row in summaries:
+            shift = {name: row[name] for name in names}
+            self.shifts.append(shift | {"batch": batch_id} | seconds)
 
     def _cells(
         self,
         window: int,
         keys: Sequence[int],
-        values: Iterable,
-        half_widths: Iterable,
-        estimated: int,
-        samples: Iterable[int],
+        values: Sequence[float],
+        samples: Iterable[int] = repeat(0),
+        half_widths: Sequence[float] | None = None,
     ) -> Iterator[tuple]:
-        """Rows of the sink; its SQLite keeps NaN as NULL."""
-        start, stop = self._span(window)
-        names = [self.query.log.names[k] for k in keys]
-        fixed = repeat(start), repeat(stop)
-        return zip(*fixed, names, values, half_widths, repeat(estimated), samples, strict=False)
-
-    def _span(self, window: int) -> tuple[int, int]:
+        """Rows of the sink, estimated when they have half-widths; SQLite keeps NaN as NULL."""
         start = window * self.query.windows.slide
-        return start, start + self.query.windows.width
+        span = repeat(start), repeat(start + self.query.windows.width)
+        names = [self.query.log.names[k] for k in keys]
+        halves = repeat(None) if half_widths is None else half_widths
+        estimated = repeat(int(half_widths is not None))
+        return zip(*span, names, values, halves, estimated, samples, strict=False)
 
     def _outage(self, row: dict) -> Iterator[Outage]:
         """What a substitute that skipped input tells: its memory begins where it went on."""
-        if row["attempt"] and self.query.approximate[row["worker"]]:
-            scheduled = [o for o in self.outages if self._explains(o, row)]
-            failure = scheduled[0].failure if scheduled else row["start"]
-            recovery = scheduled[0].recovery if scheduled else row["begin"]
-            note = fault_of(scheduled[0], self.notes).fallen if scheduled else None
-            pid = note["pid"] if note else None
-            yield Outage(row["worker"], failure, recovery, pid, row["pid"])
-
-    @staticmethod
-    def _explains(outage: Outage, row: dict) -> bool:
-        return outage.worker == row["worker"] and row["start"] <= outage.failure < row["stop"]
-
-    def _note(self, summaries: list[dict], batch: int, tasks_s: float, master_s: float) -> None:
-        names = ("worker", "attempt", "pid", "start", "begin", "stop")
-        for row in summaries:
-            shift = {name: row[name] for name in names}
-            self.shifts.append(shift | {"batch": batch, "tasks_s": tasks_s, "master_s": master_s})
+        if not (row["attempt"] and self.query.approximate[row["worker"]]):
+            return
+        for outage in self.outages:
+            if outage.worker == row["worker"] and row["start"] <= outage.failure < row["stop"]:
+                note = fault_of(outage, self.notes).fallen
+                pid = note["pid"] if note else None
+                yield replace(outage, dead_pid=pid, substitute_pid=row["pid"])
+                return
+        yield Outage(row["worker"], row["start"], row["begin"], None, row["pid"])
 
 
-def fault_of(outage: Outage, notes: Path | str) -> Fault:
+def fault_of(outage: Outage, notes: Path) -> Fault:
     """Fault that ends the worker of an outage at its step of failure."""
-    return Fault(Path(notes), f"worker-{outage.worker}", outage.failure)
+    return Fault(notes, f"worker-{outage.worker}", outage.failure)
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a finished query left.
+class StreamRun:
+    """What a finished stream left.
 
     Attributes
     ----------
@@ -288,59 +259,29 @@ class Run:
     shifts: pd.DataFrame
 
 
-def run(
+def recover_stream(
     spark: SparkSession, query: Query, directory: Path | str, outages: Sequence[Outage] = ()
-) -> Run:
-    """Stream the whole log through the query, striking workers as scheduled.
+) -> StreamRun:
+    """Stream the whole log through the query, killing workers as scheduled.
 
     Parameters
     ----------
     spark : SparkSession
     query : Query
     directory : path
-        Place of the sink and of Spark's own checkpoint; an interrupted run goes on from there.
+        Place of the sink and of Spark's own checkpoint; an interrupted stream goes on from there.
     outages : sequence of Outage
         Workers to kill, each at a step of the log.
 
     Returns
     -------
-    Run
+    StreamRun
 
     Raises
     ------
     ValueError
         When an outage names no worker or no step of the log, or ends before it begins.
     """
-    _check_outages(query, outages)
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    sink = WindowSink(directory / "sink.sqlite")
-    plan = _plan(query, sink, outages)
-    notes = directory / "strikes"
-    coordinator = Coordinator(query, sink, notes, outages)
-    spark.dataSource.register(SensorLogStream)
-    blocks = spark.readStream.format("sensorlog").option("plan", json.dumps(asdict(plan))).load()
-    capacity = len(query.assignment.workers[0])
-    worker = Worker(query.windows, capacity, tuple(outages), str(notes))
-    drain(blocks.mapInArrow(worker, RESULT_SCHEMA).writeStream.foreachBatch(coordinator), directory)
-    return Run(sink.windows(), sink.outages(), pd.DataFrame(coordinator.shifts))
-
-
-def _plan(query: Query, sink: WindowSink, outages: Sequence[Outage]) -> StreamPlan:
-    return StreamPlan(
-        log=str(query.log.path.absolute()),
-        sink=str(sink.path.absolute()),
-        width=query.windows.width,
-        slide=query.windows.slide,
-        every=query.every,
-        workers=[list(keys) for keys in query.assignment.workers],
-        approximate=query.approximate,
-        outages=[[o.worker, o.failure, o.recovery] for o in outages],
-        stop=query.steps,
-    )
-
-
-def _check_outages(query: Query, outages: Sequence[Outage]) -> None:
     m, steps = len(query.assignment.workers), query.steps
     for o in outages:
         if not (0 <= o.worker < m and 0 <= o.failure < steps and o.failure <= o.recovery):
@@ -348,3 +289,22 @@ def _check_outages(query: Query, outages: Sequence[Outage]) -> None:
                 f"outages must name a worker in 0 … {m - 1}, a failure in 0 … {steps - 1} and a "
                 f"recovery not before it, got {o}"
             )
+
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    sink, notes = WindowSink(directory / "sink.sqlite"), directory / "strikes"
+    shifts = SensorShifts(
+        log=str(query.log.path.absolute()),
+        sink=str(sink.path.absolute()),
+        windows=query.windows,
+        every=query.every,
+        workers=[list(keys) for keys in query.assignment.workers],
+        approximate=query.approximate,
+        outages=[(o.worker, o.failure, o.recovery) for o in outages],
+        end=steps,
+    )
+    worker = Worker(query.windows, len(query.assignment.workers[0]), tuple(outages), notes)
+    coordinator = Coordinator(query, sink, notes, outages)
+    results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
+    drain(results.writeStream.foreachBatch(coordinator), directory)
+    return StreamRun(sink.windows(), sink.outages(), pd.DataFrame(coordinator.shifts))

@@ -5,21 +5,24 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import astuple
 from pathlib import Path
 
 import pandas as pd
 
 from aftlib.approximately_once.master import Outage
+from aftlib.core.sqlite import open_database, transaction
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS windows (
-  start INTEGER NOT NULL, stop INTEGER NOT NULL, key TEXT NOT NULL, value REAL,
-  half_width REAL, estimated INTEGER NOT NULL, samples INTEGER NOT NULL,
-  PRIMARY KEY (start, key)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS outages (
-  worker INTEGER NOT NULL, failure INTEGER NOT NULL, recovery INTEGER NOT NULL,
-  dead_pid INTEGER, substitute_pid INTEGER, PRIMARY KEY (worker, failure)) WITHOUT ROWID;
-"""
+APPLICATION = 0x41465457
+_SCHEMA = (
+    """CREATE TABLE windows (
+    start INTEGER NOT NULL, stop INTEGER NOT NULL, key TEXT NOT NULL, value REAL,
+    half_width REAL, estimated INTEGER NOT NULL, samples INTEGER NOT NULL,
+    PRIMARY KEY (start, key)) WITHOUT ROWID""",
+    """CREATE TABLE outages (
+    worker INTEGER NOT NULL, failure INTEGER NOT NULL, recovery INTEGER NOT NULL,
+    dead_pid INTEGER, substitute_pid INTEGER, PRIMARY KEY (worker, failure)) WITHOUT ROWID""",
+)
 _UPSERT = """
 INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (start, key) DO UPDATE SET
   value = excluded.value, half_width = excluded.half_width,
@@ -46,33 +49,33 @@ class WindowSink:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        try:
-            with closing(self._connect()) as connection:
-                connection.executescript(_SCHEMA)
-        except sqlite3.Error as error:
-            raise ValueError(
-                f"path must be a writable SQLite file or a new one, got {str(path)!r} ({error}); "
-                "choose another place for the sink"
-            ) from error
+        self._connection().close()
 
     def write(self, rows: Iterable[tuple], outages: Iterable[Outage] = ()) -> None:
         """Upsert rows (start, stop, key, value, half_width, estimated, samples) and outages."""
-        known = [(o.worker, o.failure, o.recovery, o.dead_pid, o.substitute_pid) for o in outages]
-        with closing(self._connect()) as connection, connection:
+        known = [astuple(outage) for outage in outages]
+        with (
+            closing(self._connection()) as connection,
+            transaction(connection, "write windows to"),
+        ):
             connection.executemany(_UPSERT, rows)
             connection.executemany("INSERT OR REPLACE INTO outages VALUES (?, ?, ?, ?, ?)", known)
 
     def windows(self) -> pd.DataFrame:
         """All results by start and key: start, stop, key, value, half_width, estimated, samples."""
-        with closing(self._connect()) as connection:
+        with closing(self._connection()) as connection:
             frame = pd.read_sql("SELECT * FROM windows ORDER BY start, key", connection)
         return frame.astype({"estimated": bool, "value": float, "half_width": float})
 
     def outages(self) -> list[Outage]:
         """Outages by failure and worker."""
-        with closing(self._connect()) as connection:
+        with closing(self._connection()) as connection:
             rows = connection.execute("SELECT * FROM outages ORDER BY failure, worker")
             return [Outage(*row) for row in rows.fetchall()]
 
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=30)
+    def _connection(self) -> sqlite3.Connection:
+        def create(connection: sqlite3.Connection) -> None:
+            for statement in _SCHEMA:
+                connection.execute(statement)
+
+        return open_database(self.path, "a sink of windows", APPLICATION, create=create)

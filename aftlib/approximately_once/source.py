@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from aftlib.spark.planned import PlannedInput
 
-BLOCK_SCHEMA = "worker int, start long, stop long, step long, values array<double>"
 BLOCK = pa.schema(
     [
         ("worker", pa.int32()),
@@ -53,110 +52,72 @@ class Shift(InputPartition):
     resume: int | None
 
 
-class SensorLogStream(DataSource):
-    """Streaming source `sensorlog`: one partition a worker, one micro-batch every `every` steps.
-
-    Its one option `plan` is JSON with the fields of `StreamPlan`.
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        """Name under which Spark knows the source."""
-        return "sensorlog"
-
-    def schema(self) -> str:
-        """One row a block of steps; `values` is row-major (steps, keys)."""
-        return BLOCK_SCHEMA
-
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802, ARG002
-        """Reader of the plan in the options."""
-        return SensorLogReader(StreamPlan(**json.loads(self.options["plan"])))
-
-
 @dataclass(frozen=True)
-class StreamPlan:
-    """Everything the source needs, in JSON's types.
+class SensorShifts(PlannedInput):
+    """A sensor log in shifts: one a worker in each micro-batch of `every` steps.
+
+    Its rows are blocks of steps; `values` is row-major (steps, keys).
 
     Attributes
     ----------
     log, sink : str
         Paths of the sensor log and of the sink, whose outages say what workers no longer hold.
-    width, slide, every : int
-        Windows and micro-batches, steps.
+    windows : Windows
+    every : int
+        Steps a micro-batch.
     workers : list of list of int
         Key indices of each worker.
     approximate : list of bool
         Whether a worker's substitute skips what was lost (else it reads all again).
-    outages : list of [worker, failure, recovery]
+    outages : list of (worker, failure, recovery)
         Scheduled failures.
-    stop : int
+    end : int
         Step at which the stream ends.
     """
 
     log: str
     sink: str
-    width: int
-    slide: int
+    windows: Windows
     every: int
     workers: list[list[int]]
     approximate: list[bool]
-    outages: list[list[int]]
-    stop: int
+    outages: list[tuple[int, int, int]]
+    end: int
 
+    schema: ClassVar[str] = "worker int, start long, stop long, step long, values array<double>"
 
-class SensorLogReader(DataSourceStreamReader):
-    """Offsets are steps; Spark asks for the next one after each micro-batch."""
+    def next_boundary(self, start: int) -> int:
+        """The next multiple of `every`, or the end."""
+        return min((start // self.every + 1) * self.every, self.end)
 
-    def __init__(self, plan: StreamPlan) -> None:
-        self.plan = plan
-
-    def initialOffset(self) -> dict:  # noqa: N802
-        """Step 0."""
-        return {"step": 0}
-
-    def latestOffset(self, start: dict, limit: Any) -> dict:  # noqa: N802, ARG002
-        """The micro-batch boundary after `start`, whatever Spark's limit: the plan decides."""
-        boundary = (start["step"] // self.plan.every + 1) * self.plan.every
-        return {"step": min(boundary, self.plan.stop)}
-
-    def partitions(self, start: dict, end: dict) -> list[Shift]:
+    def partitions(self, start: int, stop: int) -> list[Shift]:
         """One shift a worker."""
-        if start["step"] >= end["step"]:
-            return []
-        windows = Windows(self.plan.width, self.plan.slide)
-        due = windows.ending_in(start["step"], end["step"])
-        first = due[0] * windows.slide if due else start["step"]
-        memory = self._held_since()
-        return [
-            self._shift(worker, max(first, memory.get(worker, 0)), start["step"], end["step"])
-            for worker in range(len(self.plan.workers))
-        ]
+        due = self.windows.ending_in(start, stop)
+        first = due[0] * self.windows.slide if due else start
+        held: dict[int, int] = {}  # step since which a worker that was down has held its input
+        for outage in WindowSink(self.sink).outages():
+            held[outage.worker] = max(outage.recovery, held.get(outage.worker, 0))
+
+        shifts = []
+        for worker, keys in enumerate(self.workers):
+            resume = stop if self.approximate[worker] else None
+            for struck, failure, recovery in self.outages:
+                if resume is not None and struck == worker and start <= failure < stop:
+                    resume = recovery
+            begin = max(first, held.get(worker, 0))
+            shifts.append(Shift(worker, keys, begin, start, stop, resume))
+        return shifts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A header block without values, then the worker's input in blocks of steps."""
-        shift = cast("Shift", partition)
-        context = TaskContext.get()
+        shift, context = cast("Shift", partition), TaskContext.get()
         begin = min(shift.begin, shift.stop)
         if context is not None and context.attemptNumber() and shift.resume is not None:
             begin = max(begin, min(shift.resume, shift.stop))
         yield _block(shift, begin, np.empty(0))
-        for values in SensorLog.open(self.plan.log).blocks(shift.keys, begin, shift.stop):
+        for values in SensorLog.open(self.log).blocks(shift.keys, begin, shift.stop):
             yield _block(shift, begin, values)
             begin += len(values)
-
-    def _held_since(self) -> dict[int, int]:
-        """Step since which each worker that was down has held its input."""
-        held: dict[int, int] = {}
-        for outage in WindowSink(self.plan.sink).outages():
-            held[outage.worker] = max(outage.recovery, held.get(outage.worker, 0))
-        return held
-
-    def _shift(self, worker: int, begin: int, start: int, stop: int) -> Shift:
-        resume = stop if self.plan.approximate[worker] else None
-        for struck, failure, recovery in self.plan.outages:
-            if resume is not None and struck == worker and start <= failure < stop:
-                resume = recovery
-        return Shift(worker, self.plan.workers[worker], begin, start, stop, resume)
 
 
 def _block(shift: Shift, step: int, values: np.ndarray) -> pa.RecordBatch:

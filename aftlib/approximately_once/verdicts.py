@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr, t
 
@@ -31,23 +30,27 @@ def verdicts(grid: pd.DataFrame, delta: float, replications: int) -> list[Settle
         for v in ("estimable", "pooled", "pooled_all")
     )
     return [
-        _assigns_well(estimable),
-        _scales(estimable["greedy"]),
-        _keeps_promise(grid, delta, replications + 1),
-        _close_to_best(pooled),
-        _better_than_random(pooled, everyone),
+        assigns_well(estimable),
+        scales_with_workers(estimable["greedy"]),
+        keeps_promise(grid, delta, replications + 1),
+        close_to_best(pooled),
+        better_than_random(pooled, everyone),
     ]
 
 
-def _assigns_well(estimable: pd.DataFrame) -> Settled:
+def assigns_well(estimable: pd.DataFrame) -> Settled:
+    """D1-1: greedy does not reach h-best but assigns well."""
+    expected = "below h-best, most of the gap from h-worst closed"
     gap = (estimable["h-best"] - estimable["h-worst"]).sum()
-    closed = (estimable["greedy"] - estimable["h-worst"]).sum() / gap if gap else np.nan
+    if not gap:
+        return _not_run("D1-1", expected, "h-best has no more estimable workers than h-worst")
+    closed = (estimable["greedy"] - estimable["h-worst"]).sum() / gap
     above = int((estimable["greedy"] > estimable["h-best"]).sum())
     ahead = int((estimable["random"] > estimable["greedy"]).sum())
     return settle(
         "D1-1",
-        expected="below h-best, most of the gap from h-worst closed",
-        measured=float(np.nan_to_num(closed)),
+        expected=expected,
+        measured=float(closed),
         holds=above == 0 and closed >= 0.5,
         note=f"Share of h-best's lead over h-worst that greedy reaches, over {len(estimable)} "
         f"points (ε, m); above h-best at {above} of them. Random assignment has more estimable "
@@ -55,25 +58,30 @@ def _assigns_well(estimable: pd.DataFrame) -> Settled:
     )
 
 
-def _scales(greedy: pd.Series) -> Settled:
+def scales_with_workers(greedy: pd.Series) -> Settled:
+    """D1-2: estimable workers scale with m."""
     table = greedy.unstack("epsilon")
-    rising = table.loc[:, table.max() > 0]
-    ranks = [spearmanr(rising.index, rising[e]).statistic for e in rising]
-    least = float(np.nanmin(ranks)) if len(ranks) else 0.0
+    varying = table.loc[:, table.max() > table.min()]
+    if varying.empty:
+        return _not_run("D1-2", "rises with m", "no ε at which greedy's estimable workers vary")
+    least = float(min(spearmanr(varying.index, varying[e]).statistic for e in varying))
     return settle(
         "D1-2",
         expected="rises with m",
         measured=least,
         holds=least >= 0.9,
         note="Smallest rank correlation between m and greedy's estimable workers, over the "
-        f"{rising.shape[1]} values of ε at which any worker is estimable.",
+        f"{varying.shape[1]} values of ε at which any worker is estimable.",
     )
 
 
-def _keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
-    counted = grid.dropna(subset="pooled")
+def keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
+    """D1-3: the error rate is at most δ in every setting."""
+    counted, expected = grid.dropna(subset="pooled"), f"≤ {delta:g} in every setting"
+    if counted.empty:
+        return _not_run("D1-3", expected, "no worker is estimable at any ε and m")
     # one interval a point would exclude δ somewhere by chance: widen them to hold together
-    level = 1 - (1 - CONFIDENCE) / 2 / max(len(counted), 1)
+    level = 1 - (1 - CONFIDENCE) / 2 / len(counted)
     wider = t.ppf(level, parts - 1) / t.ppf((1 + CONFIDENCE) / 2, parts - 1)
     half = (counted["pooled_high"] - counted["pooled"]) * wider
     broken = int((counted["pooled"] - half > delta).sum())
@@ -82,7 +90,7 @@ def _keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
     rate = float(at["pooled"])
     return settle(
         "D1-3",
-        expected=f"≤ {delta:g} in every setting",
+        expected=expected,
         measured=rate,
         interval=(rate - reach, rate + reach),
         holds=broken == 0,
@@ -93,8 +101,11 @@ def _keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
     )
 
 
-def _close_to_best(pooled: pd.DataFrame) -> Settled:
+def close_to_best(pooled: pd.DataFrame) -> Settled:
+    """D1-4: greedy's error rate is close to h-best's."""
     gap = (pooled["greedy"] - pooled["h-best"]).dropna()
+    if gap.empty:
+        return _not_run("D1-4", "close to h-best", "no point where both have estimable workers")
     return settle(
         "D1-4",
         expected="close to h-best",
@@ -105,17 +116,25 @@ def _close_to_best(pooled: pd.DataFrame) -> Settled:
     )
 
 
-def _better_than_random(pooled: pd.DataFrame, everyone: pd.DataFrame) -> Settled:
+def better_than_random(pooled: pd.DataFrame, everyone: pd.DataFrame) -> Settled:
+    """D1-5: greedy's error rate is far below that of a random assignment."""
+    expected = "greedy's rate far below random's"
     counted = pooled[["greedy", "random"]].dropna()
+    if not counted["random"].sum() > 0:
+        return _not_run("D1-5", expected, "no point where both err on estimable workers")
     ratio = float(counted["greedy"].sum() / counted["random"].sum())
     both = everyone.loc[counted.index]
     overall = float(both["greedy"].sum() / both["random"].sum())
     return settle(
         "D1-5",
-        expected="greedy's rate far below random's",
+        expected=expected,
         measured=ratio,
         holds=ratio <= 0.5,
         note="Greedy's error rate over random's: by (9), over keys of estimable workers, "
         f"{ratio:.2f}; over all keys {overall:.2f}. Chance spreads ten blocks over workers almost "
         "as evenly as h-best, while greedy packs keys up to the promise.",
     )
+
+
+def _not_run(claim: str, expected: str, why: str) -> Settled:
+    return Settled(claim, expected, None, None, "not run", "measured", why)

@@ -4,24 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.approximately_once import experiments as d1
+from aftlib.approximately_once import experiments, figures
 from aftlib.approximately_once.assignment import assign_greedy
-from aftlib.core.gaussian import GaussianModel
+from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.verdicts import verdicts
+from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 
 
-def test_two_variables_by_hand():
-    model = GaussianModel([18.0, 19.0], [[4.0, 3.0], [3.0, 4.0]])
-    curves = d1.two_variables(model, 20.0).set_index("curve")
-    peak = curves.loc["X1 given X2"].set_index("x")["density"]
-    assert peak.idxmax() == pytest.approx(18.75, abs=0.05)
-    assert peak.max() == pytest.approx(1 / np.sqrt(2 * np.pi * 1.75), rel=1e-3)
-    assert curves.loc["X1"]["density"].max() == pytest.approx(1 / np.sqrt(8 * np.pi), rel=1e-3)
-
-
 def test_figure_8_comes_out_of_the_pipeline(spark, tmp_path):
-    six = d1.six_sensors(spark, tmp_path, failure=16, recovery=19)
+    six = experiments.six_sensors(spark, tmp_path, failure=16, recovery=19)
     lost = six.table[six.table["estimated"]]
     assert set(zip(lost["start"], lost["key"], strict=True)) == {
         (start, key) for start in (10, 15) for key in ("X4", "X5", "X6")
@@ -33,8 +26,7 @@ def test_figure_8_comes_out_of_the_pipeline(spark, tmp_path):
 
 
 def test_smallest_epsilons_are_the_digests():
-    case_model = d1.cases.block_model()
-    table = d1.smallest_epsilons(case_model, [2, 12, 24, 60], 0.05)
+    table = experiments.smallest_epsilons(block_model(), [2, 12, 24, 60], 0.05)
     np.testing.assert_allclose(table["h-best"], [0.6686, 0.6471, 0.6471, 0.6471], atol=5e-5)
     np.testing.assert_allclose(table["h-worst"], [1.96, 0.7524, 0.6619, 0.6497], atol=5e-5)
 
@@ -43,12 +35,12 @@ def test_smallest_epsilons_are_the_digests():
 def case(spark, tmp_path_factory):
     sizes = {"dimensions": 12, "blocks": 2, "rows": 300, "replications": 3, "seed": 1}
     lists = {"windows": Windows(3, 1), "workers": [3, 6], "epsilons": [0.5, 0.75]}
-    return d1.block_case(spark, tmp_path_factory.mktemp("data"), **sizes, **lists)
+    return experiments.block_case(spark, tmp_path_factory.mktemp("data"), **sizes, **lists)
 
 
-@pytest.mark.parametrize("reading", [d1.ROWS, d1.WINDOWS])
+@pytest.mark.parametrize("reading", [experiments.ROWS, experiments.WINDOWS])
 def test_grid_is_the_slow_twins(spark, case, reading):
-    grid = d1.grid(spark, case, reading, 0.05, seed=1, draws=2)
+    grid = experiments.grid(spark, case, reading, 0.05, seed=1, draws=2)
     assert len(grid) == 2 * 2 * (3 + 2)
     model, windows = case.readings[reading].model, case.readings[reading].windows
     rows, _ = windows.aggregate(case.log.read(None, 0, 300), 0, windows.ending_in(0, 300))
@@ -69,30 +61,30 @@ def test_grid_is_the_slow_twins(spark, case, reading):
 
 
 def test_grid_keeps_its_promise_on_the_documents_model(spark, case):
-    grid = d1.grid(spark, case, d1.ROWS, 0.05, seed=1)
+    grid = experiments.grid(spark, case, experiments.ROWS, 0.05, seed=1)
     counted = grid.dropna(subset="pooled")
     assert (counted["pooled_low"] <= 0.05).all()
     assert (counted["pooled_low"] <= counted["pooled"]).all()
 
 
 def test_grid_needs_replications_and_windows(spark, case):
-    none = d1.Case(**{**vars(case), "replications": 0})
+    none = experiments.SensorCase(**{**vars(case), "replications": 0})
     with pytest.raises(ValueError, match="replications must be at least 1, got 0"):
-        d1.grid(spark, none, d1.ROWS, 0.05, 1)
-    many = d1.Case(**{**vars(case), "replications": 999})
+        experiments.grid(spark, none, experiments.ROWS, 0.05, 1)
+    many = experiments.SensorCase(**{**vars(case), "replications": 999})
     with pytest.raises(ValueError, match="log must hold a window of 3 steps in each of 1000 parts"):
-        d1.grid(spark, many, d1.WINDOWS, 0.05, 1)
+        experiments.grid(spark, many, experiments.WINDOWS, 0.05, 1)
 
 
 def test_recovery_cost_compares_three_runs(spark, case, tmp_path):
     query = case.query(6, 0.75, 0.05, 120)
-    table, runs = d1.recovery_cost(spark, query, tmp_path, d1.recovery.Outage(0, 50, 60))
+    table, streams = experiments.recovery_cost(spark, query, tmp_path, Outage(0, 50, 60))
     by = table.set_index("recovery")
     assert by.loc["none", "aggregates_estimated"] == by.loc["exact", "aggregates_estimated"] == 0
     assert by.loc["approximate", "aggregates_estimated"] > 0
     assert by.loc["exact", "samples_read_again"] > by.loc["approximate", "samples_read_again"]
     assert (by["largest_other_difference"] == 0).all()
-    assert runs["exact"].outages == []
+    assert streams["exact"].outages == []
 
 
 def real_table(rows=400):
@@ -107,24 +99,113 @@ def real_table(rows=400):
 def test_real_sensors_by_one_file(spark, tmp_path):
     file = tmp_path / "sensors.csv"
     real_table().to_csv(file, index=False)
-    case = d1.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None, parts=4)
+    case = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None, parts=4)
     assert case.workers == (2, 4)
     assert case.about["incomplete rows left out of the fit"] == 1
     assert case.log.steps == 200
-    grids = {name: d1.grid(spark, case, name, 0.05, seed=1) for name in case.readings}
-    assert (grids[d1.ROWS]["windows"] == 199).all()  # one row misses a sample
-    assert (grids[d1.WINDOWS]["windows"] == 39).all()
-    coverage = d1.coverage(grids, "greedy", 4)
+    grids = {name: experiments.grid(spark, case, name, 0.05, seed=1) for name in case.readings}
+    assert (grids[experiments.ROWS]["windows"] == 199).all()  # one row misses a sample
+    assert (grids[experiments.WINDOWS]["windows"] == 39).all()
+    coverage = experiments.coverage(grids, "greedy", 4)
     assert ((coverage["low"] <= coverage["share"]) & (coverage["share"] <= coverage["high"])).all()
-    again = d1.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None)
+    again = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None)
     assert again.log.path == case.log.path
 
 
-def test_verdicts_settle_all_five_claims(spark, case):
-    grid = d1.grid(spark, case, d1.ROWS, 0.05, seed=1)
-    settled = d1.verdicts(grid, 0.05, case.replications)
-    assert [s.id for s in settled] == [f"D1-{i}" for i in range(1, 6)]
-    promise = settled[2]
-    assert promise.verdict == "holds"
-    broken = grid.assign(pooled=0.5, pooled_low=0.49, pooled_high=0.51)
-    assert d1.verdicts(broken, 0.05, case.replications)[2].verdict == "deviates"
+USUAL = {
+    "workers": None,
+    "epsilons": None,
+    "delta": 0.05,
+    "dimensions": 120,
+    "blocks": 10,
+    "rows": 1000,
+    "replications": 20,
+    "width": 3,
+    "slide": 1,
+    "seed": 1,
+    "data": None,
+    "pipeline_steps": 3000,
+}
+AWKWARD = [0, -1, np.nan, np.inf, 2.5, [], "x", [0], [-1], ["x"], [np.nan], [7], True, 10**6]
+FINE = {
+    "epsilons": [[7]],
+    "rows": [10**6],
+    "replications": [10**6],
+    "seed": [0, 10**6],
+    "pipeline_steps": [10**6],
+}
+
+
+def test_the_notebooks_parameters_are_fine():
+    experiments.check_parameters(**USUAL)
+    experiments.check_parameters(**USUAL | {"workers": [60, 2, 2], "epsilons": [0.5, 0.1]})
+
+
+@pytest.mark.parametrize("name", USUAL)
+@pytest.mark.parametrize("value", AWKWARD, ids=str)
+def test_awkward_parameters_are_refused_by_name(name, value):
+    if value in FINE.get(name, []):
+        experiments.check_parameters(**USUAL | {name: value})
+    else:
+        with pytest.raises(ValueError, match=name):
+            experiments.check_parameters(**USUAL | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"workers": [7]}, r"workers must divide the 120 sensors, got 7; choose from \[1, 2"),
+        ({"width": 4, "rows": 3}, "rows must hold a window of width = 4 steps, got 3"),
+        ({"pipeline_steps": 2}, "pipeline_steps must hold a window of width = 3 steps, got 2"),
+        ({"slide": 4}, "slide must be a whole number at least 1 and at most 3, got 4"),
+        ({"data": "missing.csv"}, "data must name a wide CSV or Parquet file, got 'missing.csv'"),
+    ],
+)
+def test_parameters_that_do_not_go_together_are_refused(other, message):
+    with pytest.raises(ValueError, match=message):
+        experiments.check_parameters(**USUAL | other)
+
+
+def test_parameters_are_checked_against_a_users_file(tmp_path):
+    file = tmp_path / "sensors.csv"
+    real_table().to_csv(file, index=False)
+    own = USUAL | {"data": str(file)}
+    experiments.check_parameters(**own | {"workers": [2, 4]})
+    with pytest.raises(ValueError, match="workers must divide the 4 sensors, got 3"):
+        experiments.check_parameters(**own | {"workers": [3]})
+    with pytest.raises(
+        ValueError, match="a 10th of data must hold a window of width = 21 steps, got 20"
+    ):
+        experiments.check_parameters(**own | {"width": 21, "slide": 21})
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"dimensions": 7, "blocks": 7},  # no m of the document's, and nothing to estimate from
+        {"epsilons": [0.01]},  # no worker is estimable
+        {"workers": [1], "epsilons": [2.5]},  # one worker, estimated from nothing
+        {"workers": [12, 12], "epsilons": [1e6], "rows": 3, "replications": 1},
+    ],
+    ids=str,
+)
+def test_odd_parameters_work_to_the_end(spark, tmp_path, odd):
+    sizes = {"dimensions": 12, "blocks": 2, "rows": 60, "replications": 3} | odd
+    pipeline_steps = 12
+    experiments.check_parameters(**USUAL | sizes | {"pipeline_steps": pipeline_steps})
+    case = experiments.block_case(spark, tmp_path, seed=1, windows=Windows(3, 1), **sizes)
+    grids = {name: experiments.grid(spark, case, name, 0.05, seed=1) for name in case.readings}
+    grid = grids[experiments.ROWS]
+    assert len(experiments.smallest_epsilons(block_model(12, 2), [2], 0.05)) == 1
+    for axis in ("workers", "epsilon"):
+        for value in ("estimable", "pooled"):
+            figures.sweep(grid, axis, value, "title", start=0.65)
+    coverage = experiments.coverage(grids, "greedy", case.workers[-1])
+    figures.coverage(coverage, 0.05, case.workers[-1])
+    shown = coverage.pivot(index="epsilon", columns="reading", values=["share", "low", "high"])
+    shown.style.format(precision=4, na_rep="–").format_index("{:g}").to_html()
+    assert len(verdicts(grid, 0.05, case.replications)) == 5
+
+    query = case.query(case.workers[0], case.epsilons[-1], 0.05, pipeline_steps)
+    cost, _ = experiments.recovery_cost(spark, query, tmp_path / "cost", Outage(0, 8, 14))
+    assert len(cost) == 3

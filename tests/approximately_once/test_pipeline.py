@@ -8,7 +8,7 @@ import pytest
 
 from aftlib.approximately_once.assignment import assign_packed, assign_spread
 from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.pipeline import Query, run
+from aftlib.approximately_once.pipeline import Query, recover_stream
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -56,14 +56,14 @@ def assert_equal_where_computed(windows, expected):
 
 @pytest.mark.parametrize("windows", [Windows(10, 5), Windows(7, 7, "sum"), Windows(3, 1)])
 def test_undisturbed_stream_equals_the_batch_bit_for_bit(spark, log, tmp_path, windows):
-    done = run(spark, query(log, windows, every=50), tmp_path)
+    done = recover_stream(spark, query(log, windows, every=50), tmp_path)
     assert not done.windows["estimated"].any()
     assert done.outages == []
     assert_equal_where_computed(done.windows, batch(log, windows))
 
 
 def test_undisturbed_stream_equals_plain_spark(spark, log, tmp_path):
-    done = run(spark, query(log, Windows(10, 10)), tmp_path).windows
+    done = recover_stream(spark, query(log, Windows(10, 10)), tmp_path).windows
     wide = spark.read.parquet(*map(str, sorted(log.path.glob("*.parquet"))))
     means = [f.avg(f.when(~f.isnan(name), f.col(name))).alias(name) for name in log.names]
     plain = wide.groupBy(f.floor(f.col("step") / 10).alias("w")).agg(*means).toPandas()
@@ -76,7 +76,7 @@ def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tm
     windows, outage = Windows(10, 5), Outage(1, failure=52, recovery=61)
     asked = query(log, windows)
     assert asked.assignment.estimable.all()
-    done = run(spark, asked, tmp_path, [outage])
+    done = recover_stream(spark, asked, tmp_path, [outage])
     assert_equal_where_computed(done.windows, batch(log, windows))
     lost = done.windows[done.windows["estimated"]]
     keys = {log.names[k] for k in asked.assignment.workers[1]}
@@ -93,7 +93,7 @@ def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tm
 def test_estimates_are_the_models_posterior_of_the_other_workers(spark, log, tmp_path):
     windows = Windows(10, 10)
     asked = query(log, windows)
-    done = run(spark, asked, tmp_path, [Outage(0, 45, 55)])
+    done = recover_stream(spark, asked, tmp_path, [Outage(0, 45, 55)])
     lost = done.windows[done.windows["estimated"]]
     true = batch(log, windows)
     others = [log.names[k] for k in asked.assignment.workers[1]]
@@ -107,7 +107,7 @@ def test_estimates_are_the_models_posterior_of_the_other_workers(spark, log, tmp
 
 
 def test_outage_longer_than_a_batch_is_remembered_by_the_next_ones(spark, log, tmp_path):
-    done = run(spark, query(log, Windows(10, 5)), tmp_path, [Outage(1, 70, 87)])
+    done = recover_stream(spark, query(log, Windows(10, 5)), tmp_path, [Outage(1, 70, 87)])
     lost = done.windows[done.windows["estimated"]]
     assert sorted(lost["start"].unique()) == list(range(35, 86, 5))
     assert_equal_where_computed(done.windows, batch(log, Windows(10, 5)))
@@ -119,7 +119,7 @@ TIGHT = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}
 @pytest.mark.parametrize("other", [TIGHT, {"exact": True}])
 def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path, other):
     windows = Windows(10, 5)
-    done = run(spark, query(log, windows, **other), tmp_path, [Outage(1, 52, 61)])
+    done = recover_stream(spark, query(log, windows, **other), tmp_path, [Outage(1, 52, 61)])
     assert not done.windows["estimated"].any()
     assert_equal_where_computed(done.windows, batch(log, windows))
     assert done.outages == []
@@ -128,8 +128,8 @@ def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path, othe
 
 def test_stopped_query_goes_on_where_it_was(spark, log, tmp_path):
     windows = Windows(10, 5)
-    run(spark, query(log, windows, stop=60), tmp_path, [Outage(1, 45, 50)])
-    done = run(spark, query(log, windows), tmp_path)
+    recover_stream(spark, query(log, windows, stop=60), tmp_path, [Outage(1, 45, 50)])
+    done = recover_stream(spark, query(log, windows), tmp_path)
     assert done.shifts["start"].min() == 60
     assert_equal_where_computed(done.windows, batch(log, windows))
     assert done.windows["estimated"].any()
@@ -140,7 +140,7 @@ def test_outages_that_cannot_be_are_refused(spark, log, tmp_path, outage):
     with pytest.raises(
         ValueError, match=r"outages must name a worker in 0 … 1, a failure in 0 … 119"
     ):
-        run(spark, query(log, Windows(10, 5)), tmp_path, [outage])
+        recover_stream(spark, query(log, Windows(10, 5)), tmp_path, [outage])
 
 
 def test_bad_queries_are_refused(log):

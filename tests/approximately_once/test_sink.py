@@ -38,6 +38,6 @@ def test_what_is_no_sink_is_refused(tmp_path):
     other = tmp_path / "notes.txt"
     other.write_text("not a database, but long enough to be taken for one" * 20)
     for path in (other, tmp_path / "missing" / "sink.sqlite", tmp_path):
-        with pytest.raises(ValueError, match="path must be a writable SQLite file or a new one"):
+        with pytest.raises(ValueError, match="path must be a sink of windows or a new file"):
             WindowSink(path)
     assert other.read_text().startswith("not a database")

@@ -1,51 +1,54 @@
-"""Data made on Spark: the bytes of a draw without Spark, reused, refused when another's."""
+"""Shifts of a sensor log: where micro-batches end, and what each worker reads."""
 
-from types import SimpleNamespace
-
+import numpy as np
 import pytest
-from pyspark.errors import PythonException
 
-from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
+from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.sink import WindowSink
+from aftlib.approximately_once.source import SensorShifts
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.samples import write_samples
+from aftlib.core.windows import Windows
 
-MODEL = block_model(6, 2)
-ROWS = 2 * ROWS_PER_RANGE + 100
-
-
-def test_bytes_do_not_depend_on_how_spark_cuts_the_work(spark, tmp_path):
-    made = write_samples(spark, MODEL, ROWS, 5, tmp_path / "spark")
-    alone = SensorLog.write(tmp_path / "alone", draw(MODEL, ROWS, 5), MODEL.names, made.about)
-    names = sorted(p.name for p in made.path.iterdir())
-    assert names == [
-        "manifest.json",
-        "part-00000.parquet",
-        "part-00001.parquet",
-        "part-00002.parquet",
-    ]
-    for name in names:
-        assert (made.path / name).read_bytes() == (alone.path / name).read_bytes()
+VALUES = np.arange(200.0).reshape(50, 4)
 
 
-def test_what_is_there_is_reused_and_another_request_refused(spark, tmp_path):
-    path = tmp_path / "log"
-    write_samples(spark, MODEL, 10, 5, path)
-    before = {p.name: p.stat().st_mtime_ns for p in path.iterdir()}
-    assert write_samples(spark, MODEL, 10, 5, path).steps == 10
-    assert {p.name: p.stat().st_mtime_ns for p in path.iterdir()} == before
-    with pytest.raises(ValueError, match="path holds a log of .*'seed': 5.* got a request for"):
-        write_samples(spark, MODEL, 10, 6, path)
-
-
-def test_no_rows_are_refused(spark, tmp_path):
-    with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
-        write_samples(spark, MODEL, 0, 5, tmp_path / "log")
-
-
-def test_a_failing_task_leaves_nothing_behind(spark, tmp_path):
-    full = SimpleNamespace(  # a model that cannot be drawn from
-        mean=MODEL.mean, covariance=MODEL.covariance, names=MODEL.names, size=6, cholesky=None
+@pytest.fixture
+def shifts(tmp_path):
+    SensorLog.write(tmp_path / "log", VALUES, "abcd")
+    return SensorShifts(
+        log=str(tmp_path / "log"),
+        sink=str(tmp_path / "sink.sqlite"),
+        windows=Windows(10, 5),
+        every=20,
+        workers=[[0, 2], [1, 3]],
+        approximate=[True, False],
+        outages=[(0, 25, 31), (1, 26, 30)],
+        end=50,
     )
-    with pytest.raises(PythonException, match="NoneType"):
-        write_samples(spark, full, ROWS, 5, tmp_path / "log")
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_batches_end_at_multiples_and_at_the_end(shifts):
+    assert [shifts.next_boundary(at) for at in (0, 20, 40, 50)] == [20, 40, 50, 50]
+
+
+def test_a_shift_begins_with_the_first_window_that_is_due(shifts):
+    assert [s.begin for s in shifts.partitions(0, 20)] == [0, 0]
+    assert [s.begin for s in shifts.partitions(20, 40)] == [15, 15]
+    assert [s.resume for s in shifts.partitions(0, 20)] == [20, None]
+    assert [s.resume for s in shifts.partitions(20, 40)] == [31, None]
+
+
+def test_what_an_outage_took_is_not_read_again(shifts):
+    WindowSink(shifts.sink).write([], [Outage(0, 25, 31)])
+    assert [s.begin for s in shifts.partitions(40, 50)] == [35, 35]
+    assert [s.begin for s in shifts.partitions(20, 40)] == [31, 15]
+
+
+def test_a_worker_reads_its_own_keys(shifts):
+    head, *blocks = list(shifts.read(shifts.partitions(20, 40)[1]))
+    assert head.column("values").to_pylist() == [[]]
+    assert head.select(["worker", "start", "stop", "step"]).to_pylist() == [
+        {"worker": 1, "start": 20, "stop": 40, "step": 15}
+    ]
+    read = np.concatenate([block.column("values")[0].values.to_numpy() for block in blocks])
+    np.testing.assert_array_equal(read.reshape(-1, 2), VALUES[15:40, [1, 3]])

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from aftlib.approximately_once import pipeline as approximately_once
 from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.pipeline import Query, Worker, run
+from aftlib.approximately_once.pipeline import Query, Worker, recover_stream
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -95,26 +95,26 @@ def killing(spark, stop, rng, most=3):
             most -= 1
 
 
-def struck_run(spark, log, directory, seed):
-    """Run under fire until at least one task has died."""
+def struck_stream(spark, log, directory, seed):
+    """Stream under fire until at least one task has died."""
     rng = np.random.default_rng(seed)
     for attempt in range(10):
         stop = threading.Event()
         killer = threading.Thread(target=killing, args=(spark, stop, rng))
         killer.start()
         try:
-            done = run(spark, query(log), directory / str(attempt))
+            done = recover_stream(spark, query(log), directory / str(attempt))
         finally:
             stop.set()
             killer.join()
         if (done.shifts["attempt"] > 0).any():
             return done
-    raise RuntimeError("ten runs and no task died: the killer does not hit")
+    raise RuntimeError("ten streams and no task died: the killer does not hit")
 
 
 @pytest.mark.parametrize("seed", range(TRIALS))
 def test_workers_killed_at_random(spark, log, tmp_path, seed):
-    done = struck_run(spark, log, tmp_path, seed)
+    done = struck_stream(spark, log, tmp_path, seed)
     assert done.outages
     check(done, log)
 
@@ -122,17 +122,17 @@ def test_workers_killed_at_random(spark, log, tmp_path, seed):
 class Forgetful(Worker):
     """A broken control: its substitute passes half-filled windows off as whole."""
 
-    def _aligned(self, shift, memory):
-        values, first = super()._aligned(shift, memory)
-        begin = self.windows.ending_in(shift["start"], shift["stop"])[0] * self.windows.slide
-        return np.pad(values, ((first - begin, 0), (0, 0))), begin
+    def emitted(self, shift, samples, attempt):
+        needed = self.windows.ending_in(shift["start"], shift["stop"])[0] * self.windows.slide
+        padded = np.pad(samples, ((shift["begin"] - needed, 0), (0, 0)))
+        return super().emitted(shift | {"begin": needed}, padded, attempt)
 
 
 def test_a_worker_that_hides_its_loss_is_caught(spark, log, tmp_path, monkeypatch):
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     monkeypatch.setattr(approximately_once, "Worker", Forgetful)
     try:
-        done = struck_run(spark, log, tmp_path, seed=0)
+        done = struck_stream(spark, log, tmp_path, seed=0)
     finally:
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
     with pytest.raises(AssertionError):

@@ -1,38 +1,36 @@
-"""D1: approximately-once recovery from a multivariate Gaussian, and who computes which key."""
+"""D1's experiments: what they run on, the grid of figs 10–13, and streams with real kills."""
 
 from aftlib.approximately_once.experiments.cases import (
     ROWS,
     WINDOWS,
-    Case,
     Reading,
+    SensorCase,
     block_case,
+    check_parameters,
     sensor_case,
 )
-from aftlib.approximately_once.experiments.examples import (
+from aftlib.approximately_once.experiments.grid import METHODS, coverage, grid, smallest_epsilons
+from aftlib.approximately_once.experiments.streams import (
     FIGURE_8,
     SixSensors,
+    recovery_cost,
     six_sensors,
-    two_variables,
 )
-from aftlib.approximately_once.experiments.grid import METHODS, coverage, grid, smallest_epsilons
-from aftlib.approximately_once.experiments.recovery import recovery_cost
-from aftlib.approximately_once.verdicts import verdicts
 
 __all__ = [
     "FIGURE_8",
     "METHODS",
     "ROWS",
     "WINDOWS",
-    "Case",
     "Reading",
+    "SensorCase",
     "SixSensors",
     "block_case",
+    "check_parameters",
     "coverage",
     "grid",
     "recovery_cost",
     "sensor_case",
     "six_sensors",
     "smallest_epsilons",
-    "two_variables",
-    "verdicts",
 ]

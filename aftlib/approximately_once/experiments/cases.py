@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
 from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.approximately_once.pipeline import Query
+from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.datasets import SensorTable, read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
@@ -21,7 +22,13 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.samples import write_samples
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROWS, WINDOWS = "rows are aggregates", "rows are samples"
+PARTS = 10
+WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
+EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Case:
+class SensorCase:
     """A log with its readings and the grid to try on it.
 
     Attributes
@@ -78,38 +85,117 @@ class Case:
         return Query(self.log, reading.windows, reading.model, assignment, requirement, every, stop)
 
 
+def check_parameters(
+    *,
+    workers: Sequence[int] | None,
+    epsilons: Sequence[float] | None,
+    delta: float,
+    dimensions: int,
+    blocks: int,
+    rows: int,
+    replications: int,
+    width: int,
+    slide: int,
+    seed: int,
+    data: str | None,
+    pipeline_steps: int,
+) -> None:
+    """Refuse what the notebook could not run to its end with.
+
+    Raises
+    ------
+    ValueError
+        With the parameter, its value and the way out.
+    """
+    require_number("delta", delta, above=0, below=1)
+    require_number("seed", seed, least=0, whole=True)
+    require_number("width", width, least=1, whole=True)
+    require_number("slide", slide, least=1, most=width, whole=True)
+    require_number("pipeline_steps", pipeline_steps, least=1, whole=True)
+    streams = {"pipeline_steps": pipeline_steps}
+    if epsilons is not None:
+        require_numbers("epsilons", _listed("epsilons", epsilons), above=0)
+    if data is None:
+        require_number("dimensions", dimensions, least=2, most=5000, whole=True)
+        require_number("blocks", blocks, least=1, most=dimensions, whole=True)
+        require_number("replications", replications, least=1, whole=True)
+        require_number("rows", rows, least=1, whole=True)
+        n, streams = dimensions, streams | {"rows": rows}
+        if n % blocks:
+            raise ValueError(
+                f"blocks must divide dimensions = {n}, got {blocks!r}; choose from {_divisors(n)}"
+            )
+    else:
+        if not (isinstance(data, str) and Path(data).is_file()):
+            raise ValueError(f"data must name a wide CSV or Parquet file, got {data!r}")
+        model, test, _ = fitted(read_table(data))
+        n, streams = model.size, streams | {f"a {PARTS}th of data": len(test.values) // PARTS}
+    for name, steps in streams.items():
+        if steps < width:
+            raise ValueError(
+                f"{name} must hold a window of width = {width} steps, got {steps!r}; "
+                "give more steps or a smaller width"
+            )
+    if workers is not None:
+        require_numbers("workers", _listed("workers", workers), least=1, most=n, whole=True)
+        for m in workers:
+            if n % m:
+                raise ValueError(
+                    f"workers must divide the {n} sensors, got {m!r}; choose from {_divisors(n)}"
+                )
+
+
+def _listed(name: str, values: Sequence[float]) -> Sequence[float]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ValueError(f"{name} must be a list of numbers, got {values!r}")
+    return values
+
+
+def _divisors(n: int) -> list[int]:
+    return [m for m in range(1, n + 1) if n % m == 0]
+
+
 def block_case(
     spark: SparkSession,
     directory: Path,
+    *,
     dimensions: int,
     blocks: int,
     rows: int,
     replications: int,
     seed: int,
     windows: Windows,
-    workers: Sequence[int],
-    epsilons: Sequence[float],
-) -> Case:
+    workers: Sequence[int] | None = None,
+    epsilons: Sequence[float] | None = None,
+) -> SensorCase:
     """D1's data set (section 6.1): `rows` rows and as many for each replication.
 
     The log is kept under `directory`, keyed by its parameters, and reused when it is there.
+    Without `workers` the document's m are tried, as far as they divide the sensors.
     """
     model, total = block_model(dimensions, blocks), rows * (1 + replications)
     name = f"blocks-n{dimensions}-b{blocks}-rows{total}-seed{seed}"
     log = write_samples(spark, model, total, seed, directory / name)
-    about = {"rows": total, "sensors": dimensions}
-    grid = tuple(workers), tuple(epsilons)
-    return Case(log, _readings(model, windows), *grid, replications, None, about)
+    usual = [m for m in WORKERS if dimensions % m == 0] or _divisors(dimensions)[1:]
+    return SensorCase(
+        log=log,
+        readings=_readings(model, windows),
+        workers=tuple(int(m) for m in with_value(usual if workers is None else workers)),
+        epsilons=tuple(with_value(EPSILONS if epsilons is None else epsilons)),
+        replications=replications,
+        block=None,
+        about={"rows": total, "sensors": dimensions},
+    )
 
 
 def sensor_case(
     file: Path | str,
     directory: Path,
     windows: Windows,
-    workers: Sequence[int] | None,
-    epsilons: Sequence[float] | None,
-    parts: int = 10,
-) -> Case:
+    workers: Sequence[int] | None = None,
+    epsilons: Sequence[float] | None = None,
+    parts: int = PARTS,
+) -> SensorCase:
     """Real sensors: a model fitted on the first half of a wide file, the second half as log.
 
     Parameters
@@ -136,18 +222,20 @@ def sensor_case(
     contents = sha256(Path(file).read_bytes()).hexdigest()[:12]
     path = directory / f"{Path(file).stem}-{contents}-second-half"
     log = SensorLog.open(path) if path.exists() else test.write_log(path)
-    n, deviation = model.size, float(np.sqrt(np.median(np.diag(model.covariance))))
-    chosen = [m for m in range(2, n + 1) if n % m == 0] if workers is None else workers
-    scale = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0]
-    steps = [float(f"{f * deviation:.2g}") for f in scale] if epsilons is None else epsilons
-    about = {
-        "sensors": n,
-        **table.quality.as_dict(),
-        "incomplete rows left out of the fit": left_out,
-    }
-    block = max(1, log.steps // 200)
-    readings = _readings(model, windows)
-    return Case(log, readings, tuple(chosen), tuple(steps), parts - 1, block, about)
+    deviation = float(np.sqrt(np.median(np.diag(model.covariance))))
+    scale = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+    fractions = [float(f"{f * deviation:.2g}") for f in scale]
+    counts = {"sensors": model.size, **table.quality.as_dict()}
+    usual = _divisors(model.size)[1:] or [1]
+    return SensorCase(
+        log=log,
+        readings=_readings(model, windows),
+        workers=tuple(int(m) for m in with_value(usual if workers is None else workers)),
+        epsilons=tuple(with_value(fractions if epsilons is None else epsilons)),
+        replications=parts - 1,
+        block=max(1, log.steps // 200),
+        about=counts | {"incomplete rows left out of the fit": left_out},
+    )
 
 
 def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
 from aftlib.approximately_once.assignment import (
     Assignment,
@@ -16,24 +17,28 @@ from aftlib.approximately_once.assignment import (
     assign_random,
     assign_spread,
 )
-from aftlib.approximately_once.experiments.cases import Case
+from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import bootstrap_interval, t_interval
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from aftlib.spark.sweep import sweep
 
-METHODS = ("greedy", "h-best", "h-worst", "random")
-_POINT_SCHEMA = (
-    "method string, workers long, epsilon double, draw long, estimable long, windows long, "
-    "error double, error_low double, error_high double, "
-    "pooled double, pooled_low double, pooled_high double, "
-    "error_all double, pooled_all double"
-)
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ASSIGN = {
+    "greedy": lambda model, workers, requirement, rng: assign_greedy(model, workers, requirement),
+    "h-best": lambda model, workers, requirement, rng: assign_spread(model, workers, requirement),
+    "h-worst": lambda model, workers, requirement, rng: assign_packed(model, workers, requirement),
+    "random": assign_random,
+}
+METHODS = tuple(ASSIGN)
 
 
 def grid(
-    spark: SparkSession, case: Case, reading: str, delta: float, seed: int, draws: int = 5
+    spark: SparkSession, case: SensorCase, reading: str, delta: float, seed: int, draws: int = 5
 ) -> pd.DataFrame:
     """Estimable workers and error rates over (ε, m) for each way to assign (D1 figs 10–13).
 
@@ -41,7 +46,7 @@ def grid(
     ----------
     spark : SparkSession
         The grid is one Spark job; a task takes some (method, m).
-    case : Case
+    case : SensorCase
         Its log is cut into 1 + `replications` equal parts, the first of which is the document's
         experiment.
     reading : str
@@ -76,22 +81,20 @@ def grid(
             f"{case.log.steps} steps; give more rows or fewer replications"
         )
     block = case.block or -(-windows.width // windows.slide)
-    tasks = _Tasks(model, case.log, windows, case.epsilons, delta, part, parts, seed, block)
-    points = [
+    points = GridPoints(model, case.log, windows, case.epsilons, delta, part, parts, seed, block)
+    chosen = [
         (method, m, draw)
         for m in case.workers
         for method in METHODS
         for draw in range(draws if method == "random" else 1)
     ]
-    frame = pd.DataFrame(points, columns=["method", "workers", "draw"])
-    cut = spark.createDataFrame(frame).repartition(4 * spark.sparkContext.defaultParallelism)
-    order = ["method", "workers", "epsilon", "draw"]
-    return cut.mapInPandas(tasks, _POINT_SCHEMA).toPandas().sort_values(order, ignore_index=True)
+    frame = pd.concat(sweep(spark, points, chosen))
+    return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
 
 
 @dataclass(frozen=True)
-class _Tasks:
-    """What a task of the grid does; pickled to the tasks."""
+class GridPoints:
+    """What a task of the grid does at each point; pickled to the tasks."""
 
     model: GaussianModel
     log: SensorLog
@@ -103,53 +106,69 @@ class _Tasks:
     seed: int
     block: int
 
-    def __call__(self, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        parts = self._aggregates()
-        scaled = self.model.precision @ (np.concatenate(parts).T - self.model.mean[:, None])
-        edges = np.cumsum([0, *map(len, parts)])
-        for frame in frames:
-            for method, workers, draw in frame.to_numpy():
-                yield self._point(scaled, edges, method, workers, draw)
-
-    def _aggregates(self) -> list[np.ndarray]:
-        """Window aggregates of every part, shape (windows, n); only windows that miss no sample."""
+    @cached_property
+    def scaled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Λ (x − μ) of the whole windows of all parts, (n, windows), and where each part begins."""
         due = self.windows.ending_in(0, self.part)
         samples = self.log.read(None, 0, self.part * self.parts)
         whole = []
         for values in samples.reshape(self.parts, self.part, -1):
             aggregates, count = self.windows.aggregate(values, 0, due)
             whole.append(aggregates[(count == self.windows.width).all(axis=1)])
-        return [part for part in whole if len(part)]
+        kept = [part for part in whole if len(part)]
+        edges = np.cumsum([0, *map(len, kept)])
+        return self.model.precision @ (np.concatenate(kept).T - self.model.mean[:, None]), edges
 
-    def _point(
-        self, scaled: np.ndarray, edges: np.ndarray, method: str, workers: int, draw: int
-    ) -> pd.DataFrame:
-        """One (method, m, draw) at every ε; equal assignments share their residuals."""
+    def __call__(self, point: tuple[str, int, int]) -> pd.DataFrame:
+        """Row of every ε at one (method, m, draw); equal assignments share their residuals."""
+        method, workers, draw = point
+        scaled, edges = self.scaled
         off, last, counted, everyone, estimable = np.empty(0), None, [], [], []
         for epsilon in self.epsilons:
             requirement = Requirement(epsilon, self.delta)
-            assignment = _assign(method, self.model, workers, requirement, [self.seed, draw])
+            rng = np.random.default_rng([self.seed, draw])
+            assignment = ASSIGN[method](self.model, workers, requirement, rng)
             if assignment.workers != last:
-                off, last = np.abs(_residuals(self.model, assignment, scaled)), assignment.workers
+                off, last = np.abs(residuals(self.model, assignment, scaled)), assignment.workers
             wrong = (off > epsilon).view(np.uint8)
             counted.append(_share(wrong[assignment.estimable_keys]))
             everyone.append(_share(wrong))
             estimable.append(assignment.estimable.sum())
-        named = {"method": method, "workers": workers, "epsilon": self.epsilons, "draw": draw}
-        rates = self._rates(np.array(counted), np.array(everyone), edges)
-        return pd.DataFrame(named | {"estimable": estimable, "windows": edges[-1]} | rates)
 
-    def _rates(
-        self, counted: np.ndarray, everyone: np.ndarray, edges: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Rates of (9) from the shares of wrong keys, shape (ε, windows of all parts)."""
-        first = counted[:, : edges[1]]
+        shares, all_shares = np.array(counted), np.array(everyone)
+        first = shares[:, : edges[1]]
         low, high = bootstrap_interval(first, self.block, np.random.default_rng(self.seed))
-        rates = {"error": first.mean(axis=1), "error_low": low, "error_high": high}
-        pooled, low, high = t_interval(_part_means(counted, edges))
-        rates |= {"pooled": pooled, "pooled_low": low, "pooled_high": high}
-        rates["error_all"] = everyone[:, : edges[1]].mean(axis=1)
-        return rates | {"pooled_all": everyone.mean(axis=1)}
+        means = np.add.reduceat(shares, edges[:-1], axis=1) / np.diff(edges)
+        pooled, pooled_low, pooled_high = t_interval(means)
+        return pd.DataFrame(
+            {
+                "method": method,
+                "workers": workers,
+                "epsilon": self.epsilons,
+                "draw": draw,
+                "estimable": estimable,
+                "windows": edges[-1],
+                "error": first.mean(axis=1),
+                "error_low": low,
+                "error_high": high,
+                "pooled": pooled,
+                "pooled_low": pooled_low,
+                "pooled_high": pooled_high,
+                "error_all": all_shares[:, : edges[1]].mean(axis=1),
+                "pooled_all": all_shares.mean(axis=1),
+            }
+        )
+
+
+def residuals(model: GaussianModel, assignment: Assignment, scaled: np.ndarray) -> np.ndarray:
+    """Truth minus estimate of every key from the other workers' keys, shape (n, windows).
+
+    x_A − E[x_A | rest] = (Λ_AA)⁻¹ (Λ (x − μ))_A, and `scaled` is Λ (x − μ).
+    """
+    found = np.empty_like(scaled)
+    for keys in map(list, assignment.workers):
+        found[keys] = np.linalg.inv(model.precision[np.ix_(keys, keys)]) @ scaled[keys]
+    return found
 
 
 def _share(wrong: np.ndarray) -> np.ndarray:
@@ -157,31 +176,6 @@ def _share(wrong: np.ndarray) -> np.ndarray:
     if not len(wrong):
         return np.full(wrong.shape[1], np.nan)
     return wrong.sum(axis=0, dtype=np.uint32) / len(wrong)
-
-
-def _part_means(shares: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    return np.add.reduceat(shares, edges[:-1], axis=1) / np.diff(edges)
-
-
-def _assign(
-    method: str, model: GaussianModel, workers: int, requirement: Requirement, seed: Sequence[int]
-) -> Assignment:
-    if method == "random":
-        return assign_random(model, workers, requirement, np.random.default_rng(seed))
-    assign = {"greedy": assign_greedy, "h-best": assign_spread, "h-worst": assign_packed}[method]
-    return assign(model, workers, requirement)
-
-
-def _residuals(model: GaussianModel, assignment: Assignment, scaled: np.ndarray) -> np.ndarray:
-    """Truth minus estimate of every key from the other workers' keys, shape (n, windows).
-
-    x_A − E[x_A | rest] = (Λ_AA)⁻¹ (Λ (x − μ))_A, and `scaled` is Λ (x − μ).
-    """
-    residuals = np.empty_like(scaled)
-    for keys in map(list, assignment.workers):
-        block = np.linalg.inv(model.precision[np.ix_(keys, keys)])
-        residuals[keys] = block @ scaled[keys]
-    return residuals
 
 
 def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd.DataFrame:

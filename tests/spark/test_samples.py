@@ -1,0 +1,51 @@
+"""Data made on Spark: the bytes of a draw without Spark, reused, refused when another's."""
+
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import PythonException
+
+from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
+from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.samples import write_samples
+
+MODEL = block_model(6, 2)
+ROWS = 2 * ROWS_PER_RANGE + 100
+
+
+def test_bytes_do_not_depend_on_how_spark_cuts_the_work(spark, tmp_path):
+    made = write_samples(spark, MODEL, ROWS, 5, tmp_path / "spark")
+    alone = SensorLog.write(tmp_path / "alone", draw(MODEL, ROWS, 5), MODEL.names, made.about)
+    names = sorted(p.name for p in made.path.iterdir())
+    assert names == [
+        "manifest.json",
+        "part-00000.parquet",
+        "part-00001.parquet",
+        "part-00002.parquet",
+    ]
+    for name in names:
+        assert (made.path / name).read_bytes() == (alone.path / name).read_bytes()
+
+
+def test_what_is_there_is_reused_and_another_request_refused(spark, tmp_path):
+    path = tmp_path / "log"
+    write_samples(spark, MODEL, 10, 5, path)
+    before = {p.name: p.stat().st_mtime_ns for p in path.iterdir()}
+    assert write_samples(spark, MODEL, 10, 5, path).steps == 10
+    assert {p.name: p.stat().st_mtime_ns for p in path.iterdir()} == before
+    with pytest.raises(ValueError, match="path holds a log of .*'seed': 5.* got a request for"):
+        write_samples(spark, MODEL, 10, 6, path)
+
+
+def test_no_rows_are_refused(spark, tmp_path):
+    with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
+        write_samples(spark, MODEL, 0, 5, tmp_path / "log")
+
+
+def test_a_failing_task_leaves_nothing_behind(spark, tmp_path):
+    full = SimpleNamespace(  # a model that cannot be drawn from
+        mean=MODEL.mean, covariance=MODEL.covariance, names=MODEL.names, size=6, cholesky=None
+    )
+    with pytest.raises(PythonException, match="NoneType"):
+        write_samples(spark, full, ROWS, 5, tmp_path / "log")
+    assert list(tmp_path.iterdir()) == []
