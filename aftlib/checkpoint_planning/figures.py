@@ -99,7 +99,7 @@ def counts(
     Parameters
     ----------
     frame : DataFrame
-        Result of `experiments.d2.checkpoint_counts`.
+        Result of `experiments.checkpoint_counts`.
     x : {"epsilon", "delta", "t_sla_ms"}
         Horizontal axis.
     title : str
@@ -110,7 +110,12 @@ def counts(
     """
     chosen, other = _reduced(frame, x, fixed)
     stops = sorted(chosen[other].unique())
-    frames = {f"{s:g}": [_count_curve(chosen, m, other, s, x) for m in LOOK] for s in stops}
+    frames = {}
+    for stop in stops:
+        rows = chosen[chosen[other] == stop].sort_values(x)
+        each = [rows[rows["method"] == method] for method in LOOK]
+        curves = [{"x": r[x].tolist(), "y": r["checkpoints"].tolist()} for r in each]
+        frames[f"{stop:.12g}"] = curves
     active = _nearest(stops, start)
     figure = go.Figure()
     for method, data in zip(LOOK, list(frames.values())[active], strict=True):
@@ -134,7 +139,7 @@ def success_by_time(
         rows = chosen[chosen["epsilon"] == stop].sort_values("time")
         traces = [_success_curve(rows, "time", measure) for measure in _MEASURES]
         expected = {"x": rows["time"].tolist(), "y": rows["worst_expected"].tolist()}
-        frames[f"{stop:g}"] = [*traces, expected | {"error_y": {"array": None}}]
+        frames[f"{stop:.12g}"] = [*traces, expected | {"error_y": {"array": None}}]
     active = _nearest(stops, start)
     figure = go.Figure()
     *measured, expected = list(frames.values())[active]
@@ -147,7 +152,11 @@ def success_by_time(
     )  # fmt: skip
     title = f"Success by checkpoint, T_SLA = {t_sla_ms:g} (fig. 7)"
     styled(figure, title, "checkpoint τ from which it is recovered (steps)", "within ε")
-    return _promised(with_slider(figure, "ε", frames, active), delta)
+    promised = {
+        "line": {"color": "#333", "dash": "dash"},
+        "annotation_text": f"1 − δ = {1 - delta:g}",
+    }
+    return with_slider(figure, "ε", frames, active).add_hline(1 - delta, **promised)
 
 
 def success(
@@ -166,7 +175,7 @@ def success(
         rows = chosen[chosen[other] == stop].sort_values(x)
         promised = {"x": rows[x].tolist(), "y": (1 - rows["delta"]).tolist()}
         traces = [_success_curve(rows, x, measure) for measure in _MEASURES]
-        frames[f"{stop:g}"] = [*traces, promised | {"error_y": {"array": None}}]
+        frames[f"{stop:.12g}"] = [*traces, promised | {"error_y": {"array": None}}]
     active = _nearest(stops, start)
     figure = go.Figure()
     *measured, promised = list(frames.values())[active]
@@ -184,11 +193,17 @@ def success(
 def recovery_times(times: pd.DataFrame, title: str, start: int | None = None) -> go.Figure:
     """Parts of the recovery time against |O|, a slider for n, full replay beside (fig. 5).
 
-    `times` has one row for each (n, |O|), as `experiments.d2.fastest` gives.
+    `times` has one row for each (n, |O|), as `experiments.fastest` gives.
     """
     parts = [*_PARTS, "total_ms"]
     stops = sorted(times["n"].unique())
-    frames = {f"{n:,}": _time_curves(times[times["n"] == n], parts) for n in stops}
+    frames = {}
+    for n in stops:
+        rows = times[times["n"] == n].sort_values("sensors")
+        part, full = rows[rows["sensors"] < n], rows[rows["sensors"] == n]["total_ms"].item()
+        x = part["sensors"].tolist()
+        curves = [{"x": x, "y": part[name].tolist()} for name in parts]
+        frames[f"{n:,}"] = [*curves, {"x": x, "y": [full] * len(x)}]
     active = _nearest(stops, start)
     looks = [*_PARTS.values(), ("T_rec: their sum", GREEN), ("replaying everything", RED)]
     figure = go.Figure()
@@ -263,23 +278,10 @@ def _nearest(stops: Sequence[float] | np.ndarray, value: float | None) -> int:
     return int(np.abs(np.asarray(stops, dtype=float) - value).argmin())
 
 
-def _count_curve(frame: pd.DataFrame, method: str, other: str, value: float, x: str) -> dict:
-    rows = frame[(frame["method"] == method) & (frame[other] == value)].sort_values(x)
-    return {"x": rows[x].tolist(), "y": rows["checkpoints"].tolist()}
-
-
 def _success_curve(rows: pd.DataFrame, x: str, measure: str) -> dict:
     up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]
     error = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
     return {"x": rows[x].tolist(), "y": rows[measure].tolist(), "error_y": error}
-
-
-def _time_curves(rows: pd.DataFrame, parts: Sequence[str]) -> list[dict]:
-    part = rows[rows["sensors"] < rows["n"]].sort_values("sensors")
-    full = rows[rows["sensors"] == rows["n"]]["total_ms"].tolist()
-    curves = [{"x": part["sensors"].tolist(), "y": part[name].tolist()} for name in parts]
-    ends = [part["sensors"].min(), part["sensors"].max()] if len(part) else []
-    return [*curves, {"x": [int(e) for e in ends], "y": full * len(ends)}]
 
 
 def _scaled(figure: go.Figure, frame: pd.DataFrame, x: str) -> go.Figure:
@@ -287,9 +289,3 @@ def _scaled(figure: go.Figure, frame: pd.DataFrame, x: str) -> go.Figure:
         ticks = sorted(frame[x].unique())
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:g}" for v in ticks])
     return figure
-
-
-def _promised(figure: go.Figure, delta: float) -> go.Figure:
-    return figure.add_hline(
-        1 - delta, line={"color": "#333", "dash": "dash"}, annotation_text=f"1 − δ = {1 - delta:g}"
-    )

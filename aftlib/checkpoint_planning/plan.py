@@ -8,9 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.checkpoint_planning.replay import COMPARED_TO
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
+from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 

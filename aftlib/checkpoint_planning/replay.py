@@ -135,7 +135,7 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     extremes = model.covariance.diagonal().max() * np.array([1e-100, 1e100])
     target = np.clip(np.broadcast_to(target, model.size), *extremes)
 
-    groups = _independent_groups(model.covariance)
+    groups = independent_groups(model.covariance)
     if len(groups) == 1:
         return _factorise(model.covariance, target)
     parts = [_factorise(model.covariance[np.ix_(g, g)], target[g]) for g in groups]
@@ -175,7 +175,7 @@ def _factorise(covariance: np.ndarray, target: np.ndarray) -> ReplaySet:
     return ReplaySet(tuple(sensors), variance, np.concatenate([factor, more]), np.array(share))
 
 
-def _independent_groups(covariance: np.ndarray) -> list[np.ndarray]:
+def independent_groups(covariance: np.ndarray) -> list[np.ndarray]:
     """Split the indices, ascending, where every covariance is exactly 0."""
     unseen, groups = np.ones(len(covariance), dtype=bool), []
     while unseen.any():

@@ -1,4 +1,4 @@
-"""The checkpoint store: running aggregates and the batch that they stand for, in one SQLite file."""
+"""The checkpoint store: running aggregates and the batch that they stand for."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ class Checkpoint:
         """
         start = len(_MAGIC) + 4
         body = data[start:]
-        if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != zlib.crc32(body).to_bytes(4, "big"):
+        if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != zlib.crc32(body).to_bytes(
+            4, "big"
+        ):
             raise ValueError(
                 f"data is no intact checkpoint ({len(data)} bytes begin with {data[:16]!r}); "
                 "restore the file from a copy, or delete it to start the stream anew"
