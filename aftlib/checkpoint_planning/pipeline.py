@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,15 +24,6 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.drain import drain
 from aftlib.spark.planned import PlannedInput
 
-SLICE_SCHEMA = "start long, stop long, keys array<int>, values array<double>"
-SLICE = pa.schema(
-    [
-        ("start", pa.int64()),
-        ("stop", pa.int64()),
-        ("keys", pa.list_(pa.int32())),
-        ("values", pa.list_(pa.float64())),
-    ]
-)
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
 SUM = pa.schema(
     [
@@ -80,7 +72,7 @@ class PlannedLog(PlannedInput):
     stop: int
     tasks: int
 
-    schema: ClassVar[str] = SLICE_SCHEMA
+    schema: ClassVar[str] = SUM_SCHEMA
     unit: ClassVar[str] = "step"
 
     def next_boundary(self, start: int) -> int:
@@ -110,9 +102,9 @@ class PlannedLog(PlannedInput):
         return [SensorSlice(keys, start, stop) for keys in sliced(keys, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The slice's samples in blocks of steps."""
+        """Sums of the slice, in one row."""
         piece = cast("SensorSlice", partition)
-        return read_slice(self.log, piece.keys, piece.start, piece.stop)
+        yield sum_slice(SensorLog.open(self.log), piece.keys, piece.start, piece.stop)
 
 
 def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
@@ -121,35 +113,23 @@ def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
     return [part.tolist() for part in parts]
 
 
-def read_slice(log: str, keys: Sequence[int], start: int, stop: int) -> Iterator[pa.RecordBatch]:
-    """Rows of `SLICE`: samples of some sensors, a block of steps each, row-major (steps, keys)."""
-    blocks = SensorLog.open(log).blocks(keys, start, stop) if len(keys) else [np.empty((0, 0))]
-    for values in blocks:
-        row = {"start": [start], "stop": [stop], "keys": [list(keys)], "values": [values.ravel()]}
-        yield pa.RecordBatch.from_pydict(row, schema=SLICE)
+def interval_sums(
+    log: SensorLog, keys: Sequence[int], start: int, stop: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and number of the finite samples of each sensor over the steps [start, stop)."""
+    sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
+    for values in log.blocks(keys, start, stop) if len(keys) else ():
+        present = np.isfinite(values)
+        sums += np.ascontiguousarray(np.where(present, values, 0.0).T).sum(axis=1)
+        counts += present.sum(axis=0)
+    return sums, counts
 
 
-def sum_slice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Sum each sensor of a slice over all its blocks; NaN and infinite samples are not counted."""
-    total: dict[str, Any] = {}
-    for batch in batches:
-        for i in range(batch.num_rows):
-            keys = batch.column("keys")[i].as_py()
-            flat = np.asarray(batch.column("values")[i].values)
-            sums, counts = interval_sums(flat.reshape(-1, len(keys)) if keys else np.empty((0, 0)))
-            if not total:
-                span = {name: batch.column(name)[i].as_py() for name in ("start", "stop")}
-                total = span | {"keys": keys, "sums": 0.0, "counts": 0}
-            total["sums"], total["counts"] = total["sums"] + sums, total["counts"] + counts
-    if total:
-        yield pa.RecordBatch.from_pydict({k: [v] for k, v in total.items()}, schema=SUM)
-
-
-def interval_sums(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and number of the finite samples of each sensor; `values` has shape (steps, keys)."""
-    present = np.isfinite(values)
-    columns = np.ascontiguousarray(np.where(present, values, 0.0).T)
-    return columns.sum(axis=1), present.sum(axis=0)
+def sum_slice(log: SensorLog, keys: Sequence[int], start: int, stop: int) -> pa.RecordBatch:
+    """A row of `SUM`."""
+    sums, counts = interval_sums(log, keys, start, stop)
+    row = {"start": start, "stop": stop, "keys": keys, "sums": sums, "counts": counts}
+    return pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()}, schema=SUM)
 
 
 def collected(frame: DataFrame) -> Read:
@@ -174,7 +154,7 @@ def collected(frame: DataFrame) -> Read:
 
 def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
     """Reader of a log by a Spark job of its own."""
-    path = str(log.path.absolute())
+    log = replace(log, path=log.path.absolute())
 
     def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         parts = sliced(keys, tasks)
@@ -182,7 +162,7 @@ def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
         def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for index in batch.column(0).to_pylist():
-                    yield from sum_slice(read_slice(path, parts[index], start, stop))
+                    yield sum_slice(log, parts[index], start, stop)
 
         frame = spark.range(0, len(parts), 1, len(parts)).mapInArrow(blocks, SUM_SCHEMA)
         return collected(frame)(keys, start, stop)
@@ -192,15 +172,7 @@ def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
 
 def bare_read(log: SensorLog) -> Read:
     """Reader of a log in this process."""
-
-    def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
-        for values in log.blocks(keys, start, stop) if len(keys) else []:
-            s, c = interval_sums(values)
-            sums, counts = sums + s, counts + c
-        return sums, counts
-
-    return read
+    return partial(interval_sums, log)
 
 
 @dataclass(frozen=True)
@@ -258,8 +230,7 @@ def replay_stream(
     def step(batch: DataFrame, number: int) -> None:
         operator.process(number, collected(batch))
 
-    sums = planned.stream(spark).mapInArrow(sum_slice, SUM_SCHEMA)
-    drain(sums.writeStream.foreachBatch(step), Path(directory))
+    drain(planned.stream(spark).writeStream.foreachBatch(step), Path(directory))
     return ReplayedStream(operator.store.results(), operator.store.records())
 
 

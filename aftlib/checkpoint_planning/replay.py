@@ -17,6 +17,7 @@ COMPARED_TO = 1e-12
 
 _MET = 1 + COMPARED_TO
 _FEW = 128
+"""Choices up to which LAPACK, which factorises the whole matrix, is slower."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,16 @@ class ReplaySet:
         Lᵀ[:, sensors] is upper triangular. The first rows belong to the first sensors alone.
     share : ndarray, shape (|O| + 1,)
         max_i variance_i / target_i after 0 … |O| choices; never increases.
+
+    Examples
+    --------
+    The others are estimated from those of O by `gain`, Σ_YO Σ_OO⁻¹:
+
+    >>> from aftlib import GaussianModel, select_replay
+    >>> model = GaussianModel([20, 20, 9], [[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 0.1]])
+    >>> replay = select_replay(model, max_variance=0.5)
+    >>> replay.sensors, replay.estimated, replay.gain().round(2).tolist()
+    ((0,), array([1, 2]), [[0.8], [0.0]])
     """
 
     sensors: tuple[int, ...]
@@ -115,10 +126,19 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     X_i / sqrt(target_i): the pivot is the sensor whose variance exceeds its target by the largest
     factor. All scaled targets are then 1, as in the document; a sensor that meets its target is
     never picked while another does not; and targets that grow alike keep the order of choice.
-    Scores are compared to 1e-12, ties go to the lowest index.
+    Scores are compared to 1e-12; ties go to the lowest index while few are chosen.
 
-    Left-looking, O(n|O|²) and O(n|O|) memory: no covariance is solved for a candidate, and the
-    columns of sensors that are not needed are not updated.
+    The first `_FEW` choices are left-looking, O(n|O|²): only their rows of Σ are read. For more,
+    LAPACK's `pstrf` goes on, O(n²|O|) but in blocks that stay in the cache. Groups of sensors that
+    are independent of each other are factorised apart, so g equal groups cost 1/g².
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel, select_replay
+    >>> model = GaussianModel([20, 20, 9], [[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 0.1]])
+    >>> replay = select_replay(model, max_variance=0.5)
+    >>> replay.sensors, replay.variance.round(2)
+    ((0,), array([0.  , 0.36, 0.1 ]))
     """
     target = np.asarray(max_variance, dtype=float)
     if target.shape not in ((), (model.size,)):

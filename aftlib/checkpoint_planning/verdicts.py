@@ -25,12 +25,12 @@ def verdicts(
         Further parts that `success_rates` had.
     """
     promise = promise_verdict(success, replications + 1)
-    return [*count_verdicts(counts), promise, *time_verdicts(times)]
-
-
-def count_verdicts(counts: pd.DataFrame) -> list[Settled]:
-    """D2-1 … D2-4, what the planner says of the grid."""
     wide = counts.pivot_table(index=list(AXES), columns="method", values="checkpoints")
+    return [*count_verdicts(wide), *saving_verdicts(wide), promise, *time_verdicts(times)]
+
+
+def count_verdicts(wide: pd.DataFrame) -> list[Settled]:
+    """D2-1 and D2-2; `wide` has a row for each point of the grid and a column for each method."""
     exact, fixed, proposed = (wide[m] for m in ("exactly-once", "no-relaxation", "proposed"))
 
     by = exact.groupby("t_sla_ms")
@@ -56,6 +56,12 @@ def count_verdicts(counts: pd.DataFrame) -> list[Settled]:
         note=f"Points out of order among {len(wide)} combinations of ε, δ and T_SLA.",
     )
 
+    return [independent, ordered]
+
+
+def saving_verdicts(wide: pd.DataFrame) -> list[Settled]:
+    """D2-3 and D2-4, what relaxing the target saves."""
+    exact, fixed, proposed = (wide[m] for m in ("exactly-once", "no-relaxation", "proposed"))
     useless = wide[(fixed == exact) & (exact > 0)]
     fewer = (useless["proposed"] < useless["exactly-once"]).mean() if len(useless) else 0.0
     alike = useless[useless["proposed"] == useless["exactly-once"]].reset_index()
@@ -84,7 +90,7 @@ def count_verdicts(counts: pd.DataFrame) -> list[Settled]:
         note=f"Share of the {len(saved)} combinations of ε and δ at which the shortest T_SLA saves "
         f"the most checkpoints against exactly-once. Saved on average: {means}.",
     )
-    return [independent, ordered, tight, greatest]
+    return [tight, greatest]
 
 
 def promise_verdict(success: pd.DataFrame, parts: int) -> Settled:
@@ -137,7 +143,12 @@ def time_verdicts(times: pd.DataFrame) -> list[Settled]:
 
     ns = sorted(int(n) for n in least["n"].unique() if n >= SMALLEST_N)
     each = [least[least["n"] == n] for n in ns]
-    fits = [_line(rows["sensors"], rows["rep_ms"]) for rows in each]
+    fits = []
+    for rows in each:
+        x, y = rows["sensors"], rows["rep_ms"]
+        slope, start = np.polyfit(x, y, 1)
+        unexplained = ((y - slope * x - start) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+        fits.append((1 - float(unexplained), float(start / (slope * max(x) + start))))
     partial = [rows[rows["sensors"] < rows["n"]] for rows in each]
     slopes = [np.polyfit(rows["sensors"], rows[["res_ms", "rep_ms"]], 1)[0] for rows in partial]
     growth = max(float(res / rep) for res, rep in slopes)
@@ -157,11 +168,3 @@ def time_verdicts(times: pd.DataFrame) -> list[Settled]:
         "(n − |O|) × |O| gain matrix is part of T_res here; the document's is at most 2 ms.",
     )
     return [beats, proportional]
-
-
-def _line(x: pd.Series, y: pd.Series) -> tuple[float, float]:
-    """R² of the straight line, and its value at 0 as a share of the one at the largest x."""
-    slope, start = np.polyfit(x, y, 1)
-    residual = y - (slope * x + start)
-    r2 = 1 - float((residual**2).sum() / ((y - y.mean()) ** 2).sum())
-    return r2, float(start / (slope * max(x) + start))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -128,27 +129,21 @@ def recovery_times(
             replay, asked = (equally_correlated(n, size),), Requirement(1, 0.5)
             preparation.keep(0, CheckpointPlan((0, log.steps), replay, asked, "mean", zeros))
         # sizes take turns, which spreads what else the machine does; the first turn warms up
-        for repeat, size in [(r, m) for r in range(-1, repeats) for m in sizes]:
-            lap = _recover(store, ready.get(size), read, log)
-            at = {"n": n, "sensors": size, "steps": log.steps, "tuples": size * log.steps}
-            rows += [at | {"repeat": repeat} | lap] if repeat >= 0 else []
+        for repeat, size in product(range(-1, repeats), sizes):
+            laps = [time.perf_counter()]
+            store.restore()
+            prepared = ready[size].load(0, 0, 0) if size < n else None
+            laps.append(time.perf_counter())
+            keys = prepared.sensors if prepared else list(range(n))
+            sums, counts = read(keys, 0, log.steps)
+            laps.append(time.perf_counter())
+            if prepared:
+                prepared.complete(zeros, sums, counts, log.steps)
+            laps.append(time.perf_counter())
+            about = {"n": n, "sensors": size, "steps": log.steps, "tuples": size * log.steps}
+            parts = zip(PARTS, (np.diff(laps) * 1e3).tolist(), strict=True)
+            rows += [about | {"repeat": repeat} | dict(parts)] if repeat >= 0 else []
     return pd.DataFrame(rows).assign(total_ms=lambda t: t[list(PARTS)].sum(axis=1))
-
-
-def _recover(
-    store: CheckpointStore, ready: Preparation | None, read: Read, log: SensorLog
-) -> dict[str, float]:
-    """One recovery, in milliseconds; full replay neither loads a gain nor estimates."""
-    n, laps = len(log.names), [time.perf_counter()]
-    store.restore()
-    prepared = ready.load(0, 0, 0) if ready else None
-    laps.append(time.perf_counter())
-    sums, counts = read(prepared.sensors if prepared else list(range(n)), 0, log.steps)
-    laps.append(time.perf_counter())
-    if prepared:
-        prepared.complete(np.zeros(n), sums, counts, log.steps)
-    laps.append(time.perf_counter())
-    return dict(zip(PARTS, (np.diff(laps) * 1e3).tolist(), strict=True))
 
 
 def fastest(times: pd.DataFrame) -> pd.DataFrame:

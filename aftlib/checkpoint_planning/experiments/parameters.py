@@ -69,8 +69,13 @@ def check_parameters(
         raise ValueError(
             f"groups must divide sensors = {sensors}, got {groups!r}; groups are equally large"
         )
+    require_number("covariance", covariance)
     lowest = -variance / max(1, sensors // groups - 1)
-    require_number("covariance", covariance, above=lowest * 0.999, below=variance * 0.999)
+    if not lowest * 0.999 < covariance < variance * 0.999:
+        raise ValueError(
+            f"covariance must lie between {lowest:g} and variance = {variance:g}, got "
+            f"{covariance!r}; no {sensors // groups} sensors of a group can go together like that"
+        )
 
     require_number("window", window, least=1, whole=True)
     require_number("rows", rows, least=1, whole=True)
@@ -78,20 +83,16 @@ def check_parameters(
         raise ValueError(f"slide must be at most window = {window}, got {slide!r}")
     if rows < window:
         raise ValueError(f"rows must hold a window of {window} steps, got {rows!r}")
-    _check_measured(ns=ns, spark_ns=spark_ns, shares=shares)
 
     require_numbers("budgets", budgets, least=sensors, whole=True)
     require_number("kept_epsilon", kept_epsilon, above=0, below=1e100)
     enough = Requirement(1, delta).z * np.sqrt(variance / window)
     if not kept_epsilon < enough:
         raise ValueError(
-            f"kept_epsilon must be below {enough:.4g}, where nothing need be replayed, "
-            f"got {kept_epsilon!r}"
+            f"kept_epsilon must be below {enough:.4g}, where nothing need be replayed with delta = "
+            f"{delta!r}, variance = {variance!r} and window = {window!r}, got {kept_epsilon!r}"
         )
 
-
-def _check_measured(*, ns: Sequence[int], spark_ns: Sequence[int], shares: Sequence[float]) -> None:
-    """D2-6 and D2-7 need n and |O| that they can be judged by."""
     require_numbers("ns", ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("spark_ns", spark_ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("shares", shares, above=0, most=1)
