@@ -210,7 +210,7 @@ def restarts(
         When a process ends otherwise than by its SIGKILL.
     """
     rng = np.random.default_rng(seed)
-    batches = len(query.first_plan.replay) * (log.steps // query.window)
+    batches = max(1, len(query.first_plan.replay) * (log.steps // query.window))
     rows = []
     for trial, kind in product(range(count), kinds):
         directory, batch = scratch / f"{kind}-{trial}", int(rng.integers(min(3, batches)))
