@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import signal
 import sys
 import time
 from pathlib import Path
 
 from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.pipeline import run, run_bare
+from aftlib.checkpoint_planning.pipeline import replay_in_process, replay_stream
 from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.faults import Fault
 from aftlib.spark.session import session
 
 KINDS = ("bare", "spark")
@@ -34,25 +34,24 @@ def passed(directory: Path) -> dict[tuple[str, int], float]:
     return {(point, batch): at for point, batch, at in map(json.loads, lines)}
 
 
-def main(place: str, kind: str, point: str = "", batch: str = "-1") -> None:
+def main(place: str, kind: str, point: str = "", batch: str = "0") -> None:
     """Stream what is left; SIGKILL this very process when it passes the point of the batch."""
-    directory, strike = Path(place), (point, int(batch))
+    directory = Path(place)
+    fault = Fault(directory / "faults" / f"{os.getpid()}-{time.time_ns()}", point, int(batch))
 
-    def at(point: str, number: int) -> None:
+    def passes(point: str, number: int) -> None:
         with (directory / _PASSED).open("a") as file:
             file.write(json.dumps([point, number, time.time()]) + "\n")
-        if (point, number) == strike:
-            os.kill(os.getpid(), signal.SIGKILL)
+        fault.passes(point, number)
 
     query, path = pickle.loads((directory / _TASK).read_bytes())
-    at("loaded", -1)
-    if kind == "spark":
-        spark = session("partial replay")
-        at("started", -1)
-        run(spark, query, SensorLog.open(path), directory, at)
+    passes("loaded", -1)
+    spark = session("partial replay") if kind == "spark" else None
+    passes("started", -1)
+    if spark:
+        replay_stream(spark, query, SensorLog.open(path), directory, passes)
     else:
-        at("started", -1)
-        run_bare(query, SensorLog.open(path), directory, at)
+        replay_in_process(query, SensorLog.open(path), directory, passes)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,7 @@ _MEASURES: Mapping[str, tuple[str, str, str]] = {
     "single": ("this failure alone", GREEN, "triangle-up"),
     "restored": ("checkpoint (no promise)", GREY, "x"),
 }
+_NO_BARS: dict[str, Any] = {"error_y": {"array": None}}
 _PARTS = {
     "res_ms": ("T_res: restore, load gain", GREY),
     "rep_ms": ("T_rep: replay", BLUE),
@@ -99,7 +101,7 @@ def counts(
     Parameters
     ----------
     frame : DataFrame
-        Result of `experiments.d2.checkpoint_counts`.
+        Result of `experiments.checkpoint_counts`.
     x : {"epsilon", "delta", "t_sla_ms"}
         Horizontal axis.
     title : str
@@ -109,18 +111,22 @@ def counts(
         Slider's first value; default the middle one.
     """
     chosen, other = _reduced(frame, x, fixed)
-    stops = sorted(chosen[other].unique())
-    frames = {f"{s:g}": [_count_curve(chosen, m, other, s, x) for m in LOOK] for s in stops}
-    active = _nearest(stops, start)
-    figure = go.Figure()
-    for method, data in zip(LOOK, list(frames.values())[active], strict=True):
-        look = LOOK[method]
-        line = {"color": look["color"], "dash": look["dash"], "width": 2.5}
-        marker = {"symbol": look["symbol"], "size": 9}
-        figure.add_scatter(mode="lines+markers", name=method, line=line, marker=marker, **data)
-    styled(figure, title, _AXES[x][0], "checkpoints a window")
-    figure.update_yaxes(rangemode="tozero")
-    return with_slider(_scaled(figure, chosen, x), _AXES[other][1], frames, active)
+    frames: dict[Any, list[dict]] = {}
+    for stop, rows in chosen.sort_values(x).groupby(other):
+        each = [rows[rows["method"] == method] for method in LOOK]
+        frames[stop] = [{"x": r[x].tolist(), "y": r["checkpoints"].tolist()} for r in each]
+    looks: list[dict] = [
+        {
+            "mode": "lines+markers",
+            "name": method,
+            "line": {"color": look["color"], "dash": look["dash"], "width": 2.5},
+            "marker": {"symbol": look["symbol"], "size": 9},
+        }
+        for method, look in LOOK.items()
+    ]
+    titles = title, _AXES[x][0], "checkpoints a window"
+    figure = _with_curves(frames, looks, titles, _AXES[other][1], start)
+    return _scaled(figure, chosen, x).update_yaxes(rangemode="tozero")
 
 
 def success_by_time(
@@ -128,26 +134,21 @@ def success_by_time(
 ) -> go.Figure:
     """Success at every checkpoint of a plan, a slider for ε (fig. 7); bars are 95 % intervals."""
     chosen = frame[np.isclose(frame["delta"], delta) & np.isclose(frame["t_sla_ms"], t_sla_ms)]
-    stops = sorted(chosen["epsilon"].unique())
-    frames = {}
-    for stop in stops:
-        rows = chosen[chosen["epsilon"] == stop].sort_values("time")
-        traces = [_success_curve(rows, "time", measure) for measure in _MEASURES]
-        expected = {"x": rows["time"].tolist(), "y": rows["worst_expected"].tolist()}
-        frames[f"{stop:g}"] = [*traces, expected | {"error_y": {"array": None}}]
-    active = _nearest(stops, start)
-    figure = go.Figure()
-    *measured, expected = list(frames.values())[active]
-    for (name, color, symbol), data in zip(_MEASURES.values(), measured, strict=True):
-        marker = {"color": color, "symbol": symbol, "size": 9}
-        figure.add_scatter(mode="markers", name=name, marker=marker, **data)
-    figure.add_scatter(
-        mode="lines", name="expected, worst case", line={"color": BLUE, "dash": "dot"},
-        **expected,
-    )  # fmt: skip
+    frames: dict[Any, list[dict]] = {}
+    for stop, rows in chosen.sort_values("time").groupby("epsilon"):
+        expected: dict = {"x": rows["time"].tolist(), "y": rows["worst_expected"].tolist()}
+        frames[stop] = [*_success_curves(rows, "time"), expected | _NO_BARS]
+    looks: list[dict] = [
+        {"mode": "markers", "name": name, "marker": {"color": color, "symbol": symbol, "size": 9}}
+        for name, color, symbol in _MEASURES.values()
+    ]
+    dotted = {"color": BLUE, "dash": "dot"}
+    looks.append({"mode": "lines", "name": "expected, worst case", "line": dotted})
     title = f"Success by checkpoint, T_SLA = {t_sla_ms:g} (fig. 7)"
-    styled(figure, title, "checkpoint τ from which it is recovered (steps)", "within ε")
-    return _promised(with_slider(figure, "ε", frames, active), delta)
+    titles = title, "checkpoint τ from which it is recovered (steps)", "within ε"
+    figure = _with_curves(frames, looks, titles, "ε", start)
+    line, text = {"color": "#333", "dash": "dash"}, f"1 − δ = {1 - delta:g}"
+    return figure.add_hline(1 - delta, line=line, annotation_text=text)
 
 
 def success(
@@ -160,45 +161,45 @@ def success(
     columns = [f"{m}{end}" for m in _MEASURES for end in ("", "_low", "_high")]
     mean = frame.groupby(list(_AXES), as_index=False)[[*columns, "worst_expected"]].mean()
     chosen, other = _reduced(mean, x, fixed)
-    stops = sorted(chosen[other].unique())
-    frames = {}
-    for stop in stops:
-        rows = chosen[chosen[other] == stop].sort_values(x)
-        promised = {"x": rows[x].tolist(), "y": (1 - rows["delta"]).tolist()}
-        traces = [_success_curve(rows, x, measure) for measure in _MEASURES]
-        frames[f"{stop:g}"] = [*traces, promised | {"error_y": {"array": None}}]
-    active = _nearest(stops, start)
-    figure = go.Figure()
-    *measured, promised = list(frames.values())[active]
-    for (name, color, symbol), data in zip(_MEASURES.values(), measured, strict=True):
-        marker = {"symbol": symbol, "size": 8}
-        line = {"color": color}
-        figure.add_scatter(mode="lines+markers", name=name, marker=marker, line=line, **data)
-    figure.add_scatter(
-        mode="lines", name="promised 1 − δ", line={"color": "#333", "dash": "dash"}, **promised
-    )
-    styled(figure, title, _AXES[x][0], "within ε, mean over the plan's checkpoints")
-    return with_slider(_scaled(figure, chosen, x), _AXES[other][1], frames, active)
+    frames: dict[Any, list[dict]] = {}
+    for stop, rows in chosen.sort_values(x).groupby(other):
+        promised: dict = {"x": rows[x].tolist(), "y": (1 - rows["delta"]).tolist()}
+        frames[stop] = [*_success_curves(rows, x), promised | _NO_BARS]
+    looks: list[dict] = [
+        {
+            "mode": "lines+markers",
+            "name": name,
+            "line": {"color": color},
+            "marker": {"symbol": symbol, "size": 8},
+        }
+        for name, color, symbol in _MEASURES.values()
+    ]
+    dashed = {"color": "#333", "dash": "dash"}
+    looks.append({"mode": "lines", "name": "promised 1 − δ", "line": dashed})
+    titles = title, _AXES[x][0], "within ε, mean over the plan's checkpoints"
+    return _scaled(_with_curves(frames, looks, titles, _AXES[other][1], start), chosen, x)
 
 
 def recovery_times(times: pd.DataFrame, title: str, start: int | None = None) -> go.Figure:
     """Parts of the recovery time against |O|, a slider for n, full replay beside (fig. 5).
 
-    `times` has one row for each (n, |O|), as `experiments.d2.fastest` gives.
+    `times` has one row for each (n, |O|), as `experiments.fastest` gives.
     """
     parts = [*_PARTS, "total_ms"]
-    stops = sorted(times["n"].unique())
-    frames = {f"{n:,}": _time_curves(times[times["n"] == n], parts) for n in stops}
-    active = _nearest(stops, start)
-    looks = [*_PARTS.values(), ("T_rec: their sum", GREEN), ("replaying everything", RED)]
-    figure = go.Figure()
-    for (name, color), data in zip(looks, list(frames.values())[active], strict=True):
-        line = {"color": color, "dash": "dash" if color == RED else "solid"}
-        mode = "lines" if color == RED else "lines+markers"
-        figure.add_scatter(mode=mode, name=name, line=line, **data)
-    styled(figure, title, "sensors replayed |O|", "milliseconds")
-    figure.update_yaxes(rangemode="tozero")
-    return with_slider(figure, "n", frames, active)
+    frames: dict[Any, list[dict]] = {}
+    for n, rows in times.sort_values("sensors").groupby("n"):
+        part, full = rows[rows["sensors"] < n], rows[rows["sensors"] == n]["total_ms"].item()
+        x = part["sensors"].tolist()
+        curves = [{"x": x, "y": part[name].tolist()} for name in parts]
+        frames[n] = [*curves, {"x": x, "y": [full] * len(x)}]
+    looks: list[dict] = [
+        {"mode": "lines+markers", "name": name, "line": {"color": color}}
+        for name, color in [*_PARTS.values(), ("T_rec: their sum", GREEN)]
+    ]
+    dashed = {"color": RED, "dash": "dash"}
+    looks.append({"mode": "lines", "name": "replaying everything", "line": dashed})
+    titles = title, "sensors replayed |O|", "milliseconds"
+    return _with_curves(frames, looks, titles, "n", start).update_yaxes(rangemode="tozero")
 
 
 def fitted(points: pd.DataFrame, reserve: float, title: str) -> go.Figure:
@@ -263,23 +264,31 @@ def _nearest(stops: Sequence[float] | np.ndarray, value: float | None) -> int:
     return int(np.abs(np.asarray(stops, dtype=float) - value).argmin())
 
 
-def _count_curve(frame: pd.DataFrame, method: str, other: str, value: float, x: str) -> dict:
-    rows = frame[(frame["method"] == method) & (frame[other] == value)].sort_values(x)
-    return {"x": rows[x].tolist(), "y": rows["checkpoints"].tolist()}
+def _with_curves(
+    frames: Mapping[Any, Sequence[dict]],
+    looks: Sequence[dict],
+    titles: tuple[str, str, str],
+    label: str,
+    start: float | None,
+) -> go.Figure:
+    """A curve a look, and a slider that exchanges the data of all of them."""
+    stops = list(frames)
+    active = _nearest(stops, start)
+    figure = go.Figure()
+    for look, data in zip(looks, frames[stops[active]], strict=True):
+        figure.add_scatter(**look, **data)
+    named = {f"{stop:,.12g}": data for stop, data in frames.items()}
+    return with_slider(styled(figure, *titles), label, named, active)
 
 
-def _success_curve(rows: pd.DataFrame, x: str, measure: str) -> dict:
-    up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]
-    error = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
-    return {"x": rows[x].tolist(), "y": rows[measure].tolist(), "error_y": error}
-
-
-def _time_curves(rows: pd.DataFrame, parts: Sequence[str]) -> list[dict]:
-    part = rows[rows["sensors"] < rows["n"]].sort_values("sensors")
-    full = rows[rows["sensors"] == rows["n"]]["total_ms"].tolist()
-    curves = [{"x": part["sensors"].tolist(), "y": part[name].tolist()} for name in parts]
-    ends = [part["sensors"].min(), part["sensors"].max()] if len(part) else []
-    return [*curves, {"x": [int(e) for e in ends], "y": full * len(ends)}]
+def _success_curves(rows: pd.DataFrame, x: str) -> list[dict]:
+    """Each measure with its interval."""
+    curves = []
+    for measure in _MEASURES:
+        up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]
+        error = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
+        curves.append({"x": rows[x].tolist(), "y": rows[measure].tolist(), "error_y": error})
+    return curves
 
 
 def _scaled(figure: go.Figure, frame: pd.DataFrame, x: str) -> go.Figure:
@@ -287,9 +296,3 @@ def _scaled(figure: go.Figure, frame: pd.DataFrame, x: str) -> go.Figure:
         ticks = sorted(frame[x].unique())
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:g}" for v in ticks])
     return figure
-
-
-def _promised(figure: go.Figure, delta: float) -> go.Figure:
-    return figure.add_hline(
-        1 - delta, line={"color": "#333", "dash": "dash"}, annotation_text=f"1 − δ = {1 - delta:g}"
-    )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -55,9 +55,16 @@ class ReplayQuery:
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan of a window from `start` steps after its beginning."""
-        asked = self.window, self.requirement, self.recovery_time, self.t_sla_ms
         return plan_checkpoints(
-            self.model, *asked, self.method, self.query, start, checkpoint_variance
+            self.model,
+            self.window,
+            self.requirement,
+            self.recovery_time,
+            self.t_sla_ms,
+            method=self.method,
+            query=self.query,
+            start=start,
+            checkpoint_variance=checkpoint_variance,
         )
 
     @cached_property
@@ -98,32 +105,29 @@ class Preparation:
                 np.save(scratch / f"{k}-variance.npy", replay.variance)
             (scratch / "times.json").write_text(json.dumps(plan.times))
 
-    def sensors(self, window: int, origin: int, interval: int) -> list[int]:
-        """Sensors to replay when this interval fails."""
-        found = self._load(window, origin, interval, "sensors")
-        return [int(i) for i in found]
+    def load(self, window: int, origin: int, interval: int) -> PreparedReplay:
+        """What a failure in an interval needs of the plan made `origin` steps into a window.
 
-    def load(
-        self, window: int, origin: int, interval: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sensors (|O|,), gain (n − |O|, |O|) and per-step variance (n,) of an interval."""
-        names = ("sensors", "gain", "variance")
-        sensors, gain, variance = (self._load(window, origin, interval, n) for n in names)
-        return sensors, gain, variance
+        Raises
+        ------
+        ValueError
+            When a file is gone or damaged.
+        """
+        parts = {}
+        for name in ("sensors", "gain", "variance"):
+            path = self._folder(window, origin) / f"{interval}-{name}.npy"
+            try:
+                parts[name] = np.load(path, allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"directory lacks an intact {path.name} of the plan at step {origin} "
+                    f"({error}); delete the directory, and the plan is prepared again"
+                ) from error
+        return PreparedReplay(parts["sensors"].tolist(), parts["gain"], parts["variance"])
 
     def _folder(self, window: int, origin: int) -> Path:
         """A plan made at a window's beginning serves every window; a later one its own."""
         return self.directory / ("first" if origin == 0 else f"{window}-{origin}")
-
-    def _load(self, window: int, origin: int, interval: int, name: str) -> np.ndarray:
-        path = self._folder(window, origin) / f"{interval}-{name}.npy"
-        try:
-            return np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise ValueError(
-                f"directory lacks an intact {path.name} of the plan at step {origin} ({error}); "
-                "delete the directory, and the plan is prepared again"
-            ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,27 +141,24 @@ class PreparedReplay:
     gain : ndarray, shape (n − |O|, |O|)
     variance : ndarray, shape (n,)
         Of each sensor's value at one step given those of O.
-    mean : ndarray, shape (n,)
-        Of each sensor's value at one step.
     """
 
     sensors: list[int]
     gain: np.ndarray
     variance: np.ndarray
-    mean: np.ndarray
 
     def complete(
-        self, sums: np.ndarray, counts: np.ndarray, steps: int
+        self, mean: np.ndarray, sums: np.ndarray, counts: np.ndarray, steps: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sums of all sensors from those of O over some steps: T_est (D2 eqs (5), (10)).
+        """Sums and numbers of all n sensors from those of O over some steps (D2 eqs (5), (10)).
 
         A gap in what was replayed tells nothing of the others: there a sensor stands at its mean.
         """
-        others = np.setdiff1d(np.arange(self.mean.size), self.sensors)
-        everyone, number = np.empty(self.mean.size), np.full(self.mean.size, steps)
+        others = np.setdiff1d(np.arange(mean.size), self.sensors)
+        everyone, number = np.empty(mean.size), np.full(mean.size, steps)
         everyone[self.sensors], number[self.sensors] = sums, counts
-        deviation = sums - counts * self.mean[self.sensors]
-        everyone[others] = steps * self.mean[others] + self.gain @ deviation
+        deviation = sums - counts * mean[self.sensors]
+        everyone[others] = steps * mean[others] + self.gain @ deviation
         return everyone, number
 
 
@@ -170,18 +171,18 @@ class PartialReplay:
     query : ReplayQuery
     store : CheckpointStore
     preparation : Preparation
-    run : str
-        Name of this process; a batch that another one began is recovered.
-    at : callable, optional
+    process_id : str
+        Of this process; a batch that another one began is recovered.
+    passes : callable, optional
         Told of each point that a batch passes, with the batch: "begun", "restored", "replayed",
-        "estimated", "committed". Crash tests strike there.
+        "estimated", "committed". Faults strike there.
     """
 
     query: ReplayQuery
     store: CheckpointStore
     preparation: Preparation
-    run: str
-    at: Callable[[str, int], None] = lambda point, batch: None
+    process_id: str
+    passes: Callable[[str, int], None] = lambda point, batch: None
 
     def __post_init__(self) -> None:
         q = self.query
@@ -203,51 +204,52 @@ class PartialReplay:
         """
         if self.store.committed(batch):
             return  # the process died after its commit, before Spark noted the batch
-        clock = _Clock()
+        laps, model = [time.perf_counter()], self.query.model
         checkpoint = self.store.restore() or fresh(self.query, 0)
-        start, stop = checkpoint.position, next_boundary(checkpoint)
-        failed = self.store.begin(batch, start, self.run)
-        self.at("begun", batch)
-        recovery = self._recovery(checkpoint) if failed else None
-        keys = list(range(self.query.model.size)) if recovery is None else recovery.sensors
-        clock.lap("res_ms")
-        self.at("restored", batch)
-        sums, counts = read(keys, start, stop)
-        clock.lap("rep_ms")
-        self.at("replayed", batch)
-        variance = np.zeros(self.query.model.size)
-        if recovery is not None:
-            sums, counts = recovery.complete(sums, counts, stop - start)
-            variance = (stop - start) * recovery.variance
-        clock.lap("est_ms")
-        self.at("estimated", batch)
-        record = IntervalRecord(batch, start, stop, failed, len(keys), **clock.laps)
-        self._commit(_advanced(checkpoint, stop, sums, counts, variance), record)
-        self.at("committed", batch)
+        start, stop = checkpoint.position, checkpoint.next_boundary
+        failed = self.store.begin(batch, start, self.process_id)
+        self.passes("begun", batch)
+        prepared = self.preparation.load(*checkpoint.interval) if failed else None
+        keys = prepared.sensors if prepared else list(range(model.size))
+        laps.append(time.perf_counter())
+        self.passes("restored", batch)
 
-    def _recovery(self, checkpoint: Checkpoint) -> PreparedReplay:
-        origin = checkpoint.times[0] - checkpoint.window
-        interval = checkpoint.times.index(checkpoint.position)
-        sensors, gain, variance = self.preparation.load(checkpoint.window, origin, interval)
-        return PreparedReplay([int(i) for i in sensors], gain, variance, self.query.model.mean)
+        sums, counts = read(keys, start, stop)
+        laps.append(time.perf_counter())
+        self.passes("replayed", batch)
+
+        variance = np.zeros(model.size)
+        if prepared:
+            sums, counts = prepared.complete(model.mean, sums, counts, stop - start)
+            variance = (stop - start) * prepared.variance
+        laps.append(time.perf_counter())
+        self.passes("estimated", batch)
+
+        times = (np.diff(laps) * 1e3).tolist()
+        record = IntervalRecord(batch, start, stop, failed, len(keys), *times)
+        aggregated = replace(
+            checkpoint,
+            position=stop,
+            sums=checkpoint.sums + sums,
+            counts=checkpoint.counts + counts,
+            variance=checkpoint.variance + variance,
+        )
+        self._commit(aggregated, record)
+        self.passes("committed", batch)
 
     def _commit(self, checkpoint: Checkpoint, record: IntervalRecord) -> None:
-        if checkpoint.position == checkpoint.window + self.query.window:
+        """Finish the window; or go on with its plan, made anew if the checkpoint is not exact."""
+        window, results = checkpoint.window, []
+        if checkpoint.position == window + self.query.window:
             results = window_results(self.query, checkpoint)
-            return self.store.commit(fresh(self.query, checkpoint.position), results, record)
-        if record.recovered:
-            checkpoint = self._replanned(checkpoint)
-        return self.store.commit(checkpoint, [], record)
-
-    def _replanned(self, checkpoint: Checkpoint) -> Checkpoint:
-        """After a failure the checkpoint is no longer exact, so the rest is planned anew."""
-        done = checkpoint.position - checkpoint.window
-        scale = done**2 if self.query.query == "mean" else 1
-        plan = self.query.plan(done, checkpoint.variance / scale)
-        self.preparation.keep(checkpoint.window, plan)
-        times = tuple(checkpoint.window + t for t in plan.times)
-        values = checkpoint.sums, checkpoint.counts, checkpoint.variance
-        return Checkpoint(checkpoint.window, checkpoint.position, *values, times)
+            checkpoint = fresh(self.query, checkpoint.position)
+        elif record.recovered:
+            done = checkpoint.position - window
+            scale = done**2 if self.query.query == "mean" else 1
+            plan = self.query.plan(done, checkpoint.variance / scale)
+            self.preparation.keep(window, plan)
+            checkpoint = replace(checkpoint, times=tuple(window + t for t in plan.times))
+        self.store.commit(checkpoint, results, record)
 
 
 def fresh(query: ReplayQuery, window: int) -> Checkpoint:
@@ -255,11 +257,6 @@ def fresh(query: ReplayQuery, window: int) -> Checkpoint:
     n, times = query.model.size, tuple(window + t for t in query.first_plan.times)
     zeros = np.zeros(n)
     return Checkpoint(window, window, zeros, np.zeros(n, dtype=np.int64), zeros, times)
-
-
-def next_boundary(checkpoint: Checkpoint) -> int:
-    """Next planned τ after the checkpoint."""
-    return checkpoint.times[checkpoint.times.index(checkpoint.position) + 1]
 
 
 def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowResult]:
@@ -270,28 +267,3 @@ def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowRes
     half = query.requirement.half_width(checkpoint.variance) / divisor
     rows = zip(query.model.names, values.tolist(), half.tolist(), counts.tolist(), strict=True)
     return [WindowResult(checkpoint.window, checkpoint.position, *row) for row in rows]
-
-
-def _advanced(
-    checkpoint: Checkpoint, stop: int, sums: np.ndarray, counts: np.ndarray, variance: np.ndarray
-) -> Checkpoint:
-    return Checkpoint(
-        checkpoint.window,
-        stop,
-        checkpoint.sums + sums,
-        checkpoint.counts + counts,
-        checkpoint.variance + variance,
-        checkpoint.times,
-    )
-
-
-class _Clock:
-    """Milliseconds between laps."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name], self._last = (now - self._last) * 1e3, now

@@ -8,9 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.checkpoint_planning.cholesky import COMPARED_TO
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
+from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -28,6 +27,8 @@ class CheckpointPlan:
     count on exact checkpoints. After a failure in interval k, plan again with `start` =
     times[k + 1] and `checkpoint_variance` = restored_variance(k).
 
+        R(c^k, O) = min_i P(|Y_i − y_i| ≤ ε | c^k, o)     (D2 eq. (12))
+
     Attributes
     ----------
     times : tuple of int
@@ -40,6 +41,16 @@ class CheckpointPlan:
         The window's query.
     checkpoint_variance : ndarray, shape (n,)
         Variance of each sensor's aggregate restored at τ_0; 0 where that is exact.
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel, RecoveryTime, Requirement, plan_checkpoints
+    >>> model = GaussianModel([20, 20], [[1.0, 0.9], [0.9, 1.0]])
+    >>> plan = plan_checkpoints(model, 12, Requirement(0.3, 0.05), RecoveryTime(0, 1), t_sla_ms=5)
+    >>> plan.times, plan.checkpoints, plan.tuples
+    ((0, 5, 10, 12), (5, 10), (5, 5, 0))
+    >>> plan.worst_case_reliability.min(axis=1).round(4)
+    array([0.9829, 0.9982, 0.9891])
     """
 
     times: tuple[int, ...]
@@ -160,42 +171,71 @@ def plan_checkpoints(
     Target (20) is (w² σ* − τ² σ_c) / (w − τ) for the variance of one step of a mean, w² and τ²
     being 1 for a sum. As τ grows all targets grow alike, so the sensors are put in order once and
     each later set is a prefix of it.
+
+    Examples
+    --------
+    Fewer checkpoints the less is replayed:
+
+    >>> from aftlib import GaussianModel, RecoveryTime, Requirement, plan_checkpoints
+    >>> model = GaussianModel([20, 20], [[1.0, 0.9], [0.9, 1.0]])
+    >>> asked = model, 12, Requirement(0.3, 0.05), RecoveryTime(0, 1)
+    >>> plan_checkpoints(*asked, t_sla_ms=5).times
+    (0, 5, 10, 12)
+    >>> plan_checkpoints(*asked, t_sla_ms=5, method="exactly-once").times
+    (0, 2, 4, 6, 8, 10, 12)
     """
     _check_choice("method", method, METHODS)
     _check_choice("query", query, QUERIES)
-    window, start = _checked_times(window, start)
+    if not (isinstance(window, int | np.integer) and window >= 1):
+        raise ValueError(f"window must be a whole number of at least 1 step, got {window!r}")
+    if not (isinstance(start, int | np.integer) and 0 <= start < window):
+        raise ValueError(
+            f"start must be a whole number inside 0 … {window - 1}, got {start!r}; "
+            "a window that has ended needs no plan"
+        )
+    window, start = int(window), int(start)
     variance = _restored(model, start, checkpoint_variance)
-    allowed = _weight(query, window) * requirement.max_variance
-    debt = _weight(query, start) * variance
-    first = _first_replay(model, method, allowed, debt, window, start, requirement)
+    replay = [
+        _first_replay(
+            model,
+            requirement,
+            method=method,
+            allowed=_weight(query, window) * requirement.max_variance,
+            debt=_weight(query, start) * variance,
+            steps=window - start,
+            window=window,
+        )
+    ]
+
     if method == "exactly-once" and not exactly_once_pays_fixed:
         recovery_time = RecoveryTime(0, recovery_time.per_tuple_ms)
-    most = _most_tuples(recovery_time, t_sla_ms, len(first.sensors))
-    times, replay = _walk(first, method == "proposed", window, start, most)
-    return CheckpointPlan(times, replay, requirement, query, variance)
+    sensors = len(replay[0].sensors)
+    if not t_sla_ms >= (shortest := recovery_time(sensors)):
+        raise ValueError(
+            f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
+            f"got {t_sla_ms!r}; allow more time, or replay fewer sensors by a larger epsilon"
+        )
+    most = recovery_time.max_tuples(t_sla_ms)
 
-
-def _walk(
-    first: ReplaySet, relax: bool, window: int, start: int, most: int
-) -> tuple[tuple[int, ...], tuple[ReplaySet, ...]]:
-    times, sets = [start], [first]
+    times = [start]
     while True:
-        size = len(sets[-1].sensors)
+        size = len(replay[-1].sensors)
         times.append(min(window, times[-1] + most // size) if size else window)
         if times[-1] == window:
-            return tuple(times), tuple(sets)
-        growth = (window - start) / (window - times[-1]) if relax else 1.0
-        sets.append(sets[-1].loosened(growth))
+            return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
+        relaxed = (window - start) / (window - times[-1])
+        replay.append(replay[-1].loosened(relaxed if method == "proposed" else 1.0))
 
 
 def _first_replay(
     model: GaussianModel,
+    requirement: Requirement,
+    *,
     method: str,
     allowed: float,
     debt: np.ndarray,
+    steps: int,
     window: int,
-    start: int,
-    requirement: Requirement,
 ) -> ReplaySet:
     """Set for the plan's first interval; the later ones of every method are no larger."""
     if method == "exactly-once":
@@ -209,20 +249,10 @@ def _first_replay(
             f"{model.names[worst]!r}; use an epsilon of at least {smallest!r}, or "
             "method='exactly-once', which adds no error of its own"
         )
-    target = np.maximum(left, 0) / (window - start)
+    target = np.maximum(left, 0) / steps
     if method == "no-relaxation":
         target = np.minimum(target, allowed / window)
     return select_replay(model, target)
-
-
-def _most_tuples(recovery_time: RecoveryTime, t_sla_ms: float, sensors: int) -> int:
-    shortest = recovery_time(sensors)
-    if not t_sla_ms >= shortest:
-        raise ValueError(
-            f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
-            f"got {t_sla_ms!r}; allow more time, or replay fewer sensors by a larger epsilon"
-        )
-    return recovery_time.max_tuples(t_sla_ms)
 
 
 def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.ndarray:
@@ -255,14 +285,3 @@ def _weight(query: str, steps: int) -> int:
 def _check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ValueError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
-
-
-def _checked_times(window: int, start: int) -> tuple[int, int]:
-    if not (isinstance(window, int | np.integer) and window >= 1):
-        raise ValueError(f"window must be a whole number of at least 1 step, got {window!r}")
-    if not (isinstance(start, int | np.integer) and 0 <= start < window):
-        raise ValueError(
-            f"start must be a whole number inside 0 … {window - 1}, got {start!r}; "
-            "a window that has ended needs no plan"
-        )
-    return int(window), int(start)

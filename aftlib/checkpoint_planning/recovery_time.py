@@ -24,6 +24,15 @@ class RecoveryTime:
     ------
     ValueError
         When a part is out of its range.
+
+    Examples
+    --------
+    >>> from aftlib import RecoveryTime
+    >>> recovery_time = RecoveryTime(fixed_ms=28.33, per_tuple_ms=9.332e-4)
+    >>> round(recovery_time(20_000), 2)
+    46.99
+    >>> recovery_time.max_tuples(t_sla_ms=50)
+    23221
     """
 
     fixed_ms: float

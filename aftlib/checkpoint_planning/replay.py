@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpstrf
 
-from aftlib.checkpoint_planning.cholesky import COMPARED_TO, pivoted_cholesky
 from aftlib.core.gaussian import GaussianModel
 
-_SMALLEST_TARGET = 1e-100
+COMPARED_TO = 1e-12
+"""Scores (variance over target) closer than this, relatively, count as equal."""
+
+_MET = 1 + COMPARED_TO
+_FEW = 128
+"""Choices up to which LAPACK, which factorises the whole matrix, is slower."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +35,16 @@ class ReplaySet:
         Lᵀ[:, sensors] is upper triangular. The first rows belong to the first sensors alone.
     share : ndarray, shape (|O| + 1,)
         max_i variance_i / target_i after 0 … |O| choices; never increases.
+
+    Examples
+    --------
+    The others are estimated from those of O by `gain`, Σ_YO Σ_OO⁻¹:
+
+    >>> from aftlib import GaussianModel, select_replay
+    >>> model = GaussianModel([20, 20, 9], [[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 0.1]])
+    >>> replay = select_replay(model, max_variance=0.5)
+    >>> replay.sensors, replay.estimated, replay.gain().round(2).tolist()
+    ((0,), array([1, 2]), [[0.8], [0.0]])
     """
 
     sensors: tuple[int, ...]
@@ -110,17 +126,20 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     X_i / sqrt(target_i): the pivot is the sensor whose variance exceeds its target by the largest
     factor. All scaled targets are then 1, as in the document; a sensor that meets its target is
     never picked while another does not; and targets that grow alike keep the order of choice.
-    Scores are compared to 1e-12, ties go to the lowest index.
+    Scores are compared to 1e-12; ties go to the lowest index while few are chosen.
 
-    Left-looking, O(n|O|²) and O(n|O|) memory: no covariance is solved for a candidate, and the
-    columns of sensors that are not needed are not updated.
+    The first `_FEW` choices are left-looking, O(n|O|²): only their rows of Σ are read. For more,
+    LAPACK's `pstrf` goes on, O(n²|O|) but in blocks that stay in the cache. Groups of sensors that
+    are independent of each other are factorised apart, so g equal groups cost 1/g².
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel, select_replay
+    >>> model = GaussianModel([20, 20, 9], [[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 0.1]])
+    >>> replay = select_replay(model, max_variance=0.5)
+    >>> replay.sensors, replay.variance.round(2)
+    ((0,), array([0.  , 0.36, 0.1 ]))
     """
-    found = pivoted_cholesky(model.covariance, _targets(model, max_variance))
-    return ReplaySet(found.pivots, found.variance, found.rows, found.share)
-
-
-def _targets(model: GaussianModel, max_variance: ArrayLike) -> np.ndarray:
-    """Targets of all sensors, kept above 0 so that scores stay finite."""
     target = np.asarray(max_variance, dtype=float)
     if target.shape not in ((), (model.size,)):
         raise ValueError(
@@ -132,5 +151,78 @@ def _targets(model: GaussianModel, max_variance: ArrayLike) -> np.ndarray:
             f"max_variance must be non-negative, got {float(target[~(target >= 0)].flat[0])}; "
             "0 asks for a sensor to be known exactly"
         )
-    smallest = _SMALLEST_TARGET * model.covariance.diagonal().max()
-    return np.asarray(np.maximum(np.broadcast_to(target, model.size), smallest))
+    # scores and units stay finite
+    extremes = model.covariance.diagonal().max() * np.array([1e-100, 1e100])
+    target = np.clip(np.broadcast_to(target, model.size), *extremes)
+
+    groups = independent_groups(model.covariance)
+    if len(groups) == 1:
+        return _factorise(model.covariance, target)
+    parts = [_factorise(model.covariance[np.ix_(g, g)], target[g]) for g in groups]
+    return _merged(groups, parts)
+
+
+def _factorise(covariance: np.ndarray, target: np.ndarray) -> ReplaySet:
+    """Left-looking for the first choices, which touches their rows of Σ only; LAPACK for more."""
+    n = len(covariance)
+    variance, factor = covariance.diagonal().copy(), np.empty((min(n, _FEW), n))
+    sensors: list[int] = []
+    share = [float(np.max(variance / target))]
+    while share[-1] > _MET and len(sensors) < len(factor):
+        pivot = int(np.argmax(variance / target >= share[-1] * (1 - COMPARED_TO)))
+        known, row = factor[: len(sensors)], factor[len(sensors)]
+        row[:] = (covariance[pivot] - known[:, pivot] @ known) / np.sqrt(variance[pivot])
+        row[sensors], row[pivot] = 0, np.sqrt(variance[pivot])
+        sensors.append(pivot)
+        variance = np.maximum(variance - row**2, 0)
+        variance[sensors] = 0
+        share.append(float(np.max(variance / target)))
+    factor = factor[: len(sensors)]
+    if share[-1] <= _MET:
+        return ReplaySet(tuple(sensors), variance, factor, np.array(share))
+
+    rest, unit = np.setdiff1d(np.arange(n), sensors), 1 / np.sqrt(target)
+    scaled = covariance[np.ix_(rest, rest)] * unit[rest] * unit[rest, None]
+    known = factor[:, rest] * unit[rest]
+    scaled = dsyrk(-1, known, beta=1, c=scaled.T, trans=1, lower=1, overwrite_c=1)
+    columns, order, rank, _ = dpstrf(scaled, tol=_MET, lower=1, overwrite_a=1)
+    more, rest = np.zeros((rank, n)), rest[order - 1]
+    more[:, rest] = np.tril(columns[:, :rank]).T / unit[rest]
+    sensors += rest[:rank].tolist()
+    variance = np.maximum(variance - np.einsum("ki,ki->i", more, more), 0)
+    variance[sensors] = 0
+    share += [*(columns.diagonal()[1:rank] ** 2), min(1, float(np.max(variance / target)))]
+    return ReplaySet(tuple(sensors), variance, np.concatenate([factor, more]), np.array(share))
+
+
+def independent_groups(covariance: np.ndarray) -> list[np.ndarray]:
+    """Split the indices, ascending, where every covariance is exactly 0."""
+    unseen, groups = np.ones(len(covariance), dtype=bool), []
+    while unseen.any():
+        inside = np.zeros(len(covariance), dtype=bool)
+        waiting = [int(np.argmax(unseen))]
+        inside[waiting] = True
+        while waiting and inside.sum() < unseen.sum():
+            found = (covariance[waiting[:_FEW]] != 0).any(axis=0) & ~inside
+            inside |= found
+            waiting = [*waiting[_FEW:], *np.flatnonzero(found)]
+        unseen &= ~inside
+        groups.append(np.flatnonzero(inside))
+    return groups
+
+
+def _merged(groups: list[np.ndarray], parts: list[ReplaySet]) -> ReplaySet:
+    """The choice among all sensors from those of independent groups: by falling share."""
+    n = sum(group.size for group in groups)
+    factor, variance = np.zeros((sum(len(p.sensors) for p in parts), n)), np.empty(n)
+    sensors, share, row = [], [], 0
+    for group, part in zip(groups, parts, strict=True):
+        factor[row : row + len(part.sensors), group] = part.factor
+        variance[group] = part.variance
+        sensors += group[list(part.sensors)].tolist()
+        share += np.minimum.accumulate(part.share[:-1]).tolist()
+        row += len(part.sensors)
+    order = np.argsort(-np.array(share), kind="stable")
+    last = max(part.share[-1] for part in parts)
+    chosen = tuple(sensors[i] for i in order)
+    return ReplaySet(chosen, variance, factor[order], np.append(np.array(share)[order], last))

@@ -1,16 +1,30 @@
-"""The contract of a checkpoint store: running aggregates and the batch that they stand for."""
+"""The checkpoint store: running aggregates and the batch that they stand for."""
 
 from __future__ import annotations
 
 import io
+import sqlite3
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from pathlib import Path
 
 import numpy as np
 
+from aftlib.core.sqlite import open_database, transaction
+
+APPLICATION = 0x41465431
+VERSION = 2
 _MAGIC = b"aft-checkpoint-1\n"
+_TABLES = (
+    "CREATE TABLE stream (fingerprint TEXT NOT NULL)",
+    "CREATE TABLE begun (batch INTEGER, start INTEGER, process TEXT, PRIMARY KEY (batch, process))",
+    "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), checkpoint BLOB NOT NULL)",
+    "CREATE TABLE batches (batch INTEGER PRIMARY KEY, start INTEGER, stop INTEGER, "
+    "recovered INTEGER, sensors INTEGER, res_ms REAL, rep_ms REAL, est_ms REAL)",
+    "CREATE TABLE windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
+    "samples INTEGER, PRIMARY KEY (start, key))",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +54,16 @@ class Checkpoint:
     variance: np.ndarray
     times: tuple[int, ...]
 
+    @property
+    def interval(self) -> tuple[int, int, int]:
+        """The interval that comes next: window, step in it at which it was planned, and number."""
+        return self.window, self.times[0] - self.window, self.times.index(self.position)
+
+    @property
+    def next_boundary(self) -> int:
+        """Step of the next planned τ."""
+        return self.times[self.times.index(self.position) + 1]
+
     def to_bytes(self) -> bytes:
         """The checkpoint with a version and a check sum."""
         buffer = io.BytesIO()
@@ -60,7 +84,9 @@ class Checkpoint:
         """
         start = len(_MAGIC) + 4
         body = data[start:]
-        if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != _sum(body):
+        if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != zlib.crc32(body).to_bytes(
+            4, "big"
+        ):
             raise ValueError(
                 f"data is no intact checkpoint ({len(data)} bytes begin with {data[:16]!r}); "
                 "restore the file from a copy, or delete it to start the stream anew"
@@ -122,36 +148,73 @@ class IntervalRecord:
     est_ms: float
 
 
-class CheckpointStore(ABC):
-    """State that survives the process: one writer, any number of readers.
+class CheckpointStore:
+    """State of one stream that survives its process, in an SQLite file: one writer, many readers.
 
     Invariant: `commit` is one transaction, so the checkpoint, the batch that it stands for and the
-    windows that the batch finished are all there or none is.
+    windows that the batch finished are all there or none is. It is flushed to the disk, so it
+    survives a power failure as far as the disk keeps what it confirmed.
+
+    Parameters
+    ----------
+    path : path
+        SQLite file, made when absent.
+    fingerprint : str
+        What identifies the stream: a file of another one is refused.
+
+    Raises
+    ------
+    ValueError
+        When the file is no such store, of another version, or of another stream.
     """
 
-    @abstractmethod
-    def begin(self, batch: int, start: int, run: str) -> bool:
-        """Note that process `run` begins a batch; True when another process began it before."""
+    def __init__(self, path: Path | str, fingerprint: str) -> None:
+        self.path = Path(path)
 
-    @abstractmethod
-    def begun_by_another(self, start: int, run: str) -> bool:
-        """Whether another process than `run` began a batch at this step."""
+        def create(connection: sqlite3.Connection) -> None:
+            for table in _TABLES:
+                connection.execute(table)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("INSERT INTO stream VALUES (?)", (fingerprint,))
 
-    @abstractmethod
+        def check(connection: sqlite3.Connection) -> None:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version != VERSION:
+                raise ValueError(
+                    f"path must be of version {VERSION}, got version {version} in {str(path)!r}; "
+                    "finish the stream with the release that began it"
+                )
+            found = connection.execute("SELECT fingerprint FROM stream").fetchone()[0]
+            if found != fingerprint:
+                raise ValueError(
+                    f"path belongs to another stream ({found}), not to this one ({fingerprint}): "
+                    f"{str(path)!r}; the log, model, window and plan must be those it began with"
+                )
+
+        what = "a checkpoint store"
+        self._connection = open_database(path, what, APPLICATION, create=create, check=check)
+
+    def begin(self, batch: int, start: int, process: str) -> bool:
+        """Note that a process begins a batch; True when another process began it before."""
+        with transaction(self._connection, f"begin batch {batch} in") as connection:
+            row = batch, start, process
+            connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?, ?)", row)
+        return self.begun_by_another(start, process)
+
+    def begun_by_another(self, start: int, process: str) -> bool:
+        """Whether another process than this one began a batch at this step."""
+        others = "SELECT 1 FROM begun WHERE start = ? AND process != ? LIMIT 1"
+        return bool(self._rows(others, start, process))
+
     def restore(self) -> Checkpoint | None:
-        """The last checkpoint, None before the first.
+        """The last checkpoint, None before the first; ValueError when it is damaged."""
+        rows = self._rows("SELECT checkpoint FROM state")
+        return Checkpoint.from_bytes(rows[0][0]) if rows else None
 
-        Raises
-        ------
-        ValueError
-            When it is damaged.
-        """
-
-    @abstractmethod
     def committed(self, batch: int) -> bool:
         """Whether the batch is part of the state."""
+        return bool(self._rows("SELECT 1 FROM batches WHERE batch = ?", batch))
 
-    @abstractmethod
     def commit(
         self, checkpoint: Checkpoint, results: Sequence[WindowResult], record: IntervalRecord
     ) -> None:
@@ -162,15 +225,29 @@ class CheckpointStore(ABC):
         OSError
             When the disk is full or fails; the state is then as it was before.
         """
+        with transaction(self._connection, f"commit batch {record.batch} to") as connection:
+            connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
+            windows = [astuple(result) for result in results]
+            connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?)", windows)
+            marks = ", ".join("?" * len(astuple(record)))
+            connection.execute(f"INSERT INTO batches VALUES ({marks})", astuple(record))
 
-    @abstractmethod
     def results(self) -> list[WindowResult]:
         """Windows finished so far, by start and key."""
+        rows = self._rows("SELECT * FROM windows ORDER BY start, key")
+        # SQLite keeps NaN as NULL
+        return [
+            WindowResult(start, stop, key, np.nan if value is None else value, *rest)
+            for start, stop, key, value, *rest in rows
+        ]
 
-    @abstractmethod
     def records(self) -> list[IntervalRecord]:
         """Batches committed so far, in order."""
+        rows = self._rows("SELECT * FROM batches ORDER BY batch")
+        return [
+            IntervalRecord(batch, start, stop, bool(recovered), *rest)
+            for batch, start, stop, recovered, *rest in rows
+        ]
 
-
-def _sum(body: bytes) -> bytes:
-    return zlib.crc32(body).to_bytes(4, "big")
+    def _rows(self, query: str, *values: object) -> list[tuple]:
+        return self._connection.execute(query, values).fetchall()

@@ -7,18 +7,13 @@ import pandas as pd
 from scipy.stats import t
 
 from aftlib.checkpoint_planning.experiments.cases import AXES
-from aftlib.checkpoint_planning.experiments.costs import fastest
+from aftlib.checkpoint_planning.experiments.costs import LARGEST_N, SMALLEST_N, fastest
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.reports.claims import Settled, settle
 
-LARGEST_N = 1000
-"""Sensors up to which D2-6 says that recovery beats full replay."""
-SMALLEST_N = 100
-"""Sensors from which D2-7 is judged: with fewer, opening the log is most of T_rep."""
-
 
 def verdicts(
-    counts: pd.DataFrame, success: pd.DataFrame, times: pd.DataFrame, replications: int
+    *, counts: pd.DataFrame, success: pd.DataFrame, times: pd.DataFrame, replications: int
 ) -> list[Settled]:
     """Settle D2-1 … D2-7.
 
@@ -28,27 +23,19 @@ def verdicts(
         Results of `checkpoint_counts`, `success_rates` and `recovery_times`.
     replications : int
         Further parts that `success_rates` had.
-
-    Returns
-    -------
-    list of Settled
     """
+    promise = promise_verdict(success, replications + 1)
     wide = counts.pivot_table(index=list(AXES), columns="method", values="checkpoints")
-    return [
-        _does_not_depend(wide["exactly-once"]),
-        _are_ordered(wide),
-        _helps_when_tight(wide),
-        _gains_most_when_tight(wide["exactly-once"] - wide["proposed"]),
-        _keeps_promise(success, replications + 1),
-        _beats_full_replay(times),
-        _is_proportional(times),
-    ]
+    return [*count_verdicts(wide), *saving_verdicts(wide), promise, *time_verdicts(times)]
 
 
-def _does_not_depend(exact: pd.Series) -> Settled:
+def count_verdicts(wide: pd.DataFrame) -> list[Settled]:
+    """D2-1 and D2-2; `wide` has a row for each point of the grid and a column for each method."""
+    exact, fixed, proposed = (wide[m] for m in ("exactly-once", "no-relaxation", "proposed"))
+
     by = exact.groupby("t_sla_ms")
     spread = int((by.max() - by.min()).max())
-    return settle(
+    independent = settle(
         "D2-1",
         expected=0,
         measured=spread,
@@ -59,12 +46,8 @@ def _does_not_depend(exact: pd.Series) -> Settled:
         "cost model (27), (28).",
     )
 
-
-def _are_ordered(wide: pd.DataFrame) -> Settled:
-    above = (wide["proposed"] > wide["no-relaxation"]) | (
-        wide["no-relaxation"] > wide["exactly-once"]
-    )
-    return settle(
+    above = (proposed > fixed) | (fixed > exact)
+    ordered = settle(
         "D2-2",
         expected=0,
         measured=int(above.sum()),
@@ -73,15 +56,19 @@ def _are_ordered(wide: pd.DataFrame) -> Settled:
         note=f"Points out of order among {len(wide)} combinations of ε, δ and T_SLA.",
     )
 
+    return [independent, ordered]
 
-def _helps_when_tight(wide: pd.DataFrame) -> Settled:
-    useless = wide[(wide["no-relaxation"] == wide["exactly-once"]) & (wide["exactly-once"] > 0)]
+
+def saving_verdicts(wide: pd.DataFrame) -> list[Settled]:
+    """D2-3 and D2-4, what relaxing the target saves."""
+    exact, fixed, proposed = (wide[m] for m in ("exactly-once", "no-relaxation", "proposed"))
+    useless = wide[(fixed == exact) & (exact > 0)]
     fewer = (useless["proposed"] < useless["exactly-once"]).mean() if len(useless) else 0.0
     alike = useless[useless["proposed"] == useless["exactly-once"]].reset_index()
     where = "; ".join(
         f"ε = {p.epsilon:g}, δ = {p.delta:g}, T_SLA = {p.t_sla_ms:g}" for p in alike.itertuples()
     )
-    return settle(
+    tight = settle(
         "D2-3",
         expected="fewer checkpoints where estimation alone saves none",
         measured=float(fewer),
@@ -91,23 +78,23 @@ def _helps_when_tight(wide: pd.DataFrame) -> Settled:
         f"proposed takes fewer checkpoints; 0.9 is asked. Not fewer at: {where or 'none'}.",
     )
 
-
-def _gains_most_when_tight(saved: pd.Series) -> Settled:
-    table = saved.unstack("t_sla_ms")
-    tightest = table.iloc[:, 0] >= table.max(axis=1)
-    means = ", ".join(f"{mean:.1f} at {t_sla:g} ms" for t_sla, mean in table.mean().items())
-    return settle(
+    saved = (exact - proposed).unstack("t_sla_ms")
+    most = saved.iloc[:, 0] >= saved.max(axis=1)
+    means = ", ".join(f"{mean:.1f} at {t_sla:g} ms" for t_sla, mean in saved.mean().items())
+    greatest = settle(
         "D2-4",
         expected="most checkpoints saved at the shortest T_SLA",
-        measured=float(tightest.mean()),
-        holds=bool(tightest.all()),
+        measured=float(most.mean()),
+        holds=bool(most.all()),
         basis="modelled",
-        note=f"Share of the {len(table)} combinations of ε and δ at which the shortest T_SLA saves "
+        note=f"Share of the {len(saved)} combinations of ε and δ at which the shortest T_SLA saves "
         f"the most checkpoints against exactly-once. Saved on average: {means}.",
     )
+    return [tight, greatest]
 
 
-def _keeps_promise(success: pd.DataFrame, parts: int) -> Settled:
+def promise_verdict(success: pd.DataFrame, parts: int) -> Settled:
+    """D2-5, from `success_rates` over that many parts."""
     estimated = success["worst_expected"] < 1
     judged = success[estimated] if estimated.any() else success
     # one interval a checkpoint would exclude 1 − δ somewhere by chance: widen them all
@@ -133,7 +120,8 @@ def _keeps_promise(success: pd.DataFrame, parts: int) -> Settled:
     )
 
 
-def _beats_full_replay(times: pd.DataFrame) -> Settled:
+def time_verdicts(times: pd.DataFrame) -> list[Settled]:
+    """D2-6 and D2-7, from `recovery_times`."""
     least = fastest(times)
     full = least[least["sensors"] == least["n"]].set_index("n")["total_ms"]
     part = least[least["sensors"] <= least["n"] / 2].assign(
@@ -142,7 +130,7 @@ def _beats_full_replay(times: pd.DataFrame) -> Settled:
     judged = part[(part["sensors"] <= part["n"] / 4) & (part["n"] <= LARGEST_N)]
     halves = part.groupby("n")["ratio"].max().items()
     shown = ", ".join(f"{value:.2f} at n = {n:,}" for n, value in halves)
-    return settle(
+    beats = settle(
         "D2-6",
         expected="< 1 for n ≤ 1,000",
         measured=float(judged["ratio"].max()),
@@ -153,12 +141,14 @@ def _beats_full_replay(times: pd.DataFrame) -> Settled:
         "is made with the plan and only loaded.",
     )
 
-
-def _is_proportional(times: pd.DataFrame) -> Settled:
-    least = fastest(times)
     ns = sorted(int(n) for n in least["n"].unique() if n >= SMALLEST_N)
     each = [least[least["n"] == n] for n in ns]
-    fits = [_line(rows["sensors"], rows["rep_ms"]) for rows in each]
+    fits = []
+    for rows in each:
+        x, y = rows["sensors"], rows["rep_ms"]
+        slope, start = np.polyfit(x, y, 1)
+        unexplained = ((y - slope * x - start) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+        fits.append((1 - float(unexplained), float(start / (slope * max(x) + start))))
     partial = [rows[rows["sensors"] < rows["n"]] for rows in each]
     slopes = [np.polyfit(rows["sensors"], rows[["res_ms", "rep_ms"]], 1)[0] for rows in partial]
     growth = max(float(res / rep) for res, rep in slopes)
@@ -168,7 +158,7 @@ def _is_proportional(times: pd.DataFrame) -> Settled:
         for n, (r2, start), rows in zip(ns, fits, partial, strict=True)
     )
     least_r2 = min(r2 for r2, _ in fits)
-    return settle(
+    proportional = settle(
         "D2-7",
         expected="T_rep a line in |O| (R² ≥ 0.9), T_res constant beside it",
         measured=least_r2,
@@ -177,11 +167,4 @@ def _is_proportional(times: pd.DataFrame) -> Settled:
         f"{max(growth, 0):.1%} as fast as T_rep (10 % is allowed). {shown}. Loading the "
         "(n − |O|) × |O| gain matrix is part of T_res here; the document's is at most 2 ms.",
     )
-
-
-def _line(x: pd.Series, y: pd.Series) -> tuple[float, float]:
-    """R² of the straight line, and its value at 0 as a share of the one at the largest x."""
-    slope, start = np.polyfit(x, y, 1)
-    residual = y - (slope * x + start)
-    r2 = 1 - float((residual**2).sum() / ((y - y.mean()) ** 2).sum())
-    return r2, float(start / (slope * max(x) + start))
+    return [beats, proportional]

@@ -46,7 +46,7 @@ def require_number(
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if (
         not number
-        or (whole and value != int(value))
+        or (whole and not isinstance(value, int))
         or (above is not None and not value > above)
         or (below is not None and not value < below)
         or (least is not None and not value >= least)
@@ -64,8 +64,8 @@ def require_numbers(name: str, values: Sequence[float], **bounds: float | bool |
     ValueError
         With name, the value and what is wanted.
     """
-    if not len(values):
-        raise ValueError(f"{name} must hold at least one value, got none")
+    if not isinstance(values, Sequence) or isinstance(values, str) or not len(values):
+        raise ValueError(f"{name} must be a list of at least one value, got {values!r}")
     for value in values:
         require_number(f"each of {name}", value, **bounds)  # type: ignore[arg-type]
 

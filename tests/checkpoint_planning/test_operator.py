@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.checkpoint_planning.operator import Preparation, PreparedReplay, ReplayQuery
-from aftlib.checkpoint_planning.pipeline import bare_read, check_keys, prepare
+from aftlib.checkpoint_planning.pipeline import bare_read, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -34,13 +34,13 @@ def stream(query, log, directory, points=()):
     """Process the whole log; each death is followed by a new operator over the same directory."""
     at, read, batch = dying(points), bare_read(log), 0
     directory.mkdir(exist_ok=True)
-    operator = prepare(query, directory, at)
+    operator = prepare(query, log, directory, at)
     while (state := operator.store.restore()) is None or state.position < log.steps:
         try:
             operator.process(batch, read)
             batch += 1
         except Died:
-            operator = prepare(query, directory, at)
+            operator = prepare(query, log, directory, at)
     return operator.store
 
 
@@ -128,8 +128,8 @@ def test_failures_in_every_interval_keep_the_promise(tmp_path):
 def test_completed_sums_are_the_posterior_mean():
     sensors, steps = [1, 6], 10
     gain = MODEL.gain(sensors, [0, 2, 3, 4, 5, 7])
-    prepared = PreparedReplay(sensors, gain, MODEL.posterior_variance(sensors), MODEL.mean)
-    sums, counts = prepared.complete(np.array([60.0, 45.0]), np.array([10, 10]), steps)
+    prepared = PreparedReplay(sensors, gain, MODEL.posterior_variance(sensors))
+    sums, counts = prepared.complete(MODEL.mean, np.array([60.0, 45.0]), np.array([10, 10]), steps)
     seen = MODEL.aggregate(steps, "sum").condition({"X2": 60.0, "X7": 45.0})
     np.testing.assert_allclose(sums[[0, 2, 3, 4, 5, 7]], seen.mean)
     np.testing.assert_array_equal(counts, 10)
@@ -153,8 +153,8 @@ def test_gaps_are_counted_and_stay_gaps(tmp_path):
 
 def test_prepared_sets_that_are_gone_or_damaged_are_refused(tmp_path, log):
     with pytest.raises(Died):
-        prepare(QUERY, tmp_path, dying([("replayed", 0)])).process(0, bare_read(log))
-    operator = prepare(QUERY, tmp_path)
+        prepare(QUERY, log, tmp_path, dying([("replayed", 0)])).process(0, bare_read(log))
+    operator = prepare(QUERY, log, tmp_path)
     gain = tmp_path / "prepared" / "first" / "0-gain.npy"
     gain.write_bytes(gain.read_bytes()[:50])
     with pytest.raises(
@@ -169,13 +169,13 @@ def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
     stream(QUERY, log, tmp_path)
     other = ReplayQuery(MODEL, WINDOW, Requirement(0.5, 0.05), QUERY.recovery_time, 1.5)
     with pytest.raises(ValueError, match="path belongs to another stream"):
-        prepare(other, tmp_path)
+        prepare(other, log, tmp_path)
     renamed = SensorLog.write(tmp_path / "other", np.zeros((5, 8)), list("abcdefgh"))
     with pytest.raises(ValueError, match=r"log must have the model's 8 keys .*missing \['X1'"):
-        check_keys(QUERY, renamed)
+        prepare(QUERY, renamed, tmp_path)
 
 
-def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path):
+def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path, log):
     tight = ReplayQuery(MODEL, WINDOW, Requirement(0.9, 0.05), RecoveryTime(1.0, 0.1), 1.5)
     with pytest.raises(ValueError, match="t_sla_ms must be at least 1.8, got 1.5"):
-        prepare(tight, tmp_path)
+        prepare(tight, log, tmp_path)

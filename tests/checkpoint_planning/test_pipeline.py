@@ -5,7 +5,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.pipeline import bare_read, run, spark_read
+from aftlib.checkpoint_planning.pipeline import bare_read, replay_stream, spark_read
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -22,13 +22,13 @@ def log(tmp_path):
 
 
 def test_batches_are_the_plan_and_a_second_run_replays_its_set(spark, log, tmp_path):
-    def at(point, batch):
+    def passes(point, batch):
         if (point, batch) == ("replayed", 1):
             raise RuntimeError("struck")
 
     with pytest.raises(StreamingQueryException, match="struck"):
-        run(spark, QUERY, log, tmp_path, at)
-    done = run(spark, QUERY, log, tmp_path)
+        replay_stream(spark, QUERY, log, tmp_path, passes)
+    done = replay_stream(spark, QUERY, log, tmp_path)
     first, second, third, fourth = QUERY.first_plan.times[1:]
     assert [(r.start, r.stop) for r in done.records[:2]] == [(0, first), (first, second)]
     assert [r.recovered for r in done.records][:3] == [False, True, False]
@@ -55,13 +55,13 @@ def test_readers_agree(spark, log):
 def test_log_of_other_sensors_is_refused(spark, tmp_path):
     other = SensorLog.write(tmp_path / "log", np.zeros((60, 2)), ["a", "b"])
     with pytest.raises(ValueError, match="log must have the model's 8 keys in their order, got 2"):
-        run(spark, QUERY, other, tmp_path)
+        replay_stream(spark, QUERY, other, tmp_path)
 
 
 def test_state_that_is_not_sparks_is_refused(spark, log, tmp_path):
-    run(spark, QUERY, log, tmp_path)
+    replay_stream(spark, QUERY, log, tmp_path)
     for path in tmp_path.glob("state.sqlite*"):
         path.unlink()
     longer = SensorLog.write(tmp_path / "longer", draw(MODEL, 240, 2), MODEL.names)
     with pytest.raises(StreamingQueryException, match="batch must go on at step 0, where the"):
-        run(spark, QUERY, longer, tmp_path)
+        replay_stream(spark, QUERY, longer, tmp_path)

@@ -6,8 +6,12 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning.sqlite import SqliteCheckpoints
-from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord, WindowResult
+from aftlib.checkpoint_planning.state import (
+    Checkpoint,
+    CheckpointStore,
+    IntervalRecord,
+    WindowResult,
+)
 
 C1 = Checkpoint(0, 3, np.array([1.5, np.pi]), np.array([3, 2]), np.array([0.0, 0.25]), (0, 3, 7))
 RESULTS = [WindowResult(0, 7, "X1", 1.5, 0.1, 7), WindowResult(0, 7, "X2", float("nan"), 0.0, 0)]
@@ -23,7 +27,7 @@ def same(one, other):
 
 @pytest.fixture
 def store(tmp_path):
-    return SqliteCheckpoints(tmp_path / "state.sqlite", "one")
+    return CheckpointStore(tmp_path / "state.sqlite", "one")
 
 
 def test_checkpoint_survives_as_bytes():
@@ -43,7 +47,7 @@ def test_commit_is_restored_by_another_process(store):
     assert store.restore() is None
     assert not store.committed(0)
     store.commit(C1, RESULTS, record())
-    again = SqliteCheckpoints(store.path, "one")
+    again = CheckpointStore(store.path, "one")
     assert same(again.restore(), C1)
     assert again.committed(0)
     assert again.records() == [record()]
@@ -88,20 +92,20 @@ def test_files_of_others_are_refused(tmp_path, store):
     text = tmp_path / "text"
     text.write_text("no database " * 100)
     with pytest.raises(ValueError, match="path must be a checkpoint store or a new file"):
-        SqliteCheckpoints(text, "one")
+        CheckpointStore(text, "one")
     foreign = tmp_path / "foreign.sqlite"
     with sqlite3.connect(foreign) as connection:
         connection.execute("CREATE TABLE windows (a)")
     with pytest.raises(ValueError, match="path must be a checkpoint store, got another's file"):
-        SqliteCheckpoints(foreign, "one")
+        CheckpointStore(foreign, "one")
     with pytest.raises(
         ValueError, match=r"path belongs to another stream \(one\), not to this one"
     ):
-        SqliteCheckpoints(store.path, "two")
+        CheckpointStore(store.path, "two")
     with sqlite3.connect(store.path) as connection:
         connection.execute("PRAGMA user_version = 9")
-    with pytest.raises(ValueError, match="path must be of version 1, got version 9"):
-        SqliteCheckpoints(store.path, "one")
+    with pytest.raises(ValueError, match="path must be of version 2, got version 9"):
+        CheckpointStore(store.path, "one")
 
 
 def test_damaged_state_is_refused_not_used(store):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning.sqlite import SqliteCheckpoints
+from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.sensorlog import SensorLog
 
 _DRIVER = Path(__file__).with_name("replay_driver.py")
@@ -54,7 +54,7 @@ def finished(directory, kind, store="sound"):
     process = start(directory, kind, store)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    return SqliteCheckpoints(directory / "state.sqlite", driver.QUERY.fingerprint)
+    return CheckpointStore(directory / "state.sqlite", driver.QUERY.fingerprint)
 
 
 def check(store, log):

@@ -1,6 +1,13 @@
-"""D2: checkpoints and partial replay that keep ε, δ and a recovery time."""
+"""What notebook 02 runs, in its order."""
 
-from aftlib.checkpoint_planning.experiments.cases import Case, block_case
+from aftlib.checkpoint_planning.experiments.cases import (
+    METHODS,
+    PlanningCase,
+    block_case,
+    checkpoint_counts,
+    counts_table,
+    plan_table,
+)
 from aftlib.checkpoint_planning.experiments.costs import (
     Fit,
     compare_models,
@@ -8,26 +15,26 @@ from aftlib.checkpoint_planning.experiments.costs import (
     fit_recovery_time,
     recovery_times,
 )
-from aftlib.checkpoint_planning.experiments.counts import (
-    METHODS,
-    checkpoint_counts,
-    counts_table,
-    plan_table,
-)
 from aftlib.checkpoint_planning.experiments.examples import FIGURE_1, ThreeSensors, three_sensors
-from aftlib.checkpoint_planning.experiments.recoveries import queries, recoveries, t_sla_kept
-from aftlib.checkpoint_planning.experiments.restarts import PHASES, restarts
+from aftlib.checkpoint_planning.experiments.parameters import check_parameters
+from aftlib.checkpoint_planning.experiments.recoveries import (
+    PHASES,
+    queries,
+    recoveries,
+    restarts,
+    t_sla_kept,
+)
 from aftlib.checkpoint_planning.experiments.success import success_rates
-from aftlib.checkpoint_planning.verdicts import verdicts
 
 __all__ = [
     "FIGURE_1",
     "METHODS",
     "PHASES",
-    "Case",
     "Fit",
+    "PlanningCase",
     "ThreeSensors",
     "block_case",
+    "check_parameters",
     "checkpoint_counts",
     "compare_models",
     "counts_table",
@@ -41,5 +48,4 @@ __all__ = [
     "success_rates",
     "t_sla_kept",
     "three_sensors",
-    "verdicts",
 ]

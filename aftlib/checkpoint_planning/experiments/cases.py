@@ -1,14 +1,16 @@
-"""What D2's grid is run on: groups of correlated sensors, and the promises asked of them."""
+"""What D2's grid is run on, and how many checkpoints its plans take (D2 fig. 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
+from aftlib.checkpoint_planning import plan
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.gaussian import GaussianModel
@@ -18,11 +20,18 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.samples import write_samples
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 AXES = ("epsilon", "delta", "t_sla_ms")
+METHODS = plan.METHODS[::-1]
+_SCHEMA = (
+    "method string, epsilon double, delta double, t_sla_ms double, checkpoints long, sensors long"
+)
 
 
 @dataclass(frozen=True)
-class Case:
+class PlanningCase:
     """Sensors with their samples and the grid (ε, δ, T_SLA) to plan for.
 
     Attributes
@@ -57,8 +66,15 @@ class Case:
         self, epsilon: float, delta: float, t_sla_ms: float, method: str = "proposed"
     ) -> CheckpointPlan:
         """Plan of a window under one promise."""
-        asked = Requirement(epsilon, delta), self.recovery_time, t_sla_ms, method
-        return plan_checkpoints(self.model, self.windows.width, *asked, self.windows.query)
+        return plan_checkpoints(
+            self.model,
+            self.windows.width,
+            Requirement(epsilon, delta),
+            self.recovery_time,
+            t_sla_ms,
+            method=method,
+            query=self.windows.query,
+        )
 
     @property
     def points(self) -> pd.DataFrame:
@@ -70,6 +86,7 @@ class Case:
 def block_case(
     spark: SparkSession,
     directory: Path,
+    *,
     sensors: int,
     groups: int,
     variance: float,
@@ -82,7 +99,7 @@ def block_case(
     deltas: Sequence[float],
     t_slas: Sequence[float],
     recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME,
-) -> Case:
+) -> PlanningCase:
     """D2's data set (section 6.2): equal groups of sensors that go together, drawn on Spark.
 
     The log is kept under `directory`, keyed by its parameters, and reused when it is there.
@@ -92,5 +109,79 @@ def block_case(
     log = write_samples(
         spark, model, rows, seed, directory / f"groups-{kind}-rows{rows}-seed{seed}"
     )
-    grid = tuple(epsilons), tuple(deltas), tuple(t_slas)
-    return Case(model, log, windows, *grid, recovery_time, replications, seed)
+    return PlanningCase(
+        model,
+        log,
+        windows,
+        epsilons=tuple(epsilons),
+        deltas=tuple(deltas),
+        t_slas=tuple(t_slas),
+        recovery_time=recovery_time,
+        replications=replications,
+        seed=seed,
+    )
+
+
+def checkpoint_counts(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
+    """Checkpoints strictly inside a window for each method over the grid (D2 fig. 6).
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The grid is one Spark job; a task takes some (method, ε, δ, T_SLA).
+    case : PlanningCase
+
+    Returns
+    -------
+    DataFrame
+        method, epsilon, delta, t_sla_ms, checkpoints, and sensors: |O| at the window's beginning.
+
+    Raises
+    ------
+    ValueError
+        When the shortest T_SLA does not suffice to replay all sensors over one step.
+    """
+    # the longest of all recoveries over one step: what it permits, every other plan permits too
+    case.plan(case.epsilons[0], case.deltas[0], min(case.t_slas), "exactly-once")
+    points = pd.DataFrame({"method": METHODS}).merge(case.points, how="cross")
+
+    def count(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            plans = [case.plan(e, d, t, m) for m, e, d, t in frame.itertuples(index=False)]
+            sizes = [len(plan.replay[0].sensors) for plan in plans]
+            taken = [len(plan.checkpoints) for plan in plans]
+            yield frame.assign(checkpoints=taken, sensors=sizes)
+
+    cut = spark.createDataFrame(points).repartition(4 * spark.sparkContext.defaultParallelism)
+    found = cut.mapInPandas(count, _SCHEMA).toPandas()
+    return found.sort_values(["method", *AXES], ignore_index=True)
+
+
+def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
+    """Counts as text, "exactly-once / no-relaxation / proposed", T_SLA down and ε across.
+
+    Raises
+    ------
+    ValueError
+        When the counts have no such δ.
+    """
+    chosen = counts[np.isclose(counts["delta"], delta)]
+    if chosen.empty:
+        known = ", ".join(f"{d:g}" for d in sorted(counts["delta"].unique()))
+        raise ValueError(f"delta must be one of {known}, got {delta!r}")
+    wide = chosen.pivot_table(index=["t_sla_ms", "epsilon"], columns="method", values="checkpoints")
+    cells = wide[list(METHODS)].astype(int).astype(str).agg(" / ".join, axis=1)
+    return cells.unstack("epsilon")
+
+
+def plan_table(plan: CheckpointPlan) -> pd.DataFrame:
+    """A plan's intervals: begin, end, sensors replayed, tuples, and reliability R of (12)."""
+    return pd.DataFrame(
+        {
+            "begin": plan.times[:-1],
+            "end": plan.times[1:],
+            "sensors": [len(replay.sensors) for replay in plan.replay],
+            "tuples": plan.tuples,
+            "reliability": plan.worst_case_reliability.min(axis=1),
+        }
+    )

@@ -5,23 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.stats import theilslopes
 
-from aftlib.checkpoint_planning.operator import Preparation, PreparedReplay, Read
+from aftlib.checkpoint_planning.operator import Preparation, Read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet
-from aftlib.checkpoint_planning.sqlite import SqliteCheckpoints
-from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord
+from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
+from aftlib.core.checks import require_numbers
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, SensorLog
 
 PARTS = ("res_ms", "rep_ms", "est_ms")
 CORRELATION = 0.5
+LARGEST_N = 1000
+"""Sensors up to which D2-6 says that recovery beats full replay."""
+SMALLEST_N = 100
+"""Sensors from which D2-7 is judged: with fewer, opening the log is most of T_rep."""
+RESOLUTION = 0.01
+"""Share of a recovery's time below which the cost of all its tuples cannot be seen."""
 
 
 def wide_log(directory: Path, sensors: int, tuples: int, seed: int) -> SensorLog:
@@ -60,6 +67,11 @@ def equally_correlated(sensors: int, size: int, correlation: float = CORRELATION
     variance = np.full(sensors, 1 - explained)
     variance[:size] = 0
     return ReplaySet(tuple(range(size)), variance, factor, np.ones(size + 1))
+
+
+def replayed_sizes(n: int, shares: Sequence[float]) -> list[int]:
+    """Numbers of sensors that are replayed, ascending; all n are always among them."""
+    return sorted({max(1, round(share * n)) for share in shares} | {n})
 
 
 def recovery_times(
@@ -102,20 +114,35 @@ def recovery_times(
     ValueError
         When a share is outside (0, 1].
     """
-    if any(not 0 < share <= 1 for share in shares):
-        raise ValueError(f"shares must lie inside (0, 1], got {list(shares)!r}; give |O| / n")
+    require_numbers("shares", shares, above=0, most=1)
     rows = []
     scratch.mkdir(parents=True, exist_ok=True)
-    for n in ns:
+    for n in sorted(set(ns)):
         log = wide_log(directory, n, tuples, seed)
-        read, store = reader(log), _store(scratch / f"{n}.sqlite", log)
-        sizes = sorted({max(1, round(s * n)) for s in shares} | {n})
-        ready = {m: _prepared(scratch / f"{n}-{m}", log, m) if m < n else None for m in sizes}
+        read, sizes = reader(log), replayed_sizes(n, shares)
+        zeros = np.zeros(n)
+        checkpoint = Checkpoint(0, 0, zeros, zeros.astype(np.int64), zeros, (0, log.steps))
+        store = CheckpointStore(scratch / f"{n}.sqlite", "recovery times")
+        store.commit(checkpoint, [], IntervalRecord(0, 0, 0, False, n, 0, 0, 0))
+        ready = {size: Preparation(scratch / f"{n}-{size}") for size in sizes if size < n}
+        for size, preparation in ready.items():
+            replay, asked = (equally_correlated(n, size),), Requirement(1, 0.5)
+            preparation.keep(0, CheckpointPlan((0, log.steps), replay, asked, "mean", zeros))
         # sizes take turns, which spreads what else the machine does; the first turn warms up
-        for repeat, m in [(r, m) for r in range(-1, repeats) for m in sizes]:
-            lap = _recover(store, ready[m], read, log)
-            at = {"n": n, "sensors": m, "steps": log.steps, "tuples": m * log.steps}
-            rows += [at | {"repeat": repeat} | lap] if repeat >= 0 else []
+        for repeat, size in product(range(-1, repeats), sizes):
+            laps = [time.perf_counter()]
+            store.restore()
+            prepared = ready[size].load(0, 0, 0) if size < n else None
+            laps.append(time.perf_counter())
+            keys = prepared.sensors if prepared else list(range(n))
+            sums, counts = read(keys, 0, log.steps)
+            laps.append(time.perf_counter())
+            if prepared:
+                prepared.complete(zeros, sums, counts, log.steps)
+            laps.append(time.perf_counter())
+            about = {"n": n, "sensors": size, "steps": log.steps, "tuples": size * log.steps}
+            parts = zip(PARTS, (np.diff(laps) * 1e3).tolist(), strict=True)
+            rows += [about | {"repeat": repeat} | dict(parts)] if repeat >= 0 else []
     return pd.DataFrame(rows).assign(total_ms=lambda t: t[list(PARTS)].sum(axis=1))
 
 
@@ -129,41 +156,6 @@ def fastest(times: pd.DataFrame) -> pd.DataFrame:
     """
     columns = ["tuples", *PARTS, "total_ms"]
     return times.groupby(["n", "sensors"])[columns].min().reset_index()
-
-
-def _store(path: Path, log: SensorLog) -> SqliteCheckpoints:
-    """Store with a checkpoint of every sensor in it."""
-    store, n = SqliteCheckpoints(path, "recovery times"), len(log.names)
-    zeros = np.zeros(n)
-    checkpoint = Checkpoint(0, 0, zeros, zeros.astype(np.int64), zeros, (0, log.steps))
-    store.commit(checkpoint, [], IntervalRecord(0, 0, 0, False, n, 0, 0, 0))
-    return store
-
-
-def _prepared(directory: Path, log: SensorLog, size: int) -> Preparation:
-    n, preparation = len(log.names), Preparation(directory)
-    replay = (equally_correlated(n, size),)
-    plan = CheckpointPlan((0, log.steps), replay, Requirement(1, 0.5), "mean", np.zeros(n))
-    preparation.keep(0, plan)
-    return preparation
-
-
-def _recover(
-    store: SqliteCheckpoints, ready: Preparation | None, read: Read, log: SensorLog
-) -> dict[str, float]:
-    """One recovery, in milliseconds; full replay neither loads a gain nor estimates."""
-    n, prepared, laps = len(log.names), None, [time.perf_counter()]
-    store.restore()
-    if ready is not None:
-        sensors, gain, variance = ready.load(0, 0, 0)
-        prepared = PreparedReplay(sensors.tolist(), gain, variance, np.zeros(n))
-    laps.append(time.perf_counter())
-    sums, counts = read(list(range(n)) if prepared is None else prepared.sensors, 0, log.steps)
-    laps.append(time.perf_counter())
-    if prepared is not None:
-        prepared.complete(sums, counts, log.steps)
-    laps.append(time.perf_counter())
-    return dict(zip(PARTS, (np.diff(laps) * 1e3).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -195,6 +187,9 @@ class Fit:
 def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     """Fit (24) to measured recoveries (Theil and Sen's line, which stragglers do not bend).
 
+    The line rises by `RESOLUTION` of the median time at least: where the cost of a tuple is lost in
+    the noise, it is taken to be just too small to be seen.
+
     Parameters
     ----------
     times : DataFrame
@@ -205,16 +200,16 @@ def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     Raises
     ------
     ValueError
-        When more tuples do not take longer in these measurements.
+        When none of the recoveries replayed anything.
     """
     x, y = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
-    slope = float(theilslopes(y, x).slope) if len(np.unique(x)) > 1 else 0.0
-    if not slope > 0:
+    if not x.any():
         raise ValueError(
-            f"times must show that replaying more tuples takes longer, got {slope:.3g} ms a tuple "
-            f"from {len(x)} recoveries of {x.min():.0f} … {x.max():.0f} tuples; measure more "
-            "recoveries, further apart in size"
+            f"times must hold recoveries that replay something, got {len(x)} that do not; "
+            "ask for a smaller error"
         )
+    slope = float(theilslopes(y, x).slope) if len(np.unique(x)) > 1 else 0.0
+    slope = max(slope, RESOLUTION * float(np.median(y)) / x.max())
     line = RecoveryTime(max(0.0, float(np.median(y - slope * x))), slope)
     fitted = line.fixed_ms + slope * x
     points = pd.DataFrame({"tuples": x, "total_ms": y, "fitted_ms": fitted})

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
 from aftlib.checkpoint_planning.operator import PartialReplay, Preparation, ReplayQuery
 from aftlib.checkpoint_planning.pipeline import spark_read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.sqlite import SqliteCheckpoints
+from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FIGURE_1 = pd.DataFrame(
     {
@@ -76,27 +79,26 @@ def three_sensors(spark: SparkSession, directory: Path, failure: int = 5) -> Thr
     requirement, budget = Requirement(EPSILON, DELTA), RecoveryTime(0, 1)
     query = ReplayQuery(MODEL, len(FIGURE_1), requirement, budget, BUDGET)
     log = SensorLog.write(directory / "log", FIGURE_1.to_numpy(), FIGURE_1.columns.tolist())
-    store = SqliteCheckpoints(directory / "state.sqlite", query.fingerprint)
-    struck = batch = int(np.searchsorted(query.first_plan.times, failure)) - 1
-    read, state = spark_read(spark, log, tasks=2), Preparation(directory / "prepared")
-    first, second = (PartialReplay(query, store, state, run) for run in ("first", "second"))
+    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
+    read, prepared = spark_read(spark, log, tasks=2), Preparation(directory / "prepared")
+    first, second = (PartialReplay(query, store, prepared, name) for name in ("first", "second"))
+    plan = query.first_plan
+    struck = batch = int(np.searchsorted(plan.times, failure)) - 1
+    begin, end = plan.times[struck : struck + 2]
+
     for done in range(struck):
         first.process(done, read)
-    store.begin(struck, query.first_plan.times[struck], first.run)
+    store.begin(struck, begin, first.process_id)
     while not store.results():
         second.process(batch, read)
         batch += 1
-    return _shown(query.first_plan, store, failure)
 
-
-def _shown(plan: CheckpointPlan, store: SqliteCheckpoints, failure: int) -> ThreeSensors:
-    struck = int(np.searchsorted(plan.times, failure)) - 1
-    begin, end = plan.times[struck : struck + 2]
     cells = FIGURE_1.reset_index().melt("step", var_name="sensor")
     replayed = cells["sensor"].isin([MODEL.names[i] for i in plan.replay[struck].sensors])
-    inside = cells["step"].between(begin + 1, end)
     states = np.where(replayed, "replayed", "estimated")
+    inside = cells["step"].between(begin + 1, end)
     cells["state"] = np.where(inside, states, "checkpointed")
+
     results = pd.DataFrame([vars(result) for result in store.results()]).set_index("key")
     table = pd.DataFrame(
         {

@@ -1,32 +1,42 @@
-"""Real recoveries, one after another in a running process, and whether they keep T_SLA."""
+"""Real recoveries in a running process and after a driver's death, and whether they keep T_SLA."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from aftlib.checkpoint_planning.experiments.cases import Case
-from aftlib.checkpoint_planning.operator import PartialReplay, Preparation, Read, ReplayQuery
-from aftlib.checkpoint_planning.pipeline import check_keys
+from aftlib.checkpoint_planning.driver import KINDS, passed, write_task
+from aftlib.checkpoint_planning.experiments.cases import PlanningCase
+from aftlib.checkpoint_planning.operator import Read, ReplayQuery
+from aftlib.checkpoint_planning.pipeline import prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.sqlite import SqliteCheckpoints
+from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 
+PHASES = ("python_ms", "spark_ms", "stream_ms", "recovery_ms", "commit_ms")
+"""From the start of the new process: Python and its imports; the Spark session; the stream up to
+the failed batch; T_rec itself; planning the rest of the window anew and committing."""
+
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds, for measuring before a machine's times are known."""
-_DEAD, _ALIVE = "the process that died", "the one that goes on"
+_DEAD = "the process that died"
 _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
 
 
 def queries(
-    case: Case,
+    case: PlanningCase,
     epsilon: float,
     delta: float,
     budgets: Sequence[int],
@@ -36,9 +46,14 @@ def queries(
     asked, windows = Requirement(epsilon, delta), case.windows
     return [
         ReplayQuery(
-            case.model, windows.width, asked, recovery_time, recovery_time(b), query=windows.query
+            case.model,
+            windows.width,
+            asked,
+            recovery_time,
+            t_sla_ms=recovery_time(budget),
+            query=windows.query,
         )
-        for b in budgets
+        for budget in budgets
     ]
 
 
@@ -89,7 +104,6 @@ def recoveries(
     if not 0 < chance <= 1:
         raise ValueError(f"chance must lie inside (0, 1], got {chance!r}; nothing fails by 0")
     for query in queries:
-        check_keys(query, log)
         if log.steps < query.window:
             raise ValueError(
                 f"log must hold a window of {query.window} steps, got {log.steps}; write more rows"
@@ -117,38 +131,23 @@ class _Stream:
     rng: np.random.Generator
     chance: float
     passes: int = 0
-    batch: int = 0
-
-    def __post_init__(self) -> None:
-        self._restart()
+    position: int | None = None
 
     def recovery(self) -> dict[str, float]:
         """Go on until an interval has failed and been recovered; what that took."""
         while True:
-            if self.position >= self.log.steps - self.log.steps % self.query.window:
-                self._restart()
-            failed = self.rng.random() < self.chance
+            if self.position in (None, self.log.steps - self.log.steps % self.query.window):
+                self.operator = prepare(self.query, self.log, self.scratch / str(self.passes))
+                self.passes, self.batch, self.position = self.passes + 1, 0, 0
+            failed, store = self.rng.random() < self.chance, self.operator.store
             if failed:
-                self.store.begin(self.batch, self.position, _DEAD)
+                store.begin(self.batch, self.position, _DEAD)
             self.operator.process(self.batch, self.read)
-            self.batch += 1
+            record = store.records()[-1]
+            self.batch, self.position = self.batch + 1, record.stop
             if failed:
-                record = asdict(self.store.records()[-1])
-                kept = {name: record[name] for name in _RECORDED}
+                kept = {name: getattr(record, name) for name in _RECORDED}
                 return {"t_sla_ms": self.query.t_sla_ms, "window": self.query.window} | kept
-
-    @property
-    def position(self) -> int:
-        checkpoint = self.store.restore()
-        return 0 if checkpoint is None else checkpoint.position
-
-    def _restart(self) -> None:
-        directory = self.scratch / str(self.passes)
-        directory.mkdir(parents=True)
-        self.store = SqliteCheckpoints(directory / "state.sqlite", self.query.fingerprint)
-        prepared = Preparation(directory / "prepared")
-        self.operator = PartialReplay(self.query, self.store, prepared, _ALIVE)
-        self.passes, self.batch = self.passes + 1, 0
 
 
 def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
@@ -172,3 +171,75 @@ def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
         share = {"share": kept / total, "low": interval.low, "high": interval.high}
         rows.append({"t_sla_ms": t_sla, "recoveries": total, "kept": kept} | share | times)
     return pd.DataFrame(rows)
+
+
+def restarts(
+    query: ReplayQuery,
+    log: SensorLog,
+    scratch: Path,
+    count: int,
+    seed: int,
+    kinds: Sequence[str] = KINDS,
+) -> pd.DataFrame:
+    """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover it.
+
+    Each driver has its state to itself, dies with the tuples of one of its first three batches
+    read and nothing of them committed, and is started again at once: how soon a failure is
+    noticed is not measured here.
+
+    Parameters
+    ----------
+    query : ReplayQuery
+    log : SensorLog
+    scratch : path
+        New directory for the states.
+    count, seed : int
+        Drivers of each kind to kill; of the batch in which each dies.
+    kinds : tuple of str
+        "bare" is one process without Spark, "spark" runs the stream on Spark.
+
+    Returns
+    -------
+    DataFrame
+        kind, trial, batch, sensors, the milliseconds of `PHASES`, and all_ms from the start of
+        the new process to its commit.
+
+    Raises
+    ------
+    RuntimeError
+        When a process ends otherwise than by its SIGKILL.
+    """
+    rng = np.random.default_rng(seed)
+    batches = max(1, len(query.first_plan.replay) * (log.steps // query.window))
+    rows = []
+    for trial, kind in product(range(count), kinds):
+        directory, batch = scratch / f"{kind}-{trial}", int(rng.integers(min(3, batches)))
+        write_task(directory, query, log)
+        _killed(directory, kind, "replayed", batch)
+        start = _killed(directory, kind, "committed", batch)
+
+        store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
+        record = next(r for r in store.records() if r.batch == batch)
+        at = passed(directory)
+        marks = [start, at["loaded", -1], at["started", -1], at["estimated", batch]]
+        python, spark, until = np.diff(marks) * 1e3
+        recovery = record.res_ms + record.rep_ms + record.est_ms
+        commit = (at["committed", batch] - at["estimated", batch]) * 1e3
+        phases = zip(PHASES, (python, spark, until - recovery, recovery, commit), strict=True)
+        about = {"kind": kind, "trial": trial, "batch": batch, "sensors": record.sensors}
+        everything = (at["committed", batch] - start) * 1e3
+        rows.append(about | dict(phases) | {"all_ms": everything})
+    return pd.DataFrame(rows)
+
+
+def _killed(directory: Path, kind: str, point: str, batch: int) -> float:
+    """Start a driver that dies at a point of a batch; when it was started, s since the epoch."""
+    command = [sys.executable, "-m", "aftlib.checkpoint_planning.driver", str(directory), kind]
+    start = time.time()
+    done = subprocess.run([*command, point, str(batch)], capture_output=True, text=True)
+    if done.returncode != -signal.SIGKILL:
+        raise RuntimeError(
+            f"driver must die at {point!r} of batch {batch}, ended with status {done.returncode}; "
+            f"its last words: {done.stderr[-500:]}"
+        )
+    return start

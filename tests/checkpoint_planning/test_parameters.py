@@ -1,0 +1,156 @@
+"""Every parameter of notebook 02 works to the end, or is refused in its first seconds."""
+
+import math
+
+import numpy as np
+import pytest
+
+from aftlib.checkpoint_planning import experiments, figures
+from aftlib.checkpoint_planning.experiments import check_parameters
+from aftlib.checkpoint_planning.pipeline import bare_read
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.verdicts import verdicts
+from aftlib.core.checks import with_value
+from aftlib.core.paths import notebooks_dir
+from aftlib.core.windows import Windows
+from aftlib.reports.notebook import Notebook
+
+NOTEBOOK = Notebook(notebooks_dir() / "02_checkpoint_planning.ipynb")
+DEFAULTS = {name: parameter.default for name, parameter in NOTEBOOK.parameters.items()}
+AWKWARD = (
+    0,
+    -1,
+    2,
+    0.5,
+    7.0,
+    math.nan,
+    math.inf,
+    1e300,
+    [],
+    [0],
+    [-1],
+    [math.nan],
+    ["x"],
+    "x",
+    None,
+)
+FINE = {  # (parameter, value) that look odd and mean something
+    *(("epsilon", v) for v in (0.5, 2, 7.0)),
+    ("t_sla", 1e300),
+    *(("covariance", v) for v in (0, -1, 2, 0.5, 7.0)),
+    *(("groups", v) for v in (2,)),
+    *((name, 2) for name in ("slide", "replications", "repeats", "calibration", "recoveries")),
+    *(("restarts", 2), ("seed", 0), ("seed", 2), ("kept_epsilon", 0.5 / 10)),
+}
+REFUSED = [
+    (name, value)
+    for name, default in DEFAULTS.items()
+    for value in AWKWARD
+    if (name, repr(value)) not in {(n, repr(v)) for n, v in FINE}
+]
+
+
+def test_defaults_are_fine():
+    check_parameters(**DEFAULTS)
+
+
+@pytest.mark.parametrize(("name", "value"), REFUSED, ids=str)
+def test_awkward_values_are_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=rf"\b{name}\b"):
+        check_parameters(**DEFAULTS | {name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), sorted(FINE, key=str), ids=str)
+def test_odd_values_that_mean_something_pass(name, value):
+    check_parameters(**DEFAULTS | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"t_sla": 28}, r"t_sla must be at least 28\.4233, got 28"),
+        ({"t_slas": [35, 28]}, r"each of t_slas must be at least 28\.4233, got 28"),
+        ({"groups": 7}, "groups must divide sensors = 100, got 7"),
+        ({"covariance": 60.0}, "covariance must lie between -3.15789 and variance = 60, got 60"),
+        ({"slide": 20_000}, "slide must be at most window = 10000, got 20000"),
+        ({"rows": 9_999}, "rows must hold a window of 10000 steps, got 9999"),
+        ({"ns": [10, 3000]}, "ns must hold a number of 100 … 1000 sensors"),
+        ({"shares": [0.5]}, "shares must hold two different parts"),
+        ({"shares": [0.5, 0.75]}, "shares must hold two different parts"),
+        ({"budgets": [50_000, 99]}, "each of budgets must be a whole number at least 100, got 99"),
+        ({"kept_epsilon": 0.5}, "kept_epsilon must be below 0.1518, where nothing"),
+    ],
+    ids=str,
+)
+def test_values_that_do_not_fit_together_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        check_parameters(**DEFAULTS | changed)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"t_sla": 60},
+        {"t_sla": 28.43, "epsilon": 0.7},
+        {"epsilon": 0.5, "delta": 0.3},
+        {"epsilons": [0.4500001, 0.45], "deltas": [0.05], "t_slas": [35], "t_sla": 35},
+        {"covariance": -1.5, "replications": 1},
+        {"window": 1, "slide": 1, "rows": 1},
+        {"slide": 24, "rows": 24, "seed": 0},
+    ],
+    ids=str,
+)
+def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, odd):
+    """W6 item 10: a value outside its grid is added to it, at the scale of six sensors."""
+    small = {"sensors": 6, "groups": 2, "variance": 4, "covariance": 3, "replications": 2}
+    small |= {"window": 24, "slide": 7, "rows": 120, "epsilons": [0.45, 0.55], "epsilon": 0.45}
+    small |= {"t_slas": [35, 50], "kept_epsilon": 0.01, "budgets": [6]}
+    p = DEFAULTS | small | odd
+    check_parameters(**p)
+    case = experiments.block_case(
+        spark,
+        tmp_path,
+        **{k: p[k] for k in ("sensors", "groups", "variance", "covariance")},
+        **{k: p[k] for k in ("rows", "replications", "seed")},
+        windows=Windows(p["window"], p["slide"]),
+        epsilons=with_value(p["epsilons"], p["epsilon"]),
+        deltas=with_value(p["deltas"], p["delta"]),
+        t_slas=with_value(p["t_slas"], p["t_sla"]),
+        recovery_time=RecoveryTime(28.33, 1e-3),
+    )
+    counts = experiments.checkpoint_counts(spark, case)
+    assert experiments.counts_table(counts, p["delta"])[p["epsilon"]][p["t_sla"]]
+    success = experiments.success_rates(spark, case)
+    shown = figures.success_by_time(success, p["delta"], p["t_sla"], start=p["epsilon"])
+    assert len(shown.data[0].x) == len(case.plan(p["epsilon"], p["delta"], p["t_sla"]).replay)
+    for axis, fixed in (("epsilon", "delta"), ("delta", "t_sla_ms"), ("t_sla_ms", "delta")):
+        at = {fixed: p["t_sla" if fixed == "t_sla_ms" else fixed]}
+        figures.counts(counts, axis, "title", at, start=p["epsilon"])
+        figures.success(success, axis, "title", at, start=p["epsilon"])
+    times = experiments.recovery_times(
+        bare_read, tmp_path, tmp_path / "times", ns=[100], shares=[0.1, 0.5], repeats=1, tuples=100
+    )
+    replications = p["replications"]
+    settled = verdicts(counts=counts, success=success, times=times, replications=replications)
+    assert len(settled) == 7
+
+
+@pytest.mark.parametrize("odd", [{"budgets": [6]}, {"budgets": [10**9, 6]}, {"window": 1}], ids=str)
+def test_odd_measurements_come_through(spark, tmp_path, odd):
+    """A budget may permit one step or everything, and a window may be one step."""
+    p = {"window": 24, "budgets": [6, 40]} | odd
+    case = experiments.block_case(
+        spark, tmp_path, sensors=6, groups=2, variance=4, covariance=3, rows=120, replications=1,
+        windows=Windows(p["window"], 1), seed=1, epsilons=[0.1], deltas=[0.05], t_slas=[35],
+    )  # fmt: skip
+    asked = experiments.queries(case, 0.1, 0.05, p["budgets"])
+    read = bare_read(case.log)
+    found = experiments.recoveries(asked, case.log, read, tmp_path / "a", 3, seed=1)
+    fit = experiments.fit_recovery_time(found)
+    planned = experiments.queries(case, 0.1, 0.05, p["budgets"], fit.recovery_time)
+    held = experiments.recoveries(planned, case.log, read, tmp_path / "b", 2, seed=2)
+    assert len(held) == 2 * len(p["budgets"])
+    figures.t_sla(held)
+    figures.fitted(fit.points, fit.reserve, "title")
+    killed = experiments.restarts(planned[0], case.log, tmp_path / "c", 1, 1, kinds=("bare",))
+    assert np.isfinite(killed["all_ms"]).all()
