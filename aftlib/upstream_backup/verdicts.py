@@ -6,7 +6,7 @@ import pandas as pd
 
 from aftlib.reports.claims import Settled, settle
 from aftlib.upstream_backup.experiments.recoveries import saved
-from aftlib.upstream_backup.experiments.tcp import explained
+from aftlib.upstream_backup.experiments.references import explained
 
 LOW_RATE = 1000
 """Tuples a second up to which the document finds little difference in counts (D4-2, D4-4)."""

@@ -1,13 +1,15 @@
-"""Both engines say the same, to the nanosecond and the tuple."""
+"""Recursion and event simulation say the same, to the nanosecond and the tuple."""
 
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from aftlib.upstream_backup.failures import Failure
+from aftlib.upstream_backup.messages import kept, messages
 from aftlib.upstream_backup.parameters import NODES, Link, Parameters, Tcp
+from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import SCHEMES
-from aftlib.upstream_backup.simulation import simulate
+from tests.upstream_backup.event_simulation import traced
 
 ROW = ("upstream backup", "proposed")
 
@@ -52,10 +54,10 @@ def failures(draw, parameters, scheme):
 
 @settings(max_examples=200)
 @given(st.data(), systems(), st.sampled_from(sorted(SCHEMES)))
-def test_engines_agree(data, parameters, scheme):
+def test_twins_agree(data, parameters, scheme):
     schedule = data.draw(failures(parameters, scheme))
     fast = simulate(parameters, scheme, schedule)
-    slow = simulate(parameters, scheme, schedule, engine="events")
+    slow, said, queues = traced(parameters, scheme, schedule)
     np.testing.assert_array_equal(fast.written, slow.written)
     np.testing.assert_array_equal(fast.delivered, slow.delivered)
     np.testing.assert_array_equal(fast.copies, slow.copies)
@@ -67,7 +69,12 @@ def test_engines_agree(data, parameters, scheme):
         np.testing.assert_array_equal(one.delivered, other.delivered)
         assert (one.duplicates, one.reprocessed) == (other.duplicates, other.reprocessed)
         if one.reprocessed or len(one.resent):
-            assert one.outage == other.outage
+            assert one.downtime == other.downtime
+
+    # what a sequence diagram shows: every message, and the queues after each change
+    assert messages(fast) == said
+    for time, held in {time: held for time, *held in queues}.items():
+        assert [kept(fast, node, time) for node in NODES] == held
 
 
 @settings(max_examples=30)
@@ -84,5 +91,5 @@ def test_what_came_before_does_not_matter(data, parameters, scheme):
     )
     assert len(early.resent) == len(late.resent)
     np.testing.assert_array_equal(
-        early.done - early.outage.request, late.done - late.outage.request
+        early.done - early.downtime.request, late.done - late.downtime.request
     )

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.upstream_backup import experiments as d4
+from aftlib.upstream_backup import experiments
 from aftlib.upstream_backup.failures import Failure, failure_times
 from aftlib.upstream_backup.ns3 import scenario, tables
 from aftlib.upstream_backup.ns3.scenario import Scenario
 from aftlib.upstream_backup.parameters import Link, Parameters, Tcp
+from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
-from aftlib.upstream_backup.simulation import simulate
 
 MISSING = scenario.missing()
 
@@ -33,7 +33,7 @@ def test_tables_name_the_command_that_made_them(name):
 
 def test_agreement_at_every_rate():
     """Within 10 % on tuples sent again and 15 % on recovery time; in fact much closer."""
-    table = d4.against_ns3()
+    table = experiments.against_ns3()
     counted, timed = table[table["resent_ns3"] > 0], table[table["recovery_ms_ns3"] > 0]
     assert counted["scheme"].nunique() == 4
     assert timed["scheme"].nunique() == 3
@@ -44,7 +44,7 @@ def test_agreement_at_every_rate():
 
 
 def test_agreement_on_tcps_parts():
-    parts = d4.tcp_parts().dropna()
+    parts = experiments.tcp_parts().dropna()
     assert parts["switch"].nunique() == 6
     assert np.allclose(parts["ms"], parts["ns3_ms"], rtol=0.02)
 
