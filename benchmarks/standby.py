@@ -2,8 +2,8 @@
 
     python -m benchmarks standby
 
-Recursion and event simulation take the same stream with the same failure in one process; the agreement with ns-3
-is over the runs stored beside its scenario.
+Recursion and event simulation take the same stream with the same failure in one process; the
+agreement with ns-3 is over the runs stored beside its scenario.
 """
 
 from __future__ import annotations

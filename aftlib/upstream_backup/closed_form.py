@@ -82,10 +82,9 @@ class Traffic:
 
     Attributes
     ----------
-    stream : float
-        The plain stream: tuples to the node that works for the result, results downstream.
-    into_node : float
-        Its first hop alone, which Hwang et al. take as the measure.
+    stream, into_node : float
+        The plain stream: tuples to the node that works for the result, results downstream; and its
+        first hop alone, which Hwang et al. take as the measure.
     copies : float
         The same tuples or results a second time.
     acks, checkpoints, heartbeats : float

@@ -51,13 +51,10 @@ class Downtime:
     Attributes
     ----------
     failure : Failure
-    crash : int
-    detected : int
-        When the survivor's next heartbeat is due and the last one is still unanswered.
-    request : int
-        When the upstream node has the survivor's request.
-    back : int
-        When the node takes part again, empty.
+    crash, detected : int
+        When the survivor's next heartbeat is due and the last one is still unanswered, it knows.
+    request, back : int
+        When the upstream node has the survivor's request; when the node takes part again, empty.
     """
 
     failure: Failure

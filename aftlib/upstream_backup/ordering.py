@@ -42,10 +42,8 @@ class Sorting:
 
     Attributes
     ----------
-    late : int
-        Results that come after one with a larger number.
-    waiting : int
-        Results held back at the same time, at most.
+    late, waiting : int
+        Results that come after one with a larger number; held back at the same time, at most.
     mean_ms, longest_ms : float
         Time that sorting adds to a result.
     """
@@ -89,9 +87,8 @@ class Operator:
 
     Attributes
     ----------
-    wrong : int
-        Outputs that are wrong or missing when the operator takes results as they come.
-    outputs : int
+    wrong, outputs : int
+        Outputs that are wrong or missing when the operator takes results as they come, and all.
     delay_ms : float
         What sorting adds to the time of an output, on average.
     """

@@ -78,10 +78,9 @@ class Delivery:
 
     Attributes
     ----------
-    arrived : tuple of int
-        Every result in order of arrival, copies included.
-    released : tuple of int
-        What it hands on: without copies, and in order if the operator needs it.
+    arrived, released : tuple of int
+        Every result in order of arrival, copies included; and what it hands on: without copies, and
+        in order if the operator needs it.
     requests : tuple of Request
         Failures that were noticed.
     kills : int
@@ -315,7 +314,13 @@ class _Upstream:
         async for said in read_lines(reader):
             if "hello" in said:
                 name = said["hello"]
-                self._welcome(name, writer, said["port"])
+                self.writers[name], self.ports[name] = writer, said["port"]
+                self.queue[name].clear()
+                self.trimmed[name] = 0
+                self.dead.discard(name)
+                for one in [n for n in NODES if _other(n) in self.ports and n in self.writers]:
+                    write_line(self.writers[one], {"peer": self.ports[_other(one)]})
+                self.ready[name].set()
             elif self.writers.get(name) is not writer:
                 continue  # taken for dead; what it still says is not heard
             elif "ack" in said:
@@ -324,15 +329,6 @@ class _Upstream:
                     self.trimmed[name] += 1
             elif "request" in said and said["request"] not in self.dead:
                 self._recover(said["request"])
-
-    def _welcome(self, name: str, writer: asyncio.StreamWriter, port: int) -> None:
-        self.writers[name], self.ports[name] = writer, port
-        self.queue[name].clear()
-        self.trimmed[name] = 0
-        self.dead.discard(name)
-        for one in [n for n in NODES if _other(n) in self.ports and n in self.writers]:
-            write_line(self.writers[one], {"peer": self.ports[_other(one)]})
-        self.ready[name].set()
 
     def _recover(self, dead: str) -> None:
         self.dead.add(dead)

@@ -36,16 +36,12 @@ class Recovery:
     queue_at_crash : int
         Tuples in the queue kept for the dead node when it died (active standby: results in the
         secondary's queue).
-    resent : ndarray, shape (q,)
-        Tuples sent again, in order.
-    done : ndarray, shape (q,)
-        When the survivor had processed each, nanoseconds.
-    delivered : ndarray, shape (q,)
-        When the downstream node had each from the survivor.
-    duplicates : int
-        Of those sent again, the ones that the downstream node had already from the dead node.
-    reprocessed : int
-        Of those sent again, the ones that had to be processed; none where only results are sent.
+    resent, done, delivered : ndarray, shape (q,)
+        Tuples sent again, in order; when the survivor had processed each, and when the downstream
+        node had it from the survivor, nanoseconds.
+    duplicates, reprocessed : int
+        Of those sent again, the ones that the downstream node had already from the dead node, and
+        the ones that had to be processed; none where only results are sent.
     """
 
     downtime: Downtime
@@ -85,12 +81,9 @@ class Simulated:
     scheme : Scheme
     until : int
         When the upstream node stopped writing, nanoseconds.
-    written : ndarray, shape (n,)
-        When it wrote each tuple first.
-    delivered : ndarray, shape (n,)
-        When the downstream node had each tuple's result first; `NEVER` where it had not.
-    copies : ndarray, shape (n,)
-        How often it came.
+    written, delivered, copies : ndarray, shape (n,)
+        When it wrote each tuple first, when the downstream node had its result first (`NEVER` where
+        it had not), and how often that came.
     recoveries : tuple of Recovery
         One a failure.
     routes : tuple of Route
@@ -151,7 +144,7 @@ def simulate(
         )
 
     written = written_ns(parameters, until)
-    sent = _to_both if chosen.both else _to_one
+    sent = sent_to_both if chosen.both else sent_to_one
     routes, recoveries = sent(parameters, chosen, written, known)
 
     delivered = np.full(len(written), NEVER)
@@ -166,7 +159,7 @@ def simulate(
 Outcome = tuple[tuple[Route, ...], tuple[Recovery, ...]]
 
 
-def _to_one(
+def sent_to_one(
     parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
 ) -> Outcome:
     """Each tuple goes to one node, and again to the other if that one dies."""
@@ -261,7 +254,7 @@ def _owners(
     return owner, idle
 
 
-def _to_both(
+def sent_to_both(
     parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
 ) -> Outcome:
     """Both nodes process every tuple (active standby); at most one failure."""

@@ -20,14 +20,10 @@ class Feed:
     Attributes
     ----------
     node : {"primary", "secondary"}
-    ids : ndarray, shape (k,)
-        Tuples in order.
-    queued : ndarray, shape (k,)
-        When each entered the queue kept for the node, nanoseconds.
-    begin, end : int
-        When the node takes part, and when the request for its queue comes, or `NEVER`.
-    crash : int
-        When the node dies, or `NEVER`.
+    ids, queued : ndarray, shape (k,)
+        Tuples in order, and when each entered the queue kept for the node, nanoseconds.
+    begin, end, crash : int
+        When the node takes part, when the request for its queue comes, and when it dies.
     opened : int
         When the connection can be written to; earlier tuples wait.
     window : int or None
@@ -51,14 +47,10 @@ class Route:
     Attributes
     ----------
     feed : Feed
-    sent : ndarray, shape (k,)
-        On its way to the node, together with the others of its segment.
-    done : ndarray, shape (k,)
-        Processed by the node.
-    written : ndarray, shape (k,)
-        Result written to the connection downstream, together with the others of its segment.
-    delivered : ndarray, shape (k,)
-        Result at the downstream node.
+    sent, done : ndarray, shape (k,)
+        On its way to the node, with the others of its segment; processed by the node.
+    written, delivered : ndarray, shape (k,)
+        Result written to the connection downstream, with the others of its segment; result there.
     """
 
     feed: Feed

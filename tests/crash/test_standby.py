@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from aftlib.upstream_backup import processes
+from aftlib.upstream_backup import experiments, figures, processes
 from aftlib.upstream_backup.parameters import NODES
 from aftlib.upstream_backup.processes import NodeKill, deliver
 from aftlib.upstream_backup.schemes import ACTIVE, PROPOSED, UPSTREAM
@@ -120,6 +120,18 @@ def test_a_node_that_does_not_start(does, patience_s, said, tmp_path, monkeypatc
     monkeypatch.setattr(processes.sys, "executable", str(program))
     with pytest.raises(RuntimeError, match=f"did not get ready within {patience_s} s: {said}"):
         deliver(UPSTREAM, TUPLES, patience_s=patience_s)
+
+
+def test_kills_of_the_report():
+    """Real kills beside the simulation of the same system."""
+    found = experiments.real_kills(1, seed=3)
+    assert found["scheme"].tolist() == ["upstream backup", "proposed"]
+    assert (found["lost"] == 0).all()
+    assert (found[["unnoticed_ms", "recovery_ms", "recovery_ms_simulated"]] > 0).all(axis=None)
+    assert found["unnoticed_ms_simulated"].between(250, 500).all()
+    one, half = found["resent_simulated"] / found["rate"]
+    assert half == pytest.approx(one / 2, rel=0.1)
+    assert len(figures.real_kills(found, "").data) == 4
 
 
 def test_what_is_refused():

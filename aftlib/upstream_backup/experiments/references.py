@@ -50,7 +50,7 @@ def against_ns3() -> pd.DataFrame:
         over the stored failure times, ns-3's (…_ns3) with its t interval's half-width
         (…_ns3_half), and the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
     """
-    stored = tables.recoveries()
+    stored = tables.read("recoveries")
     rates, schemes, times = (stored[c].tolist() for c in ("rate", "scheme", "failure_ms"))
     points = zip(rates, schemes, times, strict=True)
     rows = [recovery_row(Parameters(rate=rate), name, time) for rate, name, time in points]
@@ -91,7 +91,7 @@ def tcp_parts() -> pd.DataFrame:
         failures (NaN for Nagle's algorithm and delayed ACKs, which it does not have),
         changes_ms: ns-3's difference from upstream backup as it is.
     """
-    stored = tables.switches()
+    stored = tables.read("switches")
     ours = []
     for switch, rate, time in stored[["switch", "rate", "failure_ms"]].itertuples(index=False):
         scheme, tcp, options = tables.SWITCHES[switch]
