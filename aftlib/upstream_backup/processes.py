@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
@@ -157,7 +158,9 @@ def deliver(
     upstream = _Upstream(scheme, trim_when_sent)
     downstream = _Downstream(ordered, deduplicate, ack_s)
     nodes = _Nodes(upstream, patience_s)
-    return asyncio.run(_streamed(upstream, downstream, nodes, tuples, kills, heartbeat_s))
+    streamed = _streamed(upstream, downstream, nodes, tuples, kills, heartbeat_s)
+    with ThreadPoolExecutor(1) as apart:  # a notebook's own thread has an event loop already
+        return apart.submit(asyncio.run, streamed).result()
 
 
 async def _streamed(
