@@ -62,7 +62,8 @@ def kept(found: Simulated, node: str, time: int) -> tuple[int, ...]:
     """
     if found.scheme.both:
         taken_over = any(time >= r.downtime.detected for r in found.recoveries)
-        if node != NODES[0] or found.scheme.trimmed_by == "copy" or taken_over:
+        keeps = found.scheme.trimmed_by == "ack" and _lives(found, NODES[1], time)
+        if node != NODES[0] or taken_over or not keeps:
             return ()
         primary, secondary = found.routes
         return tuple(range(*results_kept(found.parameters, primary, secondary, time + 1)))

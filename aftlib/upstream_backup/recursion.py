@@ -40,8 +40,9 @@ class Recovery:
         Tuples sent again, in order; when the survivor had processed each, and when the downstream
         node had it from the survivor, nanoseconds.
     duplicates, reprocessed : int
-        Of those sent again, the ones that the downstream node had already from the dead node, and
-        the ones that had to be processed; none where only results are sent.
+        Of those sent again, the ones whose result comes from the dead node as well (it may still be
+        on a slow link when they are sent), and the ones that had to be processed; none where only
+        results are sent.
     """
 
     downtime: Downtime

@@ -179,7 +179,6 @@ class _Noticed:
         self.detected = self.request = self.back = 0
         self.resent: Tuples = ()
         self.survivor: Node | None = None
-        self.duplicates = 0
 
     def recovery(self, reprocessed: bool) -> Recovery:
         downtime = Downtime(self.failure, self.crash, self.detected, self.request, self.back)
@@ -191,7 +190,7 @@ class _Noticed:
             np.array(self.resent, dtype=np.int64),
             np.array(done, dtype=np.int64),
             np.array(delivered, dtype=np.int64),
-            self.duplicates,
+            sum(i in self.source.delivered for i in self.resent),
             len(done) if reprocessed else 0,
         )
 
@@ -261,7 +260,8 @@ class _System:
     def _note_queues(self) -> None:
         kept = [tuple(self.queue[name]) for name in NODES]
         if self.scheme.both:
-            kept = [() if self.taken_over else tuple(self.results), ()]
+            over = self.taken_over or self.nodes["secondary"].dead
+            kept = [() if over else tuple(self.results), ()]
         self.queues.append((self.env.ns, kept[0], kept[1]))
 
     def _later(self, wait: int, action: Callable[[], None]) -> None:
@@ -311,7 +311,6 @@ class _System:
         noticed.back = self.env.ns + round(self.parameters.repair_ms * MS)
         if self.scheme.switching or (name == self.active and not self.scheme.both):
             noticed.resent = tuple(self.queue[name])
-            noticed.duplicates = sum(i in noticed.source.delivered for i in noticed.resent)
             self._send_again(noticed, noticed.failure.other)
         self.queue[name].clear()
         self._note_queues()
@@ -411,8 +410,8 @@ class _System:
         tcp, opened = self.parameters.tcp, self.env.ns
         opened += self.parameters.handshake_ns if tcp.handshake else 0
         self.taken_over, noticed.resent = True, tuple(self.results)
+        self._note_queues()
         noticed.survivor = self.nodes["secondary"]
-        noticed.duplicates = sum(i in noticed.source.delivered for i in noticed.resent)
         self.down["secondary"] = self._downstream("secondary", tcp.initial_window, opened)
         self.down["secondary"].write(noticed.resent)
 

@@ -97,3 +97,17 @@ def test_a_wider_link_shortens_recovery():
     wide = replace(P, link=Link(bandwidth_mbps=160))
     found = [mean_of(UPSTREAM, p, lambda r: r.recovery_ms, 5) for p in (P, wide)]
     assert found[1] < found[0]
+
+
+def test_a_result_on_a_slow_link_is_a_duplicate_too():
+    """It left the node before the crash and comes after the request: downstream gets it twice."""
+    slow = Parameters(
+        rate=332.104229, ack_ms=3.000001, heartbeat_ms=4.000001, switching_ms=40.000001,
+        write_ms=19.572349, processing_us=5.001, secondary_us=6.211, message_bytes=8,
+        link=Link(bandwidth_mbps=0.600001, delay_ms=0.725555, header_bytes=60),
+        tcp=Tcp(handshake=False, segment_bytes=1500),
+    )  # fmt: skip
+    for twin in (simulate, event_simulation.simulate):
+        found = twin(slow, ACTIVE, [Failure(46.903431)])
+        (recovery,) = found.recoveries
+        assert recovery.duplicates == (found.copies[recovery.resent] > 1).sum() == 7
