@@ -13,6 +13,8 @@ MS = 1_000_000
 """Nanoseconds in a millisecond: time is counted in whole nanoseconds."""
 US = 1_000
 NODES = ("primary", "secondary")
+FULLEST = 0.95
+"""Of a link's bandwidth: nearer to all of it, TCP's own acknowledgements (not simulated) count."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ class Parameters:
     ------
     ValueError
         When a size or time is not positive, the share leaves a node no tuple in its turn, a
-        heartbeat is due before the answer to the last one, or the rate saturates a link or a node.
+        heartbeat is due before the answer to the last one, the rate needs more than 95 % of a link,
+        or it saturates a node.
     """
 
     rate: float = 1000.0
@@ -152,11 +155,11 @@ class Parameters:
         per_write = max(1.0, self.rate * self.write_ms / 1000)
         frames = math.ceil(per_write / self.tuples_per_segment) / per_write
         mbps = 8e-6 * self.rate * (self.tuple_bytes + frames * self.link.header_bytes)
-        if mbps >= self.link.bandwidth_mbps:
+        if mbps > FULLEST * self.link.bandwidth_mbps:
             raise ValueError(
-                f"rate of {self.rate:g} tuples/s needs {mbps:.1f} Mbps and saturates the link of "
-                f"{self.link.bandwidth_mbps:g} Mbps: lower the rate, or write less often "
-                f"(write_ms = {self.write_ms:g})"
+                f"rate of {self.rate:g} tuples/s needs {mbps:.1f} Mbps, more than {FULLEST:.0%} of "
+                f"the link's {self.link.bandwidth_mbps:g}, and saturates it: lower the rate, or "
+                f"write less often (write_ms = {self.write_ms:g})"
             )
         slowest = max(self.cost_ns(node) for node in NODES)
         if self.rate * slowest >= 1e9:

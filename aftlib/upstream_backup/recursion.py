@@ -55,7 +55,10 @@ class Recovery:
 
     @property
     def recovery_ms(self) -> float:
-        """The experiment's: from the request's arrival until the last one is processed again."""
+        """The experiment's: from the request's arrival until the last one is processed again.
+
+        Infinite, like the others, if the survivor died before.
+        """
         return self._since(self.downtime.request, self.done) if self.reprocessed else 0.0
 
     @property
@@ -68,7 +71,14 @@ class Recovery:
         """From detection until the downstream node has everything that was sent again."""
         return self._since(self.downtime.detected, self.delivered)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the survivor died before it had processed and sent everything again."""
+        return NEVER in (*self.done[-1:], *self.delivered[-1:])
+
     def _since(self, begin: int, times: np.ndarray) -> float:
+        if NEVER in times[-1:]:
+            return math.inf
         return float(times[-1] - begin) / MS if len(times) else 0.0
 
 

@@ -65,11 +65,13 @@ def test_a_heartbeat_waits_for_its_answer():
 
 
 def test_a_saturated_link_is_said():
-    with pytest.raises(ValueError, match="saturates the link of 16 Mbps: lower the rate"):
+    with pytest.raises(ValueError, match="more than 95% of the link's 16, and saturates it: lower"):
         Parameters(rate=40_000)
-    with pytest.raises(ValueError, match=r"needs 17.9 Mbps and saturates .* \(write_ms = 0.01\)"):
+    with pytest.raises(ValueError, match=r"needs 17.9 Mbps, .* \(write_ms = 0.01\)"):
         Parameters(rate=20_000, write_ms=0.01)
-    assert Parameters(rate=17_857, write_ms=0.01).rate == 17_857
+    with pytest.raises(ValueError, match="rate of 16965 tuples/s needs 15.2 Mbps"):
+        Parameters(rate=16_965, write_ms=0.01)  # 95.004 %
+    assert Parameters(rate=16_964, write_ms=0.01).rate == 16_964
     assert Parameters(rate=20_000).rate == 20_000
 
 

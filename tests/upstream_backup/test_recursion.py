@@ -1,5 +1,6 @@
 """Counts and times that can be said without a simulation."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -111,3 +112,17 @@ def test_a_result_on_a_slow_link_is_a_duplicate_too():
         found = twin(slow, ACTIVE, [Failure(46.903431)])
         (recovery,) = found.recoveries
         assert recovery.duplicates == (found.copies[recovery.resent] > 1).sum() == 7
+
+
+def test_a_survivor_that_dies_while_it_processes_again_is_said_to():
+    """Both nodes work at 95 % of what they can, so a queue takes long to be processed again."""
+    busy = Parameters(rate=1900, processing_us=500, heartbeat_ms=1000, repair_ms=20)
+    failures = [Failure(1000.5), Failure(2200.5, "secondary")]
+    for twin in (simulate, event_simulation.simulate):
+        found = twin(busy, PROPOSED, failures)
+        first, second = found.recoveries
+        assert first.interrupted
+        assert not second.interrupted
+        assert first.recovery_ms == first.restored_ms == first.caught_up_ms == math.inf
+        assert 0 < second.recovery_ms < math.inf
+        assert (found.copies > 0).all()

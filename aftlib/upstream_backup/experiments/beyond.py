@@ -110,8 +110,8 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        scheme, failure_ms, node, resent, recovery_ms, duplicates, lost: results that never came in
-        the whole stream (0), of `nodes` in order for upstream backup and for the proposal.
+        scheme, failure_ms, node, resent, recovery_ms, interrupted: whether the survivor died before
+        the end of it, duplicates, lost: results that never came in the whole stream (0), of `nodes` in order for upstream backup and for the proposal.
     """
     parameters, rows = case.at(rate), []
     apart = parameters.repair_ms + 2 * parameters.heartbeat_ms + 2 * parameters.settling_ms
@@ -127,6 +127,7 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
                     "node": failure.node,
                     "resent": len(found.resent),
                     "recovery_ms": found.recovery_ms,
+                    "interrupted": found.interrupted,
                     "duplicates": found.duplicates,
                     "lost": int((stream.copies == 0).sum()),
                 }
