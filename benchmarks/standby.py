@@ -1,9 +1,9 @@
-"""D4's engines and ns-3 side by side, as JSON.
+"""D4's recursion, its event simulation and ns-3 side by side, as JSON.
 
     python -m benchmarks standby
 
-Both engines simulate the same stream with the same failure in one process; the agreement with ns-3
-is over the runs stored beside its scenario.
+Recursion and event simulation take the same stream with the same failure in one process; the
+agreement with ns-3 is over the runs stored beside its scenario.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.upstream_backup.experiments.recoveries import against_ns3
+from aftlib.upstream_backup.experiments import against_ns3
 from aftlib.upstream_backup.failures import Failure
 from aftlib.upstream_backup.parameters import Parameters
-from aftlib.upstream_backup.run import Run
+from aftlib.upstream_backup.recursion import Simulated, simulate
 from aftlib.upstream_backup.schemes import SCHEMES
-from aftlib.upstream_backup.simulation import simulate
+from tests.upstream_backup import event_simulation
 
 RATES = (200, 1000, 5000, 20_000)
 EVENT_TUPLES, SWEEP_TUPLES, REPEATS = 20_000, 1_000_000, 5
@@ -41,10 +41,10 @@ def engines(rate: int) -> dict[str, Any]:
         say(f"{rate} tuples/s, {name}")
         short = [Failure(max(500.0, 700 * EVENT_TUPLES / rate))]
         until = short[0].at_ms + 300
-        both = partial(simulate, parameters, name, short, until)
-        seconds, reference = timed(partial(both, engine="events"), 1)
+        stream = (parameters, name, short, until)
+        seconds, reference = timed(partial(event_simulation.simulate, *stream), 1)
         slow += seconds
-        seconds, same = timed(both, REPEATS)
+        seconds, same = timed(partial(simulate, *stream), REPEATS)
         alike += seconds
         equal(reference, same)
         long = [Failure(500.0 + 1000 * SWEEP_TUPLES / rate)]
@@ -61,7 +61,7 @@ def engines(rate: int) -> dict[str, Any]:
     }
 
 
-def timed(call: Callable[[], Run], repeats: int) -> tuple[float, Run]:
+def timed(call: Callable[[], Simulated], repeats: int) -> tuple[float, Simulated]:
     """Shortest time of some calls, and what the last one returned."""
     times = []
     for _ in range(repeats):
@@ -71,7 +71,7 @@ def timed(call: Callable[[], Run], repeats: int) -> tuple[float, Run]:
     return min(times), found
 
 
-def equal(one: Run, other: Run) -> None:
+def equal(one: Simulated, other: Simulated) -> None:
     """Stop unless both engines say the same."""
     if not np.array_equal(one.delivered, other.delivered):
         sys.exit("the engines differ: their speeds cannot be compared")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable, Sequence
 
 
@@ -43,10 +44,12 @@ def require_number(
     """
     bounds = (("above", above), ("below", below), ("at least", least), ("at most", most))
     wanted = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = (
+        isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    )
     if (
         not number
-        or (whole and not isinstance(value, int))
+        or (whole and not isinstance(value, numbers.Integral))
         or (above is not None and not value > above)
         or (below is not None and not value < below)
         or (least is not None and not value >= least)
@@ -57,15 +60,17 @@ def require_number(
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
-    """Refuse an empty list, or one with a value that `require_number` refuses.
+    """Refuse what is no list, an empty one, or one with a value that `require_number` refuses.
 
     Raises
     ------
     ValueError
         With name, the value and what is wanted.
     """
-    if not isinstance(values, Sequence) or isinstance(values, str) or not len(values):
-        raise ValueError(f"{name} must be a list of at least one value, got {values!r}")
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ValueError(f"{name} must be a list, got {values!r}")
+    if not len(values):
+        raise ValueError(f"{name} must hold at least one value, got none")
     for value in values:
         require_number(f"each of {name}", value, **bounds)  # type: ignore[arg-type]
 

@@ -1,20 +1,18 @@
-"""D4: ways to stand by for a node that dies, simulated, and as real processes."""
+"""D4: upstream backup with a secondary that works, beside the other ways to stand by.
 
-from aftlib.upstream_backup.failures import Failure, failure_times
-from aftlib.upstream_backup.parameters import Link, Parameters, Tcp
-from aftlib.upstream_backup.run import Recovery, Run
-from aftlib.upstream_backup.schemes import SCHEMES, Scheme
-from aftlib.upstream_backup.simulation import simulate
+A system is `Parameters` (stream, links, TCP, intervals) and a `Scheme`. `failures` says when each
+crash is noticed. `stream` says when tuples are written and cut in segments, and `routes` takes them
+through a node and the ACKs back. `recursion.simulate` puts the routes together: what is sent again,
+and when it is processed. `messages` lists what a sequence diagram shows of it, `ordering` what
+results out of order do to an operator, `closed_form` what can be said without a simulation.
 
-__all__ = [
-    "SCHEMES",
-    "Failure",
-    "Link",
-    "Parameters",
-    "Recovery",
-    "Run",
-    "Scheme",
-    "Tcp",
-    "failure_times",
-    "simulate",
-]
+Two references: `ns3` holds the same four nodes on the network simulator, with its stored runs;
+`processes` starts two of them as real processes and kills them. `experiments`, `verdicts` and
+`figures` make notebook 04 of it.
+"""
+
+from aftlib.upstream_backup.failures import Failure
+from aftlib.upstream_backup.parameters import Parameters
+from aftlib.upstream_backup.recursion import simulate
+
+__all__ = ["Failure", "Parameters", "simulate"]

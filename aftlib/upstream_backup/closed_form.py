@@ -1,15 +1,24 @@
-"""How long a queue is, without a simulation: hops, half an interval, and what goes unnoticed."""
+"""What can be said without a simulation: how long a queue is, and what standing by costs.
+
+A queue grows by the rate while hops, half an interval and an unnoticed crash pass. The traffic is
+what links carry while nothing fails.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from aftlib.upstream_backup.parameters import MS, Parameters
-from aftlib.upstream_backup.path import checkpoint_ns
+from aftlib.upstream_backup.routes import checkpoint_ns
 from aftlib.upstream_backup.schemes import ACTIVE, ACTIVE_WAN, PASSIVE, PROPOSED, UPSTREAM, Scheme
+from aftlib.upstream_backup.stream import Segments, written_ns
 
 _HELD = {UPSTREAM.name: 4, PROPOSED.name: 4, PASSIVE.name: 3, ACTIVE.name: 3, ACTIVE_WAN.name: 0}
 """Hops that a tuple waits for while nothing fails: to the node, downstream, and the ACKs back."""
 _LOST = {UPSTREAM.name: 3, PROPOSED.name: 3, PASSIVE.name: 1, ACTIVE.name: 2, ACTIVE_WAN.name: 0}
 """Those of them that the crash cuts off: what the node had passed on arrives before the request."""
+_SECONDS = 10
 
 
 def held_ms(parameters: Parameters, scheme: Scheme) -> float:
@@ -18,11 +27,11 @@ def held_ms(parameters: Parameters, scheme: Scheme) -> float:
     Four hops for level-0 and level-1 ACKs, three for a checkpoint or for the secondary's results,
     half an interval until the next ACK or checkpoint is due, and a checkpoint's time on the wire.
     """
-    hops = _HELD[scheme.name] * parameters.link.delay_ms
     wire_ns = 0
     if scheme.trimmed_by == "checkpoint":
         changes = round(parameters.rate * parameters.checkpoint_ms / 1000)
         wire_ns = checkpoint_ns(parameters, changes)
+    hops = _HELD[scheme.name] * parameters.link.delay_ms
     return hops + _half_interval(parameters, scheme) + wire_ns / MS
 
 
@@ -65,3 +74,74 @@ def _half_interval(parameters: Parameters, scheme: Scheme) -> float:
 def _per_ms(parameters: Parameters, scheme: Scheme) -> float:
     """Tuples a millisecond that enter the queue kept for the primary."""
     return parameters.rate * (parameters.share if scheme.switching else 1) / 1000
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes a second on all links, headers included, TCP's own acknowledgements not.
+
+    Attributes
+    ----------
+    stream, into_node : float
+        The plain stream: tuples to the node that works for the result, results downstream; and its
+        first hop alone, which Hwang et al. take as the measure.
+    copies : float
+        The same tuples or results a second time.
+    acks, checkpoints, heartbeats : float
+        Level-0 and level-1 ACKs and what passes them on; checkpoint messages and what they make
+        the secondary tell; heartbeats and their answers.
+    """
+
+    stream: float
+    into_node: float
+    copies: float
+    acks: float
+    checkpoints: float
+    heartbeats: float
+
+    @property
+    def availability(self) -> float:
+        """Everything that is there for availability only."""
+        return self.copies + self.acks + self.checkpoints + self.heartbeats
+
+    @property
+    def share_of_all(self) -> float:
+        """D4 section 2.2's definition: the part of all traffic that is there for availability."""
+        return self.availability / (self.stream + self.availability)
+
+    @property
+    def relative(self) -> float:
+        """Availability's traffic by the plain stream's."""
+        return self.availability / self.stream
+
+    @property
+    def relative_to_input(self) -> float:
+        """Availability's traffic by that of the stream into the node."""
+        return self.availability / self.into_node
+
+
+def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
+    """Bytes a second of a scheme while nothing fails.
+
+    An ACK or a checkpoint is sent in those intervals in which there is something to tell.
+    """
+    header = parameters.link.header_bytes
+    message = parameters.message_bytes + header
+
+    written = written_ns(parameters, _SECONDS * 1000 * MS - 1)
+    segments = len(Segments.cut(written, parameters.tuples_per_segment).sizes)
+    hop = (len(written) * parameters.tuple_bytes + segments * header) / _SECONDS
+
+    told = min(1000 / parameters.checkpoint_ms, parameters.rate)
+    state = parameters.message_bytes + parameters.state_bytes * parameters.rate / told
+    state += math.ceil(state / parameters.tcp.segment_bytes) * header
+    return Traffic(
+        stream=2 * hop,
+        into_node=hop,
+        copies=(0 if not scheme.both else 2 if scheme.trimmed_by == "copy" else 1) * hop,
+        acks=2 * message * min(1000 / parameters.ack_ms, parameters.rate)
+        if scheme.trimmed_by == "ack"
+        else 0,
+        checkpoints=told * (state + message) if scheme.trimmed_by == "checkpoint" else 0,
+        heartbeats=2 * message * (2 if scheme.switching else 1) * 1000 / parameters.heartbeat_ms,
+    )

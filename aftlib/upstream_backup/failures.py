@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from aftlib.core.checks import require_number
 from aftlib.upstream_backup.parameters import MS, NODES, Parameters
 from aftlib.upstream_backup.schemes import Scheme
 
@@ -34,10 +34,7 @@ class Failure:
     node: str = "primary"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.at_ms) and self.at_ms > 0):
-            raise ValueError(
-                f"at_ms must be positive and finite, got {self.at_ms!r}; 0 is the stream's start"
-            )
+        require_number("at_ms", self.at_ms, above=0)
         if self.node not in NODES:
             raise ValueError(f"node {self.node!r} is not one of {', '.join(NODES)}")
 
@@ -48,19 +45,16 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outage:
+class Downtime:
     """A failure with the moments that follow from it, in nanoseconds.
 
     Attributes
     ----------
     failure : Failure
-    crash : int
-    detected : int
-        When the survivor's next heartbeat is due and the last one is still unanswered.
-    request : int
-        When the upstream node has the survivor's request.
-    back : int
-        When the node takes part again, empty.
+    crash, detected : int
+        When the survivor's next heartbeat is due and the last one is still unanswered, it knows.
+    request, back : int
+        When the upstream node has the survivor's request; when the node takes part again, empty.
     """
 
     failure: Failure
@@ -70,9 +64,9 @@ class Outage:
     back: int
 
 
-def outages(
+def downtimes(
     parameters: Parameters, scheme: Scheme, failures: Sequence[Failure]
-) -> tuple[Outage, ...]:
+) -> tuple[Downtime, ...]:
     """When each failure is noticed and mended.
 
     Raises
@@ -81,41 +75,36 @@ def outages(
         When a failure comes before steady state, a node is killed while it is down, both nodes
         would be down at once, or a scheme that needs both nodes' state is to fail twice.
     """
-    found: list[Outage] = []
+    found: list[Downtime] = []
+    every = round(parameters.heartbeat_ms * MS)
     for failure in sorted(failures, key=lambda f: f.at_ms):
-        _check(parameters, failure, found)
-        found.append(_outage(parameters, failure))
+        if failure.at_ms < parameters.settling_ms:
+            raise ValueError(
+                f"failure at {failure.at_ms:g} ms comes before steady state; "
+                f"let it happen at {parameters.settling_ms:g} ms or later"
+            )
+        crash = round(failure.at_ms * MS)
+        for before in found:
+            if crash >= before.back + round(parameters.settling_ms * MS):
+                continue
+            same = failure.node == before.failure.node
+            raise ValueError(
+                f"failure of the {failure.node} at {failure.at_ms:g} ms "
+                f"{'is killed twice' if same else 'leaves no node'}: the {before.failure.node} is "
+                f"back at {before.back / MS:g} ms; leave it {parameters.settling_ms:g} ms more to "
+                "settle, or shorten repair_ms"
+            )
+        unanswered = -(-(crash - parameters.hop_ns) // every)  # first beat that meets a dead node
+        detected = (max(unanswered, 0) + 1) * every
+        request = detected + parameters.hop_ns
+        back = request + round(parameters.repair_ms * MS)
+        found.append(Downtime(failure, crash, detected, request, back))
     if len(found) > 1 and (scheme.both or scheme.trimmed_by == "checkpoint"):
         raise ValueError(
             f"failures must be one for {scheme.name}, got {len(found)}: a node that comes back "
             "would first need the other's state; use upstream backup or the proposal"
         )
     return tuple(found)
-
-
-def _outage(parameters: Parameters, failure: Failure) -> Outage:
-    crash, every = round(failure.at_ms * MS), round(parameters.heartbeat_ms * MS)
-    unanswered = -(-(crash - parameters.hop_ns) // every)  # first beat that meets a dead node
-    detected = (max(unanswered, 0) + 1) * every
-    request = detected + parameters.hop_ns
-    return Outage(failure, crash, detected, request, request + round(parameters.repair_ms * MS))
-
-
-def _check(parameters: Parameters, failure: Failure, before: Sequence[Outage]) -> None:
-    if failure.at_ms < parameters.settling_ms:
-        raise ValueError(
-            f"failure at {failure.at_ms:g} ms comes before steady state; "
-            f"let it happen at {parameters.settling_ms:g} ms or later"
-        )
-    for outage in before:
-        if round(failure.at_ms * MS) >= outage.back + round(parameters.settling_ms * MS):
-            continue
-        said = "is killed twice" if failure.node == outage.failure.node else "leaves no node"
-        raise ValueError(
-            f"failure of the {failure.node} at {failure.at_ms:g} ms {said}: the "
-            f"{outage.failure.node} is back at {outage.back / MS:g} ms; leave it "
-            f"{parameters.settling_ms:g} ms more to settle, or shorten repair_ms"
-        )
 
 
 def failure_times(

@@ -8,8 +8,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
-from aftlib.upstream_backup.parameters import MS
-from aftlib.upstream_backup.run import Message, Trace
+from aftlib.upstream_backup.messages import Message, kept, messages
+from aftlib.upstream_backup.parameters import MS, NODES
+from aftlib.upstream_backup.recursion import Simulated
 
 LOOK: Mapping[str, dict] = {
     "upstream backup": {"color": RED, "symbol": "square", "dash": "dot"},
@@ -69,7 +70,19 @@ def by_rate(
     styled(figure, title, "input rate (tuples/s, logarithmic)", y, height=480)
     ticks = sorted(means["rate"].unique())
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:,.0f}" for v in ticks])
-    return _with_scales(figure).update_layout(legend=_BESIDE)
+    buttons = [
+        {
+            "label": label,
+            "method": "relayout",
+            "args": [{"yaxis.type": kind, "yaxis.autorange": True}],
+        }
+        for label, kind in (("linear", "linear"), ("logarithmic", "log"))
+    ]
+    menu = {
+        "type": "buttons", "direction": "left", "buttons": buttons,
+        "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top",
+    }  # fmt: skip
+    return figure.update_layout(updatemenus=[menu], margin={"b": 100}, legend=_BESIDE)
 
 
 def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
@@ -83,6 +96,25 @@ def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
         )  # fmt: skip
     styled(figure, title, "what is changed", "recovery time (ms, ns-3)")
     return figure.update_layout(barmode="group", legend=_BESIDE)
+
+
+def real_kills(found: pd.DataFrame, title: str) -> go.Figure:
+    """Tuples sent again after real kills against the time that nobody noticed, and as simulated."""
+    figure = go.Figure()
+    for scheme, rows in found.groupby("scheme", sort=False):
+        look = LOOK[str(scheme)]
+        figure.add_scatter(
+            x=rows["unnoticed_ms"], y=rows["resent"], name=f"{scheme}: processes", mode="markers",
+            marker={"symbol": look["symbol"], "size": 10, "color": look["color"]},
+        )  # fmt: skip
+        figure.add_scatter(
+            x=rows["unnoticed_ms_simulated"], y=rows["resent_simulated"], mode="markers",
+            name=f"{scheme}: simulated means",
+            marker={"symbol": f"{look['symbol']}-open", "size": 15, "color": look["color"]},
+        )  # fmt: skip
+    styled(figure, title, "from the kill until the request (ms)", "tuples sent again")
+    figure.update_yaxes(rangemode="tozero")
+    return figure.update_layout(hovermode="closest", legend=_BESIDE)
 
 
 def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
@@ -112,110 +144,75 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
     return figure.update_xaxes(type="log").update_layout(legend=_BESIDE)
 
 
-def sequence(trace: Trace, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
+def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
     """Time–sequence diagram of a recovery, to be stepped through with the slider.
 
     Parameters
     ----------
-    trace : Trace
+    found : Simulated
     title : str
     begin_ms : float
         Where the picture begins.
     every_ms : float
         Between two positions of the slider.
     """
-    outage = trace.run.recoveries[0].outage
-    end_ms = max(message.arrived for message in trace.messages) / MS
+    downtime, said = found.recoveries[0].downtime, messages(found)
+    end_ms = said[-1].arrived / MS
     steps = [begin_ms + i * every_ms for i in range(1, int((end_ms - begin_ms) / every_ms) + 2)]
-    frames = {f"{now:g} ms": _drawn(trace, begin_ms, now) for now in steps}
-    active = min(range(len(steps)), key=lambda i: abs(steps[i] - outage.request / MS - every_ms))
+    frames = {f"{now:g} ms": _drawn(found, said, begin_ms, now) for now in steps}
+    active = min(range(len(steps)), key=lambda i: abs(steps[i] - downtime.request / MS - every_ms))
     figure, first = go.Figure(), [*frames.values()][active]
     for (name, (color, dash, _)), shown in zip(_KINDS.items(), first, strict=False):
         figure.add_scatter(
-            x=shown["x"], y=shown["y"], text=shown["text"], name=name, mode="lines+markers",
-            line={"color": color, "dash": dash, "width": 1.6}, hoverinfo="skip",
+            **shown, name=name, mode="lines+markers", hoverinfo="skip",
+            line={"color": color, "dash": dash, "width": 1.6},
             marker={"symbol": "arrow", "angleref": "previous", "size": 9, "color": color},
         )  # fmt: skip
     for shown, place, size in zip(
         first[-2:], ("top center", "middle right"), (11, 14), strict=True
     ):
         figure.add_scatter(
-            x=shown["x"], y=shown["y"], text=shown["text"], mode="text", showlegend=False,
-            textposition=place, textfont={"size": size}, hoverinfo="skip",
+            **shown, mode="text", showlegend=False, textposition=place, textfont={"size": size},
+            hoverinfo="skip",
         )  # fmt: skip
-    _lifelines(figure, trace, title, begin_ms, end_ms)
-    return with_slider(figure, "time", frames, active).update_layout(height=820)
 
-
-def _lifelines(
-    figure: go.Figure, trace: Trace, title: str, begin_ms: float, end_ms: float
-) -> go.Figure:
-    outage = trace.run.recoveries[0].outage
     styled(figure, title, "", "time (ms)")
-    place = _PLACES[outage.failure.node]
+    victim, crash = _PLACES[downtime.failure.node], downtime.crash / MS
     for x in _PLACES.values():
-        stop = outage.crash / MS if x == place else end_ms
+        stop = crash if x == victim else end_ms
         figure.add_shape(type="line", x0=x, x1=x, y0=begin_ms, y1=stop, line={"color": "#bbb"})
-    figure.add_annotation(
-        x=place,
-        y=outage.crash / MS,
-        text="✘ crash",
-        showarrow=False,
-        font={"color": RED, "size": 15},
-    )
+    font = {"color": RED, "size": 15}
+    figure.add_annotation(x=victim, y=crash, text="✘ crash", showarrow=False, font=font)
     figure.update_xaxes(tickvals=[*_PLACES.values()], ticktext=[*_PLACES], range=[-0.35, 3.35])
     figure.update_yaxes(range=[end_ms, begin_ms - 14])
     figure.update_layout(hovermode=False)
-    return figure
+    return with_slider(figure, "time", frames, active).update_layout(height=820)
 
 
-def _drawn(trace: Trace, begin_ms: float, now_ms: float) -> list[dict]:
-    """What every trace shows at a moment: messages up to it, their numbers, and the queues."""
-    shown, numbers = [], _empty()
-    for _, _, kinds in _KINDS.values():
-        lines = _empty()
-        for message in trace.messages:
-            if message.kind in kinds and begin_ms <= message.sent / MS <= now_ms:
-                _add_arrow(lines, numbers, message, now_ms)
-        shown.append(lines)
-    kept = [q for q in trace.queues if q[0] / MS <= now_ms]
-    queues = kept[-1][1:] if kept else ((), ())
+def _drawn(
+    found: Simulated, said: Sequence[Message], begin_ms: float, now_ms: float
+) -> list[dict[str, list]]:
+    """What every trace shows at a moment: messages up to it, their numbers, and the queues.
+
+    An arrow is drawn as far as its message has come; None lifts the pen.
+    """
+    numbers: dict[str, list] = {"x": [], "y": [], "text": []}
+    lines: dict[str, dict[str, list]] = {name: {"x": [], "y": [], "text": []} for name in _KINDS}
+    kinds = {kind: name for name, (_, _, kinds) in _KINDS.items() for kind in kinds}
+    for one in said:
+        sent, arrived, line = one.sent / MS, one.arrived / MS, lines[kinds[one.kind]]
+        if not begin_ms <= sent <= now_ms:
+            continue
+        way = min(1.0, (now_ms - sent) / (arrived - sent))
+        begin, end = _PLACES[one.source], _PLACES[one.target]
+        line["x"] += [begin, begin + way * (end - begin), None]
+        line["y"] += [sent, sent + way * (arrived - sent), None]
+        if one.tuples:
+            numbers["x"].append(begin + 0.12 * (1 if end > begin else -1))
+            numbers["y"].append(sent)
+            numbers["text"].append(", ".join(map(str, one.tuples)))
+    queues = {name: kept(found, name, round(now_ms * MS)) for name in NODES}
     text = "   ".join(
-        f"kept for the {name}: {', '.join(map(str, ids)) or '–'}"
-        for name, ids in zip(("primary", "secondary"), queues, strict=True)
+        f"kept for the {name}: {', '.join(map(str, ids)) or '–'}" for name, ids in queues.items()
     )
-    return [*shown, numbers, {"x": [-0.3], "y": [begin_ms - 9], "text": [text]}]
-
-
-def _empty() -> dict[str, list]:
-    return {"x": [], "y": [], "text": []}
-
-
-def _add_arrow(lines: dict[str, list], numbers: dict[str, list], said: Message, now: float) -> None:
-    """An arrow as far as the message has come by now (None lifts the pen), and its tuples."""
-    sent, arrived = said.sent / MS, said.arrived / MS
-    way = min(1.0, (now - sent) / (arrived - sent))
-    begin, end = _PLACES[said.source], _PLACES[said.target]
-    lines["x"] += [begin, begin + way * (end - begin), None]
-    lines["y"] += [sent, sent + way * (arrived - sent), None]
-    if said.tuples:
-        numbers["x"].append(begin + 0.12 * (1 if end > begin else -1))
-        numbers["y"].append(sent)
-        numbers["text"].append(", ".join(map(str, said.tuples)))
-
-
-def _with_scales(figure: go.Figure) -> go.Figure:
-    """Buttons for a linear and a logarithmic vertical axis."""
-    buttons: Sequence[dict] = [
-        {
-            "label": name,
-            "method": "relayout",
-            "args": [{"yaxis.type": kind, "yaxis.autorange": True}],
-        }
-        for name, kind in (("linear", "linear"), ("logarithmic", "log"))
-    ]
-    menu = {
-        "type": "buttons", "direction": "left", "buttons": list(buttons),
-        "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top",
-    }  # fmt: skip
-    return figure.update_layout(updatemenus=[menu], margin={"b": 100})
+    return [*lines.values(), numbers, {"x": [-0.3], "y": [begin_ms - 9], "text": [text]}]

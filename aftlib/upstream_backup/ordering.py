@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aftlib.upstream_backup.parameters import MS
-from aftlib.upstream_backup.run import NEVER
+from aftlib.upstream_backup.routes import NEVER
 
 
 class Reorder:
@@ -42,10 +42,8 @@ class Sorting:
 
     Attributes
     ----------
-    late : int
-        Results that come after one with a larger number.
-    waiting : int
-        Results held back at the same time, at most.
+    late, waiting : int
+        Results that come after one with a larger number; held back at the same time, at most.
     mean_ms, longest_ms : float
         Time that sorting adds to a result.
     """
@@ -72,10 +70,11 @@ def sorting(delivered: np.ndarray) -> Sorting:
     _check_complete(delivered)
     released = np.maximum.accumulate(delivered)
     held = released - delivered
+    after = np.minimum.accumulate(delivered[::-1])[::-1]
     arrived = np.arange(1, len(delivered) + 1)
     waiting = arrived - np.searchsorted(released, np.sort(delivered), side="right")
     return Sorting(
-        late=int((_followers_first(delivered)).sum()),
+        late=int((delivered[:-1] > after[1:]).sum()),
         waiting=int(max(waiting.max(), 0)),
         mean_ms=float(held.mean() / MS),
         longest_ms=float(held.max() / MS),
@@ -88,9 +87,8 @@ class Operator:
 
     Attributes
     ----------
-    wrong : int
-        Outputs that are wrong or missing when the operator takes results as they come.
-    outputs : int
+    wrong, outputs : int
+        Outputs that are wrong or missing when the operator takes results as they come, and all.
     delay_ms : float
         What sorting adds to the time of an output, on average.
     """
@@ -144,12 +142,6 @@ def join(delivered: np.ndarray, lag: int, memory: int) -> Operator:
     both = np.maximum(delivered[lag:], delivered[:-lag])
     held = np.maximum.accumulate(delivered)[lag:] - both
     return Operator(int((apart > memory).sum()), len(apart), float(held.mean() / MS))
-
-
-def _followers_first(delivered: np.ndarray) -> np.ndarray:
-    """Whether a result comes after one with a larger number."""
-    after = np.minimum.accumulate(delivered[::-1])[::-1]
-    return np.append(delivered[:-1] > after[1:], False)
 
 
 def _check_complete(delivered: np.ndarray) -> None:

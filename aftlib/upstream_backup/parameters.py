@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from aftlib.core.checks import require_number
+
 MS = 1_000_000
-"""Nanoseconds in a millisecond: both engines count time in whole nanoseconds."""
+"""Nanoseconds in a millisecond: time is counted in whole nanoseconds."""
 US = 1_000
 NODES = ("primary", "secondary")
+FULLEST = 0.95
+"""Of a link's bandwidth: nearer to all of it, TCP's own acknowledgements (not simulated) count."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class Link:
     header_bytes: int = 54
 
     def __post_init__(self) -> None:
-        _check_positive(self, "bandwidth_mbps", "delay_ms", "header_bytes")
+        for name in ("bandwidth_mbps", "delay_ms", "header_bytes"):
+            require_number(name, getattr(self, name), above=0)
 
     @property
     def delay_ns(self) -> int:
@@ -64,12 +69,9 @@ class Tcp:
     segment_bytes: int = 536
 
     def __post_init__(self) -> None:
-        _check_positive(self, "segment_bytes")
-        if self.initial_window is not None and self.initial_window < 1:
-            raise ValueError(
-                f"initial_window must be at least 1 segment, got {self.initial_window!r}; "
-                "give None for no limit"
-            )
+        require_number("segment_bytes", self.segment_bytes, above=0)
+        if self.initial_window is not None:  # no limit
+            require_number("initial_window", self.initial_window, least=1, whole=True)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ class Parameters:
     ------
     ValueError
         When a size or time is not positive, the share leaves a node no tuple in its turn, a
-        heartbeat is due before the answer to the last one, or the rate saturates a link or a node.
+        heartbeat is due before the answer to the last one, the rate needs more than 95 % of a link,
+        or it saturates a node.
     """
 
     rate: float = 1000.0
@@ -126,49 +129,37 @@ class Parameters:
     tcp: Tcp = field(default_factory=Tcp)
 
     def __post_init__(self) -> None:
-        numeric = [f.name for f in fields(self) if f.name not in ("secondary_us", "link", "tcp")]
-        _check_positive(self, *numeric)
-        if self.secondary_us is not None:
-            _check_positive(self, "secondary_us")
-        self._check_segments()
-        self._check_switching()
-        self._check_heartbeat()
-        self._check_load()
-
-    def _check_segments(self) -> None:
+        for name in (f.name for f in fields(self) if f.name not in ("link", "tcp")):
+            if not (name == "secondary_us" and self.secondary_us is None):
+                require_number(name, getattr(self, name), above=0)
+        require_number("share", self.share, below=1)
         if self.tcp.segment_bytes < self.tuple_bytes:
             raise ValueError(
                 f"segment_bytes must hold a tuple of {self.tuple_bytes} bytes, got "
                 f"{self.tcp.segment_bytes}; give a larger segment"
             )
 
-    def _check_switching(self) -> None:
-        if not 0 < self.share < 1:
-            raise ValueError(f"share must lie inside (0, 1), got {self.share!r}; 0.5 is even")
         turn = 2 * min(self.share, 1 - self.share) * self.switching_ms
         if turn * self.rate < 1000:
             raise ValueError(
                 f"switching_ms must leave each node at least one tuple a turn, got a turn of "
                 f"{turn:g} ms for a tuple every {1000 / self.rate:g} ms; switch less often"
             )
-
-    def _check_heartbeat(self) -> None:
-        answer = 2 * (self.link.delay_ns + self.message_ns) / MS
+        answer = 2 * self.hop_ns / MS
         if self.heartbeat_ms <= answer:
             raise ValueError(
                 f"heartbeat_ms must be longer than the {answer:.4g} ms that an answer takes, got "
                 f"{self.heartbeat_ms:g}; every node would look dead"
             )
 
-    def _check_load(self) -> None:
         per_write = max(1.0, self.rate * self.write_ms / 1000)
         frames = math.ceil(per_write / self.tuples_per_segment) / per_write
         mbps = 8e-6 * self.rate * (self.tuple_bytes + frames * self.link.header_bytes)
-        if mbps >= self.link.bandwidth_mbps:
+        if mbps > FULLEST * self.link.bandwidth_mbps:
             raise ValueError(
-                f"rate of {self.rate:g} tuples/s needs {mbps:.1f} Mbps and saturates the link of "
-                f"{self.link.bandwidth_mbps:g} Mbps: lower the rate, or write less often "
-                f"(write_ms = {self.write_ms:g})"
+                f"rate of {self.rate:g} tuples/s needs {mbps:.1f} Mbps, more than {FULLEST:.0%} of "
+                f"the link's {self.link.bandwidth_mbps:g}, and saturates it: lower the rate, or "
+                f"write less often (write_ms = {self.write_ms:g})"
             )
         slowest = max(self.cost_ns(node) for node in NODES)
         if self.rate * slowest >= 1e9:
@@ -217,10 +208,3 @@ class Parameters:
         """Time that a node takes for a tuple."""
         own = self.secondary_us if node == "secondary" else None
         return round((self.processing_us if own is None else own) * US)
-
-
-def _check_positive(record: object, *names: str) -> None:
-    for name in names:
-        value = getattr(record, name)
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive number, got {value!r}; correct it")

@@ -1,7 +1,7 @@
 """Upstream backup and the proposal as real processes over loopback TCP, to be killed for real.
 
-Primary and secondary are processes of their own; upstream and downstream node live in the one that
-starts them, which counts what arrives. For counts and order only: times are the machine's.
+Primary and secondary are processes of their own (`node_process`); upstream and downstream node live
+in the one that starts them, which counts what arrives. Times are the machine's.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
@@ -34,8 +36,8 @@ TURN = 10
 
 
 @dataclass(frozen=True)
-class Kill:
-    """SIGKILL to a node once so many tuples have been sent.
+class NodeKill:
+    """SIGKILL to a node, from outside, once so many tuples have been sent.
 
     Attributes
     ----------
@@ -51,28 +53,53 @@ class Kill:
 
 
 @dataclass(frozen=True)
+class Request:
+    """A death that was noticed, and what it made upstream send again.
+
+    Attributes
+    ----------
+    node : {"primary", "secondary"}
+        Taken for dead.
+    unnoticed_ms : float or None
+        From the kill until the request; None if nobody killed it.
+    resent : tuple of int
+    recovery_ms : float
+        From the request until the downstream node has the last result of them; 0 if there is none.
+    """
+
+    node: str
+    unnoticed_ms: float | None
+    resent: tuple[int, ...]
+    recovery_ms: float
+
+
+@dataclass(frozen=True)
 class Delivery:
     """What the downstream node saw.
 
     Attributes
     ----------
-    arrived : tuple of int
-        Every result in order of arrival, copies included.
-    released : tuple of int
-        What it hands on: without copies, and in order if the operator needs it.
-    resent : tuple of int
-        Tuples sent again by upstream.
-    requests : int
+    arrived, released : tuple of int
+        Every result in order of arrival, copies included; and what it hands on: without copies, and
+        in order if the operator needs it.
+    requests : tuple of Request
         Failures that were noticed.
     kills : int
         Kills carried out, stalls included.
+    rate : float
+        Tuples a second that upstream sent.
     """
 
     arrived: tuple[int, ...]
     released: tuple[int, ...]
-    resent: tuple[int, ...]
-    requests: int
+    requests: tuple[Request, ...]
     kills: int
+    rate: float
+
+    @property
+    def resent(self) -> tuple[int, ...]:
+        """Tuples sent again by upstream."""
+        return tuple(i for request in self.requests for i in request.resent)
 
     @property
     def duplicates(self) -> int:
@@ -83,7 +110,7 @@ class Delivery:
 def deliver(
     scheme: Scheme,
     tuples: int,
-    kills: Sequence[Kill] = (),
+    kills: Sequence[NodeKill] = (),
     ordered: bool = False,
     deduplicate: bool = True,
     trim_when_sent: bool = False,
@@ -98,7 +125,7 @@ def deliver(
     scheme : Scheme
         Upstream backup or the proposal.
     tuples : int
-    kills : sequence of Kill
+    kills : sequence of NodeKill
         A killed node is started anew once its death is noticed, and takes part again; so is one
         that lives but did not answer a heartbeat in time, after it was killed for certain.
     ordered : bool
@@ -130,104 +157,101 @@ def deliver(
             raise ValueError(f"kills must strike a node inside 1 … {tuples - 1}, got {kill!r}")
     upstream = _Upstream(scheme, trim_when_sent)
     downstream = _Downstream(ordered, deduplicate, ack_s)
-    return asyncio.run(_drive(upstream, downstream, tuples, kills, patience_s, heartbeat_s))
+    nodes = _Nodes(upstream, patience_s)
+    streamed = _streamed(upstream, downstream, nodes, tuples, kills, heartbeat_s)
+    with ThreadPoolExecutor(1) as apart:  # a notebook's own thread has an event loop already
+        return apart.submit(asyncio.run, streamed).result()
 
 
-async def _drive(
+async def _streamed(
     upstream: _Upstream,
     downstream: _Downstream,
+    nodes: _Nodes,
     tuples: int,
-    kills: Sequence[Kill],
-    patience_s: float,
+    kills: Sequence[NodeKill],
     heartbeat_s: float,
 ) -> Delivery:
     servers = [
         await asyncio.start_server(part.meet, HOST, 0, limit=LIMIT)
         for part in (upstream, downstream)
     ]
-    ports = [server.sockets[0].getsockname()[1] for server in servers]
-    nodes = _Nodes(ports, upstream, patience_s, heartbeat_s)
+    ports = [str(server.sockets[0].getsockname()[1]) for server in servers]
     acknowledging = asyncio.create_task(downstream.acknowledge())
+    to_come = deque(sorted(kills, key=lambda kill: kill.after))
     try:
-        await nodes.start_all()
-        await _emit(upstream, nodes, tuples, sorted(kills, key=lambda kill: kill.after))
+        nodes.arguments = [*ports, str(heartbeat_s)]
+        for end in await asyncio.gather(*map(nodes.start, NODES), return_exceptions=True):
+            if end is not None:
+                raise end
+        began = time.perf_counter()
+        for begin in range(0, tuples, BATCH):
+            upstream.send(list(range(begin, min(begin + BATCH, tuples))))
+            await asyncio.sleep(PAUSE_S)
+            while to_come and begin + BATCH >= to_come[0].after:
+                await nodes.settled()  # the last kill's victim must be back
+                nodes.kill(to_come.popleft())
+        rate = tuples / (time.perf_counter() - began)
+        await nodes.settled()
+
         with suppress(TimeoutError):  # what is missing then is the caller's to judge
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(nodes.patience_s):
                 await downstream.has_seen(tuples)
     finally:
         acknowledging.cancel()
         await nodes.end()
         for server in servers:
             server.close()
-        await asyncio.gather(*upstream.meetings, *downstream.meetings)
+        await asyncio.gather(*filter(None, upstream.meetings + downstream.meetings))
+    requests, left = [], deque(nodes.killed)
+    for name, at, resent in upstream.requests:
+        unnoticed = None
+        if left and left[0][1] == name and left[0][0] < at:
+            unnoticed = 1000 * (at - left.popleft()[0])
+        heard = (when for i, when in downstream.heard if resent[-1:] == (i,) and when > at)
+        recovery = 1000 * (next(heard, at) - at)
+        requests.append(Request(name, unnoticed, resent, recovery))
     return Delivery(
-        tuple(downstream.arrived), tuple(downstream.released), tuple(upstream.resent),
-        upstream.requests, nodes.kills,
+        tuple(i for i, _ in downstream.heard), tuple(downstream.released), tuple(requests),
+        len(nodes.killed), rate,
     )  # fmt: skip
-
-
-async def _emit(upstream: _Upstream, nodes: _Nodes, tuples: int, kills: Sequence[Kill]) -> None:
-    """Send the stream; before the next kill, the last one's victim must be back."""
-    left = deque(kills)
-    for begin in range(0, tuples, BATCH):
-        upstream.send(list(range(begin, min(begin + BATCH, tuples))))
-        await asyncio.sleep(PAUSE_S)
-        while left and begin + BATCH >= left[0].after:
-            await nodes.settled()
-            nodes.kill(left.popleft())
-    await nodes.settled()
 
 
 class _Nodes:
     """The two processes: started, killed, and started anew when the other one asks for help."""
 
-    def __init__(
-        self, ports: Sequence[int], upstream: _Upstream, patience_s: float, heartbeat_s: float
-    ) -> None:
+    def __init__(self, upstream: _Upstream, patience_s: float) -> None:
         self.upstream, self.patience_s = upstream, patience_s
-        self.arguments = [*map(str, ports), str(heartbeat_s)]
+        self.arguments: list[str] = []
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         upstream.on_death = self.restart
         self.restarts: set[asyncio.Task[None]] = set()
         self.awaited: set[str] = set()
-        self.kills = 0
+        self.killed: list[tuple[float, str]] = []
         self.words: dict[str, asyncio.Task[bytes]] = {}
 
-    async def start_all(self) -> None:
-        started = [self.start(name) for name in NODES]
-        for end in await asyncio.gather(*started, return_exceptions=True):
-            if end is not None:
-                raise end
-
     async def start(self, name: str) -> None:
-        ready = self.upstream.expect(name)
+        """Start a node, and wait until it has said hello or its error output has ended."""
+        ready = self.upstream.ready[name] = asyncio.Event()
         if name in self.processes:
             _kill(self.processes[name])  # it may only have been slow to answer
             await self.processes[name].wait()
-        program = [sys.executable, "-m", PROGRAM, name]
-        self.processes[name] = await asyncio.create_subprocess_exec(
-            *program, *self.arguments, stderr=asyncio.subprocess.PIPE
+        process = self.processes[name] = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", PROGRAM, name, *self.arguments), stderr=asyncio.subprocess.PIPE
         )
-        await self._hello(name, ready)
-        self.awaited.discard(name)
-
-    async def _hello(self, name: str, ready: asyncio.Event) -> None:
-        """Until a node has said hello; its error output ends with it, whenever that is."""
-        process = self.processes[name]
         output = cast("asyncio.StreamReader", process.stderr)
         self.words[name] = words = asyncio.create_task(output.read())
         hello = asyncio.create_task(ready.wait())
         first = asyncio.FIRST_COMPLETED
         await asyncio.wait([hello, words], timeout=self.patience_s, return_when=first)
         hello.cancel()
-        if ready.is_set():
-            return
-        _kill(process)
-        said = (await words).decode(errors="replace").strip()[-2000:] or "it said nothing"
-        raise RuntimeError(
-            f"the {name} did not get ready within {self.patience_s:g} s: {said}; give a longer "
-            "patience_s if it is only slow"
-        )
+        if not ready.is_set():
+            _kill(process)
+            said = (await words).decode(errors="replace").strip()[-2000:] or "it said nothing"
+            raise RuntimeError(
+                f"the {name} did not get ready within {self.patience_s:g} s: {said}; give a longer "
+                "patience_s if it is only slow"
+            )
+        self.awaited.discard(name)
 
     def restart(self, name: str) -> None:
         self.awaited.add(name)
@@ -242,9 +266,9 @@ class _Nodes:
                     task.result()
                 await asyncio.sleep(PAUSE_S)
 
-    def kill(self, kill: Kill) -> None:
+    def kill(self, kill: NodeKill) -> None:
         self.awaited.add(kill.node)
-        self.kills += 1
+        self.killed.append((time.perf_counter(), kill.node))
         how = signal.SIGSTOP if kill.stalled else signal.SIGKILL
         self.processes[kill.node].send_signal(how)
 
@@ -271,23 +295,15 @@ class _Upstream:
         self.writers: dict[str, asyncio.StreamWriter] = {}
         self.ports: dict[str, int] = {}
         self.ready: dict[str, asyncio.Event] = {}
-        self.active, self.sent, self.requests = NODES[0], 0, 0
-        self.dead, self.resent = set[str](), list[int]()
-        self.meetings = list[asyncio.Task[None]]()
-
-    def expect(self, name: str) -> asyncio.Event:
-        """An event for the moment when a node has said hello."""
-        self.ready[name] = asyncio.Event()
-        return self.ready[name]
+        self.active, self.sent, self.dead = NODES[0], 0, set[str]()
+        self.requests = list[tuple[str, float, tuple[int, ...]]]()
+        self.meetings = list[asyncio.Task[None] | None]()
 
     def send(self, ids: list[int]) -> None:
         """Send a batch to the node whose turn it is."""
-        self._send(self._target(), ids)
-        self.sent += 1
-
-    def _target(self) -> str:
         name = NODES[self.sent // TURN % 2] if self.scheme.switching else self.active
-        return _other(name) if name in self.dead else name
+        self._send(_other(name) if name in self.dead else name, ids)
+        self.sent += 1
 
     def _send(self, name: str, ids: list[int]) -> None:
         if not self.trim_when_sent:
@@ -296,44 +312,37 @@ class _Upstream:
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one node: its hello, its ACKs, its request when the other one is dead."""
-        self.meetings.append(_this_task())
+        self.meetings.append(asyncio.current_task())
         name = ""
         async for said in read_lines(reader):
             if "hello" in said:
                 name = said["hello"]
-                self._welcome(name, writer, said["port"])
-            elif "ack" in said and self.writers.get(name) is writer:
-                self._trim(name, said["ack"])
-            elif "request" in said and self.writers.get(name) is writer:
+                self.writers[name], self.ports[name] = writer, said["port"]
+                self.queue[name].clear()
+                self.trimmed[name] = 0
+                self.dead.discard(name)
+                for one in [n for n in NODES if _other(n) in self.ports and n in self.writers]:
+                    write_line(self.writers[one], {"peer": self.ports[_other(one)]})
+                self.ready[name].set()
+            elif self.writers.get(name) is not writer:
+                continue  # taken for dead; what it still says is not heard
+            elif "ack" in said:
+                while self.trimmed[name] < said["ack"] and self.queue[name]:
+                    self.queue[name].popleft()
+                    self.trimmed[name] += 1
+            elif "request" in said and said["request"] not in self.dead:
                 self._recover(said["request"])
 
-    def _welcome(self, name: str, writer: asyncio.StreamWriter, port: int) -> None:
-        self.writers[name], self.ports[name] = writer, port
-        self.queue[name].clear()
-        self.trimmed[name] = 0
-        self.dead.discard(name)
-        for one in [n for n in NODES if _other(n) in self.ports and n in self.writers]:
-            write_line(self.writers[one], {"peer": self.ports[_other(one)]})
-        self.ready[name].set()
-
-    def _trim(self, name: str, count: int) -> None:
-        while self.trimmed[name] < count and self.queue[name]:
-            self.queue[name].popleft()
-            self.trimmed[name] += 1
-
     def _recover(self, dead: str) -> None:
-        if dead in self.dead:
-            return
-        self.requests += 1
         self.dead.add(dead)
-        again = list(self.queue[dead])
+        again, at = list(self.queue[dead]), time.perf_counter()
         self.queue[dead].clear()
-        # what it still says if it lives is not heard: neither its ACKs nor its own request
         del self.writers[dead], self.ports[dead]
         self.trimmed[dead] = 0
-        if self.scheme.switching or dead == self.active:
+        needed = self.scheme.switching or dead == self.active
+        self.requests.append((dead, at, tuple(again) if needed else ()))
+        if needed:
             self.active = _other(dead)
-            self.resent += again
             self._send(self.active, again)
         self.on_death(dead)
 
@@ -343,28 +352,25 @@ class _Downstream:
 
     def __init__(self, ordered: bool, deduplicate: bool, ack_s: float) -> None:
         self.deduplicate, self.ordered, self.ack_s = deduplicate, ordered, ack_s
-        self.arrived, self.released = list[int](), list[int]()
+        self.heard, self.released = list[tuple[int, float]](), list[int]()
         self.seen, self.reorder = set[int](), Reorder()
         self.counts: dict[asyncio.StreamWriter, int] = {}
         self.more = asyncio.Event()
-        self.meetings = list[asyncio.Task[None]]()
+        self.meetings = list[asyncio.Task[None] | None]()
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take the results of one node."""
-        self.meetings.append(_this_task())
+        self.meetings.append(asyncio.current_task())
         self.counts[writer] = 0
         async for said in read_lines(reader):
+            now = time.perf_counter()
             for i in said["ids"]:
-                self._accept(i)
+                self.heard.append((i, now))
+                if i not in self.seen or not self.deduplicate:
+                    self.released += self.reorder.add(i) if self.ordered else [i]
+                self.seen.add(i)
             self.counts[writer] += len(said["ids"])
             self.more.set()
-
-    def _accept(self, i: int) -> None:
-        self.arrived.append(i)
-        fresh = i not in self.seen or not self.deduplicate
-        self.seen.add(i)
-        if fresh:
-            self.released += self.reorder.add(i) if self.ordered else [i]
 
     async def acknowledge(self) -> None:
         """Level-0 ACKs at their interval."""
@@ -381,11 +387,6 @@ class _Downstream:
         while len(self.seen) < tuples:
             self.more.clear()
             await self.more.wait()
-
-
-def _this_task() -> asyncio.Task[None]:
-    """The task that runs this: a server starts one for each connection."""
-    return cast("asyncio.Task[None]", asyncio.current_task())
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

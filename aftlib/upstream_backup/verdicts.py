@@ -6,7 +6,7 @@ import pandas as pd
 
 from aftlib.reports.claims import Settled, settle
 from aftlib.upstream_backup.experiments.recoveries import saved
-from aftlib.upstream_backup.experiments.tcp import explained
+from aftlib.upstream_backup.experiments.references import explained
 
 LOW_RATE = 1000
 """Tuples a second up to which the document finds little difference in counts (D4-2, D4-4)."""
@@ -20,17 +20,18 @@ def verdicts(trials: pd.DataFrame, parts: pd.DataFrame, costs: pd.DataFrame) -> 
     trials, parts, costs : DataFrame
         Results of `recoveries`, `tcp_parts` and `overheads`.
     """
-    fewer, quicker = saved(trials, "resent"), saved(trials, "recovery_ms")
+    fewer, sooner = saved(trials, "resent"), saved(trials, "recovery_ms")
     return [
-        _sends_less(fewer),
-        _grows_with_rate(fewer),
-        _is_quicker(quicker),
-        _is_not_nagle(explained(parts)),
-        _costs(trials, costs),
+        sends_less(fewer),
+        grows_with_rate(fewer),
+        recovers_sooner(sooner),
+        blames_nagle(explained(parts)),
+        costs_as_named(trials, costs),
     ]
 
 
-def _sends_less(fewer: pd.DataFrame) -> Settled:
+def sends_less(fewer: pd.DataFrame) -> Settled:
+    """D4-1: fewer tuples are processed again, at every rate."""
     least = fewer.iloc[int((fewer["low"] / fewer["rate"]).to_numpy().argmin())]
     above = fewer["low"] > 0
     where = "Every" if above.all() else f"Not every ({above.sum()} of {len(fewer)})"
@@ -46,7 +47,8 @@ def _sends_less(fewer: pd.DataFrame) -> Settled:
     )
 
 
-def _grows_with_rate(fewer: pd.DataFrame) -> Settled:
+def grows_with_rate(fewer: pd.DataFrame) -> Settled:
+    """D4-2: the difference is small at low rates and grows."""
     grown = fewer.sort_values("rate")
     first, last = grown.iloc[0], grown.iloc[-1]
     holds = bool(grown["mean"].is_monotonic_increasing and last["mean"] >= 10 * first["mean"])
@@ -63,18 +65,20 @@ def _grows_with_rate(fewer: pd.DataFrame) -> Settled:
     )
 
 
-def _is_quicker(quicker: pd.DataFrame) -> Settled:
+def recovers_sooner(sooner: pd.DataFrame) -> Settled:
+    """D4-3: recovery is shorter at every rate."""
     return settle(
         "D4-3",
         expected="shorter at every rate",
-        measured=float(quicker["ratio"].max()),
-        holds=bool((quicker["low"] > 0).all()),
+        measured=float(sooner["ratio"].max()),
+        holds=bool((sooner["low"] > 0).all()),
         note="Largest ratio of the proposal's mean recovery time to upstream backup's; saved "
-        f"between {quicker['mean'].min():.1f} and {quicker['mean'].max():.1f} ms.",
+        f"between {sooner['mean'].min():.1f} and {sooner['mean'].max():.1f} ms.",
     )
 
 
-def _is_not_nagle(parts: pd.DataFrame) -> Settled:
+def blames_nagle(parts: pd.DataFrame) -> Settled:
+    """D4-4: Nagle's algorithm makes the gap at low rates."""
     low = parts[parts.index <= LOW_RATE]
     # the reading that is kindest to the document: Nagle slows upstream backup, not the proposal
     share = low["nagle_adds"].clip(lower=0) / (low["gap"] + low["nagle_adds"])
@@ -101,12 +105,16 @@ def _is_not_nagle(parts: pd.DataFrame) -> Settled:
     )
 
 
-def _costs(trials: pd.DataFrame, costs: pd.DataFrame) -> Settled:
+def costs_as_named(trials: pd.DataFrame, costs: pd.DataFrame) -> Settled:
+    """D4-5: bandwidth and recovery time of the schemes of Hwang et al."""
     means = trials.groupby(["rate", "scheme"])["restored_ms"].mean().unstack("scheme")
     active, passive, upstream = (means[name] for name in _COMPARED)
     ordered = bool(((active < passive) & (passive < upstream)).all())
     last = costs[costs["rate"] == costs["rate"].max()].set_index("scheme")
-    whole, between, none = _as_named(last)
+    active, passive, upstream = last.loc[[*_COMPARED], ["share_of_all", "relative"]].to_numpy()
+    whole = bool(((active > 0.8) & (active < 1.2)).all())
+    between = bool(((upstream < passive) & (passive < active)).all())
+    none = bool((upstream < 0.1).all())
     shown = "; ".join(
         f"{title}: " + ", ".join(f"{name} {value:.1%}" for name, value in last[column].items())
         for column, title in _DENOMINATORS.items()
@@ -122,17 +130,6 @@ def _costs(trials: pd.DataFrame, costs: pd.DataFrame) -> Settled:
         f"{_is(whole)} near 100 %, passive standby {_is(between)} between, upstream backup "
         f"{_is(none)} below 10 %. {'' if whole else _WHY}Recovery by Hwang et al.'s definition is "
         f"{_is(ordered)} in the order named at every rate.",
-    )
-
-
-def _as_named(last: pd.DataFrame) -> tuple[bool, bool, bool]:
-    """Whether active standby is near 100 %, passive between, upstream near 0, by both measures."""
-    shares = last.loc[list(_COMPARED), ["share_of_all", "relative"]]
-    active, passive, upstream = (shares.loc[name] for name in _COMPARED)
-    return (
-        bool(((active > 0.8) & (active < 1.2)).all()),
-        bool(((upstream < passive) & (passive < active)).all()),
-        bool((upstream < 0.1).all()),
     )
 
 

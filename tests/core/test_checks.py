@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from aftlib.core.checks import require_number, require_numbers, with_value
@@ -29,12 +30,16 @@ def test_refusals_name_value_and_bounds(value, bounds, message):
 def test_bounds_that_may_be_reached_are():
     require_number("x", 3, least=3, most=3, whole=True)
     require_number("x", -1e300)
+    require_number("x", np.int64(3), least=3, whole=True)
     require_numbers("xs", [1, 2.0], above=0.5)
 
 
 def test_lists_are_refused_by_their_values():
     with pytest.raises(ValueError, match="xs must hold at least one value, got none"):
         require_numbers("xs", [])
+    for no_list in (3, None, "x"):
+        with pytest.raises(ValueError, match=f"xs must be a list, got {no_list!r}"):
+            require_numbers("xs", no_list)
     with pytest.raises(ValueError, match="each of xs must be above 0, got -1"):
         require_numbers("xs", [1, -1], above=0)
 

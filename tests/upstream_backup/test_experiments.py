@@ -4,27 +4,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.upstream_backup import experiments as d4
-from aftlib.upstream_backup import figures
+from aftlib.upstream_backup import experiments, figures
 from aftlib.upstream_backup.experiments.recoveries import recovery_row
+from aftlib.upstream_backup.messages import messages
 from aftlib.upstream_backup.parameters import Parameters
 from aftlib.upstream_backup.schemes import SCHEMES
+from aftlib.upstream_backup.verdicts import verdicts
 
-CASE = d4.Case((200, 1000, 20_000), 12, seed=1)
+CASE = experiments.Sweep((200, 1000, 20_000), 12, seed=1)
 
 
 @pytest.fixture(scope="module")
 def trials(spark):
-    return d4.recoveries(spark, CASE)
+    return experiments.recoveries(spark, CASE)
 
 
 @pytest.fixture(scope="module")
 def parts():
-    return d4.tcp_parts()
+    return experiments.tcp_parts()
 
 
 def test_figs_3_and_4():
-    table = d4.example_table().set_index("scheme")
+    table = experiments.example_table().set_index("scheme")
     assert table.loc["upstream backup", "sent again"] == "9, 10, 11, 12, 13"
     assert table.loc["proposed", "sent again"] == "12, 13"
     assert table.loc["proposed", "recovery_ms"] < table.loc["upstream backup", "recovery_ms"]
@@ -32,9 +33,9 @@ def test_figs_3_and_4():
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_can_be_stepped_through(scheme):
-    trace = d4.example(scheme)
-    assert all(m.arrived > m.sent for m in trace.messages)
-    figure = figures.sequence(trace, scheme, begin_ms=120)
+    found = experiments.example(scheme)
+    assert all(m.arrived > m.sent for m in messages(found))
+    figure = figures.sequence(found, scheme, begin_ms=120)
     steps = figure.layout.sliders[0].steps
     assert len(steps) > 30
     first, last = ([len(x) for x in step.args[0]["x"]] for step in (steps[0], steps[-1]))
@@ -42,7 +43,7 @@ def test_every_scheme_can_be_stepped_through(scheme):
 
 
 def test_the_queue_is_shown_at_every_step():
-    figure = figures.sequence(d4.example("proposed"), "", begin_ms=120)
+    figure = figures.sequence(experiments.example("proposed"), "", begin_ms=120)
     shown = {step.label: step.args[0]["text"][-1][0] for step in figure.layout.sliders[0].steps}
     assert shown["200 ms"] == "kept for the primary: 12, 13   kept for the secondary: 9, 10, 11"
     assert shown["210 ms"].startswith("kept for the primary: –")
@@ -62,10 +63,10 @@ def test_trials_are_paired(trials):
 
 
 def test_summary_and_savings(trials):
-    means = d4.summary(trials)
+    means = experiments.summary(trials)
     assert len(means) == len(SCHEMES) * len(CASE.rates)
     assert (means["resent_low"] <= means["resent"]).all()
-    less = d4.saved(trials, "recovery_ms")
+    less = experiments.saved(trials, "recovery_ms")
     by = means.pivot_table(index="rate", columns="scheme", values="recovery_ms")
     expected = by["upstream backup"] - by["proposed"]
     np.testing.assert_allclose(less["mean"], expected.to_numpy())
@@ -73,7 +74,7 @@ def test_summary_and_savings(trials):
 
 
 def test_closed_form_by_scheme(trials):
-    table = d4.against_closed_form(CASE, d4.summary(trials))
+    table = experiments.against_closed_form(CASE, experiments.summary(trials))
     assert list(table.columns.get_level_values(0).unique()) == [
         *("queue at the crash", "sent again", "sent again, all hops")
     ]
@@ -81,33 +82,33 @@ def test_closed_form_by_scheme(trials):
 
 
 def test_agreement_table():
-    table = d4.agreement(d4.against_ns3())
+    table = experiments.agreement(experiments.against_ns3())
     assert table.abs().max().max() < 0.02
     assert len(table) == 8
 
 
 def test_gap_is_taken_apart(parts):
-    table = d4.explained(parts)
+    table = experiments.explained(parts)
     whole = table["handshake"] + table["initial_window"] + table["tuples"]
     np.testing.assert_allclose(whole, table["gap"])
     assert table["handshake"].between(9, 11).all()
     assert table["nagle_adds"].loc[1000:].abs().max() < 1
     assert table["window_1_adds"].between(19, 33).all()
-    assert d4.tcp_table(parts).shape == (10, 8)
+    assert experiments.tcp_table(parts).shape == (10, 8)
 
 
 def test_overheads_and_comparison(trials):
-    costs = d4.overheads(CASE)
-    table = d4.comparison(d4.summary(trials), costs, 1000)
+    costs = experiments.overheads(CASE)
+    table = experiments.comparison(experiments.summary(trials), costs, 1000)
     assert list(table.index) == list(SCHEMES)
     assert table.loc["active standby", "restored_ms"] == 0
     assert table.loc["passive standby", "restored_ms"] < table.loc["upstream backup", "restored_ms"]
     with pytest.raises(ValueError, match="rate must be one of 200, 1000, 20000, got 3"):
-        d4.comparison(d4.summary(trials), costs, 3)
+        experiments.comparison(experiments.summary(trials), costs, 3)
 
 
 def test_verdicts_settle_all_five_claims(trials, parts):
-    settled = d4.verdicts(trials, parts, d4.overheads(CASE))
+    settled = verdicts(trials, parts, experiments.overheads(CASE))
     assert [s.id for s in settled] == [f"D4-{i}" for i in range(1, 6)]
     assert [s.verdict for s in settled] == ["holds", "holds", "holds", "deviates", "deviates"]
 
@@ -117,7 +118,7 @@ def test_verdicts_would_turn(trials, parts):
         {"scheme": {"proposed": "upstream backup", "upstream backup": "proposed"}}
     )
     nagle = parts.assign(ns3_ms=parts["ns3_ms"].mask(parts["switch"] == "Nagle on", 100.0))
-    turned = d4.verdicts(swapped, nagle, costs_of(1.0, 0.3, 0.01))
+    turned = verdicts(swapped, nagle, costs_of(1.0, 0.3, 0.01))
     assert [s.verdict for s in turned[:4]] == ["deviates", "deviates", "deviates", "holds"]
     assert turned[4].verdict == "deviates"  # the order of recovery times is another one
 
@@ -132,7 +133,7 @@ def test_verdicts_would_turn(trials, parts):
     ],
 )
 def test_every_part_of_the_overheads_counts(shares, verdict, trials, parts):
-    assert d4.verdicts(trials, parts, costs_of(*shares))[4].verdict == verdict
+    assert verdicts(trials, parts, costs_of(*shares))[4].verdict == verdict
 
 
 def costs_of(active, passive, upstream):
@@ -140,18 +141,18 @@ def costs_of(active, passive, upstream):
     named = {
         "active standby": active, "passive standby": passive, "upstream backup": upstream,
     }  # fmt: skip
-    costs = d4.overheads(CASE)
+    costs = experiments.overheads(CASE)
     value = costs["scheme"].map(named).fillna(costs["relative"])
     return costs.assign(share_of_all=value, relative=value)
 
 
 def test_notes_follow_the_verdicts(trials, parts):
-    usual = [s.note for s in d4.verdicts(trials, parts, d4.overheads(CASE))]
+    usual = [s.note for s in verdicts(trials, parts, experiments.overheads(CASE))]
     swapped = trials.replace(
         {"scheme": {"proposed": "upstream backup", "upstream backup": "proposed"}}
     )
     nagle = parts.assign(ns3_ms=parts["ns3_ms"].mask(parts["switch"] == "Nagle on", 100.0))
-    other = [s.note for s in d4.verdicts(swapped, nagle, costs_of(1.0, 0.3, 0.2))]
+    other = [s.note for s in verdicts(swapped, nagle, costs_of(1.0, 0.3, 0.2))]
     said = [
         ("Every interval", "Not every (0 of 3) interval"),
         ("grows with the rate for both", None),
@@ -165,39 +166,44 @@ def test_notes_follow_the_verdicts(trials, parts):
 
 
 def test_a_case_needs_rates_and_two_trials():
-    with pytest.raises(ValueError, match="at least 1 and 2, got 0 and 5"):
-        d4.Case((), 5)
-    with pytest.raises(ValueError, match="got 1 and 1; an interval needs two trials"):
-        d4.Case((200,), 1)
+    with pytest.raises(ValueError, match="rates must hold at least one value"):
+        experiments.Sweep((), 5)
+    with pytest.raises(ValueError, match="trials must be a whole number at least 2, got 1"):
+        experiments.Sweep((200,), 1)
 
 
 def test_shares_of_unequal_nodes(spark):
-    small = d4.Case((1000,), 6)
-    table = d4.unequal_nodes(spark, small, 12_000, 70.0, [0.3, 0.5, 0.875])
+    small = experiments.Sweep((1000,), 6)
+    table = experiments.unequal_nodes(spark, small, 12_000, 70.0, [0.3, 0.5, 0.875])
     by = table.pivot_table(index="share", columns="failed", values="recovery_ms")
     assert by["primary"].is_monotonic_increasing
     assert by["secondary"].is_monotonic_decreasing
-    match = d4.matching_share(Parameters(secondary_us=70.0))
-    loads = table[np.isclose(table["share"], match)]
+    loads = table[np.isclose(table["share"], 70 / (70 + 10))]  # in proportion to their speeds
     np.testing.assert_allclose(loads["primary_load"], loads["secondary_load"])
 
 
 def test_order_matters_to_the_proposal_only():
-    table = d4.orders(d4.Case((1000,), 6), 1000).set_index(["scheme", "operator"]).sort_index()
+    table = (
+        experiments.orders(experiments.Sweep((1000,), 6), 1000)
+        .set_index(["scheme", "operator"])
+        .sort_index()
+    )
     others = table.drop("proposed")
     assert (others == 0).all(axis=None)
     assert (table.loc["proposed", ["wrong", "late", "waiting"]] > 0).all(axis=None)
 
 
 def test_failures_in_a_row():
-    table = d4.in_a_row(d4.Case((1000,), 2), 1000, ["primary", "secondary", "primary", "primary"])
+    table = experiments.in_a_row(
+        experiments.Sweep((1000,), 2), 1000, ["primary", "secondary", "primary", "primary"]
+    )
     assert (table["lost"] == 0).all()
     idle = table[(table["scheme"] == "upstream backup")].iloc[3]
     assert idle["resent"] == 0
 
 
 def test_figures_carry_what_they_are_given(trials, parts):
-    means, ns3 = d4.summary(trials), d4.against_ns3()
+    means, ns3 = experiments.summary(trials), experiments.against_ns3()
     figure = figures.by_rate(means, "recovery_ms", "Recovery time", "ms", ns3)
     assert len(figure.data) == 2 * len(SCHEMES)
     lines = {trace.name: trace for trace in figure.data}
@@ -206,17 +212,19 @@ def test_figures_carry_what_they_are_given(trials, parts):
     assert len(lines["proposed, ns-3"].x) == 8
     assert (lines["proposed, ns-3"].error_y.array > 0).all()
     assert len(figures.tcp_parts(parts, "").data) == 4
-    assert len(figures.overhead(d4.overheads(CASE), "relative", "", "").data) == len(SCHEMES)
+    assert len(figures.overhead(experiments.overheads(CASE), "relative", "", "").data) == len(
+        SCHEMES
+    )
     share = pd.DataFrame({"share": [0.5], "failed": ["primary"], "recovery_ms": [9.0]})
     assert figures.by_share(share, 0.8, "").data[0].y[0] == 9
 
 
 def test_ns3_is_shown_beside_the_same_system_only():
-    ns3 = d4.against_ns3()
-    assert len(d4.same_system(ns3, CASE)) == len(ns3)
-    slow = d4.Case(CASE.rates, 2, parameters=Parameters(ack_ms=100.0))
+    ns3 = experiments.against_ns3()
+    assert len(experiments.same_system(ns3, CASE)) == len(ns3)
+    slow = experiments.Sweep(CASE.rates, 2, parameters=Parameters(ack_ms=100.0))
     means = pd.DataFrame([_row(rate) for rate in CASE.rates])
-    figure = figures.by_rate(means, "resent", "Again", "", d4.same_system(ns3, slow))
+    figure = figures.by_rate(means, "resent", "Again", "", experiments.same_system(ns3, slow))
     assert [trace.name for trace in figure.data] == ["proposed"]
     said = "Again; simulation only: ns-3 ran the default parameters"
     assert said in figure.layout.title.text
@@ -227,6 +235,9 @@ def _row(rate):
     return {"scheme": "proposed", "rate": rate, "resent": 2, "resent_low": 1, "resent_high": 3}
 
 
-def test_tables_side_by_side():
-    one = pd.DataFrame({"a": [1]}, index=[200])
-    assert d4.side_by_side({"x": one, "y": one}).shape == (1, 2)
+def test_savings_in_tuples_and_in_time(trials):
+    table = experiments.savings(trials)
+    assert [*table.columns.get_level_values(0).unique()] == ["tuples", "ms of recovery"]
+    np.testing.assert_array_equal(
+        table["tuples"]["mean"], experiments.saved(trials, "resent")["mean"]
+    )

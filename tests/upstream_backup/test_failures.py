@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from aftlib.upstream_backup.failures import Failure, failure_times, outages
+from aftlib.upstream_backup.failures import Failure, downtimes, failure_times
 from aftlib.upstream_backup.parameters import Parameters
+from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import ACTIVE, PASSIVE, PROPOSED, UPSTREAM
-from aftlib.upstream_backup.simulation import simulate
 
 P = Parameters()
 
@@ -16,19 +16,19 @@ P = Parameters()
     [(2001.0, 2100), (2005.0, 2100), (2005.04, 2200), (2104.9, 2200), (2105.1, 2300)],
 )
 def test_the_next_heartbeat_after_an_unanswered_one(crash, detected):
-    outage = outages(P, UPSTREAM, [Failure(crash)])[0]
-    assert outage.detected == detected * 1_000_000
-    assert outage.request == outage.detected + P.hop_ns
+    downtime = downtimes(P, UPSTREAM, [Failure(crash)])[0]
+    assert downtime.detected == detected * 1_000_000
+    assert downtime.request == downtime.detected + P.hop_ns
 
 
 def test_request_comes_one_and_a_half_heartbeats_after_the_crash():
-    found = [outages(P, UPSTREAM, [Failure(t)])[0] for t in failure_times(2000, 1)]
+    found = [downtimes(P, UPSTREAM, [Failure(t)])[0] for t in failure_times(2000, 1)]
     assert np.mean([o.request - o.crash for o in found]) == pytest.approx(150e6, rel=0.01)
 
 
 @pytest.mark.parametrize("when", [0, -5.0, float("nan"), float("inf")])
 def test_a_failure_needs_a_time(when):
-    with pytest.raises(ValueError, match="at_ms must be positive and finite"):
+    with pytest.raises(ValueError, match="at_ms must be above 0, got"):
         Failure(when)
 
 
@@ -42,24 +42,24 @@ def test_failure_before_steady_state():
     with pytest.raises(
         ValueError, match="at 20 ms comes before steady state; let it happen at 145"
     ):
-        outages(P, UPSTREAM, [Failure(20)])
+        downtimes(P, UPSTREAM, [Failure(20)])
 
 
 def test_a_node_killed_twice():
     with pytest.raises(ValueError, match="of the primary at 2500 ms is killed twice"):
-        outages(P, PROPOSED, [Failure(2000), Failure(2500)])
+        downtimes(P, PROPOSED, [Failure(2000), Failure(2500)])
 
 
 def test_no_node_left():
     failures = [Failure(2000), Failure(2100, "secondary")]
     with pytest.raises(ValueError, match="of the secondary at 2100 ms leaves no node"):
-        outages(P, PROPOSED, failures)
+        downtimes(P, PROPOSED, failures)
 
 
 @pytest.mark.parametrize("scheme", [PASSIVE, ACTIVE])
 def test_one_failure_where_state_would_be_needed(scheme):
     with pytest.raises(ValueError, match=f"failures must be one for {scheme.name}, got 2"):
-        outages(P, scheme, [Failure(2000), Failure(5000)])
+        downtimes(P, scheme, [Failure(2000), Failure(5000)])
 
 
 def test_failure_times_are_a_stream_of_their_own():
@@ -70,8 +70,6 @@ def test_failure_times_are_a_stream_of_their_own():
 
 
 def test_simulate_refuses_what_it_cannot_do():
-    with pytest.raises(ValueError, match="engine 'ns-3' is not one of vectorised, events"):
-        simulate(P, UPSTREAM, [Failure(2000)], engine="ns-3")
     for until in (2050, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="finite and lie after the last request at 2105"):
             simulate(P, UPSTREAM, [Failure(2000)], until_ms=until)

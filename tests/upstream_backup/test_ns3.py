@@ -6,19 +6,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.upstream_backup import experiments as d4
+from aftlib.upstream_backup import experiments
 from aftlib.upstream_backup.failures import Failure, failure_times
 from aftlib.upstream_backup.ns3 import scenario, tables
 from aftlib.upstream_backup.ns3.scenario import Scenario
 from aftlib.upstream_backup.parameters import Link, Parameters, Tcp
+from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
-from aftlib.upstream_backup.simulation import simulate
 
 MISSING = scenario.missing()
 
 
 def test_stored_runs_are_of_all_schemes_rates_and_paired_failures():
-    stored = tables.recoveries()
+    stored = tables.read("recoveries")
     assert len(stored) == len(SCHEMES) * len(tables.RATES) * tables.TRIALS
     times = stored.groupby(["scheme", "rate"])["failure_ms"].apply(tuple)
     assert len(set(times)) == 1
@@ -33,7 +33,7 @@ def test_tables_name_the_command_that_made_them(name):
 
 def test_agreement_at_every_rate():
     """Within 10 % on tuples sent again and 15 % on recovery time; in fact much closer."""
-    table = d4.against_ns3()
+    table = experiments.against_ns3()
     counted, timed = table[table["resent_ns3"] > 0], table[table["recovery_ms_ns3"] > 0]
     assert counted["scheme"].nunique() == 4
     assert timed["scheme"].nunique() == 3
@@ -44,7 +44,7 @@ def test_agreement_at_every_rate():
 
 
 def test_agreement_on_tcps_parts():
-    parts = d4.tcp_parts().dropna()
+    parts = experiments.tcp_parts().dropna()
     assert parts["switch"].nunique() == 6
     assert np.allclose(parts["ms"], parts["ns3_ms"], rtol=0.02)
 
@@ -55,14 +55,14 @@ def test_a_run_made_anew_is_the_stored_one(tmp_path):
     made = Scenario.compiled(tmp_path)
     for scheme in (UPSTREAM, PROPOSED):
         fresh = made.run(Parameters(rate=500), scheme, failure_times(2, tables.SEED))
-        stored = tables.recoveries().query("rate == 500 and scheme == @scheme.name")
+        stored = tables.read("recoveries").query("rate == 500 and scheme == @scheme.name")
         names = ["queue_at_crash", "resent", "recovery_ms", "caught_up_ms"]
         pd.testing.assert_frame_equal(
             fresh[names], stored[names].head(2).reset_index(drop=True), rtol=1e-6
         )
     one = Parameters(rate=500, tcp=Tcp(initial_window=None))
     told = []
-    table = tables.make_switches(made, rates=(500,), trials=1, told=told.append)
+    table = tables.made("switches", made, rates=(500,), trials=1, told=told.append)
     assert len(table) == len(told) == len(tables.SWITCHES)
     assert made.run(one, UPSTREAM, [2500.0])["recovery_ms"].iloc[0] > 0
     with pytest.raises(RuntimeError, match="a failure time must lie in"):
@@ -94,7 +94,7 @@ def same_as_simulated(found, system, scheme, node):
 def test_tables_are_written_with_their_command(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "PLACE", tmp_path)
     tables.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
-    assert tables.switches().to_dict("list") == {"rate": [200], "switch": ["as it is"]}
+    assert tables.read("switches").to_dict("list") == {"rate": [200], "switch": ["as it is"]}
 
 
 def test_what_is_missing_is_said(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftlib.upstream_backup.ordering import Reorder, aggregate, join, sorting
-from aftlib.upstream_backup.run import NEVER
+from aftlib.upstream_backup.routes import NEVER
 
 MS = 1_000_000
 TIMES = st.lists(st.integers(1, 10**6), min_size=4, max_size=40, unique=True).map(np.array)

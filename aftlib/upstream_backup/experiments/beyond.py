@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
+from aftlib.core.checks import with_value
 from aftlib.spark.sweep import sweep
-from aftlib.upstream_backup.experiments.cases import Case
+from aftlib.upstream_backup.experiments.recoveries import Sweep
 from aftlib.upstream_backup.failures import Failure
 from aftlib.upstream_backup.ordering import aggregate, join, sorting
 from aftlib.upstream_backup.parameters import NODES, Parameters
-from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM, Scheme
-from aftlib.upstream_backup.simulation import simulate
+from aftlib.upstream_backup.recursion import simulate
+from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WINDOW, LAG = 100, 10
 """Tuples of an aggregate's window, and between the partners of a join."""
@@ -24,14 +28,14 @@ SharePoint = tuple[Parameters, str, Sequence[float]]
 
 
 def unequal_nodes(
-    spark: SparkSession, case: Case, rate: float, secondary_us: float, shares: Sequence[float]
+    spark: SparkSession, case: Sweep, rate: float, secondary_us: float, shares: Sequence[float]
 ) -> pd.DataFrame:
     """A slower secondary, and how the primary's share of the stream makes up for it.
 
     Parameters
     ----------
     spark : SparkSession
-    case : Case
+    case : Sweep
         Its failure times and parameters.
     rate : float
     secondary_us : float
@@ -48,38 +52,30 @@ def unequal_nodes(
     system = replace(case.at(rate), secondary_us=secondary_us)
     points: list[SharePoint] = [
         (replace(system, share=share), node, case.failures_ms.tolist())
-        for share in shares
+        for share in with_value(shares)
         for node in NODES
     ]
-    return pd.DataFrame(sweep(spark, _unequal, points))
+    return pd.DataFrame(sweep(spark, one_share, points))
 
 
-def matching_share(parameters: Parameters) -> float:
-    """The share that gives both nodes the same load: in proportion to their speeds."""
-    primary, secondary = (parameters.cost_ns(node) for node in NODES)
-    return secondary / (primary + secondary)
-
-
-def _unequal(point: SharePoint) -> dict[str, object]:
+def one_share(point: SharePoint) -> dict[str, object]:
+    """One row of `unequal_nodes`."""
     parameters, node, times = point
-    runs = [simulate(parameters, PROPOSED, [Failure(time, node)]) for time in times]
-    found = [run.recoveries[0] for run in runs]
-    shares = parameters.share, 1 - parameters.share
-    loads = [
-        parameters.rate * share * parameters.cost_ns(name) / 1e9
-        for share, name in zip(shares, NODES, strict=True)
-    ]
+    streams = [simulate(parameters, PROPOSED, [Failure(time, node)]) for time in times]
+    found = [stream.recoveries[0] for stream in streams]
+    shares = dict(zip(NODES, (parameters.share, 1 - parameters.share), strict=True))
     return {
         "share": parameters.share,
         "failed": node,
         "resent": float(np.mean([len(one.resent) for one in found])),
         "recovery_ms": float(np.mean([one.recovery_ms for one in found])),
-        "primary_load": loads[0],
-        "secondary_load": loads[1],
+    } | {
+        f"{name}_load": parameters.rate * share * parameters.cost_ns(name) / 1e9
+        for name, share in shares.items()
     }
 
 
-def orders(case: Case, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.DataFrame:
+def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.DataFrame:
     """What out-of-order results do to operators after a failure of the primary, for each scheme.
 
     Returns
@@ -90,44 +86,40 @@ def orders(case: Case, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.
         results that it has to move, waiting: held back at the same time at most, longest_ms: held
         back at most. A filter needs none of it.
     """
-    rows = [
-        {"scheme": scheme.name, "operator": name} | row
-        for scheme in SCHEMES.values()
-        for time in case.failures_ms.tolist()
-        for name, row in _operators(case.at(rate), scheme, time, window, lag)
-    ]
+    rows = []
+    system, least_ms = case.at(rate), 2000 * (window + 1) / rate  # two windows, at any rate
+    for scheme in SCHEMES.values():
+        for time in case.failures_ms.tolist():
+            failure = Failure(max(time, least_ms))
+            delivered = simulate(system, scheme, [failure]).delivered
+            cost = sorting(delivered)
+            moved = {"late": cost.late, "waiting": cost.waiting, "longest_ms": cost.longest_ms}
+            operators = {
+                "aggregate": aggregate(delivered, window),
+                "join": join(delivered, lag, memory=lag),
+            }
+            for name, found in operators.items():
+                row = {"scheme": scheme.name, "operator": name, "wrong": found.wrong}
+                rows.append(row | {"delay_ms": found.delay_ms} | moved)
     return pd.DataFrame(rows).groupby(["scheme", "operator"], sort=False).mean().reset_index()
 
 
-def _operators(
-    parameters: Parameters, scheme: Scheme, failure_ms: float, window: int, lag: int
-) -> Iterator[tuple[str, dict[str, float]]]:
-    delivered = simulate(parameters, scheme, [Failure(failure_ms)]).delivered
-    cost = sorting(delivered)
-    moved = {"late": cost.late, "waiting": cost.waiting, "longest_ms": cost.longest_ms}
-    for name, found in (
-        ("aggregate", aggregate(delivered, window)),
-        ("join", join(delivered, lag, memory=lag)),
-    ):
-        yield name, {"wrong": found.wrong, "delay_ms": found.delay_ms, **moved}
-
-
-def in_a_row(case: Case, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
+def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     """Nodes that fail one after the other, each when the last one is back and has settled.
 
     Returns
     -------
     DataFrame
-        scheme, failure_ms, node, resent, recovery_ms, duplicates, lost: results that never came in
-        the whole run (0), of `nodes` in order for upstream backup and for the proposal.
+        scheme, failure_ms, node, resent, recovery_ms, interrupted: whether the survivor died before
+        the end of it, duplicates, lost: results that never came in the whole stream (0), of `nodes` in order for upstream backup and for the proposal.
     """
     parameters, rows = case.at(rate), []
     apart = parameters.repair_ms + 2 * parameters.heartbeat_ms + 2 * parameters.settling_ms
     first = float(case.failures_ms[0])
     failures = [Failure(first + i * (apart + 7.3), node) for i, node in enumerate(nodes)]
     for scheme in (UPSTREAM, PROPOSED):
-        run = simulate(parameters, scheme, failures)
-        for failure, found in zip(failures, run.recoveries, strict=True):
+        stream = simulate(parameters, scheme, failures)
+        for failure, found in zip(failures, stream.recoveries, strict=True):
             rows.append(
                 {
                     "scheme": scheme.name,
@@ -135,8 +127,9 @@ def in_a_row(case: Case, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
                     "node": failure.node,
                     "resent": len(found.resent),
                     "recovery_ms": found.recovery_ms,
+                    "interrupted": found.interrupted,
                     "duplicates": found.duplicates,
-                    "lost": int((run.copies == 0).sum()),
+                    "lost": int((stream.copies == 0).sum()),
                 }
             )
     return pd.DataFrame(rows)

@@ -1,30 +1,101 @@
-"""D4 figs 5 and 6: what is sent again and how long that takes, by scheme and rate."""
+"""D4 figs 3 to 6: what is sent again after a failure, how long that takes, and what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
+from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.intervals import t_interval
 from aftlib.spark.sweep import sweep
-from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, four_hops
-from aftlib.upstream_backup.experiments.cases import Case
-from aftlib.upstream_backup.failures import Failure
-from aftlib.upstream_backup.ns3 import tables
+from aftlib.upstream_backup.closed_form import traffic
+from aftlib.upstream_backup.failures import Failure, failure_times
 from aftlib.upstream_backup.parameters import Parameters
-from aftlib.upstream_backup.schemes import SCHEMES, scheme_named
-from aftlib.upstream_backup.simulation import simulate
+from aftlib.upstream_backup.recursion import Simulated, simulate
+from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLE = Parameters(
+    rate=1000 / 15, ack_ms=70, heartbeat_ms=20, switching_ms=45, checkpoint_ms=70, write_ms=15
+)
+"""Our choice, for the figures give no times: a tuple every 15 ms, numbered from 0, three a turn."""
 
 MEASURES = ("queue_at_crash", "resent", "reprocessed", "recovery_ms", "restored_ms", "caught_up_ms")
+SHARES = ("share_of_all", "relative", "relative_to_input")
 _CHUNK = 5
+
+
+def example(scheme: str) -> Simulated:
+    """The primary's failure in a stream slow enough to follow by eye (figs 3 and 4)."""
+    return simulate(EXAMPLE, scheme, [Failure(182.0)], until_ms=330.0)
+
+
+def example_table() -> pd.DataFrame:
+    """What figs 3 and 4 show: scheme, tuples sent again, their number, recovery time."""
+    found = {s.name: example(s.name).recoveries[0] for s in (UPSTREAM, PROPOSED)}
+    return pd.DataFrame(
+        {
+            "scheme": name,
+            "sent again": ", ".join(map(str, one.resent)),
+            "tuples": len(one.resent),
+            "recovery_ms": one.recovery_ms,
+        }
+        for name, one in found.items()
+    )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Input rates, and failures at the same random times for every scheme and rate.
+
+    Attributes
+    ----------
+    rates : tuple of float
+        Tuples a second.
+    trials : int
+        Failures at each rate, each in a stream of its own; an interval needs two.
+    seed : int
+        Of the failure times.
+    steady_ms, spread_ms : float
+        They lie in [steady_ms, steady_ms + spread_ms), or as long after the queues have settled;
+        30 s and 30 s in the document.
+    parameters : Parameters
+        All but the rate.
+    """
+
+    rates: tuple[float, ...]
+    trials: int
+    seed: int = 1
+    steady_ms: float = 2000.0
+    spread_ms: float = 2000.0
+    parameters: Parameters = field(default_factory=Parameters)
+
+    def __post_init__(self) -> None:
+        require_numbers("rates", self.rates, above=0)
+        require_number("trials", self.trials, least=2, whole=True)
+
+    @property
+    def failures_ms(self) -> np.ndarray:
+        """Failure times, shape (trials,)."""
+        steady = max(self.steady_ms, self.parameters.settling_ms)
+        return failure_times(self.trials, self.seed, steady, self.spread_ms)
+
+    def at(self, rate: float) -> Parameters:
+        """The system's parameters at one rate."""
+        return replace(self.parameters, rate=float(rate))
+
+
 Point = tuple[Parameters, str, float, Sequence[int], Sequence[float]]
 
 
 def recoveries(
-    spark: SparkSession, case: Case, schemes: Sequence[str] = tuple(SCHEMES)
+    spark: SparkSession, case: Sweep, schemes: Sequence[str] = tuple(SCHEMES)
 ) -> pd.DataFrame:
     """Let the primary fail at every failure time, under every scheme and rate, on Spark.
 
@@ -59,15 +130,8 @@ def one_point(point: Point) -> list[dict[str, object]]:
 def recovery_row(parameters: Parameters, scheme: str, failure_ms: float) -> dict[str, float]:
     """One failure of the primary and its recovery."""
     found = simulate(parameters, scheme, [Failure(failure_ms)]).recoveries[0]
-    return {
-        "queue_at_crash": found.queue_at_crash,
-        "resent": len(found.resent),
-        "reprocessed": found.reprocessed,
-        "duplicates": found.duplicates,
-        "recovery_ms": found.recovery_ms,
-        "restored_ms": found.restored_ms,
-        "caught_up_ms": found.caught_up_ms,
-    }
+    measures = {name: getattr(found, name) for name in (*MEASURES, "duplicates")}
+    return measures | {"resent": len(found.resent)}
 
 
 def summary(trials: pd.DataFrame) -> pd.DataFrame:
@@ -85,79 +149,53 @@ def summary(trials: pd.DataFrame) -> pd.DataFrame:
 def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Upstream backup minus the proposal, by trial: rate, mean, low, high, ratio of the means."""
     wide = trials.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
-    less = (wide["upstream backup"] - wide["proposed"]).unstack("trial")
+    less = (wide[UPSTREAM.name] - wide[PROPOSED.name]).unstack("trial")
     centre, low, high = t_interval(less.to_numpy())
     means = wide.groupby("rate").mean()
-    ratio = (means["proposed"] / means["upstream backup"]).to_numpy()
+    ratio = (means[PROPOSED.name] / means[UPSTREAM.name]).to_numpy()
     return pd.DataFrame(
         {"rate": less.index, "mean": centre, "low": low, "high": high, "ratio": ratio}
     )
 
 
-def against_closed_form(case: Case, means: pd.DataFrame) -> pd.DataFrame:
-    """Simulated means by the closed form's: rates down, schemes across.
+def savings(trials: pd.DataFrame) -> pd.DataFrame:
+    """What the proposal saves with rates down: `saved`, in tuples and in ms of recovery."""
+    parts = {"tuples": saved(trials, "resent"), "ms of recovery": saved(trials, "recovery_ms")}
+    return pd.concat({title: part.set_index("rate") for title, part in parts.items()}, axis=1)
+
+
+def overheads(case: Sweep) -> pd.DataFrame:
+    """Bandwidth overhead while nothing fails, with each denominator (D4 section 2.2).
 
     Returns
     -------
     DataFrame
-        Columns in three groups: queue at the crash; sent again; sent again by the rule of thumb
-        that counts all hops.
+        scheme, rate, share_of_all, relative: to the plain stream, relative_to_input: to the stream
+        into the node, and kbit/s of copies, acks, checkpoints, heartbeats.
     """
-    rows = means[means["resent"] > 0].copy()
-    points = [
-        (case.at(r), scheme_named(s)) for r, s in zip(rows["rate"], rows["scheme"], strict=True)
-    ]
-    forms = {
-        "queue at the crash": ("queue_at_crash", expected_queue),
-        "sent again": ("resent", expected_resent),
-        "sent again, all hops": ("resent", four_hops),
-    }
-    for title, (measure, form) in forms.items():
-        rows[title] = rows[measure] / [form(*point) for point in points]
-    return rows.pivot_table(index="rate", columns="scheme", values=[*forms], sort=False)
+    rows = []
+    for rate in case.rates:
+        for scheme in SCHEMES.values():
+            found = traffic(case.at(rate), scheme)
+            parts = ("copies", "acks", "checkpoints", "heartbeats")
+            row = {"scheme": scheme.name, "rate": rate}
+            row |= {name: getattr(found, name) for name in SHARES}
+            rows.append(row | {f"{name}_kbps": getattr(found, name) * 8e-3 for name in parts})
+    return pd.DataFrame(rows)
 
 
-def against_ns3() -> pd.DataFrame:
-    """The stored runs of ns-3, all of default parameters, beside the simulation of the same.
+def comparison(means: pd.DataFrame, costs: pd.DataFrame, rate: float) -> pd.DataFrame:
+    """All schemes at one rate: three recovery times and three overheads.
 
-    Returns
-    -------
-    DataFrame
-        rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
-        over the stored failure times, ns-3's (…_ns3) with its t interval's half-width
-        (…_ns3_half), and the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
+    Raises
+    ------
+    ValueError
+        When the rate was not simulated.
     """
-    stored = tables.recoveries()
-    rates, schemes, times = (stored[c].tolist() for c in ("rate", "scheme", "failure_ms"))
-    points = zip(rates, schemes, times, strict=True)
-    rows = [recovery_row(Parameters(rate=rate), name, time) for rate, name, time in points]
-    ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms", "caught_up_ms"]]
-    both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
-    only_results = np.array([scheme_named(name).both for name in schemes])
-    both["reprocessed_ns3"] = np.where(only_results, 0, both["resent_ns3"])
-    grouped = both.groupby(["scheme", "rate"], sort=False)
-    table = grouped.mean().reset_index()
-    for measure in ("resent", "reprocessed", "recovery_ms", "caught_up_ms"):
-        bounds = [t_interval(part.to_numpy(dtype=float)) for _, part in grouped[f"{measure}_ns3"]]
-        table[f"{measure}_ns3_half"] = [float(high - centre) for centre, _, high in bounds]
-    for name in ours:
-        reference = table[f"{name}_ns3"]
-        table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1
-    return table
-
-
-def same_system(table: pd.DataFrame, case: Case) -> pd.DataFrame:
-    """The rows of `against_ns3` that the case's system has as well: stored runs are of defaults."""
-    return table[[case.at(rate) == Parameters(rate=rate) for rate in table["rate"]]]
-
-
-def agreement(table: pd.DataFrame) -> pd.DataFrame:
-    """Relative differences from ns-3 with rates down; schemes across, for count and time."""
-    columns = {"resent_error": "tuples sent again", "recovery_ms_error": "recovery time"}
-    wide = table.pivot_table(index="rate", columns="scheme", values=[*columns], sort=False)
-    return wide.rename(columns=columns, level=0)
-
-
-def side_by_side(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Tables with the same index as one, its columns grouped by their names."""
-    return pd.concat(tables, axis=1)
+    if rate not in set(means["rate"]):
+        known = ", ".join(f"{r:g}" for r in sorted(means["rate"].unique()))
+        raise ValueError(f"rate must be one of {known}, got {rate!r}")
+    times = ["scheme", "resent", "reprocessed", "recovery_ms", "restored_ms", "caught_up_ms"]
+    left = means[means["rate"] == rate][times]
+    right = costs[costs["rate"] == rate][["scheme", *SHARES]]
+    return left.merge(right, on="scheme").set_index("scheme")

@@ -14,13 +14,11 @@ def main() -> None:
     """Make both tables anew."""
     if lacks := missing():
         sys.exit(lacks)
-    say = sys.stderr.write
-    with tempfile.TemporaryDirectory(prefix="aft-") as name:
-        scenario = Scenario.compiled(Path(name))
-        for table in ("switches", "recoveries"):
-            make = getattr(tables, f"make_{table}")
-            found = make(scenario, told=lambda text: say(f"{text}\n"))
-            say(f"{tables.write(table, found)}: {len(found)} rows\n")
+    with tempfile.TemporaryDirectory(prefix="aft-") as folder:
+        scenario = Scenario.compiled(Path(folder))
+        for name in tables.TABLES:
+            found = tables.made(name, scenario, told=print)
+            print(f"{tables.write(name, found)}: {len(found)} rows")
 
 
 if __name__ == "__main__":

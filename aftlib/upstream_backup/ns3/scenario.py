@@ -17,6 +17,12 @@ from aftlib.upstream_backup.schemes import Scheme
 SOURCE = Path(__file__).with_name("standby.cc")
 LIBRARIES = ("point-to-point", "internet", "traffic-control", "bridge", "stats", "network", "core")
 HEADER = Path("ns3/core-module.h")
+OPTIONS = {
+    **{name: f"{name}_ms" for name in ("ack", "heartbeat", "switching", "checkpoint", "write")},
+    **{name: f"{name}_bytes" for name in ("tuple", "message", "state")},
+    **{"rate": "rate", "processing": "processing_us"},
+}
+"""Options of the scenario that are attributes of the parameters."""
 INCLUDES = (Path("/usr/include"), Path("/usr/local/include"), Path("/opt/homebrew/include"))
 
 
@@ -91,55 +97,43 @@ class Scenario:
         ValueError
             For parameters or a failing node that the scenario does not have.
         """
-        _check(parameters, scheme, failed)
-        times = ",".join(f"{t:.6f}" for t in failures_ms)
-        options = self._options(parameters) | {"scheme": scheme.slug, "failures": times}
-        options |= {"nagle": int(nagle), "delayedAcks": delayed_acks, "failed": failed}
-        said = _done([str(self.program), *(f"--{name}={value}" for name, value in options.items())])
-        return pd.read_csv(io.StringIO(said))
+        header, fixed, slower = (
+            parameters.link.header_bytes, Link().header_bytes, parameters.secondary_us,
+        )  # fmt: skip
+        if header != fixed:
+            raise ValueError(
+                f"header_bytes must be {fixed}, as ns-3's TCP makes them, got {header!r}"
+            )
+        if parameters.share != 0.5:
+            raise ValueError(
+                f"share must be 0.5 with ns-3, got {parameters.share!r}; it has even turns"
+            )
+        if slower not in (None, parameters.processing_us):
+            raise ValueError(
+                f"secondary_us must be None or processing_us with ns-3, got {slower!r}; its "
+                "scenario has nodes of one speed"
+            )
+        working = NODES if scheme.switching else NODES[:1]
+        if failed not in working:
+            raise ValueError(
+                f"failed must be {' or '.join(working)} in {scheme.name} with ns-3, got {failed!r}"
+            )
 
-    @staticmethod
-    def _options(parameters: Parameters) -> dict[str, object]:
-        tcp = parameters.tcp
-        return {
-            "rate": parameters.rate,
-            "ack": parameters.ack_ms,
-            "heartbeat": parameters.heartbeat_ms,
-            "switching": parameters.switching_ms,
-            "checkpoint": parameters.checkpoint_ms,
+        times = ",".join(f"{t:.6f}" for t in failures_ms)
+        options = {option: getattr(parameters, name) for option, name in OPTIONS.items()} | {
+            "scheme": scheme.slug,
+            "failed": failed,
+            "failures": times,
             "bandwidth": parameters.link.bandwidth_mbps,
             "delay": parameters.link.delay_ms,
-            "processing": parameters.processing_us,
-            "write": parameters.write_ms,
-            "tuple": parameters.tuple_bytes,
-            "message": parameters.message_bytes,
-            "state": parameters.state_bytes,
-            "initialWindow": tcp.initial_window or 1_000_000,
+            "initialWindow": parameters.tcp.initial_window or 1_000_000,
             "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
-            "handshake": int(tcp.handshake),
+            "handshake": int(parameters.tcp.handshake),
+            "nagle": int(nagle),
+            "delayedAcks": delayed_acks,
         }
-
-
-def _check(parameters: Parameters, scheme: Scheme, failed: str) -> None:
-    """Refuse what the scenario would silently do in another way."""
-    header, fixed = parameters.link.header_bytes, Link().header_bytes
-    if header != fixed:
-        raise ValueError(f"header_bytes must be {fixed}, as ns-3's TCP makes them, got {header!r}")
-    if parameters.share != 0.5:
-        raise ValueError(
-            f"share must be 0.5 with ns-3, got {parameters.share!r}; its scenario has even turns"
-        )
-    slower = parameters.secondary_us
-    if slower not in (None, parameters.processing_us):
-        raise ValueError(
-            f"secondary_us must be None or processing_us with ns-3, got {slower!r}; its scenario "
-            "has nodes of one speed"
-        )
-    working = NODES if scheme.switching else NODES[:1]
-    if failed not in working:
-        raise ValueError(
-            f"failed must be {' or '.join(working)} in {scheme.name} with ns-3, got {failed!r}"
-        )
+        said = _done([str(self.program), *(f"--{name}={value}" for name, value in options.items())])
+        return pd.read_csv(io.StringIO(said))
 
 
 def _done(command: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,8 @@ SWITCH_RATES = (200, 1000, 5000, 20_000)
 TRIALS, SEED = 10, 1
 COMMAND = "make ns3"
 PLACE = Path(__file__).parent
-SWITCHES: dict[str, tuple[Scheme, dict[str, object], dict[str, int]]] = {
+Cases = dict[str, tuple[Scheme, dict[str, object], dict[str, int]]]
+SWITCHES: Cases = {
     "as it is": (UPSTREAM, {}, {}),
     "no handshake": (UPSTREAM, {"handshake": False}, {}),
     "no initial window": (UPSTREAM, {"initial_window": None}, {}),
@@ -34,48 +35,42 @@ SWITCHES: dict[str, tuple[Scheme, dict[str, object], dict[str, int]]] = {
 """What is changed about TCP, one at a time: scheme, fields of `Tcp`, options of the scenario."""
 
 
-def recoveries() -> pd.DataFrame:
-    """The stored runs: rate, scheme, failure_ms, and what `Scenario.run` returns."""
-    return _read("recoveries")
+TABLES: dict[str, tuple[str, Cases, Sequence[int]]] = {
+    "switches": ("switch", SWITCHES, SWITCH_RATES),
+    "recoveries": ("scheme", {name: (one, {}, {}) for name, one in SCHEMES.items()}, RATES),
+}
+"""Of each table the column that tells its cases apart, the cases, and the rates."""
 
 
-def switches() -> pd.DataFrame:
-    """The stored table of TCP's parts: rate, switch, and what `recoveries` has."""
-    return _read("switches")
-
-
-def make_recoveries(
+def made(
+    name: str,
     scenario: Scenario,
-    rates: tuple[int, ...] = RATES,
+    rates: Sequence[int] | None = None,
     trials: int = TRIALS,
-    told: Callable[[str], None] = lambda text: None,
+    told: Callable[[str], object] = str,
 ) -> pd.DataFrame:
-    """Run every scheme at every rate, with the same failure times."""
-    parts = []
-    for rate in rates:
-        for scheme in SCHEMES.values():
-            found = scenario.run(Parameters(rate=rate), scheme, failure_times(trials, SEED))
-            parts.append(found.assign(rate=rate, scheme=scheme.name))
-            told(f"{rate} tuples/s, {scheme.name}")
-    return _ordered(parts, "scheme")
+    """Run every scheme, or every switch, at every rate with the same failure times.
 
-
-def make_switches(
-    scenario: Scenario,
-    rates: tuple[int, ...] = SWITCH_RATES,
-    trials: int = TRIALS,
-    told: Callable[[str], None] = lambda text: None,
-) -> pd.DataFrame:
-    """Run upstream backup with one part of TCP changed at a time, and the proposal."""
-    parts = []
-    for rate in rates:
-        for name, (scheme, tcp, options) in SWITCHES.items():
+    Parameters
+    ----------
+    name : {"recoveries", "switches"}
+    scenario : Scenario
+    rates : sequence of int, optional
+    trials : int
+    told : callable
+        Is told of each part that is done.
+    """
+    by, cases, usual = TABLES[name]
+    times, parts = failure_times(trials, SEED), []
+    for rate in rates or usual:
+        for case, (scheme, tcp, options) in cases.items():
             parameters = Parameters(rate=rate, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
-            times = failure_times(trials, SEED)
             found = scenario.run(parameters, scheme, times, **options)  # type: ignore[arg-type]
-            parts.append(found.assign(rate=rate, switch=name))
-            told(f"{rate} tuples/s, {name}")
-    return _ordered(parts, "switch")
+            found["rate"], found[by] = rate, case
+            parts.append(found)
+            told(f"{rate} tuples/s, {case}")
+    table = pd.concat(parts, ignore_index=True)
+    return table[["rate", by, *(c for c in table.columns if c not in ("rate", by))]]
 
 
 def write(name: str, table: pd.DataFrame) -> Path:
@@ -86,10 +81,6 @@ def write(name: str, table: pd.DataFrame) -> Path:
     return target
 
 
-def _ordered(parts: list[pd.DataFrame], by: str) -> pd.DataFrame:
-    table = pd.concat(parts, ignore_index=True)
-    return table[["rate", by, *(c for c in table.columns if c not in ("rate", by))]]
-
-
-def _read(name: str) -> pd.DataFrame:
+def read(name: str) -> pd.DataFrame:
+    """A stored table: rate, scheme or switch, failure_ms, and what `Scenario.run` returns."""
     return pd.read_csv(PLACE / f"{name}.csv", comment="#")

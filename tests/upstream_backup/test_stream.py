@@ -1,12 +1,33 @@
-"""Lindley's recursion against the loop that it unrolls."""
+"""Writes, turns and segments; Lindley's recursion against the loop that it unrolls."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftlib.upstream_backup.queueing import lindley, slow_start
+from aftlib.upstream_backup.parameters import Parameters
+from aftlib.upstream_backup.stream import Segments, lindley, primary_turn, slow_start, written_ns
 
 JOBS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=60)
+
+
+def test_tuples_are_written_when_due():
+    written = written_ns(Parameters(rate=2500, write_ms=1), 4_000_000)
+    np.testing.assert_array_equal(written / 1e6, [0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4][: len(written)])
+
+
+def test_turns_follow_the_share():
+    times = np.arange(0, 400) * 1_000_000
+    assert primary_turn(Parameters(share=0.25), times).mean() == 0.25
+    assert primary_turn(Parameters(), 99_999_999)
+    assert not primary_turn(Parameters(), 100_000_000)
+
+
+def test_segments_hold_whole_tuples_of_one_write():
+    cut = Segments.cut(np.array([1, 1, 1, 1, 1, 2, 5, 5]), 2)
+    np.testing.assert_array_equal(cut.first, [0, 2, 4, 5, 6])
+    np.testing.assert_array_equal(cut.sizes, [2, 2, 1, 1, 2])
+    np.testing.assert_array_equal(cut.of, [0, 0, 1, 1, 2, 3, 4, 4])
+    np.testing.assert_array_equal(cut.last, [1, 3, 4, 5, 7])
 
 
 def loop(arrival, service, window=None, echo=0):

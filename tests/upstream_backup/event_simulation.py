@@ -1,42 +1,174 @@
-"""The engine to read: an event simulation with a process for everything that acts by itself."""
+"""The obvious twin of the recursion: an event simulation, a process for all that acts by itself."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 import numpy as np
+import simpy
 
-from aftlib.upstream_backup.connection import Clock, Connection, Events, Node, Tuples
-from aftlib.upstream_backup.failures import Failure, Outage
+from aftlib.upstream_backup.failures import Downtime, Failure, downtimes
+from aftlib.upstream_backup.messages import Message
 from aftlib.upstream_backup.parameters import MS, NODES, Parameters
-from aftlib.upstream_backup.path import checkpoint_ns
-from aftlib.upstream_backup.run import NEVER, Message, Recovery, Run, Trace
-from aftlib.upstream_backup.schemes import Scheme
+from aftlib.upstream_backup.recursion import AFTER_MS, Recovery, Simulated
+from aftlib.upstream_backup.routes import NEVER, checkpoint_ns
+from aftlib.upstream_backup.schemes import Scheme, scheme_named
 from aftlib.upstream_backup.stream import primary_turn, written_ns
 
 
-def run(parameters: Parameters, scheme: Scheme, outages: Sequence[Outage], until_ns: int) -> Run:
-    """Simulate a stream event by event; the same contract as `vectorised.run`.
+def simulate(parameters, scheme, failures, until_ms=None):
+    """The same contract as the library's `simulate`, event by event; `traced` says more."""
+    return traced(parameters, scheme, failures, until_ms)[0]
 
-    Only the failures are taken from `outages`: when they are noticed comes out of heartbeats.
+
+def traced(parameters, scheme, failures, until_ms=None):
+    """What came out, every message in order of arrival, and the queues after each change.
+
+    Only the failures are given: when they are noticed comes out of heartbeats.
     """
-    system = _System(parameters, scheme, [outage.failure for outage in outages], until_ns)
+    chosen = scheme_named(scheme) if isinstance(scheme, str) else scheme
+    known = downtimes(parameters, chosen, failures)
+    last = max([downtime.request for downtime in known], default=0)
+    until = last + round(AFTER_MS * MS) if until_ms is None else round(until_ms * MS)
+    system = _System(parameters, chosen, [downtime.failure for downtime in known], until)
     system.env.run()
-    return system.outcome()
+    return system.outcome(), sorted(system.messages), system.queues
 
 
-def trace(
-    parameters: Parameters, scheme: Scheme, outages: Sequence[Outage], until_ns: int
-) -> Trace:
-    """Simulate as `run` does, and keep every message and every state of the queues."""
-    system = _System(parameters, scheme, [outage.failure for outage in outages], until_ns)
-    system.messages, system.queues = [], []
-    system.env.run()
-    ordered = sorted(system.messages, key=lambda message: message.arrived)
-    return Trace(system.outcome(), tuple(ordered), tuple(system.queues))
+Tuples = Sequence[int]
+Events = Generator[simpy.Event, Any, None]
+
+
+class Clock(simpy.Environment):
+    """Simpy's clock, counted in whole nanoseconds."""
+
+    @property
+    def ns(self) -> int:
+        """The present."""
+        return int(self.now)
+
+
+class Connection:
+    """One direction of a TCP connection on a link of its own; delivers segments in order.
+
+    Parameters
+    ----------
+    env : Clock
+    parameters : Parameters
+    deliver : callable
+        Is given the tuples of each segment when it arrives.
+    window : int or None
+        Initial window in segments; None: never a limit.
+    opened : int
+        When it can be written to; what is written before goes out then, as one write.
+    seen : callable
+        Is told of each segment that arrives: its tuples, when it left, when it arrived.
+    """
+
+    def __init__(
+        self,
+        env: Clock,
+        parameters: Parameters,
+        deliver: Callable[[Tuples], None],
+        window: int | None = None,
+        opened: int = 0,
+        seen: Callable[[Tuples, int, int], None] = lambda tuples, sent, arrived: None,
+    ) -> None:
+        self.env, self.parameters, self.deliver, self.window = env, parameters, deliver, window
+        self.seen, self.opened, self.waiting = seen, opened, list[int]()
+        self.segments, self.under_way, self.acknowledged = simpy.Store(env), 0, env.event()
+        env.process(self._transmit())
+        if opened > env.ns:
+            env.process(self._open())
+
+    def write(self, tuples: Tuples) -> None:
+        """Write tuples, cut in segments, or keep them until the connection is open."""
+        if self.env.ns < self.opened:
+            self.waiting.extend(tuples)
+            return
+        most = self.parameters.tuples_per_segment
+        for begin in range(0, len(tuples), most):
+            self.segments.put(tuples[begin : begin + most])
+
+    def _open(self) -> Events:
+        yield self.env.timeout(self.opened - self.env.ns)
+        self.write(self.waiting)
+
+    def _transmit(self) -> Events:
+        size = self.parameters.tuple_bytes
+        while True:
+            tuples = yield self.segments.get()
+            while self.window is not None and self.under_way >= self.window:
+                yield self.acknowledged
+            self.under_way += 1
+            yield self.env.timeout(self.parameters.link.wire_ns(len(tuples) * size))
+            self.env.process(self._carry(tuples))
+
+    def _carry(self, tuples: Tuples) -> Events:
+        delay = self.parameters.link.delay_ns
+        yield self.env.timeout(delay)
+        self.seen(tuples, self.env.ns - delay, self.env.ns)
+        self.deliver(tuples)
+        yield self.env.timeout(self.parameters.echo_ns - delay)
+        self.under_way -= 1
+        if self.window is not None:
+            self.window += 1
+        self.acknowledged.succeed()
+        self.acknowledged = self.env.event()
+
+
+class Node:
+    """A primary or secondary from its start until it dies: processes what it is sent, in order.
+
+    Parameters
+    ----------
+    env : Clock
+    parameters : Parameters
+    name : {"primary", "secondary"}
+    finish : callable
+        Is given the node and the tuples of a segment once all are processed, unless it is dead.
+    """
+
+    def __init__(
+        self,
+        env: Clock,
+        parameters: Parameters,
+        name: str,
+        finish: Callable[[Node, Tuples], None],
+    ) -> None:
+        self.env, self.name, self.finish = env, name, finish
+        self.cost = parameters.cost_ns(name)
+        self.dead, self.inbox = False, simpy.Store(env)
+        self.done: dict[int, int] = {}
+        self.delivered: dict[int, int] = {}
+        self.arrived = self.finished = 0
+        env.process(self._work())
+
+    def receive(self, tuples: Tuples) -> None:
+        """Take a segment from the upstream connection."""
+        self.inbox.put(tuples)
+
+    def when_done(self, tuples: Tuples) -> list[int]:
+        """Times at which tuples were processed."""
+        return [self.done.get(i, NEVER) for i in tuples]
+
+    def when_delivered(self, tuples: Tuples) -> list[int]:
+        """Times at which their results were at the downstream node."""
+        return [self.delivered.get(i, NEVER) for i in tuples]
+
+    def _work(self) -> Events:
+        while True:
+            tuples = yield self.inbox.get()
+            for i in tuples:
+                yield self.env.timeout(self.cost)
+                if self.dead:
+                    return
+                self.done[i] = self.env.ns
+            self.finish(self, tuples)
 
 
 class _Noticed:
@@ -47,19 +179,18 @@ class _Noticed:
         self.detected = self.request = self.back = 0
         self.resent: Tuples = ()
         self.survivor: Node | None = None
-        self.duplicates = 0
 
     def recovery(self, reprocessed: bool) -> Recovery:
-        outage = Outage(self.failure, self.crash, self.detected, self.request, self.back)
+        downtime = Downtime(self.failure, self.crash, self.detected, self.request, self.back)
         done = self.survivor.when_done(self.resent) if self.survivor else []
         delivered = self.survivor.when_delivered(self.resent) if self.survivor else []
         return Recovery(
-            outage,
+            downtime,
             self.at_crash,
             np.array(self.resent, dtype=np.int64),
             np.array(done, dtype=np.int64),
             np.array(delivered, dtype=np.int64),
-            self.duplicates,
+            sum(i in self.source.delivered for i in self.resent),
             len(done) if reprocessed else 0,
         )
 
@@ -75,7 +206,7 @@ class _System:
         self.first = np.full(len(self.written), NEVER)
         self.copies = np.zeros(len(self.written), dtype=np.int64)
         self.active, self.noticed = "primary", list[_Noticed]()
-        self.messages: list[Message] | None = None
+        self.messages: list[Message] = []
         self.queues: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
         self.queue: dict[str, deque[int]] = {name: deque() for name in NODES}
         self.results, self.told, self.taken_over = deque[int](), 0, False
@@ -112,23 +243,26 @@ class _System:
         return Connection(self.env, self.parameters, arrive, window, opened, seen)
 
     def _saw(self, source: str, target: str, tuples: Tuples, sent: int, arrived: int) -> None:
-        if self.messages is None:
-            return
-        resent = {i for noticed in self.noticed if noticed.request for i in noticed.resent}
-        fresh = "data" if source == "upstream" else "result"
-        for again, group in groupby(tuples, key=resent.__contains__):
-            kind = f"{fresh}, again" if again else fresh
-            self.messages.append(Message(kind, source, target, sent, arrived, tuple(group)))
+        fresh, node = ("data", target) if source == "upstream" else ("result", source)
+        again = set()
+        for noticed in self.noticed:
+            results_only = self.scheme.both and fresh == "data"
+            if noticed.survivor is self.nodes[node] and not results_only:
+                again |= set(noticed.resent)
+        for repeated, group in groupby(tuples, key=again.__contains__):
+            kind = f"{fresh}, again" if repeated else fresh
+            self.messages.append(Message(arrived, sent, kind, source, target, tuple(group)))
 
     def _say(self, kind: str, source: str, target: str, tuples: Tuples = ()) -> None:
-        if self.messages is not None:
-            sent, arrived = self.env.ns, self.env.ns + self.parameters.hop_ns
-            self.messages.append(Message(kind, source, target, sent, arrived, tuple(tuples)))
+        sent, arrived = self.env.ns, self.env.ns + self.parameters.hop_ns
+        self.messages.append(Message(arrived, sent, kind, source, target, tuple(tuples)))
 
     def _note_queues(self) -> None:
-        if self.messages is not None:
-            kept = [tuple(self.queue[name]) for name in NODES]
-            self.queues.append((self.env.ns, kept[0], kept[1]))
+        kept = [tuple(self.queue[name]) for name in NODES]
+        if self.scheme.both:
+            over = self.taken_over or self.nodes["secondary"].dead
+            kept = [() if over else tuple(self.results), ()]
+        self.queues.append((self.env.ns, kept[0], kept[1]))
 
     def _later(self, wait: int, action: Callable[[], None]) -> None:
         def process() -> Events:
@@ -177,7 +311,6 @@ class _System:
         noticed.back = self.env.ns + round(self.parameters.repair_ms * MS)
         if self.scheme.switching or (name == self.active and not self.scheme.both):
             noticed.resent = tuple(self.queue[name])
-            noticed.duplicates = sum(i in noticed.source.delivered for i in noticed.resent)
             self._send_again(noticed, noticed.failure.other)
         self.queue[name].clear()
         self._note_queues()
@@ -213,6 +346,7 @@ class _System:
     def _forget(self) -> None:
         while self.results and self.results[0] < self.told:
             self.results.popleft()
+        self._note_queues()
 
     def _checkpoint(self) -> None:
         """Send the state's changes to the secondary, which tells the upstream node."""
@@ -276,15 +410,18 @@ class _System:
         tcp, opened = self.parameters.tcp, self.env.ns
         opened += self.parameters.handshake_ns if tcp.handshake else 0
         self.taken_over, noticed.resent = True, tuple(self.results)
+        self._note_queues()
         noticed.survivor = self.nodes["secondary"]
-        noticed.duplicates = sum(i in noticed.source.delivered for i in noticed.resent)
         self.down["secondary"] = self._downstream("secondary", tcp.initial_window, opened)
         self.down["secondary"].write(noticed.resent)
 
-    def outcome(self) -> Run:
+    def outcome(self) -> Simulated:
         """What the run left behind, once nothing happens any more."""
         found = tuple(noticed.recovery(not self.scheme.both) for noticed in self.noticed)
-        return Run(self.scheme, self.written, self.first, self.copies, found)
+        return Simulated(
+            self.parameters, self.scheme, self.until, self.written, self.first, self.copies,
+            found, routes=(),
+        )  # fmt: skip
 
     # downstream
 
@@ -306,6 +443,7 @@ class _System:
     def _pass_on(self, node: Node, count: int) -> None:
         if node.dead:
             return
-        self._say("ACK 1", node.name, "secondary" if self.scheme.both else "upstream")
+        if not (self.scheme.both and node.name == "secondary"):
+            self._say("ACK 1", node.name, "secondary" if self.scheme.both else "upstream")
         heard = partial(self._tell, count) if self.scheme.both else partial(self._trim, node, count)
         self._later(self.parameters.hop_ns, heard)

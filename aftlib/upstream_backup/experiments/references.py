@@ -1,0 +1,135 @@
+"""The simulation beside the closed form, ns-3, and ns-3 with parts of TCP switched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.intervals import t_interval
+from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, four_hops
+from aftlib.upstream_backup.experiments.recoveries import Sweep, recovery_row
+from aftlib.upstream_backup.ns3 import tables
+from aftlib.upstream_backup.parameters import Parameters, Tcp
+from aftlib.upstream_backup.schemes import scheme_named
+
+BASE, PROPOSAL = "as it is", "proposed"
+
+
+def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
+    """Simulated means by the closed form's: rates down, schemes across.
+
+    Returns
+    -------
+    DataFrame
+        Columns in three groups: queue at the crash; sent again; sent again by the rule of thumb
+        that counts all hops.
+    """
+    rows = means[means["resent"] > 0].copy()
+    points = [
+        (case.at(r), scheme_named(s)) for r, s in zip(rows["rate"], rows["scheme"], strict=True)
+    ]
+    forms = {
+        "queue at the crash": ("queue_at_crash", expected_queue),
+        "sent again": ("resent", expected_resent),
+        "sent again, all hops": ("resent", four_hops),
+    }
+    for title, (measure, form) in forms.items():
+        rows[title] = rows[measure] / [form(*point) for point in points]
+    return rows.pivot_table(index="rate", columns="scheme", values=[*forms], sort=False)
+
+
+def against_ns3() -> pd.DataFrame:
+    """The stored runs of ns-3, all of default parameters, beside the simulation of the same.
+
+    Returns
+    -------
+    DataFrame
+        rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
+        over the stored failure times, ns-3's (…_ns3) with its t interval's half-width
+        (…_ns3_half), and the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
+    """
+    stored = tables.read("recoveries")
+    rates, schemes, times = (stored[c].tolist() for c in ("rate", "scheme", "failure_ms"))
+    points = zip(rates, schemes, times, strict=True)
+    rows = [recovery_row(Parameters(rate=rate), name, time) for rate, name, time in points]
+    ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms", "caught_up_ms"]]
+    both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
+    only_results = np.array([scheme_named(name).both for name in schemes])
+    both["reprocessed_ns3"] = np.where(only_results, 0, both["resent_ns3"])
+    grouped = both.groupby(["scheme", "rate"], sort=False)
+    table = grouped.mean().reset_index()
+    for measure in ("resent", "reprocessed", "recovery_ms", "caught_up_ms"):
+        bounds = [t_interval(part.to_numpy(dtype=float)) for _, part in grouped[f"{measure}_ns3"]]
+        table[f"{measure}_ns3_half"] = [float(high - centre) for centre, _, high in bounds]
+    for name in ours:
+        reference = table[f"{name}_ns3"]
+        table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1
+    return table
+
+
+def same_system(table: pd.DataFrame, case: Sweep) -> pd.DataFrame:
+    """The rows of `against_ns3` that the case's system has as well: stored runs are of defaults."""
+    return table[[case.at(rate) == Parameters(rate=rate) for rate in table["rate"]]]
+
+
+def agreement(table: pd.DataFrame) -> pd.DataFrame:
+    """Relative differences from ns-3 with rates down; schemes across, for count and time."""
+    columns = {"resent_error": "tuples sent again", "recovery_ms_error": "recovery time"}
+    wide = table.pivot_table(index="rate", columns="scheme", values=[*columns], sort=False)
+    return wide.rename(columns=columns, level=0)
+
+
+def tcp_parts() -> pd.DataFrame:
+    """Recovery times of upstream backup with one part of TCP changed at a time (D4-4).
+
+    Returns
+    -------
+    DataFrame
+        switch, rate, ns3_ms: mean of ns-3's stored runs, ms: of the simulation with the same
+        failures (NaN for Nagle's algorithm and delayed ACKs, which it does not have),
+        changes_ms: ns-3's difference from upstream backup as it is.
+    """
+    stored = tables.read("switches")
+    ours = []
+    for switch, rate, time in stored[["switch", "rate", "failure_ms"]].itertuples(index=False):
+        scheme, tcp, options = tables.SWITCHES[switch]
+        system = Parameters(rate=rate, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
+        row = {} if options else recovery_row(system, scheme.name, time)
+        ours.append(row.get("recovery_ms", float("nan")))
+    table = stored.assign(ms=ours, ns3_ms=stored["recovery_ms"])
+    means = table.groupby(["switch", "rate"], sort=False)[["ns3_ms", "ms"]].mean().reset_index()
+    base = means[means["switch"] == BASE].set_index("rate")["ns3_ms"]
+    return means.assign(changes_ms=means["ns3_ms"] - means["rate"].map(base))
+
+
+def tcp_table(parts: pd.DataFrame) -> pd.DataFrame:
+    """Recovery times as a table, ns-3 and simulation: switches down, rates across."""
+    wide = parts.pivot_table(index="switch", columns="rate", values=["ns3_ms", "ms"], sort=False)
+    return wide.rename(columns={"ns3_ms": "ns-3", "ms": "simulation"}, level=0)
+
+
+def explained(parts: pd.DataFrame) -> pd.DataFrame:
+    """Of the gap between upstream backup and the proposal, what each part makes, by rate.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by rate, all ms: gap = handshake + initial_window + tuples, each what goes away when
+        the handshake, then the window's limit are switched off, and what is left; nagle_adds,
+        window_1_adds: to upstream backup, when they are switched on; gap_with_nagle: when it is on
+        in both schemes.
+    """
+    ms = parts.pivot_table(index="rate", columns="switch", values="ns3_ms")
+    return pd.DataFrame(
+        {
+            "gap": ms[BASE] - ms[PROPOSAL],
+            "handshake": ms[BASE] - ms["no handshake"],
+            "initial_window": ms["no handshake"] - ms["neither"],
+            "tuples": ms["neither"] - ms[PROPOSAL],
+            "nagle_adds": ms["Nagle on"] - ms[BASE],
+            "gap_with_nagle": ms["Nagle on"] - ms["proposed, Nagle on"],
+            "window_1_adds": ms["initial window 1"] - ms[BASE],
+        }
+    )

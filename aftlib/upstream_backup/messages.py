@@ -1,0 +1,123 @@
+"""A simulated recovery as a sequence diagram draws it: messages between nodes, and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from aftlib.upstream_backup.parameters import MS, NODES
+from aftlib.upstream_backup.recursion import Simulated
+from aftlib.upstream_backup.routes import NEVER, Route, acknowledged, checkpointed, results_kept
+
+
+@dataclass(frozen=True, order=True)
+class Message:
+    """One message; times in nanoseconds.
+
+    Attributes
+    ----------
+    arrived, sent : int
+    kind : str
+        "data", "result" (both with ", again" for what is sent again), "ACK 0", "ACK 1",
+        "heartbeat", "answer", "request". Checkpoint messages are not drawn.
+    source, target : str
+        Nodes.
+    tuples : tuple of int
+        What it carries or acknowledges.
+    """
+
+    arrived: int
+    sent: int
+    kind: str
+    source: str
+    target: str
+    tuples: tuple[int, ...] = ()
+
+
+def messages(found: Simulated) -> list[Message]:
+    """Every message of a simulated stream, in order of arrival."""
+    hop, said = found.parameters.hop_ns, list[Message]()
+    for route in found.routes:
+        said += _carried(found, route)
+        said += _acknowledgements(found, route) if found.scheme.trimmed_by == "ack" else ()
+    for beat in range(0, found.until, round(found.parameters.heartbeat_ms * MS)):
+        for monitor, target in (NODES, NODES[::-1]):
+            if _lives(found, monitor, beat):
+                said.append(Message(beat + hop, beat, "heartbeat", monitor, target))
+            there = beat + hop
+            if _lives(found, monitor, there) and _lives(found, target, there):
+                said.append(Message(there + hop, there, "answer", target, monitor))
+    for at in (recovery.downtime for recovery in found.recoveries):
+        said.append(Message(at.request, at.detected, "request", at.failure.other, "upstream"))
+    return sorted(said)
+
+
+def kept(found: Simulated, node: str, time: int) -> tuple[int, ...]:
+    """Tuples in the queue kept for a node's failure, at a time in nanoseconds.
+
+    In active standby it is the secondary that keeps results, for the primary's.
+    """
+    if found.scheme.both:
+        taken_over = any(time >= r.downtime.detected for r in found.recoveries)
+        keeps = found.scheme.trimmed_by == "ack" and _lives(found, NODES[1], time)
+        if node != NODES[0] or taken_over or not keeps:
+            return ()
+        primary, secondary = found.routes
+        return tuple(range(*results_kept(found.parameters, primary, secondary, time + 1)))
+    for route in found.routes:
+        if route.feed.node == node and route.feed.begin <= time < route.feed.end:
+            if found.scheme.trimmed_by == "ack":
+                first = acknowledged(found.parameters, route, time)
+            else:  # nobody takes checkpoints of a secondary
+                first = checkpointed(found.parameters, route, time) if node == NODES[0] else 0
+            return tuple(route.feed.ids[first : route.queued_before(time + 1)].tolist())
+    return ()
+
+
+def _lives(found: Simulated, node: str, time: int) -> bool:
+    downs = (r.downtime for r in found.recoveries if r.downtime.failure.node == node)
+    return not any(d.crash <= time < (NEVER if found.scheme.both else d.back) for d in downs)
+
+
+def _carried(found: Simulated, route: Route) -> Iterator[Message]:
+    """Segments to a node and its results, cut where what is sent again ends."""
+    node, ids, delay = route.feed.node, route.feed.ids.tolist(), found.parameters.link.delay_ns
+    again = route.feed.queued > found.written[route.feed.ids]
+    known = again
+    if found.scheme.both and found.recoveries and node == NODES[1]:
+        known = np.isin(route.feed.ids, found.recoveries[0].resent)  # its results only
+    ways = (
+        ("data", "upstream", node, route.sent, again),
+        ("result", node, "downstream", route.delivered - delay, known),
+    )
+    for kind, source, target, times, repeated in ways:
+        tuples = zip(times.tolist(), repeated.tolist(), ids, strict=True)
+        for (sent, twice), group in groupby(tuples, key=lambda one: one[:2]):
+            if sent < NEVER - delay:
+                name = f"{kind}, again" if twice else kind
+                carried = tuple(i for *_, i in group)
+                yield Message(sent + delay, sent, name, source, target, carried)
+
+
+def _acknowledgements(found: Simulated, route: Route) -> Iterator[Message]:
+    """Level-0 ACKs for what has newly arrived from a node, and what a living node passes on."""
+    feed, hop = route.feed, found.parameters.hop_ns
+    every = round(found.parameters.ack_ms * MS)
+    backs = (r.downtime.back for r in found.recoveries if r.downtime.request == feed.end)
+    ticks = np.arange(every, found.until + every, every)
+    ticks = ticks[(ticks > feed.begin) & (ticks <= next(backs, NEVER))]
+
+    arrived = route.delivered < NEVER
+    counts = np.searchsorted(route.delivered[arrived], ticks, side="right")
+    newest = np.maximum.accumulate(feed.ids[arrived])
+    for tick, count, more in zip(ticks, counts, np.diff(counts, prepend=0) > 0, strict=True):
+        if not more:
+            continue
+        heard, named = int(tick) + hop, (int(newest[count - 1]),)
+        yield Message(heard, int(tick), "ACK 0", "downstream", feed.node, named)
+        if heard < feed.crash and not (found.scheme.both and feed.node == NODES[1]):
+            to = NODES[1] if found.scheme.both else "upstream"
+            yield Message(heard + hop, heard, "ACK 1", feed.node, to)

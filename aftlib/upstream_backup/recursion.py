@@ -1,0 +1,305 @@
+"""A standby system simulated: whole streams at once by Lindley's recursion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aftlib.upstream_backup.failures import Downtime, Failure, downtimes
+from aftlib.upstream_backup.parameters import MS, NODES, Parameters
+from aftlib.upstream_backup.routes import (
+    NEVER,
+    Feed,
+    Route,
+    acknowledged,
+    checkpointed,
+    results_kept,
+    travel,
+)
+from aftlib.upstream_backup.schemes import Scheme, scheme_named
+from aftlib.upstream_backup.stream import Segments, primary_turn, slow_start, written_ns
+
+AFTER_MS = 200.0
+"""How long the stream goes on after the last request, unless told."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One failure and what was sent again.
+
+    Attributes
+    ----------
+    downtime : Downtime
+    queue_at_crash : int
+        Tuples in the queue kept for the dead node when it died (active standby: results in the
+        secondary's queue).
+    resent, done, delivered : ndarray, shape (q,)
+        Tuples sent again, in order; when the survivor had processed each, and when the downstream
+        node had it from the survivor, nanoseconds.
+    duplicates, reprocessed : int
+        Of those sent again, the ones whose result comes from the dead node as well (it may still be
+        on a slow link when they are sent), and the ones that had to be processed; none where only
+        results are sent.
+    """
+
+    downtime: Downtime
+    queue_at_crash: int
+    resent: np.ndarray
+    done: np.ndarray
+    delivered: np.ndarray
+    duplicates: int
+    reprocessed: int
+
+    @property
+    def recovery_ms(self) -> float:
+        """The experiment's: from the request's arrival until the last one is processed again.
+
+        Infinite, like the others, if the survivor died before.
+        """
+        return self._since(self.downtime.request, self.done) if self.reprocessed else 0.0
+
+    @property
+    def restored_ms(self) -> float:
+        """Hwang et al.'s: from detection until the survivor is where the dead node was."""
+        return self._since(self.downtime.detected, self.done) if self.reprocessed else 0.0
+
+    @property
+    def caught_up_ms(self) -> float:
+        """From detection until the downstream node has everything that was sent again."""
+        return self._since(self.downtime.detected, self.delivered)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the survivor died before it had processed and sent everything again."""
+        return NEVER in (*self.done[-1:], *self.delivered[-1:])
+
+    def _since(self, begin: int, times: np.ndarray) -> float:
+        if NEVER in times[-1:]:
+            return math.inf
+        return float(times[-1] - begin) / MS if len(times) else 0.0
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A stream through a standby system.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    scheme : Scheme
+    until : int
+        When the upstream node stopped writing, nanoseconds.
+    written, delivered, copies : ndarray, shape (n,)
+        When it wrote each tuple first, when the downstream node had its result first (`NEVER` where
+        it had not), and how often that came.
+    recoveries : tuple of Recovery
+        One a failure.
+    routes : tuple of Route
+        One for each node from its start until its failure is known.
+    """
+
+    parameters: Parameters
+    scheme: Scheme
+    until: int
+    written: np.ndarray
+    delivered: np.ndarray
+    copies: np.ndarray
+    recoveries: tuple[Recovery, ...]
+    routes: tuple[Route, ...]
+
+
+def simulate(
+    parameters: Parameters,
+    scheme: Scheme | str,
+    failures: Sequence[Failure],
+    until_ms: float | None = None,
+) -> Simulated:
+    """Send a stream through a standby system whose nodes fail.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    scheme : Scheme or its name
+    failures : sequence of Failure
+    until_ms : float, optional
+        When the stream ends; by default 200 ms after the last request. What was written is followed
+        to its end.
+
+    Returns
+    -------
+    Simulated
+
+    Raises
+    ------
+    ValueError
+        As `downtimes`, or when the stream would end never, or before the last request.
+
+    Examples
+    --------
+    >>> found = simulate(Parameters(rate=1000), "proposed", [Failure(at_ms=2789.65)])
+    >>> len(found.recoveries[0].resent), found.recoveries[0].recovery_ms
+    (100, 8.293)
+    """
+    chosen = scheme_named(scheme) if isinstance(scheme, str) else scheme
+    known = downtimes(parameters, chosen, failures)
+    last = max([downtime.request for downtime in known], default=0)
+    end = (last + round(AFTER_MS * MS)) / MS if until_ms is None else until_ms
+    until = round(end * MS) if math.isfinite(end) else 0
+    if until <= last:
+        raise ValueError(
+            f"until_ms must be finite and lie after the last request at {last / MS:g} ms, got "
+            f"{until_ms!r}; let the stream go on"
+        )
+
+    written = written_ns(parameters, until)
+    sent = sent_to_both if chosen.both else sent_to_one
+    routes, recoveries = sent(parameters, chosen, written, known)
+
+    delivered = np.full(len(written), NEVER)
+    copies = np.zeros(len(written), dtype=np.int64)
+    for route in routes:
+        ids = route.feed.ids
+        delivered[ids] = np.minimum(delivered[ids], route.delivered)
+        copies[ids] += route.delivered < NEVER
+    return Simulated(parameters, chosen, until, written, delivered, copies, recoveries, routes)
+
+
+Outcome = tuple[tuple[Route, ...], tuple[Recovery, ...]]
+
+
+def sent_to_one(
+    parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
+) -> Outcome:
+    """Each tuple goes to one node, and again to the other if that one dies."""
+    upstream = _Upstream(parameters, scheme, written, *_owners(parameters, scheme, written, known))
+    taken = acknowledged if scheme.trimmed_by == "ack" else checkpointed
+    begins, routes = dict.fromkeys(NODES, 0), list[Route]()
+    resent: dict[Downtime, np.ndarray] = {}
+    counts: dict[Downtime, tuple[int, int]] = {}
+
+    for downtime in known:
+        node, request, crash = downtime.failure.node, downtime.request, downtime.crash
+        feed = upstream.feed(node, begins[node], resent, request, crash)
+        begins[node] = downtime.back
+        routes.append(route := travel(parameters, feed))
+
+        queue = slice(taken(parameters, route, request), route.queued_before(request))
+        at_crash = route.queued_before(crash) - taken(parameters, route, crash)
+        resent[downtime] = feed.ids[queue]
+        counts[downtime] = at_crash, int((route.delivered[queue] < NEVER).sum())
+    routes += [travel(parameters, upstream.feed(n, begins[n], resent)) for n in NODES]
+
+    recoveries = []
+    for downtime, (at_crash, duplicates) in counts.items():
+        other, request, ids = downtime.failure.other, downtime.request, resent[downtime]
+        feeds = ((route.feed, route) for route in routes)
+        to = next(r for f, r in feeds if f.node == other and f.begin <= request < f.end)
+        first = to.queued_before(request)
+        again = slice(first, first + len(ids))
+        done, delivered = to.done[again], to.delivered[again]
+        recoveries.append(Recovery(downtime, at_crash, ids, done, delivered, duplicates, len(ids)))
+    return tuple(routes), tuple(recoveries)
+
+
+@dataclass(frozen=True)
+class _Upstream:
+    """The upstream node: `owner` of each tuple when it is written first, and who was `idle`."""
+
+    parameters: Parameters
+    scheme: Scheme
+    written: np.ndarray
+    owner: np.ndarray
+    idle: set[Downtime]
+
+    def feed(
+        self,
+        node: str,
+        begin: int,
+        resent: Mapping[Downtime, np.ndarray],
+        end: int = NEVER,
+        crash: int = NEVER,
+    ) -> Feed:
+        """What a node is sent between two times: its own tuples, and those sent again to it."""
+        first, last = np.searchsorted(self.written, (begin, end))
+        own = first + np.flatnonzero(self.owner[first:last] == NODES.index(node))
+        bursts = [
+            (cause.request, ids)
+            for cause, ids in resent.items()
+            if cause.failure.other == node
+            and begin <= cause.request < end
+            and cause not in self.idle
+        ]
+        ids = np.concatenate([*(ids for _, ids in bursts), own])
+        times = [np.full(len(ids), request) for request, ids in bursts]
+        queued = np.concatenate([*times, self.written[own]])
+        order = np.argsort(queued, kind="stable") if bursts else slice(None)
+
+        opened, window, tcp = 0, None, self.parameters.tcp
+        if bursts and not self.scheme.warm:
+            opened, window = bursts[0][0], tcp.initial_window
+            if self.scheme.opens and tcp.handshake:
+                opened += self.parameters.handshake_ns
+        return Feed(node, ids[order], queued[order], begin, end, crash, opened, window)
+
+
+def _owners(
+    parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
+) -> tuple[np.ndarray, set[Downtime]]:
+    """Node of each tuple when it is written first, and which failures met an idle node."""
+    owner, active, idle = np.zeros(len(written), dtype=np.int8), 0, set[Downtime]()
+    if scheme.switching:
+        owner[~np.asarray(primary_turn(parameters, written))] = 1
+    for downtime in known:
+        node = NODES.index(downtime.failure.node)
+        begin, back = np.searchsorted(written, (downtime.request, downtime.back))
+        if scheme.switching:
+            owner[begin:back] = 1 - node
+        elif node == active:
+            active = 1 - node
+            owner[begin:] = active
+        else:
+            idle.add(downtime)
+    return owner, idle
+
+
+def sent_to_both(
+    parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
+) -> Outcome:
+    """Both nodes process every tuple (active standby); at most one failure."""
+    sends = scheme.trimmed_by == "copy"
+    crashes = {downtime.failure.node: downtime.crash for downtime in known}
+    ids, nothing = np.arange(len(written)), np.zeros(0, dtype=np.int64)
+    primary, secondary = (
+        travel(
+            parameters,
+            Feed(node, ids, written, crash=crashes.get(node, NEVER)),
+            results=sends or node == NODES[0],
+        )
+        for node in NODES
+    )
+    if sends or NODES[0] not in crashes:
+        lost = tuple(Recovery(d, 0, nothing, nothing, nothing, 0, 0) for d in known)
+        return (primary, secondary), lost
+
+    # the secondary sends its queue of results, and all later ones, downstream
+    downtime = known[0]
+    first, ready = results_kept(parameters, primary, secondary, downtime.detected)
+    begin, end = results_kept(parameters, primary, secondary, downtime.crash)
+    opened = downtime.detected + (parameters.handshake_ns if parameters.tcp.handshake else 0)
+    entry = np.maximum(secondary.written[first:], opened)
+    cut = Segments.cut(entry, parameters.tuples_per_segment)
+    wire = parameters.wire_table[cut.sizes]
+    departure = slow_start(
+        entry[cut.first], wire, parameters.tcp.initial_window, parameters.echo_ns
+    )
+    delivered = np.full(len(written), NEVER)
+    delivered[first:] = (departure + parameters.link.delay_ns)[cut.of]
+
+    resent = np.arange(first, ready)
+    duplicates = int((primary.delivered[resent] < NEVER).sum())
+    done, heard = secondary.done[resent], delivered[resent]
+    found = Recovery(downtime, end - begin, resent, done, heard, duplicates, 0)
+    return (primary, replace(secondary, delivered=delivered)), (found,)

@@ -1,0 +1,128 @@
+"""The way of tuples through one node: link, processing, link, and the ACKs back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aftlib.upstream_backup.parameters import MS, Parameters
+from aftlib.upstream_backup.stream import Segments, lindley, slow_start
+
+NEVER = np.iinfo(np.int64).max
+"""Time of what does not happen, in nanoseconds."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What a node is sent from its start until its failure is known.
+
+    Attributes
+    ----------
+    node : {"primary", "secondary"}
+    ids, queued : ndarray, shape (k,)
+        Tuples in order, and when each entered the queue kept for the node, nanoseconds.
+    begin, end, crash : int
+        When the node takes part, when the request for its queue comes, and when it dies.
+    opened : int
+        When the connection can be written to; earlier tuples wait.
+    window : int or None
+        Its initial window; None when it has carried data before.
+    """
+
+    node: str
+    ids: np.ndarray
+    queued: np.ndarray
+    begin: int = 0
+    end: int = NEVER
+    crash: int = NEVER
+    opened: int = 0
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class Route:
+    """What became of a feed; times in nanoseconds, `NEVER` for what the crash prevented.
+
+    Attributes
+    ----------
+    feed : Feed
+    sent, done : ndarray, shape (k,)
+        On its way to the node, with the others of its segment; processed by the node.
+    written, delivered : ndarray, shape (k,)
+        Result written to the connection downstream, with the others of its segment; result there.
+    """
+
+    feed: Feed
+    sent: np.ndarray
+    done: np.ndarray
+    written: np.ndarray
+    delivered: np.ndarray
+
+    def queued_before(self, time: int) -> int:
+        """Tuples that have entered the queue before a time."""
+        return int(np.searchsorted(self.feed.queued, time))
+
+
+def travel(parameters: Parameters, feed: Feed, results: bool = True) -> Route:
+    """Send a feed through its node, and its results downstream if the node sends `results`."""
+    delay = parameters.link.delay_ns
+    entry = np.maximum(feed.queued, feed.opened)
+    cut = Segments.cut(entry, parameters.tuples_per_segment)
+    wire = parameters.wire_table[cut.sizes]
+
+    departure = slow_start(entry[cut.first], wire, feed.window, parameters.echo_ns)
+    sent = departure[cut.of]
+    done = lindley(sent + delay, parameters.cost_ns(feed.node))
+
+    finished = done[cut.last]
+    arrival = lindley(finished, wire) + delay
+    alive = finished < feed.crash
+    written = np.where(alive, finished, NEVER)[cut.of]
+    delivered = np.where(alive & results, arrival, NEVER)[cut.of]
+    return Route(feed, sent, np.where(done < feed.crash, done, NEVER), written, delivered)
+
+
+def acknowledged(parameters: Parameters, route: Route, time: int) -> int:
+    """Tuples of a route that level-0 and level-1 ACKs have taken from the queue by a time.
+
+    The last level-0 ACK that counts left the downstream node early enough to meet the node alive
+    and to be passed on by `time`; it names everything that had arrived by then.
+    """
+    every, hop = round(parameters.ack_ms * MS), parameters.hop_ns
+    latest = min(route.feed.crash - 1 - hop, time - 2 * hop)
+    tick = latest // every * every
+    return int(np.searchsorted(route.delivered, tick, side="right")) if tick > 0 else 0
+
+
+def checkpointed(parameters: Parameters, route: Route, time: int) -> int:
+    """Tuples that checkpoint messages have taken from the queue by a time (passive standby).
+
+    The secondary, when it has a checkpoint, tells the upstream node; the state's changes since the
+    last one travel in as many full segments as they need.
+    """
+    every = round(parameters.checkpoint_ms * MS)
+    ticks = np.arange(every, min(route.feed.crash, time), every)
+    counts = np.searchsorted(route.written, ticks, side="right")
+    sent = np.diff(counts, prepend=0)
+    changed = sent > 0
+    wire = [checkpoint_ns(parameters, int(changes)) for changes in sent[changed]]
+    if not wire:
+        return 0
+    arrived = lindley(ticks[changed], np.array(wire)) + parameters.link.delay_ns
+    heard = int(np.searchsorted(arrived + parameters.hop_ns, time, side="right"))
+    return int(counts[changed][heard - 1]) if heard else 0
+
+
+def checkpoint_ns(parameters: Parameters, changes: int) -> int:
+    """Time on the wire of a checkpoint message with so many changes of the state."""
+    payload = parameters.message_bytes + changes * parameters.state_bytes
+    return parameters.link.wire_ns(payload, -(-payload // parameters.tcp.segment_bytes))
+
+
+def results_kept(
+    parameters: Parameters, primary: Route, secondary: Route, time: int
+) -> tuple[int, int]:
+    """First result in the secondary's queue at a time, and the first not yet in it (active)."""
+    ready = int(np.searchsorted(secondary.written, time))
+    return min(acknowledged(parameters, primary, time), ready), ready

@@ -1,0 +1,141 @@
+"""Every parameter of notebook 04 works, or is refused before anything starts."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from aftlib.upstream_backup import experiments
+from aftlib.upstream_backup.experiments.recoveries import one_point
+from aftlib.upstream_backup.verdicts import verdicts
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "04_upstream_backup.ipynb"
+
+
+def defaults():
+    """The assignments of the notebook's `parameters` cell."""
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    (source,) = (
+        "".join(cell["source"])
+        for cell in cells
+        if "parameters" in cell["metadata"].get("tags", ())
+    )
+    values = {}
+    for line in ast.parse(source).body:
+        target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
+        values[target.id] = ast.literal_eval(line.value)
+    return values
+
+
+DEFAULTS = defaults()
+NUMBERS = [name for name, value in DEFAULTS.items() if type(value) in (int, float)]
+LISTS = ["rates", "shares"]
+AWKWARD = [0, -1, float("nan"), float("inf"), [], "x", None, True]
+ACCEPTED = {("seed", 0), ("initial_window", None)}
+
+
+def test_the_defaults_are_accepted():
+    system = experiments.check_parameters(**DEFAULTS)
+    assert (system.ack_ms, system.rate) == (DEFAULTS["ack_ms"], DEFAULTS["rate"])
+
+
+@pytest.mark.parametrize("value", AWKWARD, ids=repr)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_awkward_numbers_are_refused_by_name(name, value):
+    if any(name == known and value is one for known, one in ACCEPTED):
+        assert experiments.check_parameters(**DEFAULTS | {name: value})
+        return
+    with pytest.raises(ValueError, match=name):
+        experiments.check_parameters(**DEFAULTS | {name: value})
+
+
+@pytest.mark.parametrize("value", [*([one] for one in AWKWARD), [], 7, "x", None], ids=repr)
+@pytest.mark.parametrize("name", LISTS)
+def test_awkward_lists_are_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=name):
+        experiments.check_parameters(**DEFAULTS | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rates", [200, 40_000]),
+        ("rates", [9]),
+        ("rate", 40_000),
+        ("rate", 3),
+        ("trials", 2.5),
+        ("trials", 1),
+        ("document_trials", 1),
+        ("document_seconds", 1e9),
+        ("ack_ms", 1e9),
+        ("ack_ms", 1e-9),
+        ("heartbeat_ms", 9),
+        ("switching_ms", 1),
+        ("handshake", "yes"),
+        ("handshake", 2),
+        ("initial_window", 1.5),
+        ("scheme", "hot"),
+        ("scheme", 3),
+        ("slow_us", 200.0),
+        ("slow_rate", 20_000),
+        ("shares", [1.0]),
+        ("shares", [0.5, 2]),
+        ("shares", [1e-9]),
+        ("failing", []),
+        ("failing", ["upstream"]),
+        ("failing", "primary"),
+        ("failing", 3),
+        ("kills", 1.5),
+        ("seed", 1.5),
+    ],
+    ids=repr,
+)
+def test_what_cannot_work_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=name):
+        experiments.check_parameters(**DEFAULTS | {name: value})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rate": 777.7, "rates": [200, 20_000]},
+        {"rate": 10, "rates": [10], "trials": 2, "document_trials": 2, "heartbeat_ms": 10.2},
+        {"rate": 300, "rates": [300, 300], "ack_ms": 3000.0, "checkpoint_ms": 2500.0},
+        {"rate": 300, "document_seconds": 0.001, "switching_ms": 4000.0, "initial_window": None},
+        {"rate": 300, "shares": [0.9, 0.3, 0.9], "slow_us": 0.5, "failing": ["secondary"]},
+    ],
+    ids=str,
+)
+def test_odd_values_work_to_the_end(changed, monkeypatch):
+    """Everything that the notebook does, Spark's part in this process."""
+    for module in (experiments.recoveries, experiments.unequal_nodes):
+        monkeypatch.setitem(
+            module.__globals__, "sweep", lambda spark, function, points: [*map(function, points)]
+        )
+    given = DEFAULTS | {"rates": [200, 1000], "trials": 3, "document_trials": 2} | changed
+    system, rate = experiments.check_parameters(**given), given["rate"]
+    rates = tuple(sorted({*given["rates"], rate}))
+    case = experiments.Sweep(rates, given["trials"], given["seed"], parameters=system)
+    found = experiments.recoveries(None, case)
+    means, ns3 = experiments.summary(found), experiments.against_ns3()
+    assert len(experiments.savings(found)) == len(rates)
+    half = 1e3 * min(given["document_seconds"], 1)
+    own = experiments.Sweep(rates, given["document_trials"], 1, half, half, system)
+    assert len(experiments.recoveries(None, own, ("proposed",))) == 2 * len(rates)
+    experiments.against_closed_form(case, means)
+    experiments.same_system(ns3, case)
+    costs = experiments.overheads(case)
+    assert len(experiments.comparison(means, costs, rate)) == 5
+    small = experiments.Sweep((rate,), 2, parameters=system)
+    slow = (given["slow_rate"], given["slow_us"], given["shares"])
+    assert len(experiments.unequal_nodes(None, small, *slow)) == 2 * len(set(given["shares"]))
+    assert len(experiments.orders(small, rate)) == 10
+    assert (experiments.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
+    assert len(verdicts(found, experiments.tcp_parts(), costs)) == 5
+
+
+def test_a_point_of_the_sweep_names_its_trials():
+    system = experiments.check_parameters(**DEFAULTS)
+    rows = one_point((system, "proposed", 1000, range(5, 7), [2000.5, 2100.5]))
+    assert [row["trial"] for row in rows] == [5, 6]

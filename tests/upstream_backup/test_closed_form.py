@@ -1,0 +1,57 @@
+"""Queue lengths and traffic that can be said without a simulation, against it and by hand."""
+
+import pytest
+
+from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, four_hops, traffic
+from aftlib.upstream_backup.parameters import Parameters
+from aftlib.upstream_backup.schemes import ACTIVE, ACTIVE_WAN, PASSIVE, PROPOSED, UPSTREAM
+from tests.upstream_backup.trials import mean_of
+
+P = Parameters(rate=1000)
+
+
+@pytest.mark.parametrize("scheme", [PASSIVE, UPSTREAM, ACTIVE, PROPOSED], ids=lambda s: s.slug)
+@pytest.mark.parametrize("rate", [200, 1000])
+def test_the_closed_form_agrees(scheme, rate):
+    """Within 2 % or a tuple; the rule of thumb within 5 % but for passive standby's two hops."""
+    parameters = Parameters(rate=rate)
+    resent = mean_of(scheme, parameters, lambda r: len(r.resent), 600)
+    queue = mean_of(scheme, parameters, lambda r: r.queue_at_crash, 600)
+    assert resent == pytest.approx(expected_resent(parameters, scheme), rel=0.02, abs=1)
+    assert queue == pytest.approx(expected_queue(parameters, scheme), rel=0.05, abs=1)
+    allowed = 0.09 if scheme is PASSIVE else 0.05
+    assert resent == pytest.approx(four_hops(parameters, scheme), rel=allowed)
+
+
+def test_a_checkpoints_time_on_the_wire_counts():
+    parameters = Parameters(rate=20_000)
+    queue = mean_of(PASSIVE, parameters, lambda r: r.queue_at_crash, 60)
+    assert queue == pytest.approx(expected_queue(parameters, PASSIVE), rel=0.05)
+
+
+def test_upstream_backups_queue_by_hand():
+    assert expected_queue(P, UPSTREAM) == 32.5
+    assert expected_resent(P, UPSTREAM) == 177.5
+    assert four_hops(P, UPSTREAM) == 182.5
+    assert expected_resent(P, PROPOSED) == 177.5 / 2
+    assert expected_resent(P, ACTIVE_WAN) == four_hops(P, ACTIVE_WAN) == 0
+
+
+def test_traffic_by_hand():
+    found = traffic(Parameters(rate=1000), UPSTREAM)
+    assert found.stream == pytest.approx(2 * 1000 * (58 + 54), rel=1e-3)
+    assert found.acks == 2 * 62 * 40
+    assert found.heartbeats == 2 * 62 * 10
+    assert traffic(P, PROPOSED).heartbeats == 2 * found.heartbeats
+    assert found.copies == found.checkpoints == 0
+
+
+def test_overheads_denominators():
+    lan, wan = traffic(P, ACTIVE), traffic(P, ACTIVE_WAN)
+    assert lan.copies == lan.into_node == lan.stream / 2
+    assert lan.relative_to_input > 1 > lan.relative > lan.share_of_all
+    assert wan.relative == pytest.approx(1, abs=0.02)
+    assert wan.share_of_all == pytest.approx(0.5, abs=0.01)
+    passive = traffic(P, PASSIVE)
+    assert traffic(P, UPSTREAM).relative < passive.relative < lan.relative
+    assert passive.checkpoints == 40 * (8 + 25 * 58 + 3 * 54 + 62)
