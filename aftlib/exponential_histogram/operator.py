@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.spark.drain import drain
 
 STATE_SCHEMA = "at long, histogram binary"
@@ -61,10 +60,22 @@ class HistogramQuery:
         at, events = rows["at"].to_numpy(), rows["event"].to_numpy()
         last, histogram = self.restore(key, state)
         if not self.timed:
-            _check_rising(at, last)
-        answers = self._answers(histogram, events, at)
+            before = np.concatenate(([at[0] - 1 if last is None else last], at[:-1]))
+            if (at <= before).any():
+                place = int(np.argmax(at <= before))
+                raise ValueError(
+                    f"at must rise from event to event of a key, got {at[place]} after "
+                    f"{before[place]}: number the events, and deliver none twice or in a later "
+                    "micro-batch"
+                )
+
+        times = at if self.timed else None
+        if self.each:
+            answers = histogram.estimates(events, times)
+        else:
+            histogram.update(events, times)
+            at, answers = at[-1:], np.array([histogram.estimate()])
         self.save(key, state, int(at[-1]), histogram)
-        at = at[-len(answers) :]
         yield pd.DataFrame({"key": key[0], "at": at, "estimate": answers})
 
     def restore(
@@ -76,7 +87,7 @@ class HistogramQuery:
             return None, asked
         at, data = state.get
         found = ExponentialHistogram.from_bytes(data)
-        if _kind(found) != _kind(asked):
+        if repr(found) != repr(asked):
             raise ValueError(
                 f"query must be the one that the stream began with, {found!r}, got {asked!r}: "
                 "go on with that one, or start anew in another directory"
@@ -88,30 +99,6 @@ class HistogramQuery:
     ) -> None:
         """Give the state to Spark, which commits it with the micro-batch."""
         state.update((at, histogram.to_bytes()))
-
-    def _answers(
-        self, histogram: ExponentialHistogram, events: NDArray[Any], at: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        times = at if self.timed else None
-        if self.each:
-            return histogram.estimates(events, times)
-        histogram.update(events, times)
-        return np.array([histogram.estimate()])
-
-
-def _kind(histogram: ExponentialHistogram) -> tuple[int, float, bool, str]:
-    return histogram.window, histogram.epsilon, histogram.timed, histogram.values
-
-
-def _check_rising(at: NDArray[np.int64], last: int | None) -> None:
-    before = np.concatenate(([at[0] - 1 if last is None else last], at[:-1]))
-    stuck = at <= before
-    if stuck.any():
-        place = int(np.argmax(stuck))
-        raise ValueError(
-            f"at must rise from event to event of a key, got {at[place]} after {before[place]}: "
-            "number the events, and deliver none twice or in a later micro-batch"
-        )
 
 
 def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:

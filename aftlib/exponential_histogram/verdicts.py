@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from aftlib.exponential_histogram.experiments.rates import DOCUMENT_RATE
+from aftlib.exponential_histogram.experiments.costs import DOCUMENT_RATE
 from aftlib.reports.claims import Settled, settle
 
 FAR_ABOVE = 10

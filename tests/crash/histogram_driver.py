@@ -15,9 +15,9 @@ from pathlib import Path
 
 from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import HistogramQuery, run
-from aftlib.exponential_histogram.source import EventPlan, bit_events
+from aftlib.exponential_histogram.source import BitEvents
 
-PLAN = EventPlan(share=0.4, burst=None, seed=11, keys=3, stop=4000, every=1000, tasks=2)
+EVENTS = BitEvents(share=0.4, burst=None, seed=11, keys=3, stop=4000, every=1000, tasks=2)
 QUERY = HistogramQuery(1200, 0.05)
 
 
@@ -61,7 +61,7 @@ def main(place: str, kind: str, wait_s: str = "0") -> None:
     if kind == "outside":
         query = Outside(*parameters, wait_s=float(wait_s), directory=place)
     spark = session("crash")
-    found = run(spark, bit_events(spark, PLAN), query, directory, partitions=2)
+    found = run(spark, EVENTS.stream(spark), query, directory, partitions=2)
     found.toPandas().to_parquet(directory / "answers.parquet")
 
 

@@ -12,14 +12,14 @@ from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.operator import HistogramQuery, estimates, run
 from aftlib.exponential_histogram.parallel import Drawn, aggregate, count
-from aftlib.exponential_histogram.source import EventPlan, bit_events
+from aftlib.exponential_histogram.source import BitEvents
 
 STOP, KEYS = 3000, 2
 STREAMS = [BitStream(0.3, None, 7 + key).draw(STOP) for key in range(KEYS)]
 
 
-def plan(every, tasks):
-    return EventPlan(0.3, None, 7, KEYS, STOP, every, tasks)
+def bit_events(spark, every, tasks):
+    return BitEvents(0.3, None, 7, KEYS, STOP, every, tasks).stream(spark)
 
 
 class FakeState:
@@ -137,7 +137,7 @@ def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tm
     query = HistogramQuery(500, 0.05)
     expected = [ExponentialHistogram(500, 0.05).estimates(bits) for bits in STREAMS]
     for name, every, tasks, partitions in (("a", 1100, 3, 3), ("b", STOP, 1, 1)):
-        events = bit_events(spark, plan(every, tasks))
+        events = bit_events(spark, every, tasks)
         found = run(spark, events, query, tmp_path / name, partitions)
         table = found.toPandas().sort_values(["key", "at"])
         assert len(table) == KEYS * STOP
@@ -150,7 +150,7 @@ def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tm
 def test_stream_of_sums_over_time(spark, tmp_path):
     """Times with ties, integers, one answer a micro-batch; a second run has nothing left to do."""
     query = HistogramQuery(200, 0.1, timed=True, values="integers", each=False)
-    events = bit_events(spark, plan(1500, 2)).select(
+    events = bit_events(spark, 1500, 2).select(
         F.concat(F.lit("sensor "), "key").alias("key"),
         F.expr("at div 2").alias("at"),
         (F.col("event").cast("long") * (F.col("at") % 5)).alias("event"),
@@ -173,14 +173,14 @@ def test_stream_of_sums_over_time(spark, tmp_path):
 
 
 def test_stream_that_goes_back_is_refused(spark, tmp_path):
-    events = bit_events(spark, plan(1500, 1)).withColumn("at", F.expr("at % 1400"))
+    events = bit_events(spark, 1500, 1).withColumn("at", F.expr("at % 1400"))
     with pytest.raises(StreamingQueryException, match="at must rise from event to event of a key"):
         run(spark, events, HistogramQuery(500, 0.05), tmp_path)
 
 
 def test_parameters_are_refused_before_the_stream_starts(spark):
     with pytest.raises(ValueError, match=r"epsilon must lie in \(0, 1\), got 2"):
-        estimates(bit_events(spark, plan(10, 1)), HistogramQuery(500, 2))
+        estimates(bit_events(spark, 10, 1), HistogramQuery(500, 2))
 
 
 @pytest.mark.parametrize("tasks", [1, 5])

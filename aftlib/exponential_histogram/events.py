@@ -1,16 +1,66 @@
-"""What may be fed to a histogram: bits, integers or reals, and times that do not go back."""
+"""What may be fed to a histogram: bits, integers or reals, and times that do not go back.
+
+Bits and integers come out as `Units`, counted by blocks or one by one.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aftlib.exponential_histogram.canonical import MAX_UNITS
-
+#: Totals stay below this, so that no sum of two of them leaves 64 bits.
+MAX_UNITS = 2**61
 #: Squares of larger values, summed over a window, could overflow.
 LARGEST_REAL = 1e140
+
+
+class Units(NamedTuple):
+    """Units of `size` events: `cum` counts those before each block of 2**shift events, and all.
+
+    `bits` and `words` (the same memory, eight events a word) are empty when shift is 0.
+    """
+
+    size: int
+    cum: NDArray[np.int64]
+    shift: int = 0
+    bits: NDArray[np.uint8] = np.empty(0, np.uint8)
+    words: NDArray[np.uint64] = np.empty(0, np.uint64)
+
+
+def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
+    """Events as units of 1/scale; their sum with `total` must not overflow.
+
+    Raises
+    ------
+    ValueError
+        If the events are not what `values` ("bits" or "integers") says, or sum to too much.
+    """
+    if values == "integers":
+        units: NDArray[np.integer] = as_integers(events)
+    else:
+        bits = as_bits(events)
+        if scale == 1:  # by blocks, at the speed of counting
+            from aftlib.exponential_histogram import kernels
+
+            words = bits[: bits.size & ~7].view(np.uint64)
+            cum, valid = kernels.count_blocks(bits, words, kernels.BLOCK_WORDS)
+            if not valid:
+                refuse_non_bit(bits)
+            return Units(bits.size, cum, kernels.BLOCK_SHIFT, bits, words)
+        if bits.size and bits.max() > 1:
+            refuse_non_bit(bits)
+        units = bits
+    check_total(total, units, scale)
+    return running(units.astype(np.int64) * scale)
+
+
+def running(units: NDArray[np.integer]) -> Units:
+    """Units with every event a block of its own."""
+    cum = np.zeros(units.size + 1, np.int64)
+    np.cumsum(units, out=cum[1:])
+    return Units(units.size, cum)
 
 
 def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
