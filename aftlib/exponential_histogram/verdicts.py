@@ -1,4 +1,4 @@
-"""What the experiments say about D5's claims."""
+"""What the experiments say about D5's claims, one function each."""
 
 from __future__ import annotations
 
@@ -12,30 +12,8 @@ FAR_ABOVE = 10
 """Times the document's rate that one event a call must reach for D5-4."""
 
 
-def verdicts(
-    figure_3: pd.DataFrame,
-    swept: pd.DataFrame,
-    smallest: pd.DataFrame,
-    sizes: pd.DataFrame,
-    long_run: pd.DataFrame,
-    rates: pd.DataFrame,
-) -> list[Settled]:
-    """Settle D5-1 … D5-4.
-
-    Parameters
-    ----------
-    figure_3, swept, smallest, sizes, long_run, rates : DataFrame
-        Results of `figure_3`, `sweep`, `counterexamples`, `sizes`, `long_run` and `rates`.
-    """
-    return [
-        _figure_3(figure_3),
-        _error(swept, smallest),
-        _memory(sizes),
-        _rate(long_run, rates),
-    ]
-
-
-def _figure_3(table: pd.DataFrame) -> Settled:
+def figure_3(table: pd.DataFrame) -> Settled:
+    """D5-1, from `experiments.figure_3`."""
     return settle(
         "D5-1",
         expected=len(table),
@@ -45,7 +23,8 @@ def _figure_3(table: pd.DataFrame) -> Settled:
     )
 
 
-def _error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
+def error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
+    """D5-2, from `experiments.sweep` and `experiments.counterexamples`."""
     shown = "; ".join(
         f"ε = {p['epsilon']:g}: {p['ones']:.0f} ones → {p['article']:.0f}, "
         f"{p['article_error']:.2%} off"
@@ -72,38 +51,35 @@ def _worst(table: pd.DataFrame, *columns: str) -> list[float]:
     return [float((table[column] / table["epsilon"]).max()) for column in columns]
 
 
-def _memory(sizes: pd.DataFrame) -> Settled:
+def memory(sizes: pd.DataFrame) -> Settled:
+    """D5-3, from `experiments.sizes`; not run without three windows over 4/ε for some ε."""
     largest = sizes[sizes["window"] == sizes["window"].max()]
     share = float((largest["buckets"] / largest["window"]).max())
-    fits = [_line(each) for _, each in sizes.groupby("epsilon")]
-    known = [fit for fit in fits if np.isfinite(fit)]
-    least = min(known, default=float("nan"))
     over = int((sizes["buckets"] > sizes["bound"]).sum())
+
+    # R² of a straight line in log N, where the window is large enough for the logarithm; any two
+    # windows lie on a line.
+    grown = sizes[sizes["window"] > 4 / sizes["epsilon"]].groupby("epsilon")
+    lines = [each for _, each in grown if each["window"].nunique() >= 3]
+    fits = [float(np.corrcoef(np.log2(e["window"]), e["buckets"])[0, 1] ** 2) for e in lines]
+    expected = "a line in log N (R² ≥ 0.99), buckets ≪ N"
+    if not fits:
+        note = "size_windows has no three windows of more than 4/ε events for any ε."
+        return Settled("D5-3", expected, None, None, "not run", "measured", note)
     return settle(
         "D5-3",
-        expected="a line in log N (R² ≥ 0.99), buckets ≪ N",
-        measured=least,
-        holds=least >= 0.99 and over == 0 and share <= 0.01,
+        expected=expected,
+        measured=min(fits),
+        holds=min(fits) >= 0.99 and over == 0 and share <= 0.01,
         note=f"Smallest R² of buckets against log₂ N, for windows full of ones of more than 4/ε "
-        f"events, of the {len(known)} values of ε with three such windows or more; at N = "
+        f"events, of the {len(fits)} values of ε with three such windows or more; at N = "
         f"{int(largest['window'].iloc[0]):,} buckets are at most {share:.2g} of N. "
         f"Above the bound (k/2 + 1)(log₂(2N/k + 1) + 1) + 1: {over} of {len(sizes)}.",
     )
 
 
-def _line(each: pd.DataFrame) -> float:
-    """R² of a straight line in log N, where the window is large enough for the logarithm.
-
-    NaN for fewer than three such windows: any two lie on a line.
-    """
-    grown = each[each["window"] > 4 / each["epsilon"]]
-    if len(grown) < 3:
-        return float("nan")
-    x, y = np.log2(grown["window"]), grown["buckets"]
-    return float(np.corrcoef(x, y)[0, 1] ** 2)
-
-
-def _rate(long_run: pd.DataFrame, rates: pd.DataFrame) -> Settled:
+def speed(long_run: pd.DataFrame, rates: pd.DataFrame) -> Settled:
+    """D5-4, from `experiments.long_run` and `experiments.rates`."""
     last = long_run.iloc[-1]
     bulk = float(last["at"] / last["seconds"])
     single = float(rates.loc[rates["chunk"] == 1, "update"].iloc[0])
