@@ -33,17 +33,7 @@ _RATES = {
 
 
 def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
-    """Buckets around the events, a slider for the time (fig. 4).
-
-    Parameters
-    ----------
-    table : DataFrame
-        Result of `experiments.steps`.
-    window : int
-        Events.
-    start : int
-        Time shown first.
-    """
+    """Buckets of `experiments.steps` around the events, a slider for the time (fig. 4)."""
     events = table["event"].tolist()
     frames = {str(row.t): _step(row, events, window) for row in table.itertuples()}
     looks = [
@@ -125,15 +115,9 @@ def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
 
 
 def errors(swept: pd.DataFrame, start: float) -> go.Figure:
-    """Largest relative error against ε, a slider for P(1), under the promised line.
+    """Largest relative error of `experiments.sweep` against ε, a slider for P(1).
 
-    Parameters
-    ----------
-    swept : DataFrame
-        Result of `experiments.sweep`; the largest over full windows, whatever their size and
-        bursts, is shown.
-    start : float
-        P(1) shown first.
+    Over full windows, whatever their size and bursts.
     """
     curves = {}
     for share, each in swept.groupby("share"):
@@ -149,15 +133,7 @@ def error_ratios(
 ) -> go.Figure:
     """Largest error as a multiple of ε along an axis of the sweep, a slider for ε.
 
-    Parameters
-    ----------
-    swept : DataFrame
-        Result of `experiments.sweep`.
-    x : {"window", "share", "burst"}
-    fixed : mapping
-        Value of each of the other two axes; the nearest one that was swept is taken.
-    start : float
-        ε shown first.
+    Of the other two axes, `fixed` has a value each; the nearest one that was swept is taken.
     """
     title = f"Largest error by {_AXES[x].partition(' (')[0]}"
     for axis, value in fixed.items():
@@ -177,17 +153,7 @@ def error_ratios(
 
 
 def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title: str) -> go.Figure:
-    """Relative errors along a stream under the promised line.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Result of `experiments.error_curve` or `experiments.long_run` (fig. 5).
-    columns : mapping
-        Column with the errors of each estimate, "article" and "sound".
-    epsilon : float
-    title : str
-    """
+    """Relative errors along a stream under the promised line; `columns` names each estimate's."""
     figure = go.Figure()
     for name, column in columns.items():
         line = {"color": LOOK[name]["color"], "width": 1}

@@ -150,9 +150,8 @@ def run(
     Parameters
     ----------
     spark : SparkSession
-    events : DataFrame
+    events, query
         As for `estimates`.
-    query : HistogramQuery
     directory : path
         Place of Spark's checkpoint (offsets and state) and of the estimates, as Parquet files.
     partitions : int, optional

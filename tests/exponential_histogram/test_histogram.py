@@ -196,8 +196,7 @@ def test_importing_and_single_events_leave_numba_alone(used: str) -> None:
 
 
 def test_compiles_where_no_cache_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    numba = pytest.importorskip("numba")
-    real = numba.njit
+    real = compiling.numba.njit
 
     def refuse(signature: object, cache: bool = False, **options: object) -> object:
         if cache:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import nbformat
@@ -32,7 +33,7 @@ FINE = {
 def test_the_notebook_hands_all_its_parameters_to_the_check():
     text = "".join(cell.source for cell in nbformat.read(NOTEBOOK, 4).cells)
     call = text.partition("experiments.check_parameters(")[2].partition("\n)")[0]
-    given = {line.strip(" ,").split("=")[0] for line in call.splitlines() if line.strip()}
+    given = set(re.findall(r"(\w+)=\1\b", call))
     assert given == set(DEFAULTS)
     assert text.index("check_parameters(") < text.index("session(")
 

@@ -45,10 +45,7 @@ def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
 
 
 def filled(window: int, epsilon: float) -> ExponentialHistogram:
-    """A histogram of a window full of ones.
-
-    Sums go in at once: a one at each of the last events, and before them what fills the window.
-    """
+    """A window full of ones: one at each of the last events, and a sum before them at once."""
     histogram = ExponentialHistogram(window, epsilon, timed=True, values="integers")
     singles = min(window, 10**6)
     if window > singles:
@@ -58,13 +55,7 @@ def filled(window: int, epsilon: float) -> ExponentialHistogram:
 
 
 def break_even(table: pd.DataFrame) -> pd.DataFrame:
-    """For each ε the smallest window of the table at which the histogram is smaller than the ring.
-
-    Returns
-    -------
-    DataFrame
-        epsilon, window (missing if at none).
-    """
+    """For each epsilon the smallest window at which the histogram is smaller than the ring."""
     smaller = table[table["bytes"] < table["ring_bytes"]].groupby("epsilon")["window"].min()
     return smaller.reindex(sorted(table["epsilon"].unique())).rename("window").reset_index()
 
@@ -115,15 +106,8 @@ def rates(
 ) -> pd.DataFrame:
     """Events a second on one core, chunks in memory: counting, the exact ring, the histogram.
 
-    Parameters
-    ----------
-    window, epsilon
-        Of the histogram.
-    chunks : sequence of int
-        Events a call; 1 means one Python call an event.
-    seconds : float
-        For each chunk size; the best of the alternating rounds in it is kept.
-    seed : int
+    `chunks` are events a call; 1 means one Python call an event. Each has about `seconds`, of whose
+    alternating rounds the best is kept.
 
     Returns
     -------

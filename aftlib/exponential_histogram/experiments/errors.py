@@ -20,8 +20,6 @@ from aftlib.spark.sweep import sweep as in_parallel
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-INDEPENDENT = 0.0
-"""Burst length that stands for independent events, in a frame."""
 CHUNK = 2**20
 _AXES = ("epsilon", "window", "share", "burst")
 #: What rounding may add to an error.
@@ -73,15 +71,8 @@ def sweep(
 ) -> pd.DataFrame:
     """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        One job; a row of the grid is a unit of work.
-    epsilons, windows, shares, bursts : sequence
-        The grid; a burst of 0 means independent events.
-    windows_of_events : int
-        Length of each stream in windows; at least 131,072 events are played.
-    seed : int
+    One Spark job plays them; a point of the grid is a unit of work. A burst of 0 means independent
+    events. A stream is `windows_of_events` windows long, and at least 131,072 events.
 
     Returns
     -------
@@ -92,7 +83,7 @@ def sweep(
 
     def one(point: tuple[float, int, float, float]) -> dict[str, Any]:
         epsilon, window, share, burst = point
-        stream = BitStream(share, None if burst == INDEPENDENT else burst, seed)
+        stream = BitStream(share, burst or None, seed)
         size = max(windows_of_events * window, CHUNK // 8)
         return dict(zip(_AXES, point, strict=True)) | measure(stream.draw(size), window, epsilon)
 
@@ -124,12 +115,7 @@ def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
 
 
 def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
-    """The fewest ones at which the article's estimate breaks ε, and how far off it gets at most.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Result of `few_ones`.
+    """The fewest ones of `few_ones` with which the article's estimate breaks ε, and its worst.
 
     Returns
     -------
@@ -175,14 +161,7 @@ def variances(epsilons: Sequence[float], window: int, seed: int, looks: int = 20
     Noise is normal. The walk adds it up. Steps jump by ten at every third of a window, so that the
     mean of the oldest bucket is often far from that of the rest.
 
-    Parameters
-    ----------
-    epsilons : sequence of float
-    window : int
-        Values; four windows are played.
-    seed : int
-    looks : int
-        How often each answer is compared, at even distances after the first window.
+    Four windows are played, and each answer is compared `looks` times after the first.
 
     Returns
     -------
