@@ -23,32 +23,46 @@ def figure_3(table: pd.DataFrame) -> Settled:
     )
 
 
-def error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
+def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
     """D5-2, from `experiments.sweep` and `experiments.counterexamples`."""
     shown = "; ".join(
         f"ε = {p['epsilon']:g}: {p['ones']:.0f} ones → {p['article']:.0f}, "
         f"{p['article_error']:.2%} off"
         for p in smallest.dropna(subset=["ones"]).to_dict("records")
     )
-    article = max(*_worst(swept, "article", "article_young"), *_worst(smallest, "worst"))
-    sound = max(*_worst(swept, "sound", "sound_young"), *_worst(smallest, "sound_worst"))
+    worst = max(_worst(swept, "article", "article_young"), _worst(smallest, "worst"))
     broken = int((swept["article_missed"] > 0).sum())
-    also = int((swept["sound_missed"] > 0).sum())
     return settle(
         "D5-2",
         expected="≤ 1",
-        measured=float(article),
-        holds=bool(article <= 1 + 1e-9),
+        measured=worst if np.isfinite(worst) else "infinite",
+        holds=worst <= 1 + 1e-9,
         note="Largest relative error of the article's estimate ⌈total − last/2⌉, as a multiple of "
         f"ε. A few ones in the window are enough: {shown}. Broken at {broken} of {len(swept)} "
-        f"points of the sweep. The sound estimate total − (last − 1)/2 on the same buckets: at "
-        f"most {sound:.4f} ε, broken at {also}.",
+        "points of the sweep.",
     )
 
 
-def _worst(table: pd.DataFrame, *columns: str) -> list[float]:
-    """Largest error of each column as a multiple of ε."""
-    return [float((table[column] / table["epsilon"]).max()) for column in columns]
+def sound_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
+    """D5-5, from `experiments.sweep` and `experiments.counterexamples`.
+
+    An error far below ε would mean that more buckets are kept than ε asks for.
+    """
+    worst = max(_worst(swept, "sound", "sound_young"), _worst(smallest, "sound_worst"))
+    broken = int((swept["sound_missed"] > 0).sum())
+    return settle(
+        "D5-5",
+        expected="0.9 … 1",
+        measured=worst if np.isfinite(worst) else "infinite",
+        holds=0.9 <= worst <= 1 + 1e-9 and broken == 0,
+        note="Largest relative error of the library's default estimate, as a multiple of ε. Broken "
+        f"at {broken} of {len(swept)} points of the sweep.",
+    )
+
+
+def _worst(table: pd.DataFrame, *columns: str) -> float:
+    """Largest error of the columns as a multiple of ε."""
+    return max(float((table[column] / table["epsilon"]).max()) for column in columns)
 
 
 def memory(sizes: pd.DataFrame) -> Settled:
@@ -80,15 +94,18 @@ def memory(sizes: pd.DataFrame) -> Settled:
 
 def speed(long_run: pd.DataFrame, rates: pd.DataFrame) -> Settled:
     """D5-4, from `experiments.long_run` and `experiments.rates`."""
-    last = long_run.iloc[-1]
-    bulk = float(last["at"] / last["seconds"])
-    single = float(rates.loc[rates["chunk"] == 1, "update"].iloc[0])
+    last, single = long_run.iloc[-1], rates[rates["chunk"] == 1].iloc[0]
+    bulk, largest = float(last["at"] / last["seconds"]), rates.sort_values("chunk").iloc[-1]
+    least = float(min(bulk, single["update"], largest["estimates"]))
+    asked = float(single["estimates"])
     return settle(
         "D5-4",
         expected=f"≥ {FAR_ABOVE} × {DOCUMENT_RATE:,.0f} events/s",
-        measured=min(bulk, single),
-        holds=min(bulk, single) >= FAR_ABOVE * DOCUMENT_RATE,
-        note=f"The slower of one event a call from Python ({single:,.0f} events/s) and figure 5's "
-        f"run in bulk ({bulk:,.0f} events/s over {int(last['at']):,} events, drawing them not "
-        "counted), on one core.",
+        measured=least,
+        holds=least >= FAR_ABOVE * DOCUMENT_RATE and asked >= DOCUMENT_RATE,
+        note=f"The slowest of one event a call from Python ({single['update']:,.0f} events/s), "
+        f"figure 5's run in bulk ({bulk:,.0f} events/s over {int(last['at']):,} events, drawing "
+        f"them not counted), and a row of {int(largest['chunk']):,} events with an answer after "
+        f"each ({largest['estimates']:,.0f} events/s), on one core. One call an event and one a "
+        f"query, from Python: {asked:,.0f} events/s, which must reach the document's rate.",
     )
