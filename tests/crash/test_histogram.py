@@ -18,7 +18,7 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 
 from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.operator import HistogramQuery, run
+from aftlib.exponential_histogram.operator import HistogramQuery, Kept, run
 
 _DRIVER = Path(__file__).with_name("histogram_driver.py")
 _spec = importlib.util.spec_from_file_location("histogram_driver", _DRIVER)
@@ -77,7 +77,7 @@ def moments(batch):
     """Begun; states of a partition written; answers written but not yet committed; committed."""
     return (
         f"checkpoint/offsets/{batch}",
-        f"checkpoint/state/0/*/{batch + 1}.delta",
+        f"checkpoint/state/0/*/{batch + 1}.*",
         f"estimates/_spark_metadata/{batch}",
         f"checkpoint/commits/{batch}",
     )
@@ -107,9 +107,9 @@ class Dying(driver.Slow):
 
     last: int = 0
 
-    def save(self, key, state, at, histogram):
-        super().save(key, state, at, histogram)
-        if at == self.last and TaskContext.get().attemptNumber() == 0:
+    def save(self, key, state, kept):
+        super().save(key, state, kept)
+        if kept.at == self.last and TaskContext.get().attemptNumber() == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -117,9 +117,9 @@ class Dying(driver.Slow):
 class DyingOutside(Dying, driver.Outside):
     """The same with the state in a file, and therefore twice in it."""
 
-    def save(self, key, state, at, histogram):
-        driver.Outside.save(self, key, state, at, histogram)
-        Dying.save(self, key, state, at, histogram)
+    def save(self, key, state, kept):
+        driver.Outside.save(self, key, state, kept)
+        Dying.save(self, key, state, kept)
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ class Remembering(Dying):
     """A broken control: the state lives in the worker's memory only."""
 
     def restore(self, key, state):
-        return MEMORY.get(key, (None, self.histogram()))
+        return MEMORY.get(key, Kept(None, self.histogram(), np.empty((0, 2), np.int64)))
 
-    def save(self, key, state, at, histogram):
-        MEMORY[key] = at, histogram
-        Dying.save(self, key, state, at, histogram)
+    def save(self, key, state, kept):
+        MEMORY[key] = kept
+        Dying.save(self, key, state, kept)
 
 
 MEMORY: dict = {}
