@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram
-from aftlib.exponential_histogram import experiments as d5
+from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram, experiments
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.operator import HistogramQuery
 from aftlib.exponential_histogram.parallel import Drawn, aggregate
@@ -63,7 +62,9 @@ def said(what: str) -> None:
 def on_spark(events: int) -> dict[str, Any]:
     """Drawing and counting events in tasks, beside drawing them into histograms that merge."""
     spark = session("benchmark")
-    frame = d5.parallel(spark, [events], WINDOW, EPSILON, 0.5, 1, tasks=8, rounds=5)
+    frame = experiments.parallel(
+        spark, [events], window=WINDOW, epsilon=EPSILON, share=0.5, seed=1, tasks=8, rounds=5
+    )
     return json.loads(frame.to_json(orient="records"))[0] | {"rows": rows(spark, events // 10)}
 
 

@@ -69,11 +69,9 @@ class BitStream:
         rng = np.random.default_rng([self.seed, index])
         if self.burst is None:
             return rng.random(EVENTS_PER_RANGE, np.float32) < self.share
-        return self._runs(rng, self.burst)
 
-    def _runs(self, rng: np.random.Generator, ones: float) -> NDArray[np.bool_]:
-        """Runs of ones and of zeros in turn, of geometric lengths; each range begins anew."""
-        zeros = ones * (1 - self.share) / self.share
+        # Runs of ones and of zeros in turn, of geometric lengths; each range begins anew.
+        ones, zeros = self.burst, self.burst * (1 - self.share) / self.share
         first = bool(rng.random() < self.share)  # so that the share is right from the first event
         means = (ones, zeros) if first else (zeros, ones)
         pairs = 16 + int(1.5 * EVENTS_PER_RANGE / (ones + zeros))

@@ -1,24 +1,59 @@
-"""The state of an exponential histogram, and how events change it."""
+"""Buckets: the canonical form of a total, how events change it, and how buckets merge.
+
+With `least` = ⌈k/2⌉ and k = ⌈1/ε⌉, every size but the largest has `least` or `least` + 1 buckets,
+and the largest has 1 … `least` + 1. Exactly one such list sums to a given total. So sizes need not
+be stored: a histogram is its total and one timestamp a bucket (Datar, Gionis, Indyk, Motwani).
+"""
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.exponential_histogram.canonical import MAX_UNITS, bucket_counts, bucket_sizes, top_level
-from aftlib.exponential_histogram.units import Units
+from aftlib.exponential_histogram.events import MAX_UNITS, Units
 
 NO_TIMES = np.empty(0, np.int64)
 NO_ANSWERS = np.empty(0, np.float64)
 #: The clock of a time window before its first event: earlier than any timestamp.
 NEVER = -MAX_UNITS
+#: Units an event at most, so that chains of merges do not overflow.
+FINEST = 2**16
+
+
+def least_buckets(epsilon: float) -> int:
+    """⌈k/2⌉ for k = ⌈1/ε⌉; buckets of one size merge when there are two more than that."""
+    # Below 1e-18 nothing would merge before the total reaches its limit.
+    return (math.ceil(1 / max(epsilon, 1e-18)) + 1) // 2
+
+
+def top_level(total: int, least: int) -> int:
+    """The largest bucket's size is 2**level; 0 for an empty histogram as well."""
+    return ((total + least) // (least + 1)).bit_length() - 1 if total else 0
+
+
+def bucket_counts(total: int, least: int) -> list[int]:
+    """Number of buckets of size 1, 2, 4, …; empty when the total is 0."""
+    if total == 0:
+        return []
+    level = top_level(total, least)
+    rest = total - least * ((1 << level) - 1)
+    return [least + (rest >> i & 1) for i in range(level)] + [rest >> level]
+
+
+def bucket_sizes(total: int, least: int) -> NDArray[np.int64]:
+    """Sizes of the buckets, newest first."""
+    counts = bucket_counts(total, least)
+    return np.repeat(1 << np.arange(len(counts), dtype=np.int64), counts)
 
 
 class Buckets:
-    """Timestamps of buckets whose sizes follow from the total (see `canonical`).
+    """Timestamps of buckets whose sizes follow from the total.
 
     They stand in an array, which bulk updates replace, or in a queue a size, which single events
     change in place; each is made from the other when it is needed. A single event costs O(1)
@@ -81,11 +116,18 @@ class Buckets:
         """Take in one event of a few units."""
         queues = self._queues
         if queues is None:
-            queues = self._queues = self._unpacked()
+            stamps, counts = iter(self.stamps.tolist()), bucket_counts(self.total, self.least)
+            queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
+            self._queues = queues
         self._stamps = None
         self.now = now
-        if queues and queues[-1][0] <= now - self.window:
-            self._expire(queues)
+
+        while queues and queues[-1][0] <= now - self.window:
+            queues[-1].popleft()
+            self.total -= 1 << (len(queues) - 1)
+            if not queues[-1]:
+                queues.pop()
+
         while units > 0:
             units -= 1
             self.total += 1
@@ -125,29 +167,78 @@ class Buckets:
             return
         if self.now == NEVER:
             self.origin = int(times[0]) - 1
-        chunk = (units.cum, units.shift, units.bits, units.words, times, self.now)
-        sure = self._inside(times, units.size) if answers.size and not article else 0
-        rules = (self.window, self.least, answers, sure, article)
-        stamps, total = kernels.apply(*chunk, self.stamps, self.total, *rules)
+
+        # While the whole stream lies in the window, its total is the exact answer.
+        sure, end = 0, self.origin + self.window
+        if answers.size and not article and times.size:
+            sure = int(np.searchsorted(times, end, side="right"))
+        elif answers.size and not article:
+            sure = min(max(end - self.now, 0), units.size)
+
+        stamps, total = kernels.apply(
+            tuple(units),
+            (times, self.now),
+            (self.stamps, self.total),
+            (self.window, self.least),
+            (answers, sure, article),
+        )
         self.replace(stamps, int(total))
         self.now = int(times[-1]) if times.size else self.now + units.size
 
-    def _inside(self, times: NDArray[np.int64], size: int) -> int:
-        """How many of the events find the whole stream in their window: their totals are exact."""
-        end = self.origin + self.window
-        if times.size:
-            return int(np.searchsorted(times, end, side="right"))
-        return min(max(end - self.now, 0), size)
 
-    def _expire(self, queues: list[deque[int]]) -> None:
-        while queues and queues[-1][0] <= self.now - self.window:
-            queues[-1].popleft()
-            self.total -= 1 << (len(queues) - 1)
-            if not queues[-1]:
-                queues.pop()
+class Part(NamedTuple):
+    """One histogram to merge: buckets newest first, in units of 1/scale events after `origin`."""
 
-    def _unpacked(self) -> list[deque[int]]:
-        stamps, queues = iter(self.stamps.tolist()), []
-        for count in bucket_counts(self.total, self.least):
-            queues.append(deque(reversed(list(islice(stamps, count)))))
-        return queues
+    stamps: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    scale: int
+    origin: int
+
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        """Earliest time of each bucket's units: its older neighbour's timestamp."""
+        return np.append(self.stamps[1:], self.origin + 1)[: self.stamps.size]
+
+
+def halves(
+    parts: Sequence[Part], edge: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int, float]:
+    """Halve each bucket: times after `edge` in order, units at each, their scale, the rounding.
+
+    A bucket of s units tells when its newest came and that none came before its next older
+    neighbour's newest. We put (s + 1)/2 of them at its end and (s - 1)/2 at its start. At any
+    moment between, that is at most (s - 1)/2 off, which is what the sound estimate allows. So the
+    replayed stream is within the inputs' ε of the true one *for every part of the window*, and a
+    histogram of it within ε + ε' + εε' (ECM-sketches, Papapetrou et al.).
+
+    Whole halves would be off by s/2, too much for a few small buckets. Hence units of half an
+    event, and of a quarter after a merge of merged ones. They stop at `FINEST`: rounding there is
+    off by half a unit in at least one event, and that relative rounding is returned.
+
+    Raises
+    ------
+    ValueError
+        If the parts together overflow the limit of units.
+    """
+    scale, rounding = max(part.scale for part in parts), 0.0
+    finest = [part for part in parts if part.scale == scale]
+    if any(((part.sizes > 1) & (part.begins < part.stamps)).any() for part in finest):
+        rounding = 0.0 if scale < FINEST else 0.5 / scale
+        scale = max(scale, min(2 * scale, FINEST))
+    total = sum(int(part.sizes.sum()) * (scale // part.scale) for part in parts)
+    if total >= MAX_UNITS:
+        raise ValueError(
+            f"other must keep the total below {MAX_UNITS} units of 1/{scale}, got {total}: "
+            "use a coarser unit"
+        )
+
+    columns = []
+    for part in parts:
+        whole = part.sizes * (scale // part.scale)
+        spread = part.begins < part.stamps
+        ends = np.where(spread, (whole + scale // part.scale) // 2, whole)
+        columns.append((np.append(part.begins, part.stamps), np.append(whole - ends, ends)))
+    times, units = (np.concatenate(column) for column in zip(*columns, strict=True))
+    times, units = times[times > edge], units[times > edge]
+    order = np.argsort(times, kind="stable")
+    return times[order], units[order], scale, rounding

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
 
@@ -32,17 +33,7 @@ _RATES = {
 
 
 def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
-    """Buckets around the events, a slider for the time (fig. 4).
-
-    Parameters
-    ----------
-    table : DataFrame
-        Result of `experiments.d5.steps`.
-    window : int
-        Events.
-    start : int
-        Time shown first.
-    """
+    """Buckets of `experiments.steps` around the events, a slider for the time (fig. 4)."""
     events = table["event"].tolist()
     frames = {str(row.t): _step(row, events, window) for row in table.itertuples()}
     looks = [
@@ -66,79 +57,75 @@ def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
 
 def _step(row: Any, events: Sequence[int], window: int) -> list[dict]:
     """New data of the five traces at one time."""
-    now = list(range(1, row.t + 1))
-    spans = _spans(events[: row.t], row.buckets)
+    ones = [t for t, event in enumerate(events[: row.t], 1) if event]
+    inside = [[t for t in ones if t <= at][-count:] for at, count in row.buckets]
+    spans = [(each[0], each[-1], len(each)) for each in inside]
     oldest = max(0.5, row.t - window + 0.5)
-    frame = _boxes([(oldest - 0.08, row.t + 0.58)], 0.95)
     names: list[tuple[float, float, str]] = [(at, 0.7, str(at)) for _, at, _ in spans]
     names += [((first + at) / 2, -0.7, str(count)) for first, at, count in spans]
     answers = f"total {row.total} · query {row.query} · sound {row.estimate:g} · exact {row.exact}"
     return [
-        frame | {"text": []},
+        _boxes([(oldest - 0.08, row.t + 0.58)], 0.95) | {"text": []},
         _boxes([(first - 0.42, at + 0.42) for first, at, _ in spans], 0.5) | {"text": []},
-        {"x": now, "y": [0] * row.t, "text": [str(e) for e in events[: row.t]]},
-        {"x": [n[0] for n in names], "y": [n[1] for n in names], "text": [n[2] for n in names]},
+        {"x": [*range(1, row.t + 1)], "y": [0] * row.t, "text": [*map(str, events[: row.t])]},
+        {axis: [name[i] for name in names] for i, axis in enumerate(("x", "y", "text"))},
         {"x": [(len(events) + 1) / 2], "y": [-1.5], "text": [answers]},
     ]
 
 
-def _spans(events: Sequence[int], held: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Times of the first and the last one of each bucket, and its count."""
-    ones = [t for t, event in enumerate(events, 1) if event]
-    spans = []
-    for at, count in held:
-        inside = [t for t in ones if t <= at][-count:]
-        spans.append((inside[0], at, count))
-    return spans
-
-
 def _boxes(spans: Sequence[tuple[float, float]], height: float) -> dict:
     """Outlines of rectangles around y = 0, with gaps between them."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for left, right in spans:
-        x += [left, right, right, left, left, None]
-        y += [-height, -height, height, height, -height, None]
-    return {"x": x, "y": y}
+    x = [at for left, right in spans for at in (left, right, right, left, left, None)]
+    return {"x": x, "y": [-height, -height, height, height, -height, None] * len(spans)}
+
+
+def _with_promise(
+    curves: Mapping[Any, tuple[pd.DataFrame, Any]],
+    slider: str,
+    start: float,
+    titles: tuple[str, str, str],
+    mode: str = "lines+markers",
+) -> go.Figure:
+    """Both estimates and the promise at each stop of a slider: a frame over x, and the promise."""
+    frames = {}
+    for stop, (each, promised) in curves.items():
+        table, x = each[list(LOOK)].assign(promised=promised), each.index.tolist()
+        rows = table.astype(object).where(table.notna(), None)  # JSON has no NaN
+        frames[str(float(stop))] = [{"x": x, "y": rows[name].tolist()} for name in rows]
+    active = list(curves).index(start)
+    figure, shown = go.Figure(), list(frames.values())[active]
+    for look, data in zip(LOOK.values(), shown, strict=False):
+        marker = {"symbol": look["symbol"], "size": 6, "color": look["color"]}
+        line = {"color": look["color"]}
+        figure.add_scatter(mode=mode, name=look["name"], marker=marker, line=line, **data)
+    figure.add_scatter(mode="lines", name="promised ε", line=PROMISED, **shown[-1])
+    return with_slider(styled(figure, *titles), slider, frames, active)
 
 
 def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
     """Relative error by the number of ones in the window, a slider for ε."""
-    frames, stops = {}, sorted(table["epsilon"].unique())
-    for stop in stops:
-        each = table[table["epsilon"] == stop]
-        x = each["ones"].tolist()
-        curves = [{"x": x, "y": each[f"{name}_error"].tolist()} for name in LOOK]
-        frames[f"{stop:g}"] = [*curves, {"x": [x[0], x[-1]], "y": [stop, stop]}]
-    active = stops.index(start)
-    figure = _estimates_and_promise(list(frames.values())[active], "promised ε", "lines")
-    styled(figure, "Few ones break the article's promise", "ones in the window", "relative error")
+    curves = {}
+    for epsilon, each in table.groupby("epsilon"):
+        named = {f"{name}_error": name for name in LOOK}
+        curves[epsilon] = each.set_index("ones")[[*named]].rename(columns=named), epsilon
+    titles = "Few ones break the article's promise", "ones in the window", "relative error"
+    figure = _with_promise(curves, "ε", start, titles, "lines")
     figure.update_xaxes(type="log").update_yaxes(rangemode="tozero", tickformat=".2~%")
-    return with_slider(figure, "ε", frames, active)
+    return figure
 
 
 def errors(swept: pd.DataFrame, start: float) -> go.Figure:
-    """Largest relative error against ε, a slider for P(1), under the promised line.
+    """Largest relative error of `experiments.sweep` against ε, a slider for P(1).
 
-    Parameters
-    ----------
-    swept : DataFrame
-        Result of `experiments.d5.sweep`; the largest over full windows, whatever their size and
-        bursts, is shown.
-    start : float
-        P(1) shown first.
+    Over full windows, whatever their size and bursts.
     """
-    frames, stops = {}, sorted(swept["share"].unique())
-    for stop in stops:
-        worst = swept[swept["share"] == stop].groupby("epsilon")[list(LOOK)].max()
-        x = worst.index.tolist()
-        curves = [{"x": x, "y": _visible(worst[name])} for name in LOOK]
-        frames[f"{stop:g}"] = [*curves, {"x": x, "y": x}]
-    active = stops.index(start)
-    figure = _estimates_and_promise(list(frames.values())[active], "promised ε")
-    styled(figure, "Largest relative error measured", _AXES["epsilon"], "relative error")
-    figure.update_xaxes(type="log").update_yaxes(type="log", tickformat=".2~%")
-    return with_slider(figure, "P(1)", frames, active)
+    curves = {}
+    for share, each in swept.groupby("share"):
+        worst = each.groupby("epsilon")[list(LOOK)].max()
+        curves[share] = worst.where(worst > 0), worst.index  # a logarithmic axis has no place for 0
+    titles = "Largest relative error measured", _AXES["epsilon"], "relative error"
+    figure = _with_promise(curves, "P(1)", start, titles)
+    return figure.update_xaxes(type="log").update_yaxes(type="log", tickformat=".2~%")
 
 
 def error_ratios(
@@ -146,65 +133,50 @@ def error_ratios(
 ) -> go.Figure:
     """Largest error as a multiple of ε along an axis of the sweep, a slider for ε.
 
-    Parameters
-    ----------
-    swept : DataFrame
-        Result of `experiments.d5.sweep`.
-    x : {"window", "share", "burst"}
-    fixed : mapping
-        Value of each of the other two axes; the nearest one that was swept is taken.
-    start : float
-        ε shown first.
+    Of the other two axes, `fixed` has a value each; the nearest one that was swept is taken.
     """
+    title = f"Largest error by {_AXES[x].partition(' (')[0]}"
     for axis, value in fixed.items():
-        swept = swept[swept[axis] == min(swept[axis], key=lambda v: abs(v - value))]
-    frames, stops = {}, sorted(swept["epsilon"].unique())
-    for stop in stops:
-        worst = swept[swept["epsilon"] == stop].groupby(x)[list(LOOK)].max() / stop
-        at = [f"{v:g}" for v in worst.index] if x == "burst" else worst.index.tolist()
-        curves = [{"x": at, "y": worst[name].tolist()} for name in LOOK]
-        frames[f"{stop:g}"] = [*curves, {"x": at, "y": [1] * len(at)}]
-    active = stops.index(start)
-    figure = _estimates_and_promise(list(frames.values())[active], "promised")
-    at_what = ", ".join(_point(axis, swept[axis].iloc[0]) for axis in fixed)
-    title = f"Largest error by {_AXES[x].partition(' (')[0]}, {at_what}"
-    styled(figure, title, _AXES[x], "largest relative error / ε").update_yaxes(rangemode="tozero")
+        swept = swept[(swept[axis] - value).abs() == (swept[axis] - value).abs().min()]
+        nearest = swept[axis].iloc[0]
+        swept = swept[swept[axis] == nearest]
+        independent = axis == "burst" and not nearest
+        title += ", independent events" if independent else f", {_SYMBOLS[axis]} {nearest:g}"
+    curves = {}
+    for epsilon, each in swept.groupby("epsilon"):
+        worst = each.groupby(x)[list(LOOK)].max() / float(each["epsilon"].iloc[0])
+        curves[epsilon] = worst.rename(index="{:g}".format) if x == "burst" else worst, 1.0
+    titles = title, _AXES[x], "largest relative error / ε"
+    figure = _with_promise(curves, "ε", start, titles)
     figure.update_xaxes(type="category" if x == "burst" else "log")
-    return with_slider(figure, "ε", frames, active)
+    return figure.update_yaxes(rangemode="tozero")
 
 
-def _point(axis: str, value: float) -> str:
-    if axis == "burst" and not value:
-        return "independent events"
-    return f"{_SYMBOLS[axis]} {value:g}"
-
-
-def _visible(values: pd.Series) -> list[float | None]:
-    """Values for a logarithmic axis, which has no place for 0."""
-    return [value if value > 0 else None for value in values]
-
-
-def _estimates_and_promise(
-    curves: Sequence[Mapping], promised: str, mode: str = "lines+markers"
-) -> go.Figure:
+def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title: str) -> go.Figure:
+    """Relative errors along a stream under the promised line; `columns` names each estimate's."""
     figure = go.Figure()
-    for look, data in zip(LOOK.values(), curves, strict=False):
-        marker = {"symbol": look["symbol"], "size": 6, "color": look["color"]}
-        line = {"color": look["color"]}
-        figure.add_scatter(mode=mode, name=look["name"], marker=marker, line=line, **data)
-    figure.add_scatter(mode="lines", name=promised, line=PROMISED, **curves[-1])
-    return figure
-
-
-def error_curve(curve: pd.DataFrame, epsilon: float, title: str) -> go.Figure:
-    """Relative error along a stream under the promised line; the largest of each stretch."""
-    figure = go.Figure()
-    for name, look in LOOK.items():
-        line = {"color": look["color"], "width": 1}
-        figure.add_scatter(x=curve["at"], y=curve[name], name=look["name"], line=line)
+    for name, column in columns.items():
+        line = {"color": LOOK[name]["color"], "width": 1}
+        figure.add_scatter(x=table["at"], y=table[column], name=LOOK[name]["name"], line=line)
     figure.add_hline(epsilon, line=PROMISED, annotation_text=f"promised ε = {epsilon:g}")
     styled(figure, title, "events so far", "relative error")
     return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")
+
+
+def variances(table: pd.DataFrame) -> go.Figure:
+    """Largest error and most buckets of the variance histogram against ε, a line a stream."""
+    figure = make_subplots(cols=2, horizontal_spacing=0.12)
+    for (name, each), color in zip(table.groupby("stream"), (BLUE, GREEN, ORANGE), strict=True):
+        for column, y in enumerate(("error", "buckets"), 1):
+            figure.add_scatter(
+                x=each["epsilon"], y=each[y], mode="lines+markers", name=name,
+                legendgroup=name, showlegend=column == 1, line={"color": color}, row=1, col=column,
+            )  # fmt: skip
+    ends = [table["epsilon"].min(), table["epsilon"].max()]
+    figure.add_scatter(x=ends, y=ends, mode="lines", name="promised ε", line=PROMISED, row=1, col=1)
+    styled(figure, "Variance: error and memory", _AXES["epsilon"], "relative error")
+    figure.update_yaxes(title_text="buckets", col=2)
+    return figure.update_xaxes(type="log").update_yaxes(type="log")
 
 
 def demo(table: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
@@ -223,18 +195,6 @@ def demo(table: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
             x=shown["at"], y=shown[column], mode="lines", name=name, line={"color": color}
         )
     return styled(figure, "The operator's answers in a streaming query", "event", "ones in window")
-
-
-def long_run(table: pd.DataFrame, epsilon: float) -> go.Figure:
-    """Relative error at moments of the long stream under the promised line (fig. 5)."""
-    figure = go.Figure()
-    for name, column in (("article", "article_error"), ("sound", "error")):
-        look = LOOK[name]
-        line = {"color": look["color"], "dash": "dot" if name == "article" else "solid"}
-        figure.add_scatter(x=table["at"], y=table[column], name=look["name"], line=line)
-    figure.add_hline(epsilon, line=PROMISED, annotation_text=f"promised ε = {epsilon:g}")
-    styled(figure, "A long stream (fig. 5)", "events so far", "relative error")
-    return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")
 
 
 def sizes(table: pd.DataFrame) -> go.Figure:

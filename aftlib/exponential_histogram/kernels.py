@@ -1,8 +1,8 @@
-"""The inner loops of bulk updates, compiled where numba is installed.
+"""The inner loops of bulk updates, compiled.
 
 Import this module only when a bulk update needs it: importing it imports numba. All that its entry
-points, `count_blocks` and `apply`, call stands in this one file, because a change of an entry
-point's own file is what renews numba's cache on disk.
+points, `count_blocks`, `apply` and `compact`, call stands in this one file, because a change of an
+entry point's own file is what renews numba's cache on disk.
 
 Units are counted from 1: the units that are held first, oldest first, then the chunk's. A *rank*
 counts the other way, from the newest unit.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.core.compiling import COMPILED, LONGS, OCTETS, WORDS, jit
+from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, WORDS, jit
 
 #: A block of bits: 64 words of 8 events, so that the bytes of the words' sum stay below 256.
 BLOCK_WORDS = 64
@@ -32,8 +32,9 @@ _U7, _U8, _U48, _U56 = np.uint64(7), np.uint64(8), np.uint64(48), np.uint64(56)
 class Chunk(NamedTuple):
     """Events to apply: `cum[b]` units stand before block b, a block being 2**shift events.
 
-    With shift 0 every event is its own block, and `bits` and `words` are empty. Without `times`
-    (count windows) the events happen at now + 1, now + 2, ….
+    With shift 0 every event is its own block, and `bits` and `words` are empty. A word holds eight
+    bits, the earliest in its lowest byte; `tail` those that fill no word. Without `times` (count
+    windows) the events happen at now + 1, now + 2, ….
     """
 
     cum: Any
@@ -64,44 +65,18 @@ def top_level(total: int, least: int) -> int:
 
 
 @jit()
-def _binary_ones(number: int, digits: int) -> int:
-    count = 0
-    for i in range(digits):
-        count += (number >> i) & 1
-    return count
-
-
-@jit()
 def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     """Rank of each bucket's newest unit, newest bucket first."""
     level = top_level(total, least)
     rest = total - least * ((1 << level) - 1)
-    starts = np.empty(least * level + _binary_ones(rest, level) + (rest >> level), np.int64)
+    starts = np.empty((least + 1) * level + (rest >> level), np.int64)
     rank, first = 1, 0
     for i in range(level + 1):
         count = least + ((rest >> i) & 1) if i < level else rest >> level
-        if COMPILED:
-            for j in range(count):
-                starts[first + j] = rank + (j << i)
-        else:
-            starts[first : first + count] = rank + (np.arange(count) << i)
+        for j in range(count):
+            starts[first + j] = rank + (j << i)
         rank, first = rank + (count << i), first + count
-    return starts
-
-
-@jit()
-def last_word(bits: Any) -> Any:
-    """The one to seven bits that fill no word, the earliest in the lowest byte."""
-    word = np.uint64(0)
-    for event in range(bits.size - 1, (bits.size & ~7) - 1, -1):
-        word = (word << _U8) | np.uint64(bits[event])
-    return word
-
-
-@jit()
-def word_at(chunk: Chunk, index: int) -> Any:
-    """Eight bits of the chunk, the earliest in the lowest byte."""
-    return chunk.words[index] if index < chunk.words.size else chunk.tail
+    return starts[:first]
 
 
 @jit()
@@ -143,8 +118,6 @@ def units_before(chunk: Chunk, event: int) -> Any:
 @jit()
 def find(ascending: Any, value: int, low: int) -> int:
     """First index from `low` on whose entry is at least the value: found near `low` the sooner."""
-    if not COMPILED:
-        return low + int(np.searchsorted(ascending[low:], value))
     step, high = 1, low
     while high < ascending.size and ascending[high] < value:
         low = high + 1
@@ -189,7 +162,8 @@ def event_of(chunk: Chunk, unit: int, earliest: int) -> Any:
     if chunk.shift == 0:
         return block
     index, before = word_of(chunk.words, unit, block * BLOCK_WORDS, chunk.cum[block])
-    return index * 8 + byte_of(word_at(chunk, index), unit - before)
+    word = chunk.words[index] if index < chunk.words.size else chunk.tail
+    return index * 8 + byte_of(word, unit - before)
 
 
 @jit()
@@ -212,9 +186,7 @@ def write(out: Any, chunk: Chunk, first: int, after: int, units: int, deducted: 
 
     `units` came before event `first`. Doubled integers are halved last, which keeps all digits.
     """
-    if not COMPILED:
-        out[first:after] = 0.5 * (2 * chunk.cum[first + 1 : after + 1] - deducted)
-    elif chunk.shift == 0:
+    if chunk.shift == 0:
         for event in range(first, after):
             out[event] = 0.5 * (2 * chunk.cum[event + 1] - deducted)
     else:
@@ -292,35 +264,21 @@ def regroup(held: Held, chunk: Chunk, total: int, least: int) -> NDArray[np.int6
     starts = bucket_starts(total, least)
     brought = chunk.cum[-1]
     fresh = find(starts, brought + 1, 0)
-    if not COMPILED:
-        events = np.searchsorted(chunk.cum, brought + 1 - starts[:fresh]) - 1
-        times = chunk.times[events] if chunk.times.size else chunk.now + 1 + events
-        kept = held.stamps[np.searchsorted(held.starts, starts[fresh:] - brought)]
-        return np.concatenate((times, kept))
     stamps = np.empty(starts.size, np.int64)
-    pick_fresh(stamps[:fresh], starts, chunk)
+    events = stamps[:fresh]
+    if chunk.shift == 0:
+        for bucket in range(fresh):
+            events[bucket] = find(chunk.cum, brought + 1 - starts[bucket], 0) - 1
+    else:
+        pick_bits(events, starts, chunk.cum, chunk.words, chunk.tail)
+    for bucket in range(fresh):
+        stamps[bucket] = time_of(chunk, stamps[bucket])
     old = 0
     for bucket in range(fresh, starts.size):
         while held.starts[old] < starts[bucket] - brought:
             old += 1
         stamps[bucket] = held.stamps[old]
     return stamps
-
-
-@jit()
-def pick_fresh(stamps: Any, starts: Any, chunk: Chunk) -> None:
-    """Times of the chunk's units at the first ranks, found in one pass from oldest to newest."""
-    if chunk.shift == 0:
-        for bucket in range(stamps.size):
-            unit = chunk.cum[-1] + 1 - starts[bucket]
-            stamps[bucket] = find(chunk.cum, unit, 0) - 1
-    else:
-        pick_bits(stamps, starts, chunk.cum, chunk.words, chunk.tail)
-    if chunk.times.size:
-        for bucket in range(stamps.size):
-            stamps[bucket] = chunk.times[stamps[bucket]]
-    else:
-        stamps += chunk.now + 1
 
 
 @jit()
@@ -365,32 +323,77 @@ def count_blocks(bits: Any, words: Any, width: int) -> tuple[NDArray[np.int64], 
 
 
 @jit(
-    "Tuple((int64[::1], int64))"
-    f"({LONGS}, int64, {OCTETS}, {WORDS}, {LONGS}, int64, {LONGS}, int64, int64, int64,"
-    " float64[::1], int64, boolean)"
+    "Tuple((int64[::1], int64))("
+    f"Tuple((int64, {LONGS}, int64, {OCTETS}, {WORDS})), Tuple(({LONGS}, int64)), "
+    f"Tuple(({LONGS}, int64)), UniTuple(int64, 2), Tuple((float64[::1], int64, boolean)))"
 )
 def apply(
-    cum: Any,
-    shift: int,
-    bits: Any,
-    words: Any,
-    times: Any,
-    now: int,
-    stamps: Any,
-    total: int,
-    window: int,
-    least: int,
-    out: Any,
-    sure: int,
-    article: bool,
+    units: Any, clock: Any, buckets: Any, rules: Any, answers: Any
 ) -> tuple[NDArray[np.int64], int]:
     """Timestamps and total after a chunk.
 
-    If `out` has room, it gets the estimate after each event: the exact total for the first `sure`.
+    Parameters
+    ----------
+    units
+        A chunk's, as `events.Units`: size, cum, shift, bits, words; a plain tuple, as all of these.
+    clock
+        times (of the events, or empty), now.
+    buckets
+        stamps, total: before the chunk.
+    rules
+        window, least.
+    answers
+        out, sure, article: if `out` has room, it gets the estimate after each event, the exact
+        total for the first `sure`.
     """
-    size = (cum.size - 1) if shift == 0 else bits.size
-    chunk = Chunk(cum, shift, bits, words, last_word(bits), times, now, size)
+    size, cum, shift, bits, words = units
+    (times, now), (stamps, total), (window, least) = clock, buckets, rules
+    tail = np.uint64(0)
+    for event in range(bits.size - 1, (bits.size & ~7) - 1, -1):
+        tail = (tail << _U8) | np.uint64(bits[event])
+    chunk = Chunk(cum, shift, bits, words, tail, times, now, size)
     held = Held(stamps, bucket_starts(total, least), total)
+    out, sure, article = answers
     expired = sweep(held, chunk, window, least, out, sure, article)
     total += cum[-1] - expired
     return regroup(held, chunk, total, least), total
+
+
+@jit()
+def joined(one: Any, other: Any) -> tuple[int, float, float]:
+    """(number, mean, sum of squared deviations from it) of two sets together."""
+    n, mean, spread = one
+    m, other_mean, other_spread = other
+    share = m / (n + m)
+    gap = other_mean - mean
+    return n + m, mean + gap * share, spread + other_spread + gap * gap * n * share
+
+
+@jit(
+    "Tuple((int64[::1], int64[::1], float64[::1], float64[::1]))"
+    f"({LONGS}, {LONGS}, {DOUBLES}, {DOUBLES}, float64)"
+)
+def compact(stamps: Any, counts: Any, means: Any, spreads: Any, slack: float) -> Any:
+    """Merge neighbours whose joint spread is at most `slack` times that of all newer values.
+
+    Buckets stand oldest first, in arrays of one length; a merged one keeps the newer timestamp. One
+    pass from the newest on leaves no such pair.
+    """
+    size = stamps.size
+    at, number = np.empty(size, np.int64), np.empty(size, np.int64)
+    mean, spread = np.empty(size, np.float64), np.empty(size, np.float64)
+    newer = (0, 0.0, 0.0)
+    kept = size
+    for i in range(size - 1, -1, -1):
+        bucket = (counts[i], means[i], spreads[i])
+        if kept < size:
+            last = (number[kept], mean[kept], spread[kept])
+            both = joined(bucket, last)
+            if both[2] <= slack * newer[2]:
+                number[kept], mean[kept], spread[kept] = both
+                continue
+            newer = joined(newer, last)
+        kept -= 1
+        at[kept] = stamps[i]
+        number[kept], mean[kept], spread[kept] = bucket
+    return at[kept:].copy(), number[kept:].copy(), mean[kept:].copy(), spread[kept:].copy()

@@ -1,29 +1,54 @@
 """The exponential histogram as a stateful streaming operator: one a key (D5).
 
 `applyInPandasWithState` hands a key's events of a micro-batch over in one call, and what it has
-to remember is one byte string; Spark commits that with the micro-batch, so that after any death
-the micro-batch runs again from the state before it. (`transformWithStateInPandas` would add the
-dependency protobuf, for timers and typed states that one byte string does not need.)
+to remember is one row; Spark commits that with the micro-batch, so that after any death the
+micro-batch runs again from the state before it. (`transformWithStateInPandas` would add the
+dependency protobuf, for timers and typed states that are not needed here.)
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.core.checks import require_number
+from aftlib.core.paths import atomic_file
+from aftlib.exponential_histogram.events import MAX_UNITS
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.spark.drain import drain
 
-STATE_SCHEMA = "at long, histogram binary"
+POLICIES = ("refuse", "drop", "keep")
+STATE_SCHEMA = "at long, histogram binary, waiting binary"
+_SETTINGS = {
+    # state outside the JVM's memory, which a million keys would fill
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming."
+    "state.RocksDBStateStoreProvider",
+}
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
+_NO_ROWS = pd.DataFrame({"at": [], "event": [], "reason": []}).astype(
+    {"at": np.int64, "event": np.int64, "reason": object}
+)
+#: Milliseconds since 1970 that Spark can hold as a timestamp.
+_LAST_TIME = 2**53
+
+
+class Kept(NamedTuple):
+    """What a key's state holds: the last `at`, its histogram, and rows (at, event) that wait."""
+
+    at: int | None
+    histogram: ExponentialHistogram
+    waiting: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,6 +64,16 @@ class HistogramQuery:
         As `ExponentialHistogram`.
     each : bool
         One answer an event, or one a key and micro-batch.
+    bad : {"refuse", "drop", "keep"}
+        What becomes of a row without time or event, of an event that is none, and of one that comes
+        too late: it ends the stream before anything of its micro-batch is written; it is left out
+        and counted; or it is kept among the `rejects`. A stream may go on with another policy.
+    lateness : int, optional
+        With `timed`, how far an event may be behind the newest event of all keys, times being
+        milliseconds since 1970. Events wait until none can come before them any more, and are
+        answered then. A window that has emptied answers 0, and its state goes away. By default
+        nothing waits, no event may come in a later micro-batch than its successor of the same key,
+        and the state stays.
     """
 
     window: int
@@ -46,108 +81,189 @@ class HistogramQuery:
     timed: bool = False
     values: str = "bits"
     each: bool = True
+    bad: str = "refuse"
+    lateness: int | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a stream must be continued with."""
+        fixed = ("window", "epsilon", "timed", "values", "each", "lateness")
+        return {name: getattr(self, name) for name in fixed}
 
     def histogram(self) -> ExponentialHistogram:
         """A new histogram; raises ValueError if a parameter is outside its range."""
+        if self.bad not in POLICIES:
+            raise ValueError(f"bad must be one of {', '.join(POLICIES)}, got {self.bad!r}")
+        if self.lateness is not None:
+            require_number("lateness", self.lateness, least=0, most=_LAST_TIME, whole=True)
+            if not self.timed:
+                raise ValueError(
+                    f"lateness must be left out with timed=False, got {self.lateness}: "
+                    "the windows count events, which come one after the other"
+                )
         return ExponentialHistogram(self.window, self.epsilon, self.timed, self.values)
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """Restore one key's histogram, take in its events, answer, and hand the state to Spark."""
-        rows = pd.concat(list(frames)).sort_values(["at", "event"])
-        if rows["at"].isna().any():
-            raise ValueError(f"at must not be null, got null for key {key[0]!r}: number the events")
-        at, events = rows["at"].to_numpy(), rows["event"].to_numpy()
-        last, histogram = self.restore(key, state)
-        if not self.timed:
-            _check_rising(at, last)
-        answers = self._answers(histogram, events, at)
-        self.save(key, state, int(at[-1]), histogram)
-        at = at[-len(answers) :]
-        yield pd.DataFrame({"key": key[0], "at": at, "estimate": answers})
+        """Restore one key's state, take in its events, answer, and hand the state to Spark."""
+        last, histogram, waiting = self.restore(key, state)
+        rows, rejects = self.sort_out(key, list(frames), last, state)
+        if len(rejects):
+            yield rejects
+        limit = None if self.lateness is None else state.getCurrentWatermarkMs()
+        if limit is not None:  # only what is before the watermark has no more predecessors to come
+            rows = np.concatenate((waiting, rows))
+            rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+            final = int(np.searchsorted(rows[:, 0], limit))
+            rows, waiting = rows[:final], rows[final:]
 
-    def restore(
-        self, key: tuple[Any, ...], state: GroupState
-    ) -> tuple[int | None, ExponentialHistogram]:
-        """The last event's `at` (None before the first), and the histogram."""
+        if len(rows):
+            at, units = (np.ascontiguousarray(column) for column in rows.T)
+            last, times = int(at[-1]), at if self.timed else None
+            if self.each:
+                yield _told(key, at=at, estimate=histogram.estimates(units, times))
+            else:
+                histogram.update(units, times)
+                yield _told(key, at=at[-1:], estimate=histogram.estimate())
+
+        empties = histogram.buckets[0][0] + self.window if histogram.total else None
+        if limit is not None and empties is not None and empties < limit:
+            yield _told(key, at=[empties], estimate=0.0)
+            histogram, empties = self.histogram(), None
+        if limit is not None and empties is None and not len(waiting):
+            state.remove()
+        elif last is not None or len(waiting):
+            self.save(key, state, Kept(last, histogram, waiting))
+            if limit is not None:
+                due = [at for at in (empties, *waiting[:1, 0].tolist()) if at is not None]
+                state.setTimeoutTimestamp(max(min(due), limit + 1))
+
+    def sort_out(
+        self, key: tuple[Any, ...], frames: list[pd.DataFrame], last: int | None, state: GroupState
+    ) -> tuple[NDArray[np.int64], pd.DataFrame]:
+        """Good rows (at, event) in order, shape (n, 2), and what to tell of the others.
+
+        Raises
+        ------
+        ValueError
+            If a row is bad and the policy is to refuse it.
+        """
+        table = pd.concat([*frames, _NO_ROWS]).sort_values(["at", "event"], ignore_index=True)
+        good = np.flatnonzero(table["reason"].isna())
+        at = table["at"].to_numpy(np.int64)[good]
+        if self.lateness is not None:
+            late, reason = at < state.getCurrentWatermarkMs(), "at is behind the watermark"
+        elif self.timed:
+            late, reason = at < (at[:1] if last is None else last), "at goes back"
+        else:
+            before = np.concatenate((at[:1] - 1 if last is None else [last], at))[: at.size]
+            late = at <= np.maximum.accumulate(before)
+            reason = "at does not rise"
+        table.loc[good[late], "reason"] = reason
+
+        bad = table[table["reason"].notna()]
+        if len(bad) and self.bad == "refuse":
+            row = bad.iloc[0]
+            raise ValueError(
+                f"key {key[0]!r} has a row whose {row['reason']}, got at={row['at']}, "
+                f"event={row['event']} after at={last}: nothing of its micro-batch is written; "
+                'mend the source and number its events, or go on with bad="drop" or bad="keep"'
+            )
+        rows = table.loc[table["reason"].isna(), ["at", "event"]].to_numpy(np.int64)
+        if self.bad == "drop":
+            counts = bad["reason"].value_counts(sort=False)
+            return rows, _told(key, reason=counts.index, number=counts.to_numpy())
+        told = {name: bad[name].astype(object) for name in ("at", "event")}
+        for name, column in told.items():
+            column[bad["reason"] == f"{name} is null"] = None
+        return rows, _told(key, **told, reason=bad["reason"], number=1)
+
+    def restore(self, key: tuple[Any, ...], state: GroupState) -> Kept:
+        """What the state holds, or a new histogram."""
         asked = self.histogram()
         if not state.exists:
-            return None, asked
-        at, data = state.get
+            return Kept(None, asked, np.empty((0, 2), np.int64))
+        at, data, waiting = state.get
         found = ExponentialHistogram.from_bytes(data)
-        if _kind(found) != _kind(asked):
+        if repr(found) != repr(asked):
             raise ValueError(
                 f"query must be the one that the stream began with, {found!r}, got {asked!r}: "
                 "go on with that one, or start anew in another directory"
             )
-        return at, found
+        return Kept(at, found, np.frombuffer(waiting, np.int64).reshape(-1, 2))
 
-    def save(
-        self, key: tuple[Any, ...], state: GroupState, at: int, histogram: ExponentialHistogram
-    ) -> None:
+    def save(self, key: tuple[Any, ...], state: GroupState, kept: Kept) -> None:
         """Give the state to Spark, which commits it with the micro-batch."""
-        state.update((at, histogram.to_bytes()))
-
-    def _answers(
-        self, histogram: ExponentialHistogram, events: NDArray[Any], at: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        times = at if self.timed else None
-        if self.each:
-            return histogram.estimates(events, times)
-        histogram.update(events, times)
-        return np.array([histogram.estimate()])
+        state.update((kept.at, kept.histogram.to_bytes(), kept.waiting.tobytes()))
 
 
-def _kind(histogram: ExponentialHistogram) -> tuple[int, float, bool, str]:
-    return histogram.window, histogram.epsilon, histogram.timed, histogram.values
-
-
-def _check_rising(at: NDArray[np.int64], last: int | None) -> None:
-    before = np.concatenate(([at[0] - 1 if last is None else last], at[:-1]))
-    stuck = at <= before
-    if stuck.any():
-        place = int(np.argmax(stuck))
-        raise ValueError(
-            f"at must rise from event to event of a key, got {at[place]} after {before[place]}: "
-            "number the events, and deliver none twice or in a later micro-batch"
-        )
+def _told(key: tuple[Any, ...], **columns: Any) -> pd.DataFrame:
+    """Rows of the stream's output."""
+    names = ("key", "at", "estimate", "event", "reason", "number")
+    return pd.DataFrame(dict.fromkeys(names) | {"key": key[0]} | columns)[[*names]]
 
 
 def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
-    """Answers of one histogram a key over a stream of events.
+    """Answers of one histogram a key over a stream of events, and its rejects.
 
     Parameters
     ----------
     events : DataFrame
-        Streaming; key: of any type; at: long, the event's number within its key, or its timestamp
-        with `timed`; event: boolean or a whole number.
+        Streaming; key: of any type; at: a whole number, the event's number within its key, or its
+        timestamp with `timed`; event: boolean or a whole number.
     query : HistogramQuery
 
     Returns
     -------
     DataFrame
-        Streaming; key, at, estimate.
+        Streaming; key, at, estimate; for what was rejected at, event (with the policy "keep"),
+        reason, number of rows.
 
     Raises
     ------
     ValueError
-        If a parameter of the query is outside its range; in the stream, if `at` goes back or an
-        event is none.
+        If a parameter of the query is outside its range, or a column is of another type; in the
+        stream, if a row is bad and the policy is to refuse it.
     """
     query.histogram()
+    types = {field.name: field.dataType.simpleString() for field in events.schema.fields}
+    for name, wanted in (("at", _WHOLE_TYPES), ("event", _WHOLE_TYPES | {"boolean"})):
+        if types.get(name) not in wanted:
+            raise ValueError(
+                f"events must have a column {name} of type {', '.join(sorted(wanted))}, got "
+                f"{types.get(name)}: cast it"
+            )
     warm()
-    key = events.schema["key"].dataType.simpleString()
-    return (
-        events.select("key", "at", "event")
-        .groupBy("key")
-        .applyInPandasWithState(
-            query,
-            f"key {key}, at long, estimate double",
-            STATE_SCHEMA,
-            "append",
-            GroupStateTimeout.NoTimeout,
-        )
+
+    at, event = F.col("at").cast("long"), F.col("event").cast("long")
+    first, after = (-MAX_UNITS + 1, MAX_UNITS) if query.lateness is None else (0, _LAST_TIME)
+    most, kind = (1, "no bit") if query.values == "bits" else (MAX_UNITS - 1, "too large")
+    reason = (
+        F.when(at.isNull(), "at is null")
+        .when(event.isNull(), "event is null")
+        .when((at < first) | (at >= after), "at is out of range")
+        .when(event < 0, "event is negative")
+        .when(event > most, f"event is {kind}")
+    )
+    at, event = (F.coalesce(column, F.lit(0)) for column in (at, event))
+    columns = {"key": F.col("key"), "at": at, "event": event, "reason": reason}
+    rows = events.select(*(column.alias(name) for name, column in columns.items()))
+    timeout = GroupStateTimeout.NoTimeout
+    if query.lateness is not None:
+        # Spark drops rows behind the watermark without a word. So the times that move it are rows
+        # of their own, which are dropped here, and the events go without a time.
+        time = F.when(F.col("reason").isNull(), F.timestamp_millis("at"))
+        both = F.array(time, F.lit(None).cast("timestamp"))
+        rows = rows.withColumn("time", F.explode(both))
+        rows = rows.withWatermark("time", f"{query.lateness} milliseconds")
+        rows, timeout = rows.filter(F.col("time").isNull()), GroupStateTimeout.EventTimeTimeout
+    return rows.groupBy("key").applyInPandasWithState(
+        query,
+        f"key {types['key']}, at long, estimate double, event long, reason string, number long",
+        STATE_SCHEMA,
+        "append",
+        timeout,
     )
 
 
@@ -163,11 +279,11 @@ def run(
     Parameters
     ----------
     spark : SparkSession
-    events : DataFrame
+    events, query
         As for `estimates`.
-    query : HistogramQuery
     directory : path
-        Place of Spark's checkpoint (offsets and state) and of the estimates, as Parquet files.
+        Place of the query, of Spark's checkpoint (offsets and state) and of the estimates, as
+        Parquet files.
     partitions : int, optional
         Parts of the state, fixed when the stream first starts; by default the session's number of
         shuffle partitions. More than there are keys only cost time.
@@ -176,17 +292,52 @@ def run(
     -------
     DataFrame
         All estimates so far: key, at, estimate.
+
+    Raises
+    ------
+    ValueError
+        As `estimates`, or if the directory holds the stream of another query.
     """
     place = Path(directory).absolute()
-    answers, target = estimates(events, query), str(place / "estimates")
-    before = str(spark.conf.get(_PARTITIONS))
+    answers = estimates(events, query)
+    note = place / "query.json"
+    if note.exists():
+        begun = json.loads(note.read_text())
+        if begun != query.identity:
+            differ = [name for name in begun if begun[name] != query.identity[name]]
+            raise ValueError(
+                f"query must be the one that the stream in {place} began with, "
+                + "; ".join(f"{n} = {begun[n]}, got {query.identity[n]}" for n in differ)
+                + ": go on with that one, or start anew in another directory"
+            )
+    elif (place / "checkpoint").exists():
+        raise ValueError(
+            f"directory must hold the query of its stream in {note}, which is missing: "
+            "start anew in another directory"
+        )
+    place.mkdir(parents=True, exist_ok=True)
+    with atomic_file(note) as file:
+        file.write_text(json.dumps(query.identity))
+
+    settings = _SETTINGS | ({_PARTITIONS: str(partitions)} if partitions else {})
+    before = {name: str(spark.conf.get(name)) for name in settings}
     try:
-        spark.conf.set(_PARTITIONS, str(partitions or before))
-        drain(answers.writeStream.format("parquet").option("path", target), place)
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        writer = answers.writeStream.format("parquet").option("path", str(place / "estimates"))
+        drain(writer, place)
     finally:
-        spark.conf.set(_PARTITIONS, before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
     # the schema is named, for a stream without events leaves no file to take it from
-    return spark.read.schema(answers.schema).parquet(target)
+    table = spark.read.schema(answers.schema).parquet(str(place / "estimates"))
+    return table.filter("reason is null").select("key", "at", "estimate")
+
+
+def rejects(spark: SparkSession, directory: Path) -> DataFrame:
+    """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows."""
+    table = spark.read.parquet(str(Path(directory).absolute() / "estimates"))
+    return table.filter("reason is not null").select("key", "at", "event", "reason", "number")
 
 
 def warm() -> None:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
-from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.bits import EVENTS_PER_RANGE, BitStream
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import HistogramQuery, warm
 
 #: Timestamps and events, a chunk at a time, in order of time within a partition.
@@ -49,16 +49,12 @@ class Drawn:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Chunks:
         """Timestamps 1 … `size`, and bits."""
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                yield from self._ranges(task)
-
-    def _ranges(self, task: int) -> Chunks:
-        count = -(-self.size // EVENTS_PER_RANGE)
-        for index in range(task, count, self.tasks):
-            first = index * EVENTS_PER_RANGE
-            at = np.arange(first + 1, min(first + EVENTS_PER_RANGE, self.size) + 1)
-            yield at, self.stream.range(index)[: at.size]
+        ranges = -(-self.size // EVENTS_PER_RANGE)
+        for task in (task for batch in batches for task in batch.column(0).to_pylist()):
+            for index in range(task, ranges, self.tasks):
+                first = index * EVENTS_PER_RANGE
+                at = np.arange(first + 1, min(first + EVENTS_PER_RANGE, self.size) + 1)
+                yield at, self.stream.range(index)[: at.size]
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,7 @@ def seal(kind: int, payload: bytes) -> bytes:
 
 
 def unseal(kind: int, data: bytes) -> bytes:
-    """Return the payload of a sealed byte string.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are no such record, of another version or kind, cut short, or damaged.
-    """
+    """Return the payload of a sealed byte string; raise ValueError if it is not as sealed."""
     data = bytes(data)
     if len(data) < _HEAD.size + _SUM_SIZE or data[:4] != _MAGIC:
         raise ValueError(f"data must come from to_bytes, got {len(data)} bytes of something else")

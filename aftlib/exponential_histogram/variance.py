@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from typing import NamedTuple, Self
 
@@ -10,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aftlib.exponential_histogram import record
-from aftlib.exponential_histogram.canonical import MAX_UNITS
-from aftlib.exponential_histogram.payload import LARGEST_REAL, as_reals
+from aftlib.exponential_histogram.events import LARGEST_REAL, MAX_UNITS, as_reals
 
 _KIND = 2
 _STATE = struct.Struct("<qdqq")
@@ -46,15 +44,13 @@ _NONE = _Row(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty
 
 
 class VarianceHistogram:
-    """The variance of the last `window` values of a stream, within relative error ε.
+    r"""The variance of the last `window` values of a stream, within relative error ε.
 
     Every bucket keeps the number n, mean and spread V (sum of squared deviations from the mean) of
     some neighbouring values; two merge while their joint V is at most ρ² times that of all newer
-    values. So only the oldest bucket can reach out of the window, its part inside has a known
-    number of values, and taking its mean for that part's, and V/2 for that part's V, is at most
-    (2ρ + 3ρ²/2) of the true spread off. ρ is chosen to make that ε; Babcock, Datar, Motwani and
-    O'Callaghan's ρ = ε/3 keeps more buckets. O(log(range of spreads) / ε²) buckets; O(1) amortised
-    a value.
+    values. So only the oldest bucket can reach out of the window. Its part inside has a known
+    number of values; the bucket's mean is taken for that part's, and V/2 for that part's V.
+    O(log(range of spreads) / ε²) buckets; O(1) amortised a value.
 
     Parameters
     ----------
@@ -67,6 +63,31 @@ class VarianceHistogram:
     ------
     ValueError
         If a parameter is outside its range.
+
+    Notes
+    -----
+    Why it holds for :math:`\rho^2 = \varepsilon^2 / (1 + 3 \varepsilon / 2)`. Let V be the spread
+    of the window, I the oldest bucket's part inside, B all newer values, and :math:`V_1` the whole
+    bucket's spread. The bucket's mean is d above I's, which is g above B's. With
+    :math:`c = n_I n_B / (n_I + n_B)`,
+
+    .. math:: V = V_I + V_B + c g^2, \quad \hat V = V_1 / 2 + V_B + c (g + d)^2, \quad
+              \hat V - V = (V_1 / 2 - V_I + c d^2) + 2 c d g .
+
+    Splitting the bucket at the window's edge gives :math:`V_I + n_I d^2 \le V_1`, hence
+    :math:`V_I + c d^2 \le V_1`, and merging gave :math:`V_1 \le \rho^2 V_B`. So the bracket is at
+    most :math:`\frac32 \rho^2 V_B` in size. The cross term is at most
+    :math:`2 \sqrt{c d^2 \cdot c g^2} \le 2 \rho \sqrt{V_B (V - V_B)}`. Their sum is largest, over
+    :math:`V_B = \frac12 (1 - \cos\theta) V`, at
+    :math:`(\frac34 \rho^2 + \sqrt{\rho^2 + \frac9{16} \rho^4}) V`, which is εV for this ρ. Babcock,
+    Datar, Motwani and O'Callaghan's ρ = ε/3 keeps more buckets.
+
+    Examples
+    --------
+    >>> histogram = VarianceHistogram(window=4, epsilon=0.1)
+    >>> histogram.update([1.0, 5.0, 2.0, 2.0, 4.0, 8.0])
+    >>> histogram.estimate()
+    6.0
     """
 
     def __init__(self, window: int, epsilon: float) -> None:
@@ -77,7 +98,7 @@ class VarianceHistogram:
         if not 0 < epsilon < 1:
             raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}: try 0.1")
         self._window, self._epsilon = int(window), float(epsilon)
-        self._slack = ((math.sqrt(4 + 6 * epsilon) - 2) / 3) ** 2
+        self._slack = epsilon**2 / (1 + 1.5 * epsilon)  # ρ²
         self._row, self._limit, self._now = _NONE, _FIRST_LIMIT, 0
         self._waiting: list[float] = []
 
@@ -170,23 +191,20 @@ class VarianceHistogram:
             for i, kind in enumerate(("<i8", "<i8", "<f8", "<f8"))
         ]
         self._row, self._now, self._limit = _Row(*columns), now, limit
-        if not self._consistent():
-            raise ValueError(
-                f"data holds no histogram, its buckets contradict {self!r}: rebuild it"
-            )
-        return self
-
-    def _consistent(self) -> bool:
         stamps, counts, means, spreads = self._row
-        return bool(
-            stamps.size <= self._limit
-            and 0 <= self._now < MAX_UNITS
-            and (np.diff(stamps, prepend=0, append=self._now + 1) > 0).all()
+        if not (
+            size <= limit
+            and 0 <= now < MAX_UNITS
+            and (np.diff(stamps, prepend=0, append=now + 1) > 0).all()
             and (counts > 0).all()
             and np.isfinite(means).all()
             and np.isfinite(spreads).all()
             and (spreads >= 0).all()
-        )
+        ):
+            raise ValueError(
+                f"data holds no histogram, its buckets contradict {self!r}: rebuild it"
+            )
+        return self
 
     def _active(self) -> _Row:
         """Buckets with values in the window."""
@@ -203,9 +221,16 @@ class VarianceHistogram:
         When a new bucket finds no room, expired ones go and neighbours merge. That depends on the
         values alone, not on how they are cut into calls.
         """
-        from aftlib.exponential_histogram.moments import compact
+        from aftlib.exponential_histogram.kernels import compact
 
-        row, runs = self._lengthened(_runs(values, self._now))
+        starts = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
+        counts = np.diff(starts, append=values.size)
+        runs = _Row(self._now + starts + counts, counts, values[starts], np.zeros(starts.size))
+        row = self._row
+        if row.stamps.size and row.spreads[-1] == 0 and (row.means[-1] == runs.means[:1]).any():
+            longer = runs.cut(0, 1)._replace(counts=runs.counts[:1] + row.counts[-1])
+            row, runs = row.cut(0, -1).then(longer), runs.cut(1)
+
         done = self._limit - row.stamps.size
         row = row.then(runs.cut(0, done))
         while done < runs.stamps.size:
@@ -216,22 +241,3 @@ class VarianceHistogram:
             first, done = done, done + self._limit - row.stamps.size
             row = row.then(runs.cut(first, done))
         self._row, self._now = row, self._now + values.size
-
-    def _lengthened(self, runs: _Row) -> tuple[_Row, _Row]:
-        """The buckets, the newest having taken the first run if it is of the same value."""
-        row = self._row
-        if not runs.stamps.size or not row.stamps.size or row.spreads[-1] > 0:
-            return row, runs
-        if row.means[-1] != runs.means[0]:
-            return row, runs
-        longer = row.cut(-1)._replace(
-            stamps=runs.stamps[:1], counts=row.counts[-1:] + runs.counts[:1]
-        )
-        return row.cut(0, -1).then(longer), runs.cut(1)
-
-
-def _runs(values: NDArray[np.float64], now: int) -> _Row:
-    """Runs of equal values, the first of them at now + 1, as buckets."""
-    first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
-    counts = np.diff(first, append=values.size)
-    return _Row(now + first + counts, counts, values[first], np.zeros(first.size))

@@ -13,11 +13,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.operator import HistogramQuery, run
-from aftlib.exponential_histogram.source import EventPlan, bit_events
+import numpy as np
 
-PLAN = EventPlan(share=0.4, burst=None, seed=11, keys=3, stop=4000, every=1000, tasks=2)
+from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.exponential_histogram.operator import HistogramQuery, Kept, run
+from aftlib.exponential_histogram.source import BitEvents
+
+EVENTS = BitEvents(share=0.4, burst=None, seed=11, keys=3, stop=4000, every=1000, tasks=2)
 QUERY = HistogramQuery(1200, 0.05)
 
 
@@ -27,9 +29,9 @@ class Slow(HistogramQuery):
 
     wait_s: float = 0.0
 
-    def save(self, key, state, at, histogram):  # noqa: ANN001
+    def save(self, key, state, kept):  # noqa: ANN001
         time.sleep(self.wait_s)
-        super().save(key, state, at, histogram)
+        super().save(key, state, kept)
         time.sleep(self.wait_s)
 
 
@@ -43,12 +45,13 @@ class Outside(Slow):
         return Path(self.directory) / f"key-{key[0]}"
 
     def restore(self, key, state):  # noqa: ANN001
-        if not self.path(key).exists():
-            return None, self.histogram()
-        return None, ExponentialHistogram.from_bytes(self.path(key).read_bytes())
+        histogram = self.histogram()
+        if self.path(key).exists():
+            histogram = ExponentialHistogram.from_bytes(self.path(key).read_bytes())
+        return Kept(None, histogram, np.empty((0, 2), np.int64))
 
-    def save(self, key, state, at, histogram):  # noqa: ANN001
-        self.path(key).write_bytes(histogram.to_bytes())
+    def save(self, key, state, kept):  # noqa: ANN001
+        self.path(key).write_bytes(kept.histogram.to_bytes())
         time.sleep(self.wait_s)
 
 
@@ -61,7 +64,7 @@ def main(place: str, kind: str, wait_s: str = "0") -> None:
     if kind == "outside":
         query = Outside(*parameters, wait_s=float(wait_s), directory=place)
     spark = session("crash")
-    found = run(spark, bit_events(spark, PLAN), query, directory, partitions=2)
+    found = run(spark, EVENTS.stream(spark), query, directory, partitions=2)
     found.toPandas().to_parquet(directory / "answers.parquet")
 
 

@@ -18,9 +18,7 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 
 from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.bits import BitStream
-from aftlib.exponential_histogram.operator import HistogramQuery, run
-from aftlib.exponential_histogram.source import bit_events
+from aftlib.exponential_histogram.operator import HistogramQuery, Kept, run
 
 _DRIVER = Path(__file__).with_name("histogram_driver.py")
 _spec = importlib.util.spec_from_file_location("histogram_driver", _DRIVER)
@@ -31,19 +29,19 @@ _spec.loader.exec_module(driver)
 pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
 DRIVERS, WORKERS = (9, 6) if FULL else (1, 1)
-BATCHES = driver.PLAN.stop // driver.PLAN.every
+BATCHES = driver.EVENTS.stop // driver.EVENTS.every
 
 
 def check(table):
     """Every event of every key has one answer, that of an undisturbed histogram."""
-    plan, query = driver.PLAN, driver.QUERY
-    assert len(table) == plan.keys * plan.stop
+    events, query = driver.EVENTS, driver.QUERY
+    assert len(table) == events.keys * events.stop
     for key, answers in table.groupby("key"):
-        bits = BitStream(plan.share, plan.burst, plan.seed + key).draw(plan.stop)
+        bits = events.streams[key].draw(events.stop)
         expected = ExponentialHistogram(query.window, query.epsilon).estimates(bits)
         answers = answers.sort_values("at")
         # array_equal: pytest would explain two long lists for minutes, and controls do differ
-        assert np.array_equal(answers["at"], np.arange(1, plan.stop + 1))
+        assert np.array_equal(answers["at"], np.arange(1, events.stop + 1))
         assert np.array_equal(answers["estimate"], expected)
 
 
@@ -79,7 +77,7 @@ def moments(batch):
     """Begun; states of a partition written; answers written but not yet committed; committed."""
     return (
         f"checkpoint/offsets/{batch}",
-        f"checkpoint/state/0/*/{batch + 1}.delta",
+        f"checkpoint/state/0/*/{batch + 1}.*",
         f"estimates/_spark_metadata/{batch}",
         f"checkpoint/commits/{batch}",
     )
@@ -109,9 +107,9 @@ class Dying(driver.Slow):
 
     last: int = 0
 
-    def save(self, key, state, at, histogram):
-        super().save(key, state, at, histogram)
-        if at == self.last and TaskContext.get().attemptNumber() == 0:
+    def save(self, key, state, kept):
+        super().save(key, state, kept)
+        if kept.at == self.last and TaskContext.get().attemptNumber() == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -119,9 +117,9 @@ class Dying(driver.Slow):
 class DyingOutside(Dying, driver.Outside):
     """The same with the state in a file, and therefore twice in it."""
 
-    def save(self, key, state, at, histogram):
-        driver.Outside.save(self, key, state, at, histogram)
-        Dying.save(self, key, state, at, histogram)
+    def save(self, key, state, kept):
+        driver.Outside.save(self, key, state, kept)
+        Dying.save(self, key, state, kept)
 
 
 @dataclass(frozen=True)
@@ -129,11 +127,11 @@ class Remembering(Dying):
     """A broken control: the state lives in the worker's memory only."""
 
     def restore(self, key, state):
-        return MEMORY.get(key, (None, self.histogram()))
+        return MEMORY.get(key, Kept(None, self.histogram(), np.empty((0, 2), np.int64)))
 
-    def save(self, key, state, at, histogram):
-        MEMORY[key] = at, histogram
-        Dying.save(self, key, state, at, histogram)
+    def save(self, key, state, kept):
+        MEMORY[key] = kept
+        Dying.save(self, key, state, kept)
 
 
 MEMORY: dict = {}
@@ -151,12 +149,12 @@ def by_value():
 
 
 def answers(spark, query, directory):
-    events = bit_events(spark, driver.PLAN)
+    events = driver.EVENTS.stream(spark)
     return run(spark, events, query, directory, partitions=2).toPandas()
 
 
 def dying(kind, batch, **more):
-    last = (batch + 1) * driver.PLAN.every
+    last = (batch + 1) * driver.EVENTS.every
     return kind(driver.QUERY.window, driver.QUERY.epsilon, last=last, **more)
 
 
@@ -185,12 +183,14 @@ def test_the_control_passes_when_nobody_dies(spark, tmp_path, by_value):
 
 
 def test_the_check_sees_an_answer_that_comes_twice():
-    plan, query = driver.PLAN, driver.QUERY
+    events, query = driver.EVENTS, driver.QUERY
     tables = []
-    for key in range(plan.keys):
-        bits = BitStream(plan.share, plan.burst, plan.seed + key).draw(plan.stop)
+    for key, stream in enumerate(events.streams):
+        bits = stream.draw(events.stop)
         found = HistogramQuery(query.window, query.epsilon).histogram().estimates(bits)
-        tables.append(pd.DataFrame({"key": key, "at": range(1, plan.stop + 1), "estimate": found}))
+        tables.append(
+            pd.DataFrame({"key": key, "at": range(1, events.stop + 1), "estimate": found})
+        )
     table = pd.concat(tables)
     check(table)
     for wrong in (pd.concat([table, table.tail(1)]), table.iloc[1:], table.assign(estimate=1.0)):

@@ -7,79 +7,27 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from aftlib.exponential_histogram import ExponentialHistogram, figures
-from aftlib.exponential_histogram import experiments as d5
+from aftlib.exponential_histogram import ExponentialHistogram, experiments, figures
 from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.experiments.costs import filled
 from aftlib.exponential_histogram.experiments.errors import measure
-from aftlib.exponential_histogram.experiments.ring import BitRing, exact_counts, relative
-from aftlib.exponential_histogram.experiments.sizes import filled
-from aftlib.exponential_histogram.source import EventPlan
+from aftlib.exponential_histogram.ring import exact_counts
+from aftlib.exponential_histogram.source import BitEvents
 from tests.exponential_histogram.article_histogram import ArticleHistogram
 
 
-@pytest.fixture(scope="module")
-def few():
-    return d5.few_ones([0.01, 0.1, 0.5], most=200)
-
-
-@pytest.fixture(scope="module")
-def swept(spark):
-    return d5.sweep(spark, [0.02, 0.1], [50, 400], [0.01, 0.5], [0, 20], 20, seed=3)
-
-
-@pytest.fixture(scope="module")
-def sizes():
-    return d5.sizes([0.01, 0.5], [100, 10_000, 1_000_000])
-
-
-@pytest.fixture(scope="module")
-def long_run():
-    return d5.long_run(BitStream(0.5, None, 2), 300_000, 20_000, 0.05, 10_000, points=10)
-
-
-@pytest.fixture(scope="module")
-def rates():
-    return d5.rates(1000, 0.1, [1, 1000], seconds=0.01, seed=1)
-
-
 def test_figure_3_is_the_documents():
-    table = d5.figure_3()
+    table = experiments.figure_3()
     assert table["same"].all()
     assert len(table) == 13
     assert table["error"].round(3).tolist()[4:8] == [0.333, 0.25, 0.2, 0.167]
-    assert d5.shown(table)["buckets"].tolist()[:6] == [
+    assert experiments.shown(table)["buckets"].tolist()[:6] == [
         "–", "(2,1)", "(3,1) (2,1)", "(3,1) (2,1)", "(5,1) (3,2)", "(6,1) (5,1) (3,2)",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("window", [1, 7, 8, 9, 100])
-def test_ring_and_running_sums_are_the_exact_count(window):
-    rng = np.random.default_rng(window)
-    events = rng.random(700) < 0.4
-    expected = [int(events[max(0, t - window) : t].sum()) for t in range(1, 701)]
-    assert exact_counts(events, window).tolist() == expected
-    single, bulk = BitRing(window), BitRing(window)
-    for t, event in enumerate(events.tolist()):
-        single.update(event)
-        assert single.count == expected[t]
-    edges = [0, *np.sort(rng.integers(0, 700, 12)), 700]
-    for first, after in zip(edges, edges[1:], strict=False):
-        bulk.update(events[first:after])
-        assert bulk.count == (expected[after - 1] if after else 0)
-    assert bulk.nbytes == -(-window // 8)
-
-
-def test_ring_of_no_event_is_refused():
-    with pytest.raises(ValueError, match="window must be at least 1 event, got 0"):
-        BitRing(0)
-
-
-def test_relative_error_of_nothing():
-    assert relative(np.array([0.0, 1.0, 3.0]), np.array([0, 0, 4])).tolist() == [0, np.inf, 0.25]
-
-
 def test_smallest_counterexamples_are_the_digests(few):
-    found = d5.counterexamples(few).set_index("epsilon")
+    found = experiments.counterexamples(few).set_index("epsilon")
     assert found.loc[0.01, ["ones", "article", "sound"]].tolist() == [52, 51, 51.5]
     assert found.loc[0.01, "article_error"] == pytest.approx(1 / 52)
     assert found.loc[0.1, ["ones", "article"]].tolist() == [7, 6]
@@ -127,7 +75,7 @@ def test_sizes_are_those_of_bits_and_at_break_even_the_ring_is_larger(sizes):
     assert point["buckets"] == pytest.approx(len(histogram.buckets), abs=51)
     assert (sizes["buckets"] <= sizes["bound"]).all()
     assert filled(2_000_000, 0.5).total == 2_000_000
-    assert d5.break_even(sizes)["window"].tolist() == [1_000_000, 10_000]
+    assert experiments.break_even(sizes)["window"].tolist() == [1_000_000, 10_000]
 
 
 def test_long_run_is_the_histograms(long_run):
@@ -148,7 +96,7 @@ def test_rates_are_positive(rates):
 
 
 def test_error_curve_keeps_the_largest_of_each_stretch():
-    curve = d5.error_curve(BitStream(0.01, None, 1), 20_000, 1000, 0.1, points=40)
+    curve = experiments.error_curve(BitStream(0.01, None, 1), 20_000, 1000, 0.1, points=40)
     found = measure(BitStream(0.01, None, 1).draw(20_000), 1000, 0.1)
     assert curve["at"].iloc[-1] == 20_000
     for name in ("sound", "article"):
@@ -156,41 +104,28 @@ def test_error_curve_keeps_the_largest_of_each_stretch():
 
 
 def test_demo_and_parallel_keep_their_bounds(spark, tmp_path):
-    plan = EventPlan(0.5, None, 5, keys=1, stop=6000, every=3000, tasks=2)
-    demo = d5.operator_demo(spark, tmp_path, plan, 1000, 0.05)
+    events = BitEvents(0.5, None, 5, keys=1, stop=6000, every=3000, tasks=2)
+    demo = experiments.operator_demo(spark, tmp_path, events, window=1000, epsilon=0.05)
     bits = BitStream(0.5, None, 5).draw(6000)
     assert demo["exact"].tolist() == exact_counts(bits, 1000).tolist()
     assert demo["estimate"].tolist() == ExponentialHistogram(1000, 0.05).estimates(bits).tolist()
     assert (demo["error"] <= 0.05).all()
-    found = d5.parallel(spark, [300_000], 50_000, 0.05, 0.5, 5, tasks=3, rounds=1)
+    found = experiments.parallel(
+        spark, [300_000], window=50_000, epsilon=0.05, share=0.5, seed=5, tasks=3, rounds=1
+    )
     assert found["partitions"].tolist() == [3]
     assert (found["error"] <= found["bound"]).all()
     for figure in (figures.demo(demo, 0.05), figures.parallel(found)):
         assert all(len(trace.x) for trace in figure.data)
 
 
-def test_claims_come_out_as_recorded(few, swept, sizes, long_run, rates):
-    quick = rates.assign(update=2e6)
-    settled = d5.verdicts(
-        d5.figure_3(), swept, d5.counterexamples(few), sizes, long_run.assign(seconds=1e-3), quick
-    )
-    assert [s.id for s in settled] == ["D5-1", "D5-2", "D5-3", "D5-4"]
-    assert [s.verdict for s in settled] == ["holds", "deviates", "holds", "holds"]
-    assert "ε = 0.01: 52 ones → 51, 1.92% off" in settled[1].note
-    assert settled[3].measured == 2e6
-
-
-def test_claims_notice_what_is_wrong(few, swept, sizes, long_run, rates):
-    table = d5.figure_3()
-    wrong = table.assign(same=table["t"] != 9)
-    square = sizes.assign(buckets=sizes["window"] // 2)
-    sound = swept.assign(article=swept["sound"], article_young=0.0)
-    smallest = d5.counterexamples(few)
-    kept = smallest.assign(worst=smallest["sound_worst"])
-    slow = rates.assign(update=9e5)
-    settled = d5.verdicts(wrong, sound, kept, square, long_run, slow)
-    assert [s.verdict for s in settled] == ["deviates", "holds", "deviates", "deviates"]
-    assert settled[0].measured == 12
+def test_variances_keep_their_promise_with_fewer_buckets_for_a_larger_error():
+    table = experiments.variances([0.1, 0.5], 3000, seed=1, looks=40)
+    assert (table["error"] <= table["epsilon"]).all()
+    assert (table["error"] > 0).all()
+    buckets = table.pivot_table(index="stream", columns="epsilon", values="buckets")
+    assert sorted(buckets.index) == ["noise", "steps", "walk"]
+    assert (3 * buckets[0.5] < buckets[0.1]).all()
 
 
 def stepped(figure, step):
@@ -200,7 +135,7 @@ def stepped(figure, step):
 
 
 def test_buckets_can_be_stepped_through():
-    figure = figures.buckets(d5.figure_3(), d5.FIGURE_3_WINDOW, start=9)
+    figure = figures.buckets(experiments.figure_3(), experiments.FIGURE_3_WINDOW, start=9)
     assert len(figure.layout.sliders[0].steps) == 13
     window, boxes, events, names, answers = stepped(figure, 8)
     assert events["text"] == list("011011111")
@@ -238,8 +173,9 @@ def test_other_figures_draw_what_they_are_given(sizes, rates, long_run):
     for figure, traces in (
         (figures.sizes(sizes), 3),
         (figures.rates(rates, 1e5), 5),
-        (figures.long_run(long_run, 0.05), 2),
-        (figures.error_curve(curve, 0.01, "t"), 2),
+        (figures.along(long_run, {"article": "article_error", "sound": "error"}, 0.05, "t"), 2),
+        (figures.along(curve, {"article": "article", "sound": "sound"}, 0.01, "t"), 2),
+        (figures.variances(experiments.variances([0.1, 0.5], 300, seed=1, looks=20)), 7),
     ):
         assert isinstance(figure, go.Figure)
         assert len(figure.data) == traces

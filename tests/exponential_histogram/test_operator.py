@@ -1,6 +1,8 @@
-"""Histograms in a stream and in merged partitions: the same answers however Spark cuts events."""
+"""Histograms in a stream: the same answers however Spark cuts the events."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pandas as pd
@@ -10,23 +12,32 @@ from pyspark.sql import functions as F
 
 from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.bits import BitStream
-from aftlib.exponential_histogram.operator import HistogramQuery, estimates, run
-from aftlib.exponential_histogram.parallel import Drawn, aggregate, count
-from aftlib.exponential_histogram.source import EventPlan, bit_events
+from aftlib.exponential_histogram.operator import HistogramQuery, estimates, rejects, run
+from aftlib.exponential_histogram.source import BitEvents
 
 STOP, KEYS = 3000, 2
 STREAMS = [BitStream(0.3, None, 7 + key).draw(STOP) for key in range(KEYS)]
 
 
-def plan(every, tasks):
-    return EventPlan(0.3, None, 7, KEYS, STOP, every, tasks)
+def bit_events(spark, every, tasks):
+    return BitEvents(0.3, None, 7, KEYS, STOP, every, tasks).stream(spark)
 
 
 class FakeState:
     """As Spark's `GroupState`, for one key."""
 
     def __init__(self):
-        self.value = None
+        self.value, self.watermark, self.due = None, 0, None
+
+    def getCurrentWatermarkMs(self):  # noqa: N802
+        return self.watermark
+
+    def setTimeoutTimestamp(self, due):  # noqa: N802
+        assert due > self.watermark
+        self.due = due
+
+    def remove(self):
+        self.value = self.due = None
 
     @property
     def exists(self):
@@ -38,6 +49,18 @@ class FakeState:
 
     def update(self, value):
         self.value = value
+
+
+def frame(at, event):
+    """Rows as the operator gets them; what a single row tells has been judged before."""
+    return pd.DataFrame({"at": at, "event": event}).assign(reason=None)
+
+
+def called(query, frames, state, key=7):
+    """Answers and rejects of one micro-batch of a key."""
+    found = pd.concat([frame([], []).assign(estimate=[]), *query((key,), iter(frames), state)])
+    good = found["reason"].isna()
+    return found[good], found[~good]
 
 
 def played(query, rows, batches, rng):
@@ -60,18 +83,18 @@ def test_order_and_cut_of_a_micro_batch_do_not_matter(timed, values):
     for _ in range(20):
         event = rng.integers(0, 2 if values == "bits" else 9, 300)
         steps = rng.integers(0, 3, 300) if timed else np.ones(300, int)
-        rows = pd.DataFrame({"at": np.cumsum(steps), "event": event}).sort_values(["at", "event"])
+        rows = frame(np.cumsum(steps), event).sort_values(["at", "event"])
         histogram = query.histogram()
         at = rows["at"].to_numpy()
         expected = histogram.estimates(rows["event"].to_numpy(), at if timed else None)
         last = np.append(np.flatnonzero(np.diff(at)), at.size - 1)  # ties may span micro-batches
-        table, (stopped, data) = played(query, rows, int(rng.integers(1, 8)), rng)
+        table, (stopped, data, _) = played(query, rows, int(rng.integers(1, 8)), rng)
         assert table["estimate"].to_numpy()[last].tolist() == expected[last].tolist()
         assert (stopped, data) == (at[-1], histogram.to_bytes())
 
 
 def test_one_answer_a_micro_batch_is_the_last_of_its_events():
-    rows = pd.DataFrame({"at": np.arange(1, 301), "event": STREAMS[0][:300]})
+    rows = frame(np.arange(1, 301), STREAMS[0][:300].astype(int))
     query = HistogramQuery(50, 0.1, each=False)
     table, _ = played(query, rows, 4, np.random.default_rng(2))
     expected = ExponentialHistogram(50, 0.1).estimates(STREAMS[0][:300])[74::75]
@@ -79,53 +102,120 @@ def test_one_answer_a_micro_batch_is_the_last_of_its_events():
     assert table["estimate"].tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize(
-    ("timed", "second", "message"),
-    [
-        (False, [4, 5], "at must rise from event to event of a key, got 4 after 4: number"),
-        (False, [3, 7], "at must rise from event to event of a key, got 3 after 4"),
-        (False, [6, 6], "at must rise from event to event of a key, got 6 after 6"),
-        (True, [3, 9], "timestamps must not go back, got 3 after 4: sort"),
-    ],
-)
-def test_events_that_come_late_or_twice_are_refused(timed, second, message):
+LATE = [
+    (False, [4, 5], "at does not rise", 4),
+    (False, [3, 7], "at does not rise", 3),
+    (False, [6, 6], "at does not rise", 6),
+    (True, [3, 9], "at goes back", 3),
+]
+
+
+@pytest.mark.parametrize(("timed", "second", "reason", "at"), LATE)
+def test_events_that_come_late_or_twice_are_refused_with_their_key(timed, second, reason, at):
     query, state = HistogramQuery(10, 0.1, timed), FakeState()
-    list(query((0,), iter([pd.DataFrame({"at": [2, 4], "event": [1, 1]})]), state))
+    called(query, [frame([2, 4], [1, 1])], state)
     before = state.value
-    with pytest.raises(ValueError, match=message):
-        list(query((0,), iter([pd.DataFrame({"at": second, "event": [1, 1]})]), state))
+    with pytest.raises(ValueError, match=rf"key 7 has a row whose {reason}, got at={at}, event=1"):
+        called(query, [frame(second, [1, 1])], state)
     assert state.value == before
 
 
+@pytest.mark.parametrize(("timed", "second", "reason", "at"), LATE)
+@pytest.mark.parametrize("bad", ["drop", "keep"])
+def test_late_events_are_counted_or_kept_and_change_nothing(timed, second, reason, at, bad):
+    query, state = HistogramQuery(10, 0.1, timed, bad=bad), FakeState()
+    called(query, [frame([2, 4], [1, 1])], state)
+    answers, rejects = called(query, [frame(second, [1, 1])], state)
+    assert answers["at"].tolist() == [second[1]]
+    assert (rejects["reason"].tolist(), rejects["number"].tolist()) == ([reason], [1])
+    assert rejects["at"].tolist() == ([at] if bad == "keep" else [None])
+    twin, alike = FakeState(), HistogramQuery(10, 0.1, timed)
+    called(alike, [frame([2, 4], [1, 1])], twin)
+    called(alike, [frame(second[1:], [1])], twin)
+    assert state.value == twin.value
+
+
+def test_a_key_with_rejects_only_keeps_no_state():
+    state = FakeState()
+    rows = frame([0, 5], [1, 0]).assign(reason=["at is null", "event is null"])
+    answers, rejects = called(HistogramQuery(10, 0.1, bad="keep"), [rows], state)
+    assert answers.empty and state.value is None
+    assert rejects[["at", "event"]].values.tolist() == [[None, 1], [5, None]]
+
+
+def test_events_wait_for_their_predecessors_and_an_empty_window_says_so_and_goes():
+    query, state = HistogramQuery(10, 0.1, timed=True, lateness=5), FakeState()
+    answers, _ = called(query, [frame([20, 14], [1, 1])], state)
+    assert answers.empty and state.due == 14
+    state.watermark = 15
+    answers, _ = called(query, [frame([16, 15], [1, 1])], state)
+    assert answers[["at", "estimate"]].values.tolist() == [[14, 1]]
+    state.watermark = 21
+    answers, _ = called(query, [], state)
+    assert answers[["at", "estimate"]].values.tolist() == [[15, 2], [16, 3], [20, 4]]
+    assert state.due == 30
+    state.watermark = 30
+    answers, _ = called(query, [], state)
+    assert answers.empty and state.value is not None, "an event may yet come at 30"
+    state.watermark = 31
+    answers, _ = called(query, [], state)
+    assert answers[["at", "estimate"]].values.tolist() == [[30, 0]]
+    assert state.value is None and state.due is None
+
+
+def test_what_waits_keeps_its_key_while_its_window_empties():
+    query, state = HistogramQuery(10, 0.1, timed=True, lateness=50), FakeState()
+    called(query, [frame([20, 60], [1, 1])], state)
+    found = []
+    for state.watermark in (21, 31, 40, 61, 71):
+        found += called(query, [], state)[0][["at", "estimate"]].values.tolist()
+    assert found == [[20, 1], [30, 0], [60, 1], [70, 0]]
+    assert state.value is None
+
+
+@pytest.mark.parametrize("cuts", range(1, 6))
+def test_events_within_the_lateness_are_answered_as_if_they_had_come_in_order(cuts):
+    rng = np.random.default_rng(cuts)
+    query, state = HistogramQuery(200, 0.1, timed=True, lateness=40), FakeState()
+    at = np.sort(rng.integers(0, 2000, 1000))
+    event = rng.integers(0, 2, 1000)
+    came = np.argsort(at + rng.integers(0, 41, 1000), kind="stable")
+    found = []
+    for part in np.array_split(came, 4 * cuts):
+        found.append(called(query, [frame(at[part], event[part])], state)[0])
+        state.watermark = max(state.watermark, int(at[part].max()) - 40)
+    state.watermark = 2100
+    found.append(called(query, [], state)[0])
+    order = np.lexsort((event, at))
+    expected = query.histogram().estimates(event[order], at[order])
+    table = pd.concat(found)
+    assert table["at"].tolist() == at[order].tolist()
+    last = np.append(np.flatnonzero(np.diff(at)), at.size - 1)
+    assert table["estimate"].to_numpy(float)[last].tolist() == expected[last].tolist()
+
+
 @pytest.mark.parametrize(
-    ("values", "event", "message"),
+    ("parameters", "message"),
     [
-        ("bits", [1, None], "events must be bits .*, got type float64: convert them first"),
-        ("bits", [0, 2], 'events must be bits, got 2 at position 1: .*values="integers"'),
-        ("integers", [3, -1], "events must not be negative, got -1"),
-        ("integers", [2**61, 0], "overflows the limit"),
+        ({"bad": "ignore"}, "bad must be one of refuse, drop, keep, got 'ignore'"),
+        ({"lateness": 5}, "lateness must be left out with timed=False, got 5"),
+        ({"lateness": -1, "timed": True}, "lateness must be .*at least 0.*, got -1"),
+        ({"lateness": 0.5, "timed": True}, "lateness must be a whole number .*, got 0.5"),
     ],
 )
-def test_events_that_are_none_are_refused(values, event, message):
-    rows = pd.DataFrame({"at": [1, 2], "event": event})
+def test_policies_that_are_none_are_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
-        list(HistogramQuery(10, 0.1, values=values)((0,), iter([rows]), FakeState()))
-
-
-def test_events_without_a_number_are_refused():
-    rows = pd.DataFrame({"at": [1.0, None], "event": [1, 1]})
-    with pytest.raises(ValueError, match=r"at must not be null, got null for key 7: number"):
-        list(HistogramQuery(10, 0.1)((7,), iter([rows]), FakeState()))
+        HistogramQuery(10, 0.1, **parameters).histogram()
 
 
 @pytest.mark.parametrize(
     "other", [HistogramQuery(80, 0.1), HistogramQuery(10, 0.01), HistogramQuery(10, 0.1, True)]
 )
 def test_a_stream_goes_on_with_its_own_query_only(other):
-    state, rows = FakeState(), pd.DataFrame({"at": [1, 2], "event": [1, 1]})
-    list(HistogramQuery(10, 0.1)((0,), iter([rows]), state))
+    state = FakeState()
+    called(HistogramQuery(10, 0.1), [frame([1, 2], [1, 1])], state)
     with pytest.raises(ValueError, match="query must be the one that the stream began with"):
-        list(other((0,), iter([rows + 2]), state))
+        called(other, [frame([3, 4], [1, 1])], state)
 
 
 def test_a_stream_without_events_has_no_answers(spark, tmp_path):
@@ -137,7 +227,7 @@ def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tm
     query = HistogramQuery(500, 0.05)
     expected = [ExponentialHistogram(500, 0.05).estimates(bits) for bits in STREAMS]
     for name, every, tasks, partitions in (("a", 1100, 3, 3), ("b", STOP, 1, 1)):
-        events = bit_events(spark, plan(every, tasks))
+        events = bit_events(spark, every, tasks)
         found = run(spark, events, query, tmp_path / name, partitions)
         table = found.toPandas().sort_values(["key", "at"])
         assert len(table) == KEYS * STOP
@@ -150,7 +240,7 @@ def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tm
 def test_stream_of_sums_over_time(spark, tmp_path):
     """Times with ties, integers, one answer a micro-batch; a second run has nothing left to do."""
     query = HistogramQuery(200, 0.1, timed=True, values="integers", each=False)
-    events = bit_events(spark, plan(1500, 2)).select(
+    events = bit_events(spark, 1500, 2).select(
         F.concat(F.lit("sensor "), "key").alias("key"),
         F.expr("at div 2").alias("at"),
         (F.col("event").cast("long") * (F.col("at") % 5)).alias("event"),
@@ -173,41 +263,142 @@ def test_stream_of_sums_over_time(spark, tmp_path):
 
 
 def test_stream_that_goes_back_is_refused(spark, tmp_path):
-    events = bit_events(spark, plan(1500, 1)).withColumn("at", F.expr("at % 1400"))
-    with pytest.raises(StreamingQueryException, match="at must rise from event to event of a key"):
+    events = bit_events(spark, 1500, 1).withColumn("at", F.expr("at % 1400"))
+    with pytest.raises(StreamingQueryException, match="has a row whose at does not rise, got at="):
         run(spark, events, HistogramQuery(500, 0.05), tmp_path)
+
+
+ROWS = "key string, at long, event int"
+BAD = [
+    ("a", 1, 1),
+    ("a", None, 1),
+    ("b", 1, 1),
+    ("b", 2, None),
+    ("b", 3, -1),
+    ("b", 4, 2),
+    ("b", 5, 0),
+    (None, 1, 1),
+]
+
+
+def stream_of(spark, folder, *batches, schema=ROWS):
+    """A stream of one micro-batch a list of rows; more can be added."""
+    for rows in batches:
+        spark.createDataFrame(rows, schema).coalesce(1).write.mode("append").parquet(str(folder))
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def listed(frame, *columns):
+    return sorted(map(tuple, frame.select(*columns).collect()), key=str)
+
+
+def test_bad_rows_end_the_stream_with_their_key_before_anything_is_written(spark, tmp_path):
+    """And it goes on, all rows read, once they are dropped, or kept."""
+    events, place = stream_of(spark, tmp_path / "in", BAD), tmp_path / "out"
+    with pytest.raises(StreamingQueryException, match=r"key '[ab]' has a row whose"):
+        run(spark, events, HistogramQuery(10, 0.1), place, 2)
+    assert not list(place.glob("estimates/*.parquet"))
+    found = run(spark, events, HistogramQuery(10, 0.1, bad="drop"), place, 2)
+    expected = [("a", 1, 1.0), ("b", 1, 1.0), ("b", 5, 1.0), (None, 1, 1.0)]
+    assert listed(found, "key", "at", "estimate") == sorted(expected, key=str)
+    counts = listed(rejects(spark, place), "key", "reason", "number")
+    reasons = [("a", "at is null"), ("b", "event is negative"), ("b", "event is no bit")]
+    reasons.append(("b", "event is null"))
+    assert counts == [(*reason, 1) for reason in reasons]
+
+    stream_of(spark, tmp_path / "in", [("b", 5, 1), ("b", 6, 1)])
+    found = run(spark, events, HistogramQuery(10, 0.1, bad="keep"), place, 2)
+    assert listed(found.filter("at > 5"), "key", "at", "estimate") == [("b", 6, 2.0)]
+    kept = rejects(spark, place).filter("at is not null")
+    assert listed(kept, "key", "at", "event", "reason") == [("b", 5, 1, "at does not rise")]
+
+
+def test_late_events_meet_the_policy_and_state_goes_when_its_window_has_emptied(spark, tmp_path):
+    """Spark itself would drop what is behind the watermark without a word."""
+    query = HistogramQuery(100, 0.1, timed=True, bad="keep", lateness=10)
+    events = stream_of(
+        spark, tmp_path / "in",
+        [("a", 1000, 1), ("b", 1010, 1), ("b", 1005, 1)],
+        [("b", 1600, 1), ("a", 999, 1)],  # 999 lies before 1010 - 10
+        [("b", 1595, 1), ("b", 2000, 1), ("c", 5, 1)],
+    )  # fmt: skip
+    found = run(spark, events, query, tmp_path / "out", 2)
+    assert listed(found, "key", "at", "estimate") == [
+        ("a", 1000, 1.0),
+        ("a", 1100, 0.0),
+        ("b", 1005, 1.0),
+        ("b", 1010, 2.0),
+        ("b", 1110, 0.0),
+        ("b", 1595, 1.0),
+        ("b", 1600, 2.0),
+        ("b", 1700, 0.0),
+    ]
+    late = listed(rejects(spark, tmp_path / "out"), "key", "at", "event", "reason")
+    reason = "at is behind the watermark"
+    assert late == [("a", 999, 1, reason), ("c", 5, 1, reason)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"window": 80},
+        {"epsilon": 0.01},
+        {"timed": True},
+        {"values": "integers"},
+        {"each": False},
+        {"timed": True, "lateness": 3},
+    ],
+)
+def test_another_query_is_refused_before_new_keys_take_it(spark, tmp_path, other):
+    events = stream_of(spark, tmp_path / "in", [("a", 1, 1)])
+    (tmp_path / "out").mkdir()
+    begun = HistogramQuery(10, 0.1).identity
+    (tmp_path / "out" / "query.json").write_text(json.dumps(begun))
+    name = [*other][-1]
+    with pytest.raises(ValueError, match=rf"query must be the one .*{name} = .*, got .*: go on"):
+        run(
+            spark,
+            events,
+            HistogramQuery(**{"window": 10, "epsilon": 0.1} | other),
+            tmp_path / "out",
+        )
+
+
+def test_a_new_key_does_not_take_another_query(spark, tmp_path):
+    """Once, it did: one output then held answers of both."""
+    events = stream_of(spark, tmp_path / "in", [("a", 1, 1)])
+    run(spark, events, HistogramQuery(10, 0.1), tmp_path / "out", 2)
+    stream_of(spark, tmp_path / "in", [("b", 1, 1)])
+    with pytest.raises(ValueError, match="epsilon = 0.1, got 0.5"):
+        run(spark, events, HistogramQuery(10, 0.5), tmp_path / "out")
+    assert run(spark, events, HistogramQuery(10, 0.1), tmp_path / "out").count() == 2
+    (tmp_path / "out" / "query.json").unlink()
+    with pytest.raises(ValueError, match=r"query.json, which is missing: start anew"):
+        run(spark, events, HistogramQuery(10, 0.1), tmp_path / "out")
+
+
+def test_state_lies_in_rocksdb(spark, tmp_path):
+    before = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
+    events = stream_of(spark, tmp_path / "in", [("a", 1, 1)])
+    run(spark, events, HistogramQuery(10, 0.1), tmp_path / "out", 2)
+    offsets = (tmp_path / "out" / "checkpoint" / "offsets" / "0").read_text()
+    assert "RocksDBStateStoreProvider" in offsets
+    assert spark.conf.get("spark.sql.streaming.stateStore.providerClass") == before
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("key int, at timestamp, event int", "a column at of type .*, got timestamp: cast it"),
+        ("key int, at long, event double", "a column event of type .*, got double: cast it"),
+        ("key int, at long", "a column event of type .*, got None"),
+    ],
+)
+def test_columns_of_another_type_are_refused_before_the_start(spark, tmp_path, schema, message):
+    with pytest.raises(ValueError, match=message):
+        estimates(spark.readStream.schema(schema).parquet(str(tmp_path)), HistogramQuery(10, 0.1))
 
 
 def test_parameters_are_refused_before_the_stream_starts(spark):
     with pytest.raises(ValueError, match=r"epsilon must lie in \(0, 1\), got 2"):
-        estimates(bit_events(spark, plan(10, 1)), HistogramQuery(500, 2))
-
-
-@pytest.mark.parametrize("tasks", [1, 5])
-def test_partitions_merge_within_their_bound(spark, tasks):
-    stream, size, window = BitStream(0.2, 50, 3), 1_000_000, 700_000
-    drawn = Drawn(stream, size, tasks)
-    merged = aggregate(drawn.frame(spark), HistogramQuery(window, 0.02, timed=True), drawn)
-    bits = stream.draw(size)
-    assert count(drawn.frame(spark), drawn) == (size, int(bits.sum()))
-    assert (merged.events, merged.partitions, merged.histogram.now) == (size, tasks, size)
-    assert merged.histogram.error_bound <= 0.02 + 0.02 + 0.02**2
-    for last in (1000, window // 3, window):
-        exact = int(bits[-last:].sum())
-        assert abs(merged.histogram.estimate(last) - exact) <= merged.histogram.error_bound * exact
-
-
-def test_rows_of_a_frame_merge(spark):
-    at = pd.DataFrame({"at": np.arange(5000), "event": STREAMS[0].tolist() + [True] * 2000})
-    query = HistogramQuery(3000, 0.05, timed=True)
-    frame = spark.createDataFrame(at).repartition(3)
-    merged = aggregate(frame.sortWithinPartitions("at"), query)
-    exact = int(at["event"][-3000:].sum())
-    assert merged.events == 5000
-    assert abs(merged.histogram.estimate() - exact) <= merged.histogram.error_bound * exact
-    assert count(frame) == (5000, int(at["event"].sum()))
-
-
-def test_count_windows_are_not_merged(spark):
-    with pytest.raises(ValueError, match="query must have timed=True to be merged, got False"):
-        aggregate(spark.range(1), HistogramQuery(100, 0.1))
+        estimates(bit_events(spark, 10, 1), HistogramQuery(500, 2))

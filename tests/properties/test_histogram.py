@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.exponential_histogram import ExponentialHistogram, halves
-from aftlib.exponential_histogram.canonical import bucket_sizes, least_buckets
+from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.exponential_histogram.buckets import FINEST, bucket_sizes, least_buckets
 from tests.exponential_histogram.article_histogram import ArticleHistogram, exact
 
 EPSILONS = (0.001, 0.003, 0.01, 0.03, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -230,7 +230,7 @@ def test_a_long_chain_of_merges_keeps_the_bound_it_reports() -> None:
         assert chain.error_bound < 1.01 ** (filled + 2) - 1 + 1e-4
         check_parts(chain, leaves[: i + 1], chain.error_bound)
     assert filled > 20
-    assert chain._scale == halves.FINEST
+    assert chain._scale == FINEST
 
 
 @pytest.mark.parametrize("values", ["bits", "integers"])

@@ -1,24 +1,35 @@
-"""D5: the exponential histogram, its errors, its memory and its speed."""
+"""D5's experiments: the document's example, errors, the operator, memory, speed, and merging."""
 
-from aftlib.exponential_histogram.experiments.errors import counterexamples, few_ones, sweep
-from aftlib.exponential_histogram.experiments.examples import WINDOW as FIGURE_3_WINDOW
-from aftlib.exponential_histogram.experiments.examples import figure_3, shown, steps
-from aftlib.exponential_histogram.experiments.rates import (
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from aftlib.core.checks import require_number, require_numbers
+from aftlib.exponential_histogram.experiments.costs import (
     DOCUMENT_RATE,
-    error_curve,
+    break_even,
     long_run,
     rates,
+    sizes,
 )
-from aftlib.exponential_histogram.experiments.ring import BitRing
-from aftlib.exponential_histogram.experiments.sizes import break_even, sizes
+from aftlib.exponential_histogram.experiments.errors import (
+    counterexamples,
+    error_curve,
+    few_ones,
+    sweep,
+    variances,
+)
+from aftlib.exponential_histogram.experiments.examples import WINDOW as FIGURE_3_WINDOW
+from aftlib.exponential_histogram.experiments.examples import figure_3, shown, steps
 from aftlib.exponential_histogram.experiments.streams import operator_demo, parallel
-from aftlib.exponential_histogram.verdicts import verdicts
 
 __all__ = [
     "DOCUMENT_RATE",
     "FIGURE_3_WINDOW",
-    "BitRing",
     "break_even",
+    "check_parameters",
     "counterexamples",
     "error_curve",
     "few_ones",
@@ -31,5 +42,79 @@ __all__ = [
     "sizes",
     "steps",
     "sweep",
-    "verdicts",
+    "variances",
 ]
+
+#: Bounds of the notebook's parameters: least and most whole number.
+_WHOLE: dict[str, tuple[int, int]] = {
+    "windows": (1, 10**7),
+    "windows_of_events": (1, 10**6),
+    "window": (1, 10**8),
+    "events": (1, 10**12),
+    "chunk": (1, 10**8),
+    "size_windows": (1, 10**18),
+    "chunks": (1, 10**8),
+    "variance_window": (2, 10**7),
+    "demo_window": (1, 10**6),
+    "demo_events": (1, 10**7),
+    "demo_batches": (1, 10**4),
+    "parallel_events": (1, 10**12),
+    "tasks": (1, 10**4),
+    "seed": (0, 2**62),
+}
+#: Bounds of the others; below an ε of 1e-5 a histogram no longer saves anything.
+_REAL: dict[str, dict[str, float]] = {
+    "epsilons": {"least": 1e-5, "below": 1},
+    "epsilon": {"least": 1e-5, "below": 1},
+    "demo_epsilon": {"least": 1e-5, "below": 1},
+    "variance_epsilons": {"least": 0.02, "below": 1},
+    "shares": {"least": 1e-6, "most": 1 - 1e-6},
+    "curve_share": {"least": 1e-6, "most": 1 - 1e-6},
+    "bursts": {"least": 0, "most": 1e6},
+    "rate_seconds": {"least": 0, "most": 3600},
+}
+_LISTS = {"windows", "size_windows", "chunks", "parallel_events"} | {
+    "epsilons", "variance_epsilons", "shares", "bursts"
+}  # fmt: skip
+#: Events of a stream of the sweep that a task may hold.
+_MOST_SWEPT = 5 * 10**7
+
+
+def check_parameters(
+    *,
+    windows: Sequence[int],
+    windows_of_events: int,
+    shares: Sequence[float],
+    bursts: Sequence[float],
+    **others: float | Sequence[float],
+) -> None:
+    """Refuse parameters of the notebook with which it would not come to its end.
+
+    Raises
+    ------
+    ValueError
+        That names the parameter, its value and the way out.
+    """
+    given: dict[str, Any] = {"windows": windows, "windows_of_events": windows_of_events}
+    given |= {"shares": shares, "bursts": bursts} | others
+    for name, value in given.items():
+        bounds = _REAL.get(name) or dict(zip(("least", "most"), _WHOLE[name], strict=True))
+        if name not in _LISTS:
+            require_number(name, value, **bounds, whole=name in _WHOLE)
+        elif isinstance(value, list | tuple):
+            require_numbers(name, value, **bounds, whole=name in _WHOLE)
+        else:
+            raise ValueError(f"{name} must be a list of numbers, got {value!r}: put it in [ ]")
+
+    if windows_of_events * max(windows) > _MOST_SWEPT:
+        raise ValueError(
+            f"windows_of_events × the largest of windows must be at most {_MOST_SWEPT:,} events, "
+            f"got {windows_of_events} × {max(windows)}: take fewer or smaller windows"
+        )
+    for share, burst in product(shares, bursts):
+        least = max(1.0, share / (1 - share))
+        if burst and burst < least:
+            raise ValueError(
+                f"each of bursts must be 0 or at least {least:g} with shares that hold {share:g}, "
+                f"got {burst!r}: lengthen it, or take smaller shares"
+            )

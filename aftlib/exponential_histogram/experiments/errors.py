@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pyspark.sql import SparkSession
 
-from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.bits import BitStream
-from aftlib.exponential_histogram.experiments.ring import relative
-from aftlib.exponential_histogram.operator import warm
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
+from aftlib.exponential_histogram.ring import exact_counts, relative
+from aftlib.exponential_histogram.variance import VarianceHistogram
 from aftlib.spark.sweep import sweep as in_parallel
 
-INDEPENDENT = 0.0
-"""Burst length that stands for independent events, in a frame."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 CHUNK = 2**20
 _AXES = ("epsilon", "window", "share", "burst")
-
-
-def _point(
-    point: tuple[float, int, float, float], windows_of_events: int, seed: int
-) -> dict[str, Any]:
-    """One point of the sweep, in a task."""
-    epsilon, window, share, burst = point
-    stream = BitStream(share, None if burst == INDEPENDENT else burst, seed)
-    size = max(windows_of_events * window, CHUNK // 8)
-    return dict(zip(_AXES, point, strict=True)) | measure(stream.draw(size), window, epsilon)
+#: What rounding may add to an error.
+_ROUNDING = 1 + 1e-12
 
 
 def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, Any]:
@@ -46,49 +37,31 @@ def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str,
         article_missed, sound_missed: answers off by more than ε, of both; buckets: most at a
         chunk's end.
     """
-    made = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
     ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(events, dtype=np.int64)))
-    table = pd.DataFrame(
-        [
-            _compared(made, events[first : first + CHUNK], ones, first, window, epsilon)
-            for first in range(0, events.size, CHUNK)
-        ]
-    )
-    most = ("article", "sound", "article_young", "sound_young", "buckets")
-    return {
-        "events": events.size,
-        "least": int((ones[window:] - ones[:-window]).min()),
-        **{name: table[name].max() for name in most},
-        **{name: table[name].sum() for name in ("article_missed", "sound_missed")},
-    }
-
-
-def _compared(
-    made: dict[str, ExponentialHistogram],
-    part: NDArray[np.bool_],
-    ones: NDArray[np.int64],
-    first: int,
-    window: int,
-    epsilon: float,
-) -> dict[str, Any]:
-    """Take a chunk into the histograms, and compare the answers after each of its events."""
-    after = np.arange(first + 1, first + part.size + 1)
-    exact = ones[after] - ones[np.maximum(after - window, 0)]
-    young = min(max(window - 1 - first, 0), part.size)
-    row: dict[str, Any] = {}
-    for name, histogram in made.items():
-        error = relative(histogram.estimates(part, article=name == "article"), exact)
-        row |= {
-            name: error[young:].max(initial=0),
-            f"{name}_young": error[:young].max(initial=0),
-            f"{name}_missed": (error > epsilon * (1 + 1e-12)).sum(),
-        }
-        row["buckets"] = len(histogram.buckets)
-    return row
+    made = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
+    rows = []
+    for first in range(0, events.size, CHUNK):
+        part = events[first : first + CHUNK]
+        after = np.arange(first + 1, first + part.size + 1)
+        exact = ones[after] - ones[np.maximum(after - window, 0)]
+        young = min(max(window - 1 - first, 0), part.size)
+        row: dict[str, Any] = {}
+        for name, histogram in made.items():
+            error = relative(histogram.estimates(part, article=name == "article"), exact)
+            row |= {name: error[young:].max(initial=0), "buckets": len(histogram.buckets)}
+            row[f"{name}_young"] = error[:young].max(initial=0)
+            row[f"{name}_missed"] = (error > epsilon * _ROUNDING).sum()
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    missed = ["article_missed", "sound_missed"]
+    least = int((ones[window:] - ones[:-window]).min())
+    most, total = table.drop(columns=missed).max(), table[missed].sum()
+    return {"events": events.size, "least": least, **dict(most), **dict(total)}
 
 
 def sweep(
     spark: SparkSession,
+    *,
     epsilons: Sequence[float],
     windows: Sequence[int],
     shares: Sequence[float],
@@ -98,26 +71,25 @@ def sweep(
 ) -> pd.DataFrame:
     """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        One job; a row of the grid is a unit of work.
-    epsilons, windows, shares, bursts : sequence
-        The grid; a burst of 0 means independent events.
-    windows_of_events : int
-        Length of each stream in windows; at least 131,072 events are played.
-    seed : int
+    One Spark job plays them; a point of the grid is a unit of work. A burst of 0 means independent
+    events. A stream is `windows_of_events` windows long, and at least 131,072 events.
 
     Returns
     -------
     DataFrame
         epsilon, window, share, burst, and the columns of `measure`.
     """
-    axes = ([float(e) for e in epsilons], list(windows), shares, [float(b) for b in bursts])
-    warm()
+    from aftlib.exponential_histogram import kernels  # noqa: F401 - compiled before the tasks start
+
+    def one(point: tuple[float, int, float, float]) -> dict[str, Any]:
+        epsilon, window, share, burst = point
+        stream = BitStream(share, burst or None, seed)
+        size = max(windows_of_events * window, CHUNK // 8)
+        return dict(zip(_AXES, point, strict=True)) | measure(stream.draw(size), window, epsilon)
+
     # long streams first, so that no task is left with one when the others are through
+    axes = ([float(e) for e in epsilons], list(windows), shares, [float(b) for b in bursts])
     points = sorted(product(*axes), key=lambda point: -point[1])
-    one = partial(_point, windows_of_events=windows_of_events, seed=seed)
     found = pd.DataFrame(in_parallel(spark, one, points))
     return found.sort_values(list(_AXES), ignore_index=True)
 
@@ -132,23 +104,18 @@ def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
     """
     exact, tables = np.arange(1, most + 1), []
     for epsilon in epsilons:
-        answers = {}
+        table = pd.DataFrame({"epsilon": epsilon, "ones": exact})
         for name in ("article", "sound"):
             histogram = ExponentialHistogram(2 * most, epsilon)
             histogram.update(np.zeros(2 * most, bool))
-            answers[name] = histogram.estimates(np.ones(most, bool), article=name == "article")
-        errors = {f"{name}_error": relative(found, exact) for name, found in answers.items()}
-        tables.append(pd.DataFrame({"epsilon": epsilon, "ones": exact} | answers | errors))
+            table[name] = histogram.estimates(np.ones(most, bool), article=name == "article")
+            table[f"{name}_error"] = relative(table[name].to_numpy(), exact)
+        tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
 
 def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
-    """The fewest ones at which the article's estimate breaks ε, and how far off it gets at most.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Result of `few_ones`.
+    """The fewest ones of `few_ones` with which the article's estimate breaks ε, and its worst.
 
     Returns
     -------
@@ -156,16 +123,64 @@ def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
         epsilon, k, ones: fewest (missing where there are none), article, sound: the answers there;
         article_error: there; worst, worst_ones: the largest error and where; sound_worst.
     """
-    return pd.DataFrame([_smallest(each) for _, each in table.groupby("epsilon")])
+    rows = []
+    for _, each in table.groupby("epsilon"):
+        epsilon, errors = float(each["epsilon"].iloc[0]), each["article_error"].to_numpy()
+        broken = each[errors > epsilon * _ROUNDING]
+        columns = ("ones", "article", "sound", "article_error")
+        row: dict[str, Any] = {"epsilon": epsilon, "k": math.ceil(1 / epsilon)}
+        row |= {name: broken[name].iloc[0] if len(broken) else None for name in columns}
+        row |= {"worst": errors.max(), "worst_ones": int(each["ones"].iloc[int(errors.argmax())])}
+        rows.append(row | {"sound_worst": each["sound_error"].max()})
+    return pd.DataFrame(rows)
 
 
-def _smallest(each: pd.DataFrame) -> dict[str, Any]:
-    """The row of `counterexamples` for one ε."""
-    epsilon = float(each["epsilon"].iloc[0])
-    errors = each["article_error"].to_numpy()
-    broken = each[errors > epsilon * (1 + 1e-12)]
-    columns = ("ones", "article", "sound", "article_error")
-    first = {name: broken[name].iloc[0] if len(broken) else None for name in columns}
-    worst = {"worst": errors.max(), "worst_ones": int(each["ones"].iloc[int(errors.argmax())])}
-    sound = {"sound_worst": each["sound_error"].max()}
-    return {"epsilon": epsilon, "k": math.ceil(1 / epsilon)} | first | worst | sound
+def error_curve(
+    stream: BitStream, events: int, window: int, epsilon: float, points: int = 2000
+) -> pd.DataFrame:
+    """Relative error event by event, the largest of each of `points` stretches of the stream.
+
+    Returns
+    -------
+    DataFrame
+        at: last event of a stretch; sound, article.
+    """
+    bits = stream.draw(events)
+    exact = exact_counts(bits, window)
+    edges = np.linspace(0, events, min(points, events) + 1).astype(int)
+    table = pd.DataFrame({"at": edges[1:]})
+    for name in ("sound", "article"):
+        answers = ExponentialHistogram(window, epsilon).estimates(bits, article=name == "article")
+        table[name] = np.maximum.reduceat(relative(answers, exact), edges[:-1])
+    return table
+
+
+def variances(epsilons: Sequence[float], window: int, seed: int, looks: int = 200) -> pd.DataFrame:
+    """Errors and buckets of the variance histogram on three streams, beside the exact variance.
+
+    Noise is normal. The walk adds it up. Steps jump by ten at every third of a window, so that the
+    mean of the oldest bucket is often far from that of the rest.
+
+    Four windows are played, and each answer is compared `looks` times after the first.
+
+    Returns
+    -------
+    DataFrame
+        epsilon, stream, error: the largest, relative; buckets: the most.
+    """
+    noise = np.random.default_rng(seed).normal(size=4 * window)
+    jumps = 10.0 * (np.arange(noise.size) // max(window // 3, 1) % 2)
+    streams = {"noise": noise, "walk": np.cumsum(noise), "steps": noise + jumps}
+    ends = np.unique(np.linspace(window, noise.size, looks + 1).astype(int))
+    rows = []
+    for (name, values), epsilon in product(streams.items(), epsilons):
+        histogram, start, error, buckets = VarianceHistogram(window, epsilon), 0, 0.0, 0
+        for end in ends.tolist():
+            histogram.update(values[start:end])
+            exact, start = float(values[end - window : end].var()), end
+            # a window of one value has no variance, and needs none
+            off = abs(histogram.estimate() - exact)
+            error = max(error, off / exact if exact else off)
+            buckets = max(buckets, len(histogram.buckets))
+        rows.append({"epsilon": epsilon, "stream": name, "error": error, "buckets": buckets})
+    return pd.DataFrame(rows)

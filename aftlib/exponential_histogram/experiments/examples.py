@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.experiments.ring import BitRing, relative
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
+from aftlib.exponential_histogram.ring import BitRing, relative
 
 WINDOW, EPSILON = 7, 0.5
 EVENTS = (0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0)

@@ -6,21 +6,23 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
 from aftlib.exponential_histogram.bits import BitStream
-from aftlib.exponential_histogram.experiments.ring import exact_counts, relative
 from aftlib.exponential_histogram.operator import HistogramQuery, run
 from aftlib.exponential_histogram.parallel import Drawn, aggregate, count
-from aftlib.exponential_histogram.source import EventPlan, bit_events
+from aftlib.exponential_histogram.ring import exact_counts, relative
+from aftlib.exponential_histogram.source import BitEvents
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def operator_demo(
-    spark: SparkSession, directory: Path, plan: EventPlan, window: int, epsilon: float
+    spark: SparkSession, directory: Path, events: BitEvents, *, window: int, epsilon: float
 ) -> pd.DataFrame:
     """The article's operator (figs. 6 and 7) as a streaming query: one answer an event.
 
@@ -29,17 +31,18 @@ def operator_demo(
     DataFrame
         key, at, estimate, exact, error: relative; in order of key and at.
     """
-    query, parts = HistogramQuery(window, epsilon), min(plan.keys, 4)
-    found = run(spark, bit_events(spark, plan), query, directory, parts)
+    query, parts = HistogramQuery(window, epsilon), min(events.keys, 4)
+    found = run(spark, events.stream(spark), query, directory, parts)
     table = found.toPandas().sort_values(["key", "at"], ignore_index=True)
-    streams = [BitStream(plan.share, plan.burst, plan.seed + key) for key in range(plan.keys)]
-    exact = np.concatenate([exact_counts(stream.draw(plan.stop), window) for stream in streams])
+    counts = [exact_counts(stream.draw(events.stop), window) for stream in events.streams]
+    exact = np.concatenate(counts)
     return table.assign(exact=exact, error=relative(table["estimate"].to_numpy(), exact))
 
 
 def parallel(
     spark: SparkSession,
     sizes: Sequence[int],
+    *,
     window: int,
     epsilon: float,
     share: float,
@@ -55,16 +58,25 @@ def parallel(
         events, partitions, count_s, histogram_s: the best of the rounds; ratio; estimate, exact:
         of the last `window` time units; error, bound: relative; buckets.
     """
-    query = HistogramQuery(window, epsilon, timed=True)
-    stream = BitStream(share, None, seed)
+
+    def timed(work: Callable[[], Any], rounds: int) -> tuple[float, Any]:
+        """Least seconds of the rounds, and the last result."""
+        seconds = []
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            result = work()
+            seconds.append(time.perf_counter() - begin)
+        return min(seconds), result
+
+    query, stream = HistogramQuery(window, epsilon, timed=True), BitStream(share, None, seed)
     found = []
     for size in sizes:
         drawn = Drawn(stream, size, tasks)
         frame = drawn.frame(spark)
-        _timed(partial(aggregate, frame, query, drawn), 1)  # start the workers
-        count_s, (events, _) = _timed(partial(count, frame, drawn), rounds)
-        histogram_s, merged = _timed(partial(aggregate, frame, query, drawn), rounds)
-        exact = int(stream.draw(min(window, size), max(size - window, 0)).sum())
+        aggregate(frame, query, drawn)  # starts the workers
+        count_s, (events, _) = timed(partial(count, frame, drawn), rounds)
+        histogram_s, merged = timed(partial(aggregate, frame, query, drawn), rounds)
+        exact = stream.draw(min(window, size), max(size - window, 0)).sum()
         estimate = merged.histogram.estimate()
         found.append(
             {
@@ -74,20 +86,10 @@ def parallel(
                 "histogram_s": histogram_s,
                 "ratio": histogram_s / count_s,
                 "estimate": estimate,
-                "exact": exact,
-                "error": abs(estimate - exact) / exact,
+                "exact": int(exact),
+                "error": float(relative(np.array(estimate), exact)),
                 "bound": merged.histogram.error_bound,
                 "buckets": len(merged.histogram.buckets),
             }
         )
     return pd.DataFrame(found)
-
-
-def _timed(work: Callable[[], Any], rounds: int) -> tuple[float, Any]:
-    """Least seconds of the rounds, and the last result."""
-    best = float("inf")
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        result = work()
-        best = min(best, time.perf_counter() - begin)
-    return best, result

@@ -1,27 +1,65 @@
-"""What may be fed to a histogram: bits, integers or reals, and times that do not go back."""
+"""What may be fed to a histogram: bits, integers or reals, and times that do not go back.
+
+Bits and integers come out as `Units`, counted by blocks or one by one. Whatever is no such thing is
+refused by a ValueError that says where.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aftlib.exponential_histogram.canonical import MAX_UNITS
-
+#: Totals stay below this, so that no sum of two of them leaves 64 bits.
+MAX_UNITS = 2**61
 #: Squares of larger values, summed over a window, could overflow.
 LARGEST_REAL = 1e140
 
 
-def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
-    """Events as one byte each; bytes that are not 0 or 1 are left for `refuse_non_bit`.
+class Units(NamedTuple):
+    """Units of `size` events: `cum` counts those before each block of 2**shift events, and all.
 
-    Raises
-    ------
-    ValueError
-        If `events` has more than one axis, is of no integer or boolean type, or (for types wider
-        than a byte) holds anything but 0 and 1.
+    `bits` and `words` (the same memory, eight events a word) are empty when shift is 0.
     """
+
+    size: int
+    cum: NDArray[np.int64]
+    shift: int = 0
+    bits: NDArray[np.uint8] = np.empty(0, np.uint8)
+    words: NDArray[np.uint64] = np.empty(0, np.uint64)
+
+
+def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
+    """Events of the kind that `values` says as units of 1/scale, which `total` has room for."""
+    if values == "integers":
+        units: NDArray[np.integer] = as_integers(events)
+    else:
+        bits = as_bits(events)
+        if scale == 1:  # by blocks, at the speed of counting
+            from aftlib.exponential_histogram import kernels
+
+            words = bits[: bits.size & ~7].view(np.uint64)
+            cum, valid = kernels.count_blocks(bits, words, kernels.BLOCK_WORDS)
+            if not valid:
+                refuse_non_bit(bits)
+            return Units(bits.size, cum, kernels.BLOCK_SHIFT, bits, words)
+        if bits.size and bits.max() > 1:
+            refuse_non_bit(bits)
+        units = bits
+    check_total(total, units, scale)
+    return running(units.astype(np.int64) * scale)
+
+
+def running(units: NDArray[np.integer]) -> Units:
+    """Units with every event a block of its own."""
+    cum = np.zeros(units.size + 1, np.int64)
+    np.cumsum(units, out=cum[1:])
+    return Units(units.size, cum)
+
+
+def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
+    """Events as one byte each; unsigned bytes that are not 0 or 1 are left for `refuse_non_bit`."""
     array = _row(events, "bits (booleans, 0 or 1)")
     if array.dtype.itemsize > 1 or array.dtype == np.int8:  # the view would show -1 as 255
         if array.size and not (array.min() >= 0 and array.max() <= 1):
@@ -40,14 +78,7 @@ def refuse_non_bit(array: NDArray[Any]) -> None:
 
 
 def as_integers(events: ArrayLike) -> NDArray[np.int64]:
-    """Non-negative events as 64-bit integers.
-
-    Raises
-    ------
-    ValueError
-        If `events` has more than one axis, is of no integer or boolean type, holds a negative
-        integer, or holds one that would overflow the total.
-    """
+    """Non-negative events as 64-bit integers."""
     array = _row(events, "non-negative integers")
     if array.dtype.kind == "i" and array.size and array.min() < 0:
         place = int(np.argmax(array < 0))
@@ -73,13 +104,7 @@ def check_total(total: int, units: NDArray[np.integer], scale: int) -> None:
 
 
 def as_times(timestamps: ArrayLike, size: int, now: int) -> NDArray[np.int64]:
-    """Timestamps as 64-bit integers, one an event, none before `now` or its predecessor.
-
-    Raises
-    ------
-    ValueError
-        If they are no integers, not as many as the events, beyond ±2**61, or go back.
-    """
+    """Timestamps as 64-bit integers, one an event, none before `now` or its predecessor."""
     array = _row(timestamps, "integers, such as milliseconds", "timestamps")
     if array.size != size:
         raise ValueError(
@@ -113,14 +138,7 @@ def _row(values: ArrayLike, wanted: str, name: str = "events") -> NDArray[Any]:
 
 
 def as_reals(values: ArrayLike) -> NDArray[np.float64]:
-    """Finite numbers as floats.
-
-    Raises
-    ------
-    ValueError
-        If `values` has more than one axis, is of no real type, or holds a number that is not
-        finite or whose square may overflow.
-    """
+    """Finite numbers, whose squares do not overflow, as floats."""
     array = np.atleast_1d(np.asarray(values))
     if array.ndim > 1 or array.dtype.kind not in "biuf":
         raise ValueError(

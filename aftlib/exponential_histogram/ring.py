@@ -40,7 +40,12 @@ class BitRing:
     def update(self, events: ArrayLike) -> None:
         """Take in one bit, or a row of any length."""
         if isinstance(events, int):
-            self._single(events)
+            place, shift = self._next >> 3, self._next & 7
+            byte = self._bytes[place]
+            change = events - (byte >> shift & 1)
+            self._bytes[place] = byte + (change << shift)
+            self.count += change
+            self._next = (self._next + 1) % self.window
             return
         bits = np.atleast_1d(np.asarray(events)).astype(bool)
         skipped = max(0, bits.size - self.window)
@@ -48,27 +53,14 @@ class BitRing:
         bits = bits[skipped:]
         while bits.size:
             size = min(bits.size, self.window - self._next)
-            self._exchange(bits[:size])
-            bits = bits[size:]
-
-    def _single(self, bit: int) -> None:
-        place, shift = self._next >> 3, self._next & 7
-        held = self._bytes[place]
-        change = bit - (held >> shift & 1)
-        self._bytes[place] = held + (change << shift)
-        self.count += change
-        self._next = (self._next + 1) % self.window
-
-    def _exchange(self, bits: NDArray[np.bool_]) -> None:
-        """Overwrite the oldest bits, which lie in one piece."""
-        first, after = self._next, self._next + bits.size
-        piece = slice(first // 8, -(-after // 8))
-        held = np.unpackbits(self._bits[piece], bitorder="little")
-        place = slice(first - 8 * piece.start, after - 8 * piece.start)
-        self.count += int(np.count_nonzero(bits)) - int(np.count_nonzero(held[place]))
-        held[place] = bits
-        self._bits[piece] = np.packbits(held, bitorder="little")
-        self._next = after % self.window
+            first, after = self._next, self._next + size  # the oldest bits, which lie in one piece
+            piece = slice(first // 8, -(-after // 8))
+            held = np.unpackbits(self._bits[piece], bitorder="little")
+            place = slice(first - 8 * piece.start, after - 8 * piece.start)
+            self.count += int(np.count_nonzero(bits[:size])) - int(np.count_nonzero(held[place]))
+            held[place] = bits[:size]
+            self._bits[piece] = np.packbits(held, bitorder="little")
+            self._next, bits = after % self.window, bits[size:]
 
 
 def exact_counts(events: NDArray[np.bool_], window: int) -> NDArray[np.int64]:

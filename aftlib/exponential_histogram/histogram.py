@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aftlib.exponential_histogram import record
-from aftlib.exponential_histogram.buckets import NEVER, NO_ANSWERS, NO_TIMES, Buckets
-from aftlib.exponential_histogram.canonical import MAX_UNITS, least_buckets
-from aftlib.exponential_histogram.halves import Part, replay
-from aftlib.exponential_histogram.payload import as_times
-from aftlib.exponential_histogram.units import count_bits, count_integers, running
+from aftlib.exponential_histogram.buckets import (
+    NEVER,
+    NO_ANSWERS,
+    NO_TIMES,
+    Buckets,
+    Part,
+    halves,
+    least_buckets,
+)
+from aftlib.exponential_histogram.events import MAX_UNITS, as_times, running, units_of
 
 _KIND = 1
 _STATE = struct.Struct("<qd??qdqqq")
@@ -22,14 +27,20 @@ _FEW = 16
 
 
 class ExponentialHistogram:
-    """How many events, or what sum, in the last part of a stream, within relative error ε.
+    r"""How many events, or what sum, in the last part of a stream, within relative error ε.
 
     The window is the last `window` events, or with `timed` the events after now - `window`, where
     now is the newest timestamp. Buckets hold 1, 2, 4, … units (events that are 1, or units of the
     sum) and remember when their newest came; O(log(window) / ε) of them suffice (Datar, Gionis,
-    Indyk, Motwani). Sizes depend on the total alone, so an array of events is applied by hopping
-    from one expiry of the oldest bucket to the next: bit for bit the state of one-by-one updates,
-    at about the speed of counting the array's non-zeros.
+    Indyk, Motwani). At least :math:`\lceil k/2 \rceil` buckets of each size but the largest are
+    kept, :math:`k = \lceil 1/\varepsilon \rceil`. With s units in the oldest bucket and `total` in
+    all, the estimate is
+
+    .. math:: \hat c = total - (s - 1) / 2, \qquad |\hat c - c| \le \varepsilon c .
+
+    Sizes depend on the total alone, so an array of events is applied by hopping from one expiry of
+    the oldest bucket to the next: bit for bit the state of one-by-one updates, at about the speed
+    of counting the array's non-zeros.
 
     Parameters
     ----------
@@ -52,6 +63,31 @@ class ExponentialHistogram:
     D5, figures 1 and 2. An exact ring of `window` bits is faster, and smaller unless the window is
     large, for one count window that fits in memory; histograms win with many windows, time windows
     of unknown rate, sums, and queries for parts of the window.
+
+    Examples
+    --------
+    The thirteen events of D5's figure 3, up to the ninth:
+
+    >>> histogram = ExponentialHistogram(window=7, epsilon=0.5)
+    >>> histogram.update([0, 1, 1, 0, 1, 1, 1, 1, 1])
+    >>> histogram.buckets
+    [(9, 1), (8, 2), (6, 4)]
+    >>> histogram.total, histogram.estimate(), histogram.article_estimate()
+    (7, 5.5, 5)
+
+    One event more, and the last three of them:
+
+    >>> histogram.update(0)
+    >>> histogram.estimate(last=3)
+    2.5
+
+    Sums over time, of two streams that merge:
+
+    >>> day, night = (ExponentialHistogram(60, 0.1, timed=True, values="integers") for _ in "12")
+    >>> day.update([5, 7], timestamps=[100, 130])
+    >>> night.update(3, timestamps=90)
+    >>> day.merge(night).estimate()
+    15.0
     """
 
     def __init__(
@@ -209,17 +245,39 @@ class ExponentialHistogram:
         """
         inputs = [self, other, *others]
         for each in inputs:
-            self._check_mergeable(each)
+            for name, mine, its in (
+                ("timed", True, each._timed),
+                ("window", self.window, each.window),
+                ("values", self._values, each._values),
+            ):
+                if mine != its:
+                    raise ValueError(
+                        f"other must have {name}={mine!r} to merge, got {its!r}: "
+                        "use time windows made with the same parameters"
+                    )
         started = [each for each in inputs if each.now is not None]
         filled = [each for each in started if each._buckets.total]
         now = max((each._buckets.now for each in started), default=NEVER)
         origin = min((each._buckets.origin for each in started), default=NEVER)
+
         if [each._buckets.least for each in filled] == [self._buckets.least]:
-            self._adopt(filled[0], now, origin)
+            source = filled[0]  # the only one with buckets, which are ours already: nothing is lost
+            self._scale = source._scale
+            self._error_bound = max(source._error_bound, self._epsilon)
+            self._buckets.replace(source._buckets.stamps, source._buckets.total)
         elif filled:
-            self._replay(filled, now, origin)
-        else:
-            self._buckets.now, self._buckets.origin = now, origin
+            parts = [
+                Part(each._buckets.stamps, each._buckets.sizes, each._scale, each._buckets.origin)
+                for each in filled
+            ]
+            times, units, self._scale, rounding = halves(parts, now - self.window)
+            self._buckets = Buckets(self.window, self._buckets.least, now - self.window, origin)
+            self._buckets.many(running(units), times)
+            error = max(each._error_bound for each in filled) + rounding
+            self._error_bound = error + self._epsilon + error * self._epsilon
+
+        self._buckets.origin = origin
+        self._buckets.single(now, 0)
         return self
 
     def to_bytes(self) -> bytes:
@@ -278,45 +336,9 @@ class ExponentialHistogram:
                 f"timestamps must be {wanted} with timed={self._timed}, got {timestamps!r}: "
                 "choose timed when making the histogram"
             )
-        count = count_bits if self._values == "bits" else count_integers
-        units = count(events, self._scale, held.total)
+        units = units_of(events, self._values, self._scale, held.total)
         times = NO_TIMES if timestamps is None else as_times(timestamps, units.size, held.now)
         held.many(units, times, answers, article)
-
-    def _adopt(self, source: Self, now: int, origin: int) -> None:
-        """Be what the only filled input is: nothing is lost."""
-        self._scale = source._scale
-        self._error_bound = max(source._error_bound, self._epsilon)
-        self._buckets.replace(source._buckets.stamps, source._buckets.total)
-        self._buckets.origin = origin
-        self._buckets.single(now, 0)
-
-    def _replay(self, filled: list[Self], now: int, origin: int) -> None:
-        """Be a histogram of the inputs' halves."""
-        parts = [
-            Part(each._buckets.stamps, each._buckets.sizes, each._scale, each._buckets.origin)
-            for each in filled
-        ]
-        times, units, scale, rounding = replay(parts, now - self.window)
-        error = max(each._error_bound for each in filled) + rounding
-        merged = Buckets(self.window, self._buckets.least, now - self.window, origin)
-        merged.many(running(units), times)
-        merged.origin = origin
-        merged.single(now, 0)
-        self._buckets, self._scale = merged, scale
-        self._error_bound = error + self._epsilon + error * self._epsilon
-
-    def _check_mergeable(self, other: Self) -> None:
-        for name, mine, its in (
-            ("timed", True, other._timed),
-            ("window", self.window, other.window),
-            ("values", self._values, other._values),
-        ):
-            if mine != its:
-                raise ValueError(
-                    f"other must have {name}={mine!r} to merge, got {its!r}: "
-                    "use time windows made with the same parameters"
-                )
 
     def _in_events(self, units: int) -> int | float:
         return units if self._scale == 1 else units / self._scale

@@ -1,0 +1,152 @@
+"""What a histogram costs: memory, events a second, and D5 figure 5's run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
+from aftlib.exponential_histogram.ring import BitRing, relative
+
+DOCUMENT_RATE = 1e5
+"""Events a second that the document reports, of 2012."""
+
+
+def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
+    """Fill windows with ones and weigh the state.
+
+    Returns
+    -------
+    DataFrame
+        epsilon, window, buckets, bytes: of `to_bytes`; ring_bytes; bound: the most buckets that
+        (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 allows, k = ⌈1/ε⌉.
+    """
+    found = []
+    for window in windows:
+        for epsilon in epsilons:
+            histogram = filled(window, epsilon)
+            half = np.ceil(np.ceil(1 / epsilon) / 2)
+            found.append(
+                {
+                    "epsilon": epsilon,
+                    "window": window,
+                    "buckets": len(histogram.buckets),
+                    "bytes": len(histogram.to_bytes()),
+                    "ring_bytes": -(-window // 8),
+                    "bound": (half + 1) * (np.log2(window / half + 1) + 1) + 1,
+                }
+            )
+    return pd.DataFrame(found)
+
+
+def filled(window: int, epsilon: float) -> ExponentialHistogram:
+    """A window full of ones: one at each of the last events, and a sum before them at once."""
+    histogram = ExponentialHistogram(window, epsilon, timed=True, values="integers")
+    singles = min(window, 10**6)
+    if window > singles:
+        histogram.update([window - singles], [0])
+    histogram.update(np.ones(singles, np.int64), np.arange(1, singles + 1))
+    return histogram
+
+
+def break_even(table: pd.DataFrame) -> pd.DataFrame:
+    """For each epsilon the smallest window at which the histogram is smaller than the ring."""
+    smaller = table[table["bytes"] < table["ring_bytes"]].groupby("epsilon")["window"].min()
+    return smaller.reindex(sorted(table["epsilon"].unique())).rename("window").reset_index()
+
+
+def long_run(
+    stream: BitStream, *, events: int, window: int, epsilon: float, chunk: int, points: int = 200
+) -> pd.DataFrame:
+    """Play a long stream in chunks and look at it now and then (D5 fig. 5).
+
+    Returns
+    -------
+    DataFrame
+        at: events so far; estimate, article, exact, buckets, bytes there; error, article_error;
+        seconds: of updates alone so far.
+    """
+    histogram, ring = ExponentialHistogram(window, epsilon), BitRing(window)
+    histogram.update(np.empty(0, bool))  # compiled before the clock starts
+    every = max(chunk, events // points // chunk * chunk)
+    found, seconds = [], 0.0
+    for first in range(0, events, chunk):
+        part = stream.draw(min(chunk, events - first), first)
+        begin = time.perf_counter()
+        histogram.update(part)
+        seconds += time.perf_counter() - begin
+        ring.update(part)
+        at = first + part.size
+        if at % every == 0 or at == events:
+            found.append(
+                {
+                    "at": at,
+                    "estimate": histogram.estimate(),
+                    "article": histogram.article_estimate(),
+                    "exact": ring.count,
+                    "buckets": len(histogram.buckets),
+                    "bytes": len(histogram.to_bytes()),
+                    "seconds": seconds,
+                }
+            )
+    table = pd.DataFrame(found)
+    exact = table["exact"].to_numpy()
+    table["error"] = relative(table["estimate"].to_numpy(), exact)
+    table["article_error"] = relative(table["article"].to_numpy(), exact)
+    return table
+
+
+def rates(
+    window: int, epsilon: float, chunks: Sequence[int], seconds: float, seed: int
+) -> pd.DataFrame:
+    """Events a second on one core, chunks in memory: counting, the exact ring, the histogram.
+
+    `chunks` are events a call; 1 means one Python call an event. Each has about `seconds`, of whose
+    alternating rounds the best is kept.
+
+    Returns
+    -------
+    DataFrame
+        chunk, and events a second of count_nonzero, ring, update, estimates.
+    """
+
+    def full() -> ExponentialHistogram:
+        histogram = ExponentialHistogram(window, epsilon)
+        histogram.update(BitStream(0.5).draw(2 * window))
+        return histogram
+
+    found = []
+    for chunk in chunks:
+        size = min(max(chunk, 20_000), 50 * chunk) if chunk > 1 else 20_000
+        events = BitStream(0.5, None, seed).draw(size)
+        rows: list[Any] = [events[i : i + chunk] for i in range(0, size, chunk)]
+        singles = events.tolist() if chunk == 1 else rows
+        updating, answering, ring = full(), full(), BitRing(window)
+
+        def answered(event: int, answering: ExponentialHistogram = answering) -> None:
+            answering.update(event)
+            answering.estimate()
+
+        answer = answered if chunk == 1 else answering.estimates
+        tasks: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
+            "count_nonzero": (np.count_nonzero, rows),
+            "ring": (ring.update, singles),
+            "update": (updating.update, singles),
+            "estimates": (answer, singles),
+        }
+        best = dict.fromkeys(tasks, float("inf"))
+        end, rounds = time.perf_counter() + seconds, 0
+        while rounds < 2 or time.perf_counter() < end:
+            for name, (task, pieces) in tasks.items():
+                begin = time.perf_counter()
+                for piece in pieces:
+                    task(piece)
+                best[name] = min(best[name], time.perf_counter() - begin)
+            rounds += 1
+        found.append({"chunk": chunk} | {name: size / taken for name, taken in best.items()})
+    return pd.DataFrame(found)

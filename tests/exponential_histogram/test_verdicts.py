@@ -1,0 +1,159 @@
+"""D5's claims come out as recorded, and each turns when the code that it judges is wrong."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.exponential_histogram import ExponentialHistogram, experiments, verdicts
+from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.experiments import costs, errors, examples
+from aftlib.reports.claims import CLAIMS
+
+
+class Finer(ExponentialHistogram):
+    """Keeps three times the buckets that ε asks for."""
+
+    def __init__(self, window, epsilon, timed=False, values="bits"):
+        super().__init__(window, epsilon / 3, timed, values)
+
+
+class Coarser(ExponentialHistogram):
+    """Keeps half the buckets."""
+
+    def __init__(self, window, epsilon, timed=False, values="bits"):
+        super().__init__(window, min(2 * epsilon, 0.99), timed, values)
+
+
+class Late(ExponentialHistogram):
+    """Lets buckets expire an event late."""
+
+    def __init__(self, window, epsilon, timed=False, values="bits"):
+        super().__init__(window + 1, epsilon, timed, values)
+
+
+class Rounded(ExponentialHistogram):
+    """Rounds the sound estimate, which breaks its promise."""
+
+    def estimates(self, events, timestamps=None, *, article=False):
+        return np.ceil(super().estimates(events, timestamps, article=article))
+
+
+class Kind(ExponentialHistogram):
+    """Answers for the article as soundly as for itself."""
+
+    def estimates(self, events, timestamps=None, *, article=False):
+        return super().estimates(events, timestamps)
+
+
+class Forgetless(ExponentialHistogram):
+    """Keeps everything in buckets of one."""
+
+    def __init__(self, window, epsilon, timed=False, values="bits"):
+        super().__init__(window, 1e-5, timed, values)
+
+
+def waste(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+class SlowUpdate(ExponentialHistogram):
+    def update(self, events, timestamps=None):
+        waste(8e-6)
+        super().update(events, timestamps)
+
+
+class SlowAnswer(ExponentialHistogram):
+    def estimate(self, last=None):
+        waste(6e-5)
+        return super().estimate(last)
+
+
+class SlowAnswers(ExponentialHistogram):
+    def estimates(self, events, timestamps=None, *, article=False):
+        waste(6e-6 * np.size(events))
+        return super().estimates(events, timestamps, article=article)
+
+
+def swept():
+    """A tiny sweep, in this process."""
+    points = [(0.02, 50, 0.01), (0.1, 50, 0.5), (0.1, 400, 0.01), (0.02, 400, 0.5)]
+    return pd.DataFrame(
+        {"epsilon": epsilon} | errors.measure(BitStream(share).draw(20_000), window, epsilon)
+        for epsilon, window, share in points
+    )
+
+
+def settled():
+    """Every claim by its id, from tiny experiments."""
+    few = experiments.counterexamples(experiments.few_ones([0.01, 0.1, 0.5], most=200))
+    long_run = experiments.long_run(
+        BitStream(0.5), events=3_000_000, window=20_000, epsilon=0.05, chunk=1_000_000
+    )
+    rates = experiments.rates(20_000, 0.05, [1, 1000], 0, seed=1)
+    rates.iloc[:, 1:] *= 5.0  # the machine that runs the tests may be busy with others
+    found = [
+        verdicts.figure_3(experiments.figure_3()),
+        verdicts.article_error(swept(), few),
+        verdicts.sound_error(swept(), few),
+        verdicts.memory(experiments.sizes([0.01, 0.5], [1000, 10_000, 100_000])),
+        verdicts.speed(long_run, rates),
+    ]
+    return {each.id: each for each in found}
+
+
+@pytest.fixture
+def mutated(monkeypatch):
+    """Let the experiments use another histogram."""
+
+    def use(histogram):
+        for module in (errors, costs, examples):
+            monkeypatch.setattr(module, "ExponentialHistogram", histogram)
+        return SimpleNamespace(**{k.replace("-", "_"): v.verdict for k, v in settled().items()})
+
+    return use
+
+
+def test_claims_come_out_as_recorded():
+    found = settled()
+    assert {id: each.verdict for id, each in found.items()} == {
+        id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "D5"
+    }
+    assert "ε = 0.01: 52 ones → 51, 1.92% off" in found["D5-2"].note
+    assert 0.98 < found["D5-5"].measured <= 1
+
+
+def test_too_many_buckets_are_noticed(mutated):
+    found = mutated(Finer)
+    assert found.D5_1 == found.D5_5 == found.D5_3 == "deviates"
+    assert found.D5_2 == "holds", "a third of the article's error keeps its promise"
+
+
+@pytest.mark.parametrize(
+    ("histogram", "claim"),
+    [
+        (Coarser, "D5_5"),
+        (Late, "D5_1"),
+        (Rounded, "D5_5"),
+        (Forgetless, "D5_3"),
+        (SlowUpdate, "D5_4"),
+        (SlowAnswer, "D5_4"),
+        (SlowAnswers, "D5_4"),
+    ],
+)
+def test_what_is_wrong_is_noticed(mutated, histogram, claim):
+    assert getattr(mutated(histogram), claim) == "deviates"
+
+
+def test_an_article_that_kept_its_promise_would_be_noticed(mutated):
+    assert mutated(Kind).D5_2 == "holds"
+
+
+def test_two_windows_say_nothing_about_growth():
+    assert verdicts.memory(experiments.sizes([0.5], [1000, 10_000])).verdict == "not run"
