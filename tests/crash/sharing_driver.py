@@ -21,7 +21,7 @@ from aftlib.shared_state.servers.job import Job
 from aftlib.shared_state.servers.source import ArraySource
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sqlite import SqliteTable
 
 WINDOWS, DELAY = Windows(400, 200), 40
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.strategies.merging import STRATEGIES, SUMS
 from aftlib.shared_state.strategies.pipeline import MergeRun, run

@@ -8,7 +8,7 @@ from typing import Any
 
 from aftlib.core.paths import atomic_file
 from aftlib.shared_state.servers.job import Job
-from aftlib.shared_state.stores.owner import claim
+from aftlib.shared_state.stores.opening import claim
 from aftlib.shared_state.stores.tables import StateTable
 
 IDENTITY = "job.json"

@@ -20,7 +20,7 @@ from aftlib.shared_state.servers.processes import fail
 from aftlib.shared_state.servers.server import Server, nothing_happens
 from aftlib.shared_state.servers.source import END, ArraySource
 from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
 
 
