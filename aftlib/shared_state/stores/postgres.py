@@ -114,12 +114,14 @@ class PostgresTable(SqlTable):
         """Write where the partition stands; the row's lock keeps two batches apart."""
         for table, since in ((LATEST, now.since), (epoch, None)):
             done = self._connection.execute(
-                "INSERT INTO progress AS p VALUES (%s, %s, %s, %s, %s) "
+                "INSERT INTO progress AS p VALUES (%s, %s, %s, %s, %s, %s, %s) "
                 "ON CONFLICT (epoch, partition) DO UPDATE SET at = greatest(p.at, excluded.at), "
                 "watermark = greatest(p.watermark, excluded.watermark), "
-                "late = greatest(p.late, excluded.late) "
+                "late = greatest(p.late, excluded.late), "
+                "tuples = greatest(p.tuples, excluded.tuples), "
+                "rejected = greatest(p.rejected, excluded.rejected) "
                 "WHERE %s::bigint IS NULL OR p.at = %s",
-                [table, partition, now.offset, now.watermark, now.late, since, since],
+                [table, partition, *now.stored, since, since],
             )
             if done.rowcount == 0:
                 raise stale(partition, since, self.progress()[partition].offset)
@@ -216,7 +218,7 @@ class PostgresTable(SqlTable):
             "epochs (epoch bigint PRIMARY KEY)",
             "handed (server text PRIMARY KEY, epoch bigint)",
             "progress (epoch bigint, partition bigint, at bigint, watermark bigint, late bigint, "
-            "PRIMARY KEY (epoch, partition))",
+            "tuples bigint, rejected bigint, PRIMARY KEY (epoch, partition))",
             f"state (epoch bigint, win bigint, key bigint{values}, PRIMARY KEY (epoch, win, key))",
         ):
             self._connection.execute(f"CREATE TABLE {table}".encode())

@@ -49,7 +49,7 @@ class SqlTable(StateTable):
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """How far each partition is, at all or as far as the epoch's table brings it."""
         found = self._rows(
-            "SELECT partition, at, watermark, late FROM progress WHERE epoch = ?",
+            "SELECT partition, at, watermark, late, tuples, rejected FROM progress WHERE epoch = ?",
             [LATEST if epoch is None else epoch],
         )
         return {partition: Progress(*rest) for partition, *rest in found}

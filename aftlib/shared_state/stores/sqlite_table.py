@@ -111,11 +111,13 @@ class SqliteTable(SqlTable):
         )
         if now.since is not None and stands and stands[0][0] != now.since:
             raise stale(partition, now.since, stands[0][0])
-        rest = (partition, now.offset, now.watermark, now.late)
+        rest = (partition, *now.stored)
         self._connection.executemany(
-            "INSERT INTO progress VALUES (?, ?, ?, ?, ?) ON CONFLICT (epoch, partition) DO UPDATE "
+            "INSERT INTO progress VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (epoch, partition) DO UPDATE "
             "SET at = max(at, excluded.at), watermark = max(watermark, excluded.watermark), "
-            "late = max(late, excluded.late)",
+            "late = max(late, excluded.late), tuples = max(tuples, excluded.tuples), "
+            "rejected = max(rejected, excluded.rejected)",
             [(LATEST, *rest), (epoch, *rest)],
         )
 
@@ -208,7 +210,8 @@ class SqliteTable(SqlTable):
             "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY)",
             "CREATE TABLE handed (server TEXT PRIMARY KEY, epoch INTEGER)",
             "CREATE TABLE progress (epoch INTEGER, partition INTEGER, at INTEGER, "
-            "watermark INTEGER, late INTEGER, PRIMARY KEY (epoch, partition)) WITHOUT ROWID",
+            "watermark INTEGER, late INTEGER, tuples INTEGER, rejected INTEGER, "
+            "PRIMARY KEY (epoch, partition)) WITHOUT ROWID",
             f"CREATE TABLE state (epoch INTEGER, win INTEGER, key INTEGER, {values}, "
             "PRIMARY KEY (epoch, win, key)) WITHOUT ROWID",
         ):
