@@ -48,7 +48,7 @@ class PostgresTable(SqlTable):
         When the schema holds something else, or is of another version or aggregate.
     """
 
-    functions = {"least": "least", "greatest": "greatest"}
+    least, greatest = "least", "greatest"
 
     def __init__(
         self, url: str, aggregate: Aggregate, flush: str = "merge", schema: str = "aft"

@@ -112,7 +112,7 @@ class RocksTable(StateTable):
         """How far each partition is, at all or as far as the epoch's table brings it."""
         prefix = _LATEST if epoch is None else _PART + _ordered(epoch)
         return {
-            _number(name, -8): Progress(*struct.unpack(">qqq", stored))
+            _number(name, -8): Progress(*struct.unpack(">5q", stored))
             for name, stored in self._under(prefix)
         }
 
@@ -244,7 +244,7 @@ def _bounds(rows: Partials) -> np.ndarray:
 
 
 def _packed(progress: Progress) -> bytes:
-    return struct.pack(">qqq", progress.offset, progress.watermark, progress.late)
+    return struct.pack(">5q", *progress.stored)
 
 
 def _ordered(number: int) -> bytes:

@@ -24,20 +24,12 @@ WITH RECURSIVE found (win) AS (
   FROM found WHERE found.win IS NOT NULL)
 SELECT win FROM found WHERE win IS NOT NULL
 """
-_PROGRESS = """
-INSERT INTO progress AS p VALUES (?, ?, ?, ?, ?) ON CONFLICT (epoch, partition) DO UPDATE
-SET at = {greatest}(p.at, excluded.at), watermark = {greatest}(p.watermark, excluded.watermark),
-late = {greatest}(p.late, excluded.late) WHERE CAST(? AS bigint) IS NULL OR p.at = ?
-"""
+_STORED = ("at", "watermark", "late", "tuples", "rejected")
+"""Columns of a partition's progress."""
 _TOKEN = """
 INSERT INTO handed VALUES (?, ?) ON CONFLICT (server) DO UPDATE
 SET epoch = excluded.epoch WHERE handed.epoch < excluded.epoch
 """
-_MERGED = {
-    "add": "{0} = state.{0} + excluded.{0}",
-    "min": "{0} = {least}(state.{0}, excluded.{0})",
-    "max": "{0} = {greatest}(state.{0}, excluded.{0})",
-}
 
 
 class SqlTable(StateTable):
@@ -51,7 +43,7 @@ class SqlTable(StateTable):
         What survives the process.
     """
 
-    functions = {"least": "min", "greatest": "max"}
+    least, greatest = "min", "max"
     """What the database calls the lesser and the greater of two numbers."""
     value = "{} bigint NOT NULL"
     """Declaration of a column of values."""
@@ -76,11 +68,17 @@ class SqlTable(StateTable):
                 return False
             self._execute("INSERT INTO epochs VALUES (?) ON CONFLICT DO NOTHING", [epoch])
 
-            note = _PROGRESS.format(**self.functions)
+            further = ", ".join(
+                f"{name} = {self.greatest}(p.{name}, excluded.{name})" for name in _STORED
+            )
+            note = (
+                "INSERT INTO progress AS p VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (epoch, "
+                f"partition) DO UPDATE SET {further} WHERE CAST(? AS bigint) IS NULL OR p.at = ?"
+            )
             for partition, now in sorted(progress.items()):  # in one order: rows are locked
                 for table, since in ((LATEST, now.since), (epoch, None)):
-                    at = [table, partition, now.offset, now.watermark, now.late, since, since]
-                    if not self._execute(note, at).rowcount:
+                    row = [table, partition, *now.stored]
+                    if not self._execute(note, [*row, since, since]).rowcount:
                         raise stale(partition, since, self.progress()[partition].offset)
 
             if len(rows):
@@ -95,7 +93,7 @@ class SqlTable(StateTable):
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """How far each partition is, at all or as far as the epoch's table brings it."""
         found = self._rows(
-            "SELECT partition, at, watermark, late FROM progress WHERE epoch = ?",
+            f"SELECT partition, {', '.join(_STORED)} FROM progress WHERE epoch = ?",
             [LATEST if epoch is None else epoch],
         )
         return {partition: Progress(*rest) for partition, *rest in found}
@@ -122,18 +120,23 @@ class SqlTable(StateTable):
 
     def _upsert(self, source: str) -> str:
         """Statement that merges the rows of a source into the table `state`."""
+        changes = {
+            "add": "{0} = state.{0} + excluded.{0}",
+            "min": f"{{0}} = {self.least}(state.{{0}}, excluded.{{0}})",
+            "max": f"{{0}} = {self.greatest}(state.{{0}}, excluded.{{0}})",
+        }
         kinds = zip(self._columns, self.aggregate.components, strict=True)
-        merged = ", ".join(_MERGED[kind].format(column, **self.functions) for column, kind in kinds)
+        merged = ", ".join(changes[kind].format(column) for column, kind in kinds)
         return f"INSERT INTO state {source} ON CONFLICT (epoch, win, key) DO UPDATE SET {merged}"
 
     def _create(self) -> None:
         """Make the tables, and note whose they are."""
         values = ", ".join(self.value.format(column) for column in self._columns)
+        stored = ", ".join(f"{name} bigint" for name in _STORED)
         for table in (
             "epochs (epoch bigint PRIMARY KEY)",
             "handed (server text PRIMARY KEY, epoch bigint)",
-            "progress (epoch bigint, partition bigint, at bigint, watermark bigint, late bigint, "
-            "PRIMARY KEY (epoch, partition))",
+            f"progress (epoch bigint, partition bigint, {stored}, PRIMARY KEY (epoch, partition))",
             f"state (epoch bigint, win bigint, key bigint, {values}, "
             "PRIMARY KEY (epoch, win, key))",
         ):
