@@ -106,7 +106,7 @@ class ArraySource:
         while now.watermark != END:
             block, now = self._batch(np.array(tuples[now.offset : now.offset + rows]), now)
             if now.offset == len(tuples):
-                now = Progress(now.offset, END, now.late, now.since)
+                now = Progress(now.offset, END, now.late, since=now.since)
             yield block, now
 
     def _batch(self, tuples: np.ndarray, before: Progress) -> tuple[Block, Progress]:
@@ -117,7 +117,7 @@ class ArraySource:
             marks = np.maximum.accumulate(np.append(before.watermark, times - self.delay))
             late, watermark = slices + self.pane <= marks[:-1], int(marks[-1])
         offset = before.offset + len(times)
-        after = Progress(offset, watermark, before.late + int(late.sum()), before.offset)
+        after = Progress(offset, watermark, before.late + int(late.sum()), since=before.offset)
         return (slices[~late], keys[~late], values[~late]), after
 
 

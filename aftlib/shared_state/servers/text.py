@@ -76,7 +76,7 @@ class TextSource:
             self._keep_rejects(partition, before, reader)
             raise
         last, after = self._batch(partition, held, before, reader)
-        yield last, Progress(after.offset, END, after.late, after.since)
+        yield last, Progress(after.offset, END, after.late, since=after.since)
 
     def _reading(self, partition: int, progress: Progress | None) -> Reading:
         """What the reader knew when it stood there."""
@@ -96,7 +96,9 @@ class TextSource:
         self._keep_rejects(partition, before, reader)
         slices, keys, values = np.concatenate(held, axis=1)
         block = (slices * self.rules.windows.pane, keys, values)
-        return block, Progress(after.offset, self._watermark(after), after.late, before.offset)
+        return block, Progress(
+            after.offset, self._watermark(after), after.late, since=before.offset
+        )
 
     def _keep_rejects(self, partition: int, before: Reading, reader: PartitionReader) -> None:
         rejects = reader.take_rejects()
