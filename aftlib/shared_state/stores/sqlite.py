@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aftlib.core.sqlite import open_database
 from aftlib.shared_state.aggregates import Aggregate, Partials, overflow
 from aftlib.shared_state.stores.sql import SqlTable
 from aftlib.shared_state.stores.tables import check_identity
@@ -40,6 +41,8 @@ class SqliteTable(SqlTable):
     ------
     ValueError
         When the file holds something else, is damaged, or is of another version or aggregate.
+    TimeoutError
+        When others write to the file for all that time.
     """
 
     value = "{0} integer NOT NULL CHECK (typeof({0}) = 'integer')"
@@ -50,16 +53,18 @@ class SqliteTable(SqlTable):
     ) -> None:
         super().__init__(aggregate, flush)
         self.path = Path(path)
-        try:
-            self._connection = sqlite3.connect(
-                self.path, timeout=timeout_s, isolation_level=None, check_same_thread=False
-            )
-            self._open()
-        except sqlite3.Error as error:
-            raise ValueError(
-                f"path must be an intact state table or a new file, got {str(path)!r} ({error}); "
-                "choose another path, or restore the file from a copy"
-            ) from error
+
+        def create(connection: sqlite3.Connection) -> None:
+            self._connection = connection
+            self._create()
+
+        def check(connection: sqlite3.Connection) -> None:
+            found = connection.execute("SELECT version, aggregate FROM identity").fetchone()
+            check_identity(self.path, found, aggregate, "path")
+
+        self._connection = open_database(
+            path, "a state table", APPLICATION, create=create, check=check, timeout_s=timeout_s
+        )
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
@@ -123,27 +128,3 @@ class SqliteTable(SqlTable):
 
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:
         return self._execute(query, values).fetchall()
-
-    def _open(self) -> None:
-        """Make the tables where there are none, and refuse what is another's."""
-        try:
-            used = self._rows("SELECT name FROM sqlite_master")
-            if used and self._rows("PRAGMA application_id") != [(APPLICATION,)]:
-                raise ValueError(
-                    f"path must be a state table, got another's file {str(self.path)!r}; "
-                    "choose another path"
-                )
-            self._execute("PRAGMA journal_mode = WAL")
-            self._execute("PRAGMA synchronous = FULL")
-
-            self._execute("BEGIN IMMEDIATE")  # two processes may come to a new file at once
-            if not self._rows("SELECT name FROM sqlite_master"):
-                self._execute(f"PRAGMA application_id = {APPLICATION}")
-                self._create()
-            self._execute("COMMIT")
-
-            found = self._rows("SELECT version, aggregate FROM identity")[0]
-            check_identity(self.path, found, self.aggregate, "path")
-        except BaseException:
-            self._connection.close()
-            raise

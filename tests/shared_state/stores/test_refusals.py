@@ -92,7 +92,7 @@ class TestRocks:
 class TestSqlite:
     def test_others_file(self, tmp_path):
         (tmp_path / "text").write_text("no database " * 100)
-        with pytest.raises(ValueError, match="path must be an intact state table or a new file"):
+        with pytest.raises(ValueError, match="path must be a state table or a new file"):
             SqliteTable(tmp_path / "text", SUM)
         with sqlite3.connect(tmp_path / "s") as connection:
             connection.execute("CREATE TABLE state (a)")
@@ -115,7 +115,7 @@ class TestSqlite:
         with (tmp_path / "s").open("r+b") as file:
             file.seek(100)
             file.write(b"x" * 3000)
-        with pytest.raises(ValueError, match="path must be an intact state table"):
+        with pytest.raises(ValueError, match="path must be a state table or a new file"):
             SqliteTable(tmp_path / "s", SUM)
 
     @pytest.mark.parametrize("flush", ["merge", "barrier"])
