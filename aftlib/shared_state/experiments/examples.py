@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.throughputs import shared_file
-from aftlib.shared_state.strategies.pipeline import MergeRun, run
+from aftlib.shared_state.strategies.pipeline import MergedLog, merge_log
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
 
@@ -25,7 +25,7 @@ DELAY = 5
 """Ticks that the watermark is behind: enough for the tuples that come out of order here."""
 
 
-def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergeRun]:
+def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
     """Let two tasks merge their slices into one shared table, and put windows together.
 
     Returns
@@ -34,12 +34,12 @@ def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.Data
         slice, key, value: the shared table as it is kept.
     windows : DataFrame
         window id, key, value: table 1.
-    done : MergeRun
+    done : MergedLog
     """
     texts = [_text(tuples) for tuples in PARTITIONS]
     log, table = TupleLog.write(directory / "log", texts), shared_file(directory)
     rules = Rules(WINDOWS, DELAY)
-    done = run(spark, log, rules, "late global", len(texts), directory / "notes", table)
+    done = merge_log(spark, log, rules, "late global", len(texts), directory / "notes", table)
     with table() as shared:
         state = _shown(shared.read(), "slice", WINDOWS.pane)
     return state, _shown(done.sums, "window id", WINDOWS.width), done

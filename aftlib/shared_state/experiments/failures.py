@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.experiments.throughputs import shared_file
-from aftlib.shared_state.strategies.merging import SUMS
-from aftlib.shared_state.strategies.pipeline import Job, received, run
-from aftlib.shared_state.strategies.pipelined import run_pipelined
+from aftlib.shared_state.strategies.pipeline import LogMerge, merge_log, received
+from aftlib.shared_state.strategies.pipelined import pipelined
+from aftlib.shared_state.stream.sums import SUMS
 from aftlib.spark.faults import Fault
 
 VICTIM = 1
@@ -66,12 +66,12 @@ def one_task_dies(
     """
     if tasks < 2:
         raise ValueError(f"tasks must be at least 2 for one to die and one to live, got {tasks!r}")
-    true = run(spark, given.log, given.rules, "late local", tasks).sums
+    true = merge_log(spark, given.log, given.rules, "late local", tasks).sums
     rows = []
     for name, way in WAYS.items():
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
             fault = Fault(Path(scratch), f"task-{VICTIM}", after)
-            job = Job(given.log, given.rules, tasks, Path(scratch), fault)
+            job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
             done = way(spark, job, every)
             pid = _fallen(fault)["pid"]
         again = done.processed - given.stream.tuples
@@ -81,22 +81,22 @@ def one_task_dies(
     return pd.DataFrame(rows).astype({"twice": "Int64"})
 
 
-def _late_global(spark: SparkSession, job: Job, every: int) -> _Outcome:
+def _late_global(spark: SparkSession, job: LogMerge, every: int) -> _Outcome:
     table = shared_file(job.directory)
-    done = run(
+    done = merge_log(
         spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every, job.fault
     )
     return _Outcome(done.sums, _gone_through(done.tries), tried_again(done.tries))
 
 
-def _blocking(spark: SparkSession, job: Job, every: int) -> _Outcome:
+def _blocking(spark: SparkSession, job: LogMerge, every: int) -> _Outcome:
     """Spark's own shuffle: receivers begin when all is written down, and one reads it again."""
     sums, tries = received(spark, job)
     return _Outcome(sums, _gone_through(tries), tried_again(tries))
 
 
-def _pipelined(spark: SparkSession, job: Job, every: int) -> _Outcome:
-    done = run_pipelined(spark, job, every // ROUNDS, ROUNDS)
+def _pipelined(spark: SparkSession, job: LogMerge, every: int) -> _Outcome:
+    done = pipelined(spark, job, every // ROUNDS, ROUNDS)
     first = [each for each in done.tries if each["attempt"] == 0]
     _fallen(job.fault)
     second = min(each["since"] for each in done.tries if each["attempt"] > 0)
@@ -108,7 +108,7 @@ def _pipelined(spark: SparkSession, job: Job, every: int) -> _Outcome:
     )
 
 
-WAYS: dict[str, Callable[[SparkSession, Job, int], _Outcome]] = {
+WAYS: dict[str, Callable[[SparkSession, LogMerge, int], _Outcome]] = {
     "upfront, pipelined shuffle": _pipelined,
     "upfront, Spark's shuffle on disk": _blocking,
     "late global": _late_global,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from aftlib.shared_state.strategies.merging import SliceSums
 from aftlib.shared_state.stream.parsing import BLOCK
+from aftlib.shared_state.stream.sums import SliceSums
 from aftlib.shared_state.stream.tuples import TupleStream
 
 CASES = {

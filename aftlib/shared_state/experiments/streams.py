@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
 from aftlib.shared_state.stream.tuples import TupleStream
-from aftlib.shared_state.stream.writing import write_tuples
 
 PARTITIONS = 8
 

@@ -15,9 +15,9 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
-from aftlib.shared_state.strategies.merging import STRATEGIES, SUMS
-from aftlib.shared_state.strategies.pipeline import MergeRun, run
+from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge_log
 from aftlib.shared_state.strategies.stages import stage_seconds
+from aftlib.shared_state.stream.sums import SUMS
 
 
 def measured(
@@ -88,14 +88,14 @@ def shared_file(directory: Path | str) -> Callable[[], StateTable]:
 
 def _timed(
     spark: SparkSession, each: Input, strategy: str, tasks: int
-) -> tuple[MergeRun, list[float]]:
+) -> tuple[MergedLog, list[float]]:
     with tempfile.TemporaryDirectory(prefix="aft-") as scratch, stage_seconds(spark) as stages:
         table = shared_file(scratch) if strategy == "late global" else None
-        done = run(spark, each.log, each.rules, strategy, tasks, table=table)
+        done = merge_log(spark, each.log, each.rules, strategy, tasks, table=table)
     return done, stages
 
 
-def _costs(done: MergeRun, stages: list[float], strategy: str) -> dict[str, float]:
+def _costs(done: MergedLog, stages: list[float], strategy: str) -> dict[str, float]:
     tasks, shuffled = done.tasks, strategy == "upfront"
     return {
         "tuples": done.tuples,

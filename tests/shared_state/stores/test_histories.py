@@ -23,7 +23,7 @@ class Model:
             table[window, key] = table.get((window, key), 0) + value
         for kept in (self.latest, self.of_epoch.setdefault(epoch, {})):
             for partition, now in progress.items():
-                before = kept.get(partition, (NEVER, NEVER, 0))
+                before = kept.get(partition, (NEVER,) * 5)
                 kept[partition] = tuple(map(max, before, now))
         if token:
             self.tokens[token[0]] = token[1]
