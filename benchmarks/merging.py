@@ -28,8 +28,8 @@ import psutil
 from aftlib.core.paths import data_dir
 from aftlib.shared_state import experiments as d3
 from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.strategies.merging import summed
-from aftlib.shared_state.strategies.pipeline import run as spark_run
+from aftlib.shared_state.strategies.pipeline import merge_log
+from aftlib.shared_state.stream.intake import summed
 from aftlib.spark.session import session
 from benchmarks import flink
 
@@ -187,7 +187,7 @@ def _memory(spark: Any, each: Input) -> float:
     Pages that processes share are counted for each of them.
     """
     with _sampled() as sizes:
-        spark_run(spark, each.log, each.rules, "late local", TASKS)
+        merge_log(spark, each.log, each.rules, "late local", TASKS)
     return max(sizes) / 1e9
 
 

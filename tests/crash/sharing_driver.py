@@ -14,11 +14,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aftlib.core.windows import Windows
-from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.driver import Driver
 from aftlib.shared_state.servers.job import Job
 from aftlib.shared_state.servers.source import ArraySource
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
 from aftlib.shared_state.stores.sqlite import SqliteTable

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from aftlib.shared_state.servers.source import END, ArraySource
 
 from aftlib.shared_state.servers.journal import Account
-from aftlib.shared_state.servers.source import END, ArraySource
 from tests.postgres import own_server
 
 _DRIVER = Path(__file__).with_name("sharing_driver.py")

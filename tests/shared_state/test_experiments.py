@@ -15,7 +15,8 @@ from aftlib.shared_state.experiments.sharing import require_alike
 from aftlib.shared_state.experiments.stores import MODES
 from aftlib.shared_state.experiments.throughputs import require_same
 from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts
-from aftlib.shared_state.strategies.merging import STRATEGIES, SliceSums
+from aftlib.shared_state.strategies.pipeline import STRATEGIES
+from aftlib.shared_state.stream.sums import SliceSums
 from aftlib.shared_state.stream.tuples import TupleStream
 from aftlib.shared_state.verdicts import explanation
 from benchmarks.merging import TOTALS, require_equal

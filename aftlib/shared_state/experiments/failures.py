@@ -14,9 +14,9 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.model import spark_hashes
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.experiments.throughputs import shared_file
-from aftlib.shared_state.strategies.merging import SUMS
-from aftlib.shared_state.strategies.pipeline import Job, received, run
-from aftlib.shared_state.strategies.pipelined import run_pipelined
+from aftlib.shared_state.stream.sums import SUMS
+from aftlib.shared_state.strategies.pipeline import LogMerge, merge_log, received
+from aftlib.shared_state.strategies.pipelined import pipelined
 from aftlib.spark.faults import Fault
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def one_task_dies(
     tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
     if tasks < 2:
         raise ValueError(f"tasks must be at least 2 for one to die and one to live, got {tasks!r}")
-    true = run(spark, given.log, given.rules, "late local", tasks).sums
+    true = merge_log(spark, given.log, given.rules, "late local", tasks).sums
     routes = {
         "upfront, pipelined shuffle": true.keys % tasks,
         "upfront, Spark's shuffle on disk": spark_hashes(spark, true.keys) % tasks,
@@ -71,7 +71,7 @@ def one_task_dies(
         victim = int(np.bincount(receivers, true.values[:, 1]).argmax())
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
             fault = Fault(Path(scratch), f"task-{victim}", after)
-            job = Job(given.log, given.rules, tasks, Path(scratch), fault)
+            job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
             sums, tries = way(spark, job, every)
             note = fault.fallen
         if note is None:
@@ -99,20 +99,20 @@ def tried_again(tries: list[dict], victim: int) -> int:
     return len({each["task"] for each in tries if each["attempt"] > 0} - {victim})
 
 
-def _pipelined(spark: SparkSession, job: Job, every: int) -> tuple[Partials, list[dict]]:
-    done = run_pipelined(spark, job, every // ROUNDS, ROUNDS)
+def _pipelined(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
+    done = pipelined(spark, job, every // ROUNDS, ROUNDS)
     return done.sums, done.tries
 
 
-def _late_global(spark: SparkSession, job: Job, every: int) -> tuple[Partials, list[dict]]:
+def _late_global(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
     table = shared_file(job.directory)
-    done = run(
+    done = merge_log(
         spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every, job.fault
     )
     return done.sums, done.tries
 
 
-WAYS: dict[str, Callable[[SparkSession, Job, int], tuple[Partials, list[dict]]]] = {
+WAYS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dict]]]] = {
     "upfront, pipelined shuffle": _pipelined,
     # receivers begin when all is written down, and one reads it again
     "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -19,11 +18,13 @@ import pandas as pd
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
-from aftlib.shared_state.servers.driver import run as run_job
-from aftlib.shared_state.servers.job import OWN, Job
-from aftlib.shared_state.servers.source import END
+from aftlib.shared_state.servers.stage import OWN, Stage
+from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.tables import FLUSHES, Progress, StateTable
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stream.tuples import TupleStream
 
 Opener = Callable[[str], AbstractContextManager[StateTable]]
 """Opens a new table, given when it flushes, of which nothing is left behind."""
@@ -112,26 +113,6 @@ def _ones(keys: np.ndarray) -> Partials:
     return Partials(np.zeros(len(keys), int), keys, np.ones(len(keys), int))
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """A source as fast as memory: what is measured is the sharing alone, nothing is parsed."""
-
-    tuples: int
-    keys: int
-    partitions: int = TASKS
-
-    def batches(self, partition: int, progress: Progress | None, rows: int) -> Iterator[Any]:
-        """Batches of the same drawn tuples over and over."""
-        rng = np.random.default_rng(partition)
-        keys, values = rng.integers(0, self.keys, 2 * rows), rng.integers(0, 100, 2 * rows)
-        length, offset = self.tuples // self.partitions, progress.offset if progress else 0
-        while offset < length:
-            size, at = min(rows, length - offset), offset % rows
-            block = (np.zeros(size, int), keys[at : at + size], values[at : at + size])
-            since, offset = offset, offset + size
-            yield block, Progress(offset, END if offset == length else 0, since=since)
-
-
 def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     """Stream through a server of two tasks in each of `MODES`, in turns that begin anywhere.
 
@@ -163,27 +144,31 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     ):
         if given < least:
             raise ValueError(f"{name} must be at least {least}, got {given!r}")
-    modes, rows = list(MODES), []
-    for store, turn in ((store, turn) for store in stores for turn in range(runs)):
-        begin = turn % len(modes)  # whoever comes first meets another machine than the last
-        order = modes[begin:] + modes[:begin]
-        taken = {mode: _streamed(store, tuples, *MODES[mode]) for mode in order}
-        without = taken[modes[0]][0]
-        for mode in modes:
-            seconds, cpu_s = taken[mode]
-            found = {"seconds": seconds, "throughput": tuples / seconds, "cpu_s": cpu_s}
-            lost = {"lost": 1 - without / seconds}
-            rows.append({"store": store, "mode": mode, "run": turn} | found | lost)
+    stream, modes, rows = TupleStream(tuples, KEYS_OF_STREAM, rate=tuples), list(MODES), []
+    with tempfile.TemporaryDirectory(prefix="aft-") as folder:
+        log = TupleLog.draw(Path(folder) / "log", stream, TASKS)
+        for store, turn in ((store, turn) for store in stores for turn in range(runs)):
+            begin = turn % len(modes)  # whoever comes first meets another machine than the last
+            order = modes[begin:] + modes[:begin]
+            taken = {mode: _streamed(log, store, *MODES[mode]) for mode in order}
+            without = taken[modes[0]][0]
+            for mode in modes:
+                seconds, cpu_s = taken[mode]
+                found = {"seconds": seconds, "throughput": tuples / seconds, "cpu_s": cpu_s}
+                lost = {"lost": 1 - without / seconds}
+                rows.append({"store": store, "mode": mode, "run": turn} | found | lost)
     return pd.DataFrame(rows)
 
 
-def _streamed(own: str, tuples: int, checkpoint_s: float, handover_s: float) -> tuple[float, float]:
+def _streamed(
+    log: TupleLog, own: str, checkpoint_s: float, handover_s: float
+) -> tuple[float, float]:
     """Seconds until all is merged, and CPU seconds of all processes."""
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
-        job = Job(
-            _Stream(tuples, KEYS_OF_STREAM),
+        stage = Stage(
+            log,
+            Rules(Windows(1, 1)),
             Path(folder),
-            Windows(1, 1),
             servers=1,
             tasks=TASKS,
             own=own,
@@ -192,7 +177,7 @@ def _streamed(own: str, tuples: int, checkpoint_s: float, handover_s: float) -> 
             handover_s=handover_s,
         )
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        account = run_job(job)
+        account = run_stage(stage)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return account.seconds, cpu

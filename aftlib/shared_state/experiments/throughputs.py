@@ -18,8 +18,8 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
-from aftlib.shared_state.strategies.merging import STRATEGIES, SUMS
-from aftlib.shared_state.strategies.pipeline import MergeRun, run
+from aftlib.shared_state.stream.sums import SUMS
+from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge_log
 from aftlib.shared_state.strategies.stages import stage_seconds
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
@@ -37,7 +37,7 @@ TABLE_DELAY = 5
 """Ticks that the watermark is behind: enough for the tuples that come out of order here."""
 
 
-def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergeRun]:
+def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
     """Let two tasks merge their slices into one shared table, and put windows together.
 
     Returns
@@ -46,7 +46,7 @@ def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.Data
         slice, key, value: the shared table as it is kept.
     windows : DataFrame
         window id, key, value: D3 table 1, w = 10 and l = 5.
-    done : MergeRun
+    done : MergedLog
     """
 
     def shown(sums: Partials, name: str, width: int) -> pd.DataFrame:
@@ -56,7 +56,7 @@ def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.Data
     texts = ["".join(f"{t},{k},{v}\n" for t, k, v in part).encode() for part in TABLE_TUPLES]
     log, table = TupleLog.write(directory / "log", texts), shared_file(directory)
     rules = Rules(TABLE_WINDOWS, TABLE_DELAY)
-    done = run(spark, log, rules, "late global", len(texts), directory / "notes", table)
+    done = merge_log(spark, log, rules, "late global", len(texts), directory / "notes", table)
     with table() as shared:
         state = shown(shared.read(), "slice", TABLE_WINDOWS.pane)
     return state, shown(done.sums, "window id", TABLE_WINDOWS.width), done
@@ -106,7 +106,7 @@ def measured(
     for repeat, (each, strategy, p) in [(r, c) for r in range(-warm_up, repeats) for c in cells]:
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch, stage_seconds(spark) as stages:
             table = shared_file(scratch) if strategy == "late global" else None
-            done = run(spark, each.log, each.rules, strategy, p, table=table)
+            done = merge_log(spark, each.log, each.rules, strategy, p, table=table)
         require_same(first.setdefault(each.stream.skew, done.sums), done.sums, strategy)
         if repeat < 0:
             continue

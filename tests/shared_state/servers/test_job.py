@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from aftlib.core.windows import Windows
-from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
 from aftlib.shared_state.servers.driver import run
 from aftlib.shared_state.servers.identity import keep_to
 from aftlib.shared_state.servers.job import Job
+from aftlib.shared_state.servers.source import END, ArraySource, watermark
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
 from aftlib.shared_state.servers.journal import Account, Journal
 from aftlib.shared_state.servers.output import Output
-from aftlib.shared_state.servers.source import END, ArraySource, watermark
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import NEVER, Progress
 

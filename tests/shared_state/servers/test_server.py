@@ -9,16 +9,16 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from aftlib.shared_state.servers.identity import keep_table_to, keep_to
+from aftlib.shared_state.servers.job import Job
+from aftlib.shared_state.servers.processes import fail
+from aftlib.shared_state.servers.source import END, ArraySource
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.servers import driver, handover
 from aftlib.shared_state.servers.handover import HandOver
-from aftlib.shared_state.servers.identity import keep_table_to, keep_to
-from aftlib.shared_state.servers.job import Job
-from aftlib.shared_state.servers.processes import fail
 from aftlib.shared_state.servers.server import Server, nothing_happens
-from aftlib.shared_state.servers.source import END, ArraySource
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StaleBatch

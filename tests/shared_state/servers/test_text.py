@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from aftlib.core.windows import Windows
-from aftlib.shared_state.servers import text as text_module
 from aftlib.shared_state.servers.driver import run
 from aftlib.shared_state.servers.job import Job
 from aftlib.shared_state.servers.source import END, ArraySource
 from aftlib.shared_state.servers.text import TextSource
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.servers import text as text_module
 from aftlib.shared_state.stream.parsing import PartitionReader, Rules
 from aftlib.shared_state.stream.stretch import kept
 from aftlib.shared_state.stream.tuplelog import TupleLog

@@ -6,12 +6,12 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
+from aftlib.shared_state.servers.job import Job
+from aftlib.shared_state.servers.source import ArraySource
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.servers.job import Job
 from aftlib.shared_state.servers.server import Server
-from aftlib.shared_state.servers.source import ArraySource
 from aftlib.shared_state.servers.wire import Door, Link, address_of
 from aftlib.shared_state.stores.memory import MemoryTable
 
