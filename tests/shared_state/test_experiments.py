@@ -10,8 +10,7 @@ import pytest
 
 from aftlib.shared_state import experiments as d3
 from aftlib.shared_state import figures, verdicts
-from aftlib.shared_state.experiments.failures import tried_again
-from aftlib.shared_state.experiments.sharing import require_alike
+from aftlib.shared_state.experiments.failures import require_alike, tried_again
 from aftlib.shared_state.experiments.stores import MODES
 from aftlib.shared_state.experiments.throughputs import require_same
 from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts
@@ -19,6 +18,7 @@ from aftlib.shared_state.strategies.pipeline import STRATEGIES
 from aftlib.shared_state.stream.sums import SliceSums
 from aftlib.shared_state.stream.tuples import TupleStream
 from aftlib.shared_state.verdicts import explanation
+from aftlib.spark.faults import Fault
 from benchmarks.merging import TOTALS, require_equal
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
@@ -259,14 +259,14 @@ def test_deaths_of_a_server_and_a_task_disturb_only_their_own(tmp_path):
 
 
 def test_other_windows_or_no_death_are_refused(tmp_path):
-    calm, struck = (SimpleNamespace(directory=tmp_path / n, output=tmp_path / n / "output")
-                    for n in ("calm", "struck"))  # fmt: skip
-    for job in (calm, struck):
-        job.output.mkdir(parents=True)
+    faults = [Fault(tmp_path, f"{who}-0 read", 1) for who in ("task", "server")]
+    calm, struck = (SimpleNamespace(output=tmp_path / n, faults=faults) for n in ("calm", "struck"))
+    for stage in (calm, struck):
+        stage.output.mkdir()
     with pytest.raises(RuntimeError, match="no task died: take more tuples"):
         require_alike(calm, struck)
-    for who in ("task", "server"):
-        (struck.directory / f"{who}.killed").touch()
+    for fault in faults:
+        fault.note.write_text('{"pid": 1, "reached": 1}')
     assert require_alike(calm, struck) is None
     (calm.output / "window").write_text("1,2,3")
     with pytest.raises(RuntimeError, match="with deaths puts out other windows"):
@@ -311,7 +311,7 @@ def test_checkpoints_are_timed_against_their_own_turn():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: d3.merges(d3.EMBEDDED, [], 1, 1), "keys must be at least 1, got 0"),
+        (lambda: d3.merges(d3.EMBEDDED, [], 1, 1), "keys must hold at least one value"),
         (lambda: d3.merges(d3.EMBEDDED, [10], 0, 1), "rows must be at least 1, got 0"),
         (lambda: d3.checkpoints([], 10, 1), "stores must be at least 1, got 0"),
         (lambda: d3.checkpoints(["memory"], 1, 1), "tuples must be at least 2, got 1"),

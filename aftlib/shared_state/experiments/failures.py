@@ -1,22 +1,28 @@
-"""D3 fig. 1, measured: whom one task's death disturbs, and what is processed again."""
+"""D3 fig. 1, measured: whom a death disturbs, and what is processed again, in each design."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.model import spark_hashes
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.experiments.throughputs import shared_file
-from aftlib.shared_state.stream.sums import SUMS
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.strategies.pipeline import LogMerge, merge_log, received
 from aftlib.shared_state.strategies.pipelined import pipelined
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.sums import SUMS
+from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 
 if TYPE_CHECKING:
@@ -24,6 +30,9 @@ if TYPE_CHECKING:
 
 ROUNDS = 4
 """Rounds of the pipelined shuffle between two checkpoints."""
+WINDOWS = Windows(1_000, 500)
+SHARED_PARTITIONS, SHARED_KEYS, BATCHES = 4, 1_000, 50
+"""Partitions and keys of the servers' log, and batches of a partition."""
 
 
 def one_task_dies(
@@ -118,3 +127,73 @@ WAYS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dic
     "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),
     "late global": _late_global,
 }
+
+
+def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFrame:
+    """Run two servers of two tasks each, undisturbed and with a task and server 0 killed.
+
+    A server's own store is RocksDB, the global one SQLite. Task 0-0 dies when it has read half of
+    its partition, server 0 when what it holds is to be made durable for the first time.
+
+    Parameters
+    ----------
+    directory : Path
+        New folder.
+    tuples : int
+        Of each of four partitions.
+    seed : int
+
+    Returns
+    -------
+    DataFrame
+        run, task, joined: how often it began or came back, read_again: tuples that it read a
+        second time, seconds: the whole run.
+
+    Raises
+    ------
+    RuntimeError
+        When the two runs put out different windows, or nobody died.
+    """
+    rng, times = np.random.default_rng(seed), np.arange(tuples) * 10 * WINDOWS.width // tuples
+    texts = []
+    for _ in range(SHARED_PARTITIONS):
+        columns = times, rng.integers(0, SHARED_KEYS, tuples), rng.integers(0, 101, tuples)
+        texts.append(b"".join(b"%d,%d,%d\n" % row for row in zip(*columns, strict=True)))
+    log = TupleLog.write(directory / "log", texts)
+
+    calm = Stage(
+        log,
+        Rules(WINDOWS, WINDOWS.pane),
+        directory / "calm",
+        batch=max(1, tuples // BATCHES),
+        checkpoint_s=0.05,
+    )
+    notes = directory / "faults"
+    faults = Fault(notes, "task-0-0 read", BATCHES // 2), Fault(notes, "server-0 complete", 1)
+    struck = replace(calm, directory=directory / "struck", faults=faults)
+    rows = []
+    for name, stage in (("calm", calm), ("struck", struck)):
+        account = run_stage(stage)
+        for task in sorted(account.joined):
+            found = {"joined": account.joined[task], "read_again": account.read_again.get(task, 0)}
+            rows.append({"run": name, "task": task, **found, "seconds": account.seconds})
+    require_alike(calm, struck)
+    return pd.DataFrame(rows)
+
+
+def require_alike(calm: Stage, struck: Stage) -> None:
+    """Refuse a run in which not both died, or whose windows differ from the undisturbed run's.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    for fault in struck.faults:
+        if not fault.fallen:
+            who = fault.point.split("-")[0]
+            raise RuntimeError(f"no {who} died: take more tuples, so that there is time for it")
+    one, other = (
+        {path.name: path.read_text() for path in stage.output.iterdir()} for stage in (calm, struck)
+    )
+    if one != other:
+        raise RuntimeError("the run with deaths puts out other windows: report this as a bug")

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import with_value
-from aftlib.shared_state.stream.sums import SliceSums
 from aftlib.shared_state.stream.parsing import BLOCK
+from aftlib.shared_state.stream.sums import SliceSums
 from aftlib.shared_state.stream.tuples import TupleStream
 
 RUN = 64

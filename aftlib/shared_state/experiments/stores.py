@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.servers.stage import OWN, Stage
@@ -80,9 +81,8 @@ def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: i
     ValueError
         When keys or rows are below 1.
     """
-    for name, least in (("keys", min(keys, default=0)), ("rows", rows)):
-        if least < 1:
-            raise ValueError(f"{name} must be at least 1, got {least!r}: take 10000")
+    require_numbers("keys", keys, least=1)
+    require_number("rows", rows, least=1)
     found = []
     for store, size, flush in product(stores, keys, FLUSHES):
         if store == "memory" and flush == "merge":  # nothing of it survives either way
@@ -137,26 +137,21 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     ValueError
         When there is no store, no run, or less than a tuple a task.
     """
-    for name, given, least in (
-        ("stores", len(stores), 1),
-        ("tuples", tuples, TASKS),
-        ("runs", runs, 1),
-    ):
-        if given < least:
-            raise ValueError(f"{name} must be at least {least}, got {given!r}")
+    require_number("stores", len(stores), least=1)
+    require_number("tuples", tuples, least=TASKS)
+    require_number("runs", runs, least=1)
     stream, modes, rows = TupleStream(tuples, KEYS_OF_STREAM, rate=tuples), list(MODES), []
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         log = TupleLog.draw(Path(folder) / "log", stream, TASKS)
-        for store, turn in ((store, turn) for store in stores for turn in range(runs)):
-            begin = turn % len(modes)  # whoever comes first meets another machine than the last
-            order = modes[begin:] + modes[:begin]
-            taken = {mode: _streamed(log, store, *MODES[mode]) for mode in order}
-            without = taken[modes[0]][0]
-            for mode in modes:
-                seconds, cpu_s = taken[mode]
+        for store, turn in product(stores, range(runs)):
+            taken = dict[str, dict[str, Any]]()
+            for i in range(len(modes)):  # whoever comes first meets another machine than the last
+                mode = modes[(turn + i) % len(modes)]
+                seconds, cpu_s = _streamed(log, store, *MODES[mode])
                 found = {"seconds": seconds, "throughput": tuples / seconds, "cpu_s": cpu_s}
-                lost = {"lost": 1 - without / seconds}
-                rows.append({"store": store, "mode": mode, "run": turn} | found | lost)
+                taken[mode] = {"store": store, "mode": mode, "run": turn} | found
+            without = taken[modes[0]]["seconds"]
+            rows += [taken[m] | {"lost": 1 - without / taken[m]["seconds"]} for m in modes]
     return pd.DataFrame(rows)
 
 
@@ -166,16 +161,9 @@ def _streamed(
     """Seconds until all is merged, and CPU seconds of all processes."""
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         stage = Stage(
-            log,
-            Rules(Windows(1, 1)),
-            Path(folder),
-            servers=1,
-            tasks=TASKS,
-            own=own,
-            batch=STREAM_BATCH,
-            checkpoint_s=checkpoint_s,
-            handover_s=handover_s,
-        )
+            log, Rules(Windows(1, 1)), Path(folder), servers=1, tasks=TASKS, own=own,
+            batch=STREAM_BATCH, checkpoint_s=checkpoint_s, handover_s=handover_s,
+        )  # fmt: skip
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         account = run_stage(stage)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

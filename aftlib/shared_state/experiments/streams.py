@@ -13,7 +13,6 @@ from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
 from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, UNIFORM, TupleStream
 
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

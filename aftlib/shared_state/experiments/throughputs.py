@@ -18,10 +18,10 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
-from aftlib.shared_state.stream.sums import SUMS
 from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge_log
 from aftlib.shared_state.strategies.stages import stage_seconds
 from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.sums import SUMS
 from aftlib.shared_state.stream.tuplelog import TupleLog
 
 if TYPE_CHECKING:
