@@ -1,6 +1,7 @@
 """Each store refuses what is not its own, and says what failed."""
 
 import json
+import multiprocessing
 import sqlite3
 from types import SimpleNamespace
 
@@ -145,6 +146,34 @@ class TestSqlite:
             one.barrier()
             other.merge(ROWS, {})
             assert other.read().values.tolist() == [[10]]
+
+    def test_busy_is_not_damaged(self, tmp_path):
+        with sqlite3.connect(tmp_path / "s", isolation_level=None) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(TimeoutError, match=r"others held for 0.1 s \(database is locked\)"):
+                SqliteTable(tmp_path / "s", SUM, timeout_s=0.1)
+            holder.execute("COMMIT")
+        with SqliteTable(tmp_path / "s", SUM) as table:
+            table.merge(ROWS, {})
+
+    @pytest.mark.parametrize("trial", range(8))
+    def test_many_open_a_new_file_at_once(self, tmp_path, trial):
+        fork = multiprocessing.get_context("fork")
+        ready = fork.Barrier(6)
+
+        def merge():
+            ready.wait()
+            with SqliteTable(tmp_path / "s", SUM) as table:
+                table.merge(ROWS, {})
+
+        processes = [fork.Process(target=merge) for _ in range(6)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0] * 6
+        with SqliteTable(tmp_path / "s", SUM) as table:
+            assert table.read().values.tolist() == [[30]]
 
 
 class TestPostgres:
