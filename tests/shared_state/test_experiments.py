@@ -19,6 +19,7 @@ from aftlib.shared_state.strategies.pipeline import STRATEGIES
 from aftlib.shared_state.stream.sums import SliceSums
 from aftlib.shared_state.stream.tuples import TupleStream
 from aftlib.shared_state.verdicts import explanation
+from aftlib.spark.faults import Fault
 from benchmarks.merging import TOTALS, require_equal
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
@@ -257,14 +258,14 @@ def test_deaths_of_a_server_and_a_task_disturb_only_their_own(tmp_path):
 
 
 def test_other_windows_or_no_death_are_refused(tmp_path):
-    calm, struck = (SimpleNamespace(directory=tmp_path / n, output=tmp_path / n / "output")
-                    for n in ("calm", "struck"))  # fmt: skip
-    for job in (calm, struck):
-        job.output.mkdir(parents=True)
+    faults = [Fault(tmp_path, f"{who}-0 read", 1) for who in ("task", "server")]
+    calm, struck = (SimpleNamespace(output=tmp_path / n, faults=faults) for n in ("calm", "struck"))
+    for stage in (calm, struck):
+        stage.output.mkdir()
     with pytest.raises(RuntimeError, match="no task died: take more tuples"):
         require_alike(calm, struck)
-    for who in ("task", "server"):
-        (struck.directory / f"{who}.killed").touch()
+    for fault in faults:
+        fault.note.write_text('{"pid": 1, "reached": 1}')
     assert require_alike(calm, struck) is None
     (calm.output / "window").write_text("1,2,3")
     with pytest.raises(RuntimeError, match="with deaths puts out other windows"):
