@@ -16,16 +16,14 @@ from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 
 WINDOWS = Windows(1_000, 500)
-PARTITIONS, KEYS, BATCH = 4, 1_000, 2_000
-BARRIER = 2
-"""Barrier of server 0 before which it dies."""
+PARTITIONS, KEYS, BATCHES = 4, 1_000, 500
 
 
 def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFrame:
     """Run two servers of two tasks each, undisturbed and with a task and server 0 killed.
 
     A server's own store is RocksDB, the global one SQLite. Task 0-0 dies when it has read half of
-    its partition, server 0 when what it holds is to be made durable.
+    its partition, server 0 when its two tasks have merged three quarters of theirs.
 
     Parameters
     ----------
@@ -53,11 +51,13 @@ def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFra
         texts.append(b"".join(b"%d,%d,%d\n" % row for row in zip(*columns, strict=True)))
     log = TupleLog.write(directory / "log", texts)
 
-    calm = Stage(
-        log, Rules(WINDOWS, WINDOWS.pane), directory / "calm", batch=BATCH, checkpoint_s=0.05
+    rules, batch = Rules(WINDOWS, WINDOWS.pane), -(-tuples // BATCHES)
+    calm = Stage(log, rules, directory / "calm", batch=batch, checkpoint_s=0.05)
+    notes, batches = directory / "faults", -(-tuples // batch)
+    faults = (
+        Fault(notes, "task-0-0 read", -(-batches // 2)),
+        Fault(notes, "server-0 merged", -(-batches * 3 // 2)),
     )
-    notes, half = directory / "faults", max(1, tuples // 2 // BATCH)
-    faults = (Fault(notes, "task-0-0 read", half), Fault(notes, "server-0 complete", BARRIER))
     struck = replace(calm, directory=directory / "struck", faults=faults)
     rows = []
     for name, stage in (("calm", calm), ("struck", struck)):
