@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
 from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.experiments.model import spark_hashes
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.experiments.throughputs import shared_file
 from aftlib.shared_state.strategies.pipeline import LogMerge, merge_log, received
@@ -19,20 +19,11 @@ from aftlib.shared_state.strategies.pipelined import pipelined
 from aftlib.shared_state.stream.sums import SUMS
 from aftlib.spark.faults import Fault
 
-VICTIM = 1
-"""Task that dies."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROUNDS = 4
 """Rounds of the pipelined shuffle between two checkpoints."""
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """Sums of a run, tuples that its tries went through, healthy tasks tried again, `twice`."""
-
-    sums: Partials
-    processed: int
-    disturbed: int
-    twice: int | None = None
 
 
 def one_task_dies(
@@ -40,12 +31,14 @@ def one_task_dies(
 ) -> pd.DataFrame:
     """Kill one task's process by SIGKILL in each way of sharing the work out, and count.
 
+    Behind a shuffle it is the task that receives most, so that it goes through its part at least.
+
     Parameters
     ----------
     spark : SparkSession
     given : Input
     tasks : int
-        At least 2, and no more than the cores.
+        At least 2; no more run than Spark has cores, or the log partitions.
     every : int
         Tuples of a task between two checkpoints.
     after : int
@@ -64,85 +57,64 @@ def one_task_dies(
     ValueError
         When there are fewer than 2 tasks, or the task never goes through so many tuples.
     """
+    tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
     if tasks < 2:
         raise ValueError(f"tasks must be at least 2 for one to die and one to live, got {tasks!r}")
     true = merge_log(spark, given.log, given.rules, "late local", tasks).sums
+    routes = {
+        "upfront, pipelined shuffle": true.keys % tasks,
+        "upfront, Spark's shuffle on disk": spark_hashes(spark, true.keys) % tasks,
+    }
     rows = []
     for name, way in WAYS.items():
+        receivers = routes.get(name, np.zeros_like(true.keys))
+        victim = int(np.bincount(receivers, true.values[:, 1]).argmax())
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
-            fault = Fault(Path(scratch), f"task-{VICTIM}", after)
+            fault = Fault(Path(scratch), f"task-{victim}", after)
             job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
-            done = way(spark, job, every)
-            pid = _fallen(fault)["pid"]
-        again = done.processed - given.stream.tuples
-        counts = {"again": again, "disturbed": done.disturbed, "twice": done.twice}
-        row = {"strategy": name, "tasks": tasks, "tuples": given.stream.tuples, **counts}
-        rows.append(row | {"error": _difference(done.sums, true), "dead_pid": pid})
+            sums, tries = way(spark, job, every)
+            note = fault.fallen
+        if note is None:
+            raise ValueError(
+                f"after must be below what task {victim} goes through, got {after}: nobody died; "
+                "lower it, or take more tuples"
+            )
+
+        less = Partials(true.windows, true.keys, -true.values)  # what only one has counts whole
+        error = np.abs(SUMS.group(Partials.concat(sums, less)).values).max(initial=0)
+        again = sum(t["received" if "received" in t else "tuples"] for t in tries)
+        row = {"strategy": name, "tasks": tasks, "tuples": given.stream.tuples}
+        row |= {"again": again - given.stream.tuples, "disturbed": tried_again(tries, victim)}
+        row |= {"twice": None, "error": int(error), "dead_pid": note["pid"]}
+        if "by_round" in tries[0]:  # what healthy tasks had received of rounds that came again
+            since = min(t["since"] for t in tries if t["attempt"] > 0)
+            healthy = [t for t in tries if t["attempt"] == 0 and t["task"] != victim]
+            row["twice"] = sum(sum(t["by_round"][since:]) for t in healthy)
+        rows.append(row)
     return pd.DataFrame(rows).astype({"twice": "Int64"})
 
 
-def _late_global(spark: SparkSession, job: LogMerge, every: int) -> _Outcome:
+def tried_again(tries: list[dict], victim: int) -> int:
+    """Number of tasks that were started anew, but for the one that died."""
+    return len({each["task"] for each in tries if each["attempt"] > 0} - {victim})
+
+
+def _pipelined(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
+    done = pipelined(spark, job, every // ROUNDS, ROUNDS)
+    return done.sums, done.tries
+
+
+def _late_global(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
     table = shared_file(job.directory)
     done = merge_log(
         spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every, job.fault
     )
-    return _Outcome(done.sums, _gone_through(done.tries), tried_again(done.tries))
+    return done.sums, done.tries
 
 
-def _blocking(spark: SparkSession, job: LogMerge, every: int) -> _Outcome:
-    """Spark's own shuffle: receivers begin when all is written down, and one reads it again."""
-    sums, tries = received(spark, job)
-    return _Outcome(sums, _gone_through(tries), tried_again(tries))
-
-
-def _pipelined(spark: SparkSession, job: LogMerge, every: int) -> _Outcome:
-    done = pipelined(spark, job, every // ROUNDS, ROUNDS)
-    first = [each for each in done.tries if each["attempt"] == 0]
-    _fallen(job.fault)
-    second = min(each["since"] for each in done.tries if each["attempt"] > 0)
-    return _Outcome(
-        done.sums,
-        sum(each["received"] for each in done.tries),
-        tried_again(done.tries),
-        _since(first, second),
-    )
-
-
-WAYS: dict[str, Callable[[SparkSession, LogMerge, int], _Outcome]] = {
+WAYS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dict]]]] = {
     "upfront, pipelined shuffle": _pipelined,
-    "upfront, Spark's shuffle on disk": _blocking,
+    # receivers begin when all is written down, and one reads it again
+    "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),
     "late global": _late_global,
 }
-
-
-def _fallen(fault: Fault | None) -> dict:
-    """The note that the dead process left."""
-    note = fault.fallen if fault else None
-    if note is None:
-        after = fault.after if fault else None
-        raise ValueError(
-            f"after must be below what task {VICTIM} goes through, got {after}: nobody died; "
-            "lower it, or take more tuples"
-        )
-    return note
-
-
-def _gone_through(tries: list[dict]) -> int:
-    return sum(each["tuples"] for each in tries)
-
-
-def tried_again(tries: list[dict]) -> int:
-    """Number of tasks that were started anew, but for the one that died."""
-    return len({each["task"] for each in tries if each["attempt"] > 0} - {VICTIM})
-
-
-def _since(first: list[dict], round_: int) -> int:
-    """Tuples that healthy tasks had received of the rounds that were passed on again."""
-    return sum(sum(each["by_round"][round_:]) for each in first if each["task"] != VICTIM)
-
-
-def _difference(found: Partials, true: Partials) -> int:
-    """Largest difference of a sum or count; what only one of them has differs by its value."""
-    less = Partials(true.windows, true.keys, -true.values)
-    both = SUMS.group(Partials.concat(found, less))
-    return int(np.abs(both.values).max(initial=0))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import resource
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -82,45 +82,34 @@ def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: i
     for name, least in (("keys", min(keys, default=0)), ("rows", rows)):
         if least < 1:
             raise ValueError(f"{name} must be at least 1, got {least!r}: take 10000")
-    cases = [(store, size, flush) for store in stores for size in keys for flush in FLUSHES]
-    return pd.DataFrame(
-        {"store": store} | _merged(stores[store], size, flush, rows, seed)
-        for store, size, flush in cases
-        if store != "memory" or flush == "barrier"  # nothing of it survives either way
-    )
+    found = []
+    for store, size, flush in product(stores, keys, FLUSHES):
+        if store == "memory" and flush == "merge":  # nothing of it survives either way
+            continue
+        rng, merged, spent, barriers = np.random.default_rng(seed), 0, 0.0, list[float]()
+        with stores[store](flush) as table:
+            table.merge(_ones(np.arange(size)), {0: Progress(0)})
+            table.barrier()
+            while spent < BUDGET_S and merged < rows:
+                for _ in range(BATCHES):
+                    batch = _ones(np.sort(rng.choice(size, min(BATCH, size), replace=False)))
+                    begin = time.perf_counter()
+                    table.merge(batch, {0: Progress(merged)})
+                    spent += time.perf_counter() - begin
+                    merged += len(batch)
+                begin = time.perf_counter()
+                table.barrier()
+                barriers.append(time.perf_counter() - begin)
+        speeds = {"merges_per_s": merged / spent}
+        speeds |= {"with_barriers_per_s": merged / (spent + sum(barriers))}
+        ms = {"barrier_ms": 1e3 * median(barriers), "barrier_most_ms": 1e3 * max(barriers)}
+        found.append({"store": store, "keys": size, "flush": flush} | speeds | ms)
+    return pd.DataFrame(found)
 
 
-def _merged(opened: Opener, keys: int, flush: str, rows: int, seed: int) -> dict[str, Any]:
-    rng, size = np.random.default_rng(seed), min(BATCH, keys)
-    merged, spent, barriers = 0, 0.0, list[float]()
-    with opened(flush) as table:
-        table.merge(_batch(np.arange(keys)), {0: Progress(0)})
-        table.barrier()
-        while spent < BUDGET_S and merged < rows:
-            for _ in range(BATCHES):
-                batch = _batch(np.sort(rng.choice(keys, size, replace=False)))
-                spent += _timed(table.merge, batch, {0: Progress(merged)})
-                merged += len(batch)
-            barriers.append(1e3 * _timed(table.barrier))
-    return {
-        "keys": keys,
-        "flush": flush,
-        "merges_per_s": merged / spent,
-        "with_barriers_per_s": merged / (spent + sum(barriers) / 1e3),
-        "barrier_ms": statistics.median(barriers),
-        "barrier_most_ms": max(barriers),
-    }
-
-
-def _batch(keys: np.ndarray) -> Partials:
+def _ones(keys: np.ndarray) -> Partials:
     """One to be added to each key."""
     return Partials(np.zeros(len(keys), int), keys, np.ones(len(keys), int))
-
-
-def _timed(work: Callable[..., Any], *args: Any) -> float:
-    begin = time.perf_counter()
-    work(*args)
-    return time.perf_counter() - begin
 
 
 def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:

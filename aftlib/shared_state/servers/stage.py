@@ -13,8 +13,7 @@ from typing import Any
 from aftlib.core.paths import atomic_file
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
-from aftlib.shared_state.stores.opening import open_table
-from aftlib.shared_state.stores.owner import claim
+from aftlib.shared_state.stores.opening import claim, open_table
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog

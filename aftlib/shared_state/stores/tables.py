@@ -162,15 +162,6 @@ class StateTable(ABC):
     def close(self) -> None:
         """Let go of files and connections, once or again; only `barrier` promises to flush."""
 
-    def hand_over(self, epoch: int, store: StateTable, server: str) -> bool:
-        """Merge a table into another store, once however often it is repeated, and empty it.
-
-        Returns False when an earlier try had merged it.
-        """
-        merged = store.merge(self.read(epoch=epoch), self.progress(epoch), token=(server, epoch))
-        self.drop(epoch)
-        return merged
-
     def __enter__(self) -> StateTable:
         return self
 

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.stores.owner import claim
+from aftlib.shared_state.stores.opening import claim
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.strategies.notes import (
     note_task,

@@ -14,7 +14,7 @@ from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import Progress
 
 ROWS = SUM.partials(np.array([0]), np.array([1]), np.array([5]))
@@ -92,7 +92,7 @@ class TestRocks:
 class TestSqlite:
     def test_others_file(self, tmp_path):
         (tmp_path / "text").write_text("no database " * 100)
-        with pytest.raises(ValueError, match="path must be an intact state table or a new file"):
+        with pytest.raises(ValueError, match="path must be a state table or a new file"):
             SqliteTable(tmp_path / "text", SUM)
         with sqlite3.connect(tmp_path / "s") as connection:
             connection.execute("CREATE TABLE state (a)")
@@ -115,7 +115,7 @@ class TestSqlite:
         with (tmp_path / "s").open("r+b") as file:
             file.seek(100)
             file.write(b"x" * 3000)
-        with pytest.raises(ValueError, match="path must be an intact state table"):
+        with pytest.raises(ValueError, match="path must be a state table or a new file"):
             SqliteTable(tmp_path / "s", SUM)
 
     @pytest.mark.parametrize("flush", ["merge", "barrier"])

@@ -1,0 +1,143 @@
+"""SQLite files that several processes open, change and lose power over."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_WAITS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+
+
+def open_database(
+    path: Path | str,
+    what: str,
+    application: int,
+    *,
+    create: Callable[[sqlite3.Connection], object],
+    check: Callable[[sqlite3.Connection], object] | None = None,
+    timeout_s: float = 30.0,
+) -> sqlite3.Connection:
+    """Open a file of one application; make it when it is new.
+
+    A commit is on the disk when it returns (`synchronous = FULL` with a write-ahead log), and
+    readers take no lock. Statements outside `transaction` commit by themselves. Any thread may use
+    the connection, one at a time.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    what : str
+        What the file is, for errors: "a checkpoint store".
+    application : int
+        SQLite's `application_id` of such files; a file of another application is not touched.
+    create : callable
+        Makes the tables of a new file. It runs in one process only, as one transaction, so it must
+        not call `executescript`.
+    check : callable, optional
+        Reads what identifies the file, and raises ValueError when it is another's.
+    timeout_s : float
+        How long to wait while others hold the file, now and at every later statement.
+
+    Raises
+    ------
+    ValueError
+        When the file is damaged or something else.
+    TimeoutError
+        When others held the file for the whole time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        connection = None
+        try:
+            left = max(0.0, deadline - time.monotonic())
+            connection = sqlite3.connect(
+                path, timeout=left, isolation_level=None, check_same_thread=False
+            )
+            _prepare(connection, path, what, application, create)
+            if check:
+                check(connection)
+            connection.execute(f"PRAGMA busy_timeout = {int(1000 * timeout_s)}")
+            return connection
+        except BaseException as error:
+            if connection:
+                connection.close()
+            if not isinstance(error, sqlite3.Error):
+                raise
+            if not is_busy(error):
+                raise ValueError(
+                    f"path must be {what} or a new file, got {str(path)!r} ({error}); "
+                    "choose another path, or restore the file from a copy"
+                ) from error
+            if time.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"{str(path)!r} is {what} that others held for {timeout_s:g} s ({error}); "
+                    "wait for them or end them, and start again"
+                ) from error
+        # SQLite gives up at once when two processes switch a file to the write-ahead log
+        time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
+
+
+def _prepare(
+    connection: sqlite3.Connection,
+    path: Path | str,
+    what: str,
+    application: int,
+    create: Callable[[sqlite3.Connection], object],
+) -> None:
+    def is_new() -> bool:
+        # tables first: who makes them sets the id in the same transaction
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        found = connection.execute("PRAGMA application_id").fetchone()[0]
+        if found != application and (found or tables):
+            raise ValueError(
+                f"path must be {what}, got another's file {str(path)!r}; choose another path"
+            )
+        return not tables
+
+    new = is_new()
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    if new:
+        with transaction(connection, "create"):
+            if is_new():  # nobody came first
+                connection.execute(f"PRAGMA application_id = {application}")
+                create(connection)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, act: str) -> Iterator[sqlite3.Connection]:
+    """All of the block or nothing, and on the disk when it ends.
+
+    `act` says what is done, for the error: "commit batch 3 to".
+
+    Raises
+    ------
+    OSError
+        When the disk is full or failing; a TimeoutError when others held the file for too long.
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:  # a full disk ends it by itself
+                connection.execute("ROLLBACK")
+            raise
+    except sqlite3.OperationalError as error:
+        path = connection.execute("PRAGMA database_list").fetchone()[2]
+        kind = TimeoutError if is_busy(error) else OSError
+        raise kind(
+            f"could not {act} {path!r} ({error}); nothing of it was kept and nothing before it is "
+            "lost: free some space or end who holds it, and start again"
+        ) from error
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether others held the file, which says nothing against the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _WAITS

@@ -1,0 +1,118 @@
+"""Shared SQLite files: opened at once, busy told from damaged, all of a transaction or nothing."""
+
+import multiprocessing
+import sqlite3
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from aftlib.core.sqlite import open_database, transaction
+
+APPLICATION = 0x54455354
+
+
+def create(connection):
+    connection.execute("CREATE TABLE facts (fact TEXT NOT NULL)")
+    connection.execute("INSERT INTO facts VALUES ('made')")
+
+
+def opened(path, **other):
+    return open_database(path, "a store of facts", APPLICATION, create=create, **other)
+
+
+def facts(connection):
+    return [row[0] for row in connection.execute("SELECT fact FROM facts")]
+
+
+def come(folder, rounds, gate, found):
+    """Open a new file in each round together with the other processes, and write to it."""
+    for i in range(rounds):
+        gate.wait(60)
+        try:
+            with closing(opened(folder / f"{i}")) as one, transaction(one, "write to"):
+                one.execute("INSERT INTO facts VALUES ('came')")
+        except Exception as error:  # noqa: BLE001
+            found.put(f"{i}: {error!r}")
+    found.put(None)
+
+
+def test_processes_may_open_a_new_file_at_once(tmp_path):
+    processes, rounds = 6, 25
+    context = multiprocessing.get_context("fork")
+    gate, found = context.Barrier(processes), context.Queue()
+    started = [
+        context.Process(target=come, args=(tmp_path, rounds, gate, found)) for _ in range(processes)
+    ]
+    for process in started:
+        process.start()
+    errors = []
+    for _ in started:
+        errors += iter(found.get, None)
+    for process in started:
+        process.join()
+    assert errors == []
+    for i in range(rounds):
+        with closing(opened(tmp_path / f"{i}")) as connection:
+            assert facts(connection) == ["made"] + processes * ["came"]
+
+
+def test_a_file_that_is_held_is_waited_for_and_never_called_damaged(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "s", check_same_thread=False)) as holder:
+        # SQLite itself would not wait here: it fails at once to switch to the write-ahead log
+        holder.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"is a store of facts that others held for 0\.2 s"):
+            opened(tmp_path / "s", timeout_s=0.2)
+        assert 0.2 <= time.monotonic() - began < 5
+        threading.Timer(0.3, holder.rollback).start()
+        with closing(opened(tmp_path / "s")) as connection:
+            assert facts(connection) == ["made"]
+
+
+def test_what_is_no_such_file_is_refused_and_not_touched(tmp_path):
+    (tmp_path / "text").write_text("no database " * 100)
+    with closing(sqlite3.connect(tmp_path / "other")) as other:
+        other.execute("CREATE TABLE facts (fact)")
+    for name, why in (("text", "or a new file"), ("other", "got another's file")):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(ValueError, match=rf"path must be a store of facts.*{why}"):
+            opened(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+    with pytest.raises(ValueError, match=r"path must be a store of facts or a new file.*unable to"):
+        opened(tmp_path / "missing" / "s")
+
+
+def test_what_the_check_refuses_is_closed(tmp_path):
+    def check(connection):
+        raise ValueError(f"path holds {facts(connection)}")
+
+    with pytest.raises(ValueError, match=r"path holds \['made'\]"):
+        opened(tmp_path / "s", check=check)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s"]  # the last to close drops the log
+
+
+def test_a_transaction_is_all_or_nothing(tmp_path):
+    with closing(opened(tmp_path / "s")) as connection:
+        with pytest.raises(sqlite3.IntegrityError), transaction(connection, "write to"):
+            connection.execute("INSERT INTO facts VALUES ('half')")
+            connection.execute("INSERT INTO facts VALUES (NULL)")
+        assert facts(connection) == ["made"]
+        with closing(opened(tmp_path / "s", timeout_s=0.05)) as other:
+            with transaction(connection, "write to"):
+                connection.execute("INSERT INTO facts VALUES ('whole')")
+                wanted = pytest.raises(TimeoutError, match=r"could not change .*/s'.*end who holds")
+                with wanted, transaction(other, "change"):
+                    pass
+            assert facts(other) == ["made", "whole"]
+
+
+def test_a_full_disk_is_named_and_leaves_what_was(tmp_path):
+    with closing(opened(tmp_path / "s")) as connection:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        wanted = pytest.raises(OSError, match=r"could not add facts to .*full.*nothing before it i")
+        with wanted, transaction(connection, "add facts to"):
+            connection.execute("INSERT INTO facts VALUES (?)", ["x" * 100_000])
+        assert facts(connection) == ["made"]

@@ -1,0 +1,59 @@
+"""A planned input: micro-batches end where it says, and a stopped stream goes on there."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from aftlib.spark.drain import drain
+from aftlib.spark.planned import PlannedInput
+
+COLUMNS = pa.schema([("number", pa.int64()), ("boundaries", pa.int64())])
+
+
+@dataclass
+class Span(InputPartition):
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Counting(PlannedInput):
+    """The numbers up to the last boundary, two partitions a micro-batch."""
+
+    boundaries: tuple[int, ...]
+
+    schema: ClassVar[str] = "number long, boundaries long"
+    unit: ClassVar[str] = "number"
+
+    def next_boundary(self, start):
+        return next((b for b in self.boundaries if b > start), start)
+
+    def partitions(self, start, stop):
+        middle = (start + stop) // 2
+        return [Span(start, middle), Span(middle, stop)]
+
+    def read(self, partition):
+        numbers = list(range(partition.start, partition.stop))
+        rows = {"number": numbers, "boundaries": [len(self.boundaries)] * len(numbers)}
+        yield pa.RecordBatch.from_pydict(rows, schema=COLUMNS)
+
+
+def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_path):
+    seen = []
+
+    def collect(frame, batch):
+        rows = frame.collect()
+        seen.append((batch, sorted(r["number"] for r in rows), {r["boundaries"] for r in rows}))
+
+    for plan in (Counting((3, 10)), Counting((3, 10, 11))):
+        drain(plan.stream(spark).writeStream.foreachBatch(collect), tmp_path)
+    # the second stream has the same name and another plan, which counts
+    assert seen == [(0, [0, 1, 2], {2}), (1, list(range(3, 10)), {2}), (2, [10], {3})]
+
+
+def test_an_input_must_say_everything():
+    with pytest.raises(TypeError, match="abstract method"):
+        PlannedInput()
