@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 ROUNDS = 4
 """Rounds of the pipelined shuffle between two checkpoints."""
 WINDOWS = Windows(1_000, 500)
-SHARED_PARTITIONS, SHARED_KEYS, BATCHES = 4, 1_000, 50
-"""Partitions and keys of the servers' log, and batches of a partition."""
+SHARED_PARTITIONS, SHARED_KEYS, BATCHES = 4, 1_000, 500
+"""Partitions and keys of the servers' log, and the most batches of a partition."""
 
 
 def one_task_dies(
@@ -133,7 +133,7 @@ def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFra
     """Run two servers of two tasks each, undisturbed and with a task and server 0 killed.
 
     A server's own store is RocksDB, the global one SQLite. Task 0-0 dies when it has read half of
-    its partition, server 0 when what it holds is to be made durable for the first time.
+    its partition, server 0 when its two tasks have merged three quarters of theirs.
 
     Parameters
     ----------
@@ -161,15 +161,13 @@ def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFra
         texts.append(b"".join(b"%d,%d,%d\n" % row for row in zip(*columns, strict=True)))
     log = TupleLog.write(directory / "log", texts)
 
-    calm = Stage(
-        log,
-        Rules(WINDOWS, WINDOWS.pane),
-        directory / "calm",
-        batch=max(1, tuples // BATCHES),
-        checkpoint_s=0.05,
+    rules, batch = Rules(WINDOWS, WINDOWS.pane), -(-tuples // BATCHES)
+    calm = Stage(log, rules, directory / "calm", batch=batch, checkpoint_s=0.05)
+    notes, batches = directory / "faults", -(-tuples // batch)
+    faults = (
+        Fault(notes, "task-0-0 read", -(-batches // 2)),
+        Fault(notes, "server-0 merged", -(-batches * 3 // 2)),
     )
-    notes = directory / "faults"
-    faults = Fault(notes, "task-0-0 read", BATCHES // 2), Fault(notes, "server-0 complete", 1)
     struck = replace(calm, directory=directory / "struck", faults=faults)
     rows = []
     for name, stage in (("calm", calm), ("struck", struck)):

@@ -48,15 +48,14 @@ class Door:
         task = f"visit {next(self._visits)}"
         try:
             while True:
-                link.send(self._answer(task, *_received(link)))
+                verb, *what = _received(link)
+                try:
+                    answer = getattr(self._server, verb)(task, *what)
+                except (OverflowError, StaleBatch) as error:
+                    answer = error
+                link.send(answer)
         except (EOFError, ConnectionError):
             self._server.leave(task)
-
-    def _answer(self, task: str, verb: str, *what: Any) -> Any:
-        try:
-            return getattr(self._server, verb)(task, *what)
-        except (OverflowError, StaleBatch) as error:
-            return error
 
 
 class Link:

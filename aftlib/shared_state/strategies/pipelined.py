@@ -108,24 +108,20 @@ class _Member:
 
     def __init__(self, given: LogMerge, index: int) -> None:
         self.given, self.index = given, index
-        self.attempt, self.since = self._agreed()
-        self.round = self.since
+        before = len({path.stem.split("-")[2] for path in given.directory.glob("try-*.json")})
+        found = [int(path.name.split("-")[1]) for path in given.directory.glob("checkpoint-*")]
+        whole = [r for r in set(found) if found.count(r) == given.tasks]
+        mine = json.dumps([before, max(whole, default=0)])
+        # takes a second, which is why the rounds themselves meet through their mail
+        agreed = [json.loads(each) for each in BarrierTaskContext.get().allGather(mine)]
+        self.attempt = max(each[0] for each in agreed)
+        self.round = self.since = min(each[1] for each in agreed)
+
         start = SavedSums(merged([]), {})
         if self.round:
             start = SavedSums.load(self._checkpoint)
         self.total, self.intake = start.sums, Intake(given.rules, start.progress)
         self.sums, self.by_round = SliceSums(given.rules.windows.pane), list[int]()
-
-    def _agreed(self) -> tuple[int, int]:
-        """Number of this try, and the last round of which every task has a checkpoint."""
-        folder = self.given.directory
-        before = len({path.stem.split("-")[2] for path in folder.glob("try-*.json")})
-        found = [int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")]
-        whole = [r for r in set(found) if found.count(r) == self.given.tasks]
-        mine = json.dumps([before, max(whole, default=0)])
-        # takes a second, which is why the rounds themselves meet through their mail
-        agreed = [json.loads(each) for each in BarrierTaskContext.get().allGather(mine)]
-        return max(each[0] for each in agreed), min(each[1] for each in agreed)
 
     def work(self, every: int, checkpoint: int) -> None:
         """Rounds until nobody has anything left to read."""
@@ -134,13 +130,13 @@ class _Member:
             for partition in self.given.partitions(self.index)
             for block in self.intake.blocks(partition, self.given.log.part(partition), every)
         )
-        while self._exchange(next(blocks, np.empty((3, 0), np.int64))):
+        while self.exchange(next(blocks, np.empty((3, 0), np.int64))):
             self.round += 1
             if self.round % checkpoint == 0:
                 self._save(self._checkpoint)
         self._save(self.given.directory / f"result-{self.index}")
 
-    def _exchange(self, mine: np.ndarray) -> bool:
+    def exchange(self, mine: np.ndarray) -> bool:
         """Pass tuples on and sum those passed here; whether anybody had anything to pass on."""
         receivers = mine[1] % self.given.tasks
         for receiver in range(self.given.tasks):
@@ -148,30 +144,31 @@ class _Member:
             with atomic_file(path) as scratch, scratch.open("wb") as file:
                 np.savez(file, block=block, last=np.array(mine.shape[1] == 0))
 
-        blocks = [self._received(sender) for sender in range(self.given.tasks)]
-        if all(last for last, _ in blocks):
+        blocks, until = list[np.ndarray](), time.monotonic() + PATIENCE_S
+        anything = False
+        for sender in range(self.given.tasks):
+            path = self._mail(sender, self.index)
+            while not path.exists():  # Spark ends a wait for a dead sender with this process
+                if time.monotonic() > until:
+                    raise TimeoutError(
+                        f"task {sender} has passed nothing on for {PATIENCE_S} s: "
+                        "see its error in Spark's log"
+                    )
+                time.sleep(0.002)
+            with np.load(path) as mail:
+                anything |= not mail["last"]
+                blocks.append(mail["block"])
+        if not anything:
             return False
-        for _, block in blocks:
+
+        for block in blocks:
             self.sums.add(block)
-        self.by_round.append(sum(block.shape[1] for _, block in blocks))
+        self.by_round.append(sum(block.shape[1] for block in blocks))
         received = sum(self.by_round)
         found = {"since": self.since, "received": received, "by_round": self.by_round}
         note_try(self.given.directory, self.index, self.attempt, **found)
         self.given.passes(self.index, received)
         return True
-
-    def _received(self, sender: int) -> tuple[bool, np.ndarray]:
-        """Mail of this round; Spark ends a wait for a dead sender together with this process."""
-        path, until = self._mail(sender, self.index), time.monotonic() + PATIENCE_S
-        while not path.exists():
-            if time.monotonic() > until:
-                raise TimeoutError(
-                    f"task {sender} has passed nothing on for {PATIENCE_S} s: "
-                    "see its error in Spark's log"
-                )
-            time.sleep(0.002)
-        with np.load(path) as mail:
-            return bool(mail["last"]), mail["block"]
 
     def _save(self, path: Path) -> None:
         self.total = merged([self.total, self.sums.take()])
