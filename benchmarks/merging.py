@@ -28,8 +28,8 @@ import psutil
 from aftlib.core.paths import data_dir
 from aftlib.shared_state import experiments as d3
 from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.strategies.merging import summed
-from aftlib.shared_state.strategies.pipeline import run as spark_run
+from aftlib.shared_state.strategies.pipeline import merge_log
+from aftlib.shared_state.stream.intake import summed
 from aftlib.spark.session import session
 from benchmarks import flink
 
@@ -66,11 +66,12 @@ for folder in sys.argv[2:]:
 def run() -> dict[str, Any]:
     """All figures of this benchmark, as medians with the least and most, and their ratios."""
     spark = session("benchmark")
-    given = d3.inputs(spark, data_dir(), SKEWS, TUPLES, KEYS, SEED)
+    given = d3.inputs(spark, data_dir(), skews=SKEWS, tuples=TUPLES, keys=KEYS, seed=SEED)
     _say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
     strategies = d3.measured(spark, given, [TASKS], RUNS, warm_up=True)
     _say("strategies on Spark done")
-    smaller = d3.inputs(spark, data_dir(), SKEWS[:1], TUPLES // 10, KEYS, SEED)
+    less = {"tuples": TUPLES // 10, "keys": KEYS, "seed": SEED}
+    smaller = d3.inputs(spark, data_dir(), skews=SKEWS[:1], **less)
     memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
     spark.stop()
     cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
@@ -186,7 +187,7 @@ def _memory(spark: Any, each: Input) -> float:
     Pages that processes share are counted for each of them.
     """
     with _sampled() as sizes:
-        spark_run(spark, each.log, each.rules, "late local", TASKS)
+        merge_log(spark, each.log, each.rules, "late local", TASKS)
     return max(sizes) / 1e9
 
 

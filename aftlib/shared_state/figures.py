@@ -1,4 +1,4 @@
-"""Figures of D3 from the tidy frames of `experiments.d3`."""
+"""Figures of D3 from the tidy frames of its experiments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scaling(
     Parameters
     ----------
     measured, modelled : DataFrame
-        As `experiments.d3.measured` and `modelled` give them.
+        As `experiments.measured` and `experiments.modelled` give them.
     pipelined : DataFrame
         Modelled for a pipelined shuffle, dotted; the same as `modelled` where there is no shuffle.
     strategy : str
@@ -100,7 +100,11 @@ def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
     middle[["read_s", "parse_s", "sum_s"]] /= tasks
     known = middle[[part for part in _PARTS if part != "rest_s"]].sum(axis=1)
     middle["rest_s"] = (middle["seconds"] - known).clip(lower=0)
-    frames = {f"{skew:g}": _bars(rows.droplevel(0)) for skew, rows in middle.groupby("skew")}
+    frames = {}
+    for skew, rows in middle.groupby("skew"):
+        order = [strategy for strategy in LOOK if (skew, strategy) in rows.index]
+        chosen = rows.droplevel(0).loc[order]
+        frames[f"{skew:g}"] = [{"x": chosen[part].tolist(), "y": order} for part in _PARTS]
     figure = go.Figure()
     for (name, color), data in zip(_PARTS.values(), next(iter(frames.values())), strict=True):
         figure.add_bar(orientation="h", name=name, marker={"color": color}, **data)
@@ -108,27 +112,18 @@ def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
     return with_slider(figure, "skew", frames, 0)
 
 
-def _bars(rows: pd.DataFrame) -> list[dict]:
-    order = [strategy for strategy in LOOK if strategy in rows.index]
-    return [{"x": rows.loc[order, part].tolist(), "y": order} for part in _PARTS]
-
-
 def locality(frame: pd.DataFrame, title: str, start: int) -> go.Figure:
     """Nanoseconds to add a tuple, by case, a slider for the number of keys."""
-    frames = {
-        f"{keys:,}": [{"x": rows["add_ns"].tolist(), "y": _labels(rows)}]
-        for keys, rows in frame.groupby("keys")
-    }
+    frames = {}
+    for keys, rows in frame.groupby("keys"):
+        labels = [f"{row.case}<br>({row.states:,} sums)" for row in rows.itertuples()]
+        frames[f"{keys:,}"] = [{"x": rows["add_ns"].tolist(), "y": labels}]
     active = sorted(frame["keys"].unique()).index(start)
     figure = go.Figure()
     figure.add_bar(orientation="h", marker={"color": BLUE}, **list(frames.values())[active][0])
     styled(figure, title, "nanoseconds to add a parsed tuple to its sum", "")
     figure.update_yaxes(autorange="reversed")
     return with_slider(figure.update_layout(hovermode="closest"), "keys", frames, active)
-
-
-def _labels(rows: pd.DataFrame) -> list[str]:
-    return [f"{row.case}<br>({row.states:,} sums)" for row in rows.itertuples()]
 
 
 def failures(frame: pd.DataFrame, title: str) -> go.Figure:
@@ -149,7 +144,7 @@ def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
     Parameters
     ----------
     runs : DataFrame
-        As `experiments.d3.checkpoints` gives it.
+        As `experiments.checkpoints` gives it.
     title : str
     """
     figure = go.Figure()

@@ -1,4 +1,4 @@
-"""What the experiments say about D3's claims."""
+"""What the experiments say about D3's claims: one function each, from frames to a verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STILL = 1.2
 """Growth from 8 to 24 tasks that counts as none: three times the tasks, a fifth more at most."""
 
 
-def verdicts(
+def judge(
     measured: pd.DataFrame,
     modelled: pd.DataFrame,
     pipelined: pd.DataFrame,
@@ -38,16 +38,18 @@ def verdicts(
         Result of `measured` for more tuples, mentioned beside the others where there is one.
     """
     return [
-        _grows(modelled, pipelined),
-        _skew_stops_the_shuffle(pipelined, measured),
-        _skew_does_not_hurt(measured, large),
-        _skew_is_faster(measured, locality, large),
-        _nobody_is_disturbed(failures),
+        grows(modelled, pipelined),
+        skew_stops_the_shuffle(pipelined, measured),
+        skew_does_not_hurt(measured, large),
+        skew_is_faster(measured, locality, large),
+        nobody_is_disturbed(failures),
     ]
 
 
-def _grows(modelled: pd.DataFrame, pipelined: pd.DataFrame) -> Settled:
-    both = pd.concat([pipelined[pipelined["strategy"] == "upfront"], _late(modelled)])
+def grows(modelled: pd.DataFrame, pipelined: pd.DataFrame) -> Settled:
+    """D3-1: throughput grows with parallelism."""
+    late = modelled[modelled["strategy"].isin(LATE)]
+    both = pd.concat([pipelined[pipelined["strategy"] == "upfront"], late])
     uniform = both[both["skew"] == both["skew"].min()]
     wide = uniform.pivot_table(index="tasks", columns="strategy", values="throughput")
     grown, best = (wide.loc[24] / wide.loc[8]).to_dict(), wide.idxmax().to_dict()
@@ -66,8 +68,10 @@ def _grows(modelled: pd.DataFrame, pipelined: pd.DataFrame) -> Settled:
     )
 
 
-def _skew_stops_the_shuffle(pipelined: pd.DataFrame, measured: pd.DataFrame) -> Settled:
-    wide = _wide(pipelined, "upfront")
+def skew_stops_the_shuffle(pipelined: pd.DataFrame, measured: pd.DataFrame) -> Settled:
+    """D3-2: behind a shuffle, skew lowers throughput and ends its growth."""
+    upfront = pipelined[pipelined["strategy"] == "upfront"]
+    wide = upfront.pivot_table(index="tasks", columns="skew", values="throughput")
     at_24 = wide.loc[24].to_dict()
     slower = all(speed < at_24[UNIFORM] for skew, speed in at_24.items() if skew != UNIFORM)
     growth = wide.loc[24] / wide.loc[8]
@@ -89,7 +93,8 @@ def _skew_stops_the_shuffle(pipelined: pd.DataFrame, measured: pd.DataFrame) -> 
     )
 
 
-def _skew_does_not_hurt(measured: pd.DataFrame, large: pd.DataFrame | None) -> Settled:
+def skew_does_not_hurt(measured: pd.DataFrame, large: pd.DataFrame | None) -> Settled:
+    """D3-3: with shared state, no skew is slower than uniform keys."""
     gains = {(s, skew): gain for s in LATE for skew, gain in _gains(measured, s).items()}
     strategy, skew = min(gains, key=lambda at: gains[at].middle)
     least = gains[strategy, skew]
@@ -104,9 +109,10 @@ def _skew_does_not_hurt(measured: pd.DataFrame, large: pd.DataFrame | None) -> S
     )
 
 
-def _skew_is_faster(
+def skew_is_faster(
     measured: pd.DataFrame, locality: pd.DataFrame, large: pd.DataFrame | None
 ) -> Settled:
+    """D3-4: with shared state, skewed input is faster, and why."""
     local, shared = (_gains(measured, strategy) for strategy in LATE)
     most = max(local)
     keys = int(locality["keys"].max())
@@ -150,7 +156,8 @@ def _beside(large: pd.DataFrame | None) -> str:
     return f" With {int(large['tuples'].max()):,} tuples, one run each: {shown}."
 
 
-def _nobody_is_disturbed(failures: pd.DataFrame) -> Settled:
+def nobody_is_disturbed(failures: pd.DataFrame) -> Settled:
+    """D3-5: a death disturbs no healthy task and no sum."""
     rows = failures.set_index("strategy").to_dict("index")
     late = rows["late global"]
     shown = "; ".join(
@@ -166,15 +173,6 @@ def _nobody_is_disturbed(failures: pd.DataFrame) -> Settled:
         f"its sums differ from an undisturbed run's by {late['error']}. Beside it, of "
         f"{late['tuples']:,} tuples: {shown}.",
     )
-
-
-def _late(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame["strategy"].isin(LATE)]
-
-
-def _wide(frame: pd.DataFrame, strategy: str) -> pd.DataFrame:
-    chosen = frame[frame["strategy"] == strategy]
-    return chosen.pivot_table(index="tasks", columns="skew", values="throughput")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A driver to be killed, whose processes are: late global merge, with strikes where it is told.
+"""A supervisor to be killed, as its processes are: late global merge, with faults where told.
 
 python tests/crash/sharing_driver.py DIRECTORY 'SETTINGS as JSON'
 """
@@ -11,17 +11,20 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.servers.driver import Driver
-from aftlib.shared_state.servers.job import Job
-from aftlib.shared_state.servers.source import ArraySource
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.servers.supervisor import Supervisor
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sqlite import SqliteTable
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.spark.faults import Fault
 
 WINDOWS, DELAY = Windows(400, 200), 40
 
@@ -32,8 +35,8 @@ class Settings:
 
     Attributes
     ----------
-    own, shared, schema, keys_apart, checkpoint_s
-        As `Job` has them.
+    own, shared, schema, checkpoint_s
+        As `Stage` has them.
     strikes : list of (who, point, number)
         Where a process kills itself, at its so-manieth passing, once in the trial.
     random_kills, seed : int
@@ -45,7 +48,6 @@ class Settings:
     own: str = "rocksdb"
     shared: str = "sqlite:"
     schema: str = "aft"
-    keys_apart: bool = False
     checkpoint_s: float = 0.05
     strikes: list = field(default_factory=list)
     random_kills: int = 0
@@ -53,65 +55,31 @@ class Settings:
     broken: str = ""
 
 
-def kill(pid: int, note: str) -> None:
-    """SIGKILL, noted before."""
-    descriptor = os.open("kills", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(descriptor, f"{note}\n".encode())
-    os.kill(pid, signal.SIGKILL)
-
-
-class Striking:
-    """Kills the process that passes a chosen point; each strike falls once in a trial."""
-
-    def __init__(self, strikes: list) -> None:
-        self._left = [(i, who, point, number) for i, (who, point, number) in enumerate(strikes)]
-        self._passed: dict[tuple[str, str], int] = {}
-
-    def __call__(self, who: str, point: str) -> None:
-        if point == "read":
-            time.sleep(0.001)  # time for others to come between
-        passed = self._passed[who, point] = self._passed.get((who, point), 0) + 1
-        for i, *chosen, number in self._left:
-            if chosen == [who, point] and passed >= number and first_time(i):
-                kill(os.getpid(), f"{who} {point}")
-
-
-def first_time(strike: int) -> bool:
-    """Whether the strike has not fallen yet."""
-    try:
-        os.close(os.open(f"strike-{strike}", os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
-
-
-def fallen(kind: str = "") -> int:
-    """How many of a kind have been killed in this trial."""
-    lines = Path("kills").read_text().splitlines() if Path("kills").exists() else []
-    return sum(kind in line for line in lines)
-
-
 class RandomKills:
-    """Kills one of the driver's processes every now and then."""
+    """Kills one of the supervisor's processes every now and then; each kill is a note."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._chance, self._most = (
-            random.Random(f"{settings.seed} {fallen()}"),
-            settings.random_kills,
-        )
+    def __init__(self, notes: Path, settings: Settings) -> None:
+        self._notes, self._left = notes, settings.random_kills - len(self.fallen(notes))
+        self._chance = random.Random(f"{settings.seed} {self._left}")
         self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
 
-    def __call__(self, driver: Driver) -> None:
-        if time.monotonic() < self._next or not driver.processes:
+    @staticmethod
+    def fallen(notes: Path) -> list[Path]:
+        """Notes of the kills so far."""
+        return list(notes.glob("random-*"))
+
+    def __call__(self, supervisor: Supervisor) -> None:
+        if time.monotonic() < self._next or not supervisor.processes or self._left <= 0:
             return
-        if fallen("random") >= self._most:
-            return
-        who = self._chance.choice(sorted(driver.processes))
-        kill(driver.processes[who].pid, f"{who} random")
+        self._notes.mkdir(exist_ok=True)
+        who = self._chance.choice(sorted(supervisor.processes))
+        (self._notes / f"random-{self._left}").write_text(who)
+        os.kill(supervisor.processes[who].pid, signal.SIGKILL)
+        self._left -= 1
         self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
 
 
-def split(table: type, at: Striking, order: str) -> type:
+def split(table: type, at: Callable[[str], None], order: str) -> type:
     """A store that notes the offsets in a transaction of their own, a moment before or after."""
 
     class Split(table):
@@ -120,7 +88,7 @@ def split(table: type, at: Striking, order: str) -> type:
             halves = [(partials, {}), (nothing, progress)]
             first, second = halves if order == "rows first" else halves[::-1]
             super().merge(*first, epoch)
-            at("server", "between")
+            at("between")
             return super().merge(*second, epoch, token)
 
     return Split
@@ -135,31 +103,32 @@ class Tokenless(SqliteTable):
 
 
 @dataclass(frozen=True)
-class BreakableJob(Job):
-    """A job whose stores may be broken ones."""
+class BreakableStage(Stage):
+    """A stage whose stores may be broken ones."""
 
     broken: str = ""
-    at: Striking | None = None
+
+    def points(self, who: str) -> Callable[[str], None]:
+        passes = super().points(who)
+
+        def slowly(point: str) -> None:
+            if point == "read":
+                time.sleep(0.001)  # time for others to come between
+            passes(point)
+
+        return slowly
 
     def open_own(self, server: int):  # noqa: ANN201
-        if not self.broken.endswith("first"):
-            table = super().open_own(server)
-            if isinstance(table, BufferedTable) and self.at is not None:
-                self._strike_before_flush(table, f"server-{server}")
-            return table
-        stores = {"rocksdb": RocksTable, "sqlite": SqliteTable}
-        table = split(stores[self.own], self.at, self.broken)
-        return table(self.directory / f"server-{server}.{self.own}", self.function, "merge")
-
-    def _strike_before_flush(self, table: BufferedTable, name: str) -> None:
-        """A point between what the buffer writes into its store and the flush of that."""
-        flush = table.store.barrier
-
-        def struck() -> None:
-            self.at(name, "stored")
-            flush()
-
-        table.store.barrier = struck
+        at = self.points(f"server-{server}")
+        if self.broken.endswith("first"):
+            stores = {"rocksdb": RocksTable, "sqlite": SqliteTable}
+            table = split(stores[self.own], at, self.broken)
+            return table(self.directory / f"server-{server}.{self.own}", self.function, "merge")
+        table = super().open_own(server)
+        if isinstance(table, BufferedTable):  # a point between its writing and the flush
+            flush = table.store.barrier
+            table.store.barrier = lambda: (at("stored"), flush())
+        return table
 
     def open_shared(self):  # noqa: ANN201
         if self.broken == "tokenless":
@@ -167,31 +136,33 @@ class BreakableJob(Job):
         return super().open_shared()
 
 
-def job_in(directory: Path, settings: Settings, at: Striking | None = None) -> Job:
-    """The job of a trial."""
-    return BreakableJob(
-        ArraySource(directory / "log", WINDOWS.pane, DELAY),
-        directory / "job",
-        WINDOWS,
+def notes_in(directory: Path) -> Path:
+    """Folder of a trial's notes, one for each death."""
+    return directory / "deaths"
+
+
+def stage_in(directory: Path, settings: Settings) -> Stage:
+    """The stage of a trial."""
+    notes = notes_in(directory)
+    return BreakableStage(
+        TupleLog.open(directory / "log"),
+        Rules(WINDOWS, DELAY),
+        directory / "stage",
         own=settings.own,
         shared=settings.shared,
         schema=settings.schema,
-        keys_apart=settings.keys_apart,
         batch=100,
         checkpoint_s=settings.checkpoint_s,
+        faults=tuple(Fault(notes, f"{who} {point}", n) for who, point, n in settings.strikes),
         broken=settings.broken,
-        at=at,
     )
 
 
 def main(place: str, said: str) -> None:
     """Run what is left of the trial."""
-    settings = Settings(**json.loads(said))
-    striking = Striking(settings.strikes)
-    job = job_in(Path(place), settings, striking)
-    job.directory.mkdir(exist_ok=True)
-    os.chdir(job.directory)
-    Driver(job, striking).run(RandomKills(settings))
+    settings, directory = Settings(**json.loads(said)), Path(place).resolve()
+    supervisor = Supervisor(stage_in(directory, settings))
+    supervisor.run(RandomKills(notes_in(directory), settings))
 
 
 if __name__ == "__main__":

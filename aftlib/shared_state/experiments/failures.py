@@ -1,38 +1,38 @@
-"""D3 fig. 1, measured: whom one task's death disturbs, and what is processed again."""
+"""D3 fig. 1, measured: whom a death disturbs, and what is processed again, in each design."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
+from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.experiments.model import spark_hashes
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.experiments.throughputs import shared_file
-from aftlib.shared_state.strategies.merging import SUMS
-from aftlib.shared_state.strategies.pipeline import Job, received, run
-from aftlib.shared_state.strategies.pipelined import run_pipelined
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.servers.supervisor import run_stage
+from aftlib.shared_state.strategies.pipeline import LogMerge, merge_log, received
+from aftlib.shared_state.strategies.pipelined import pipelined
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.sums import SUMS
+from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 
-VICTIM = 1
-"""Task that dies."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROUNDS = 4
 """Rounds of the pipelined shuffle between two checkpoints."""
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """Sums of a run, tuples that its tries went through, healthy tasks tried again, `twice`."""
-
-    sums: Partials
-    processed: int
-    disturbed: int
-    twice: int | None = None
+WINDOWS = Windows(1_000, 500)
+SHARED_PARTITIONS, SHARED_KEYS, BATCHES = 4, 1_000, 500
+"""Partitions and keys of the servers' log, and the most batches of a partition."""
 
 
 def one_task_dies(
@@ -40,12 +40,14 @@ def one_task_dies(
 ) -> pd.DataFrame:
     """Kill one task's process by SIGKILL in each way of sharing the work out, and count.
 
+    Behind a shuffle it is the task that receives most, so that it goes through its part at least.
+
     Parameters
     ----------
     spark : SparkSession
     given : Input
     tasks : int
-        At least 2, and no more than the cores.
+        At least 2; no more run than Spark has cores, or the log partitions.
     every : int
         Tuples of a task between two checkpoints.
     after : int
@@ -64,85 +66,132 @@ def one_task_dies(
     ValueError
         When there are fewer than 2 tasks, or the task never goes through so many tuples.
     """
+    tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
     if tasks < 2:
         raise ValueError(f"tasks must be at least 2 for one to die and one to live, got {tasks!r}")
-    true = run(spark, given.log, given.rules, "late local", tasks).sums
+    true = merge_log(spark, given.log, given.rules, "late local", tasks).sums
+    routes = {
+        "upfront, pipelined shuffle": true.keys % tasks,
+        "upfront, Spark's shuffle on disk": spark_hashes(spark, true.keys) % tasks,
+    }
     rows = []
     for name, way in WAYS.items():
+        receivers = routes.get(name, np.zeros_like(true.keys))
+        victim = int(np.bincount(receivers, true.values[:, 1]).argmax())
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
-            fault = Fault(Path(scratch), f"task-{VICTIM}", after)
-            job = Job(given.log, given.rules, tasks, Path(scratch), fault)
-            done = way(spark, job, every)
-            pid = _fallen(fault)["pid"]
-        again = done.processed - given.stream.tuples
-        counts = {"again": again, "disturbed": done.disturbed, "twice": done.twice}
-        row = {"strategy": name, "tasks": tasks, "tuples": given.stream.tuples, **counts}
-        rows.append(row | {"error": _difference(done.sums, true), "dead_pid": pid})
+            fault = Fault(Path(scratch), f"task-{victim}", after)
+            job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
+            sums, tries = way(spark, job, every)
+            note = fault.fallen
+        if note is None:
+            raise ValueError(
+                f"after must be below what task {victim} goes through, got {after}: nobody died; "
+                "lower it, or take more tuples"
+            )
+
+        less = Partials(true.windows, true.keys, -true.values)  # what only one has counts whole
+        error = np.abs(SUMS.group(Partials.concat(sums, less)).values).max(initial=0)
+        again = sum(t["received" if "received" in t else "tuples"] for t in tries)
+        row = {"strategy": name, "tasks": tasks, "tuples": given.stream.tuples}
+        row |= {"again": again - given.stream.tuples, "disturbed": tried_again(tries, victim)}
+        row |= {"twice": None, "error": int(error), "dead_pid": note["pid"]}
+        if "by_round" in tries[0]:  # what healthy tasks had received of rounds that came again
+            since = min(t["since"] for t in tries if t["attempt"] > 0)
+            healthy = [t for t in tries if t["attempt"] == 0 and t["task"] != victim]
+            row["twice"] = sum(sum(t["by_round"][since:]) for t in healthy)
+        rows.append(row)
     return pd.DataFrame(rows).astype({"twice": "Int64"})
 
 
-def _late_global(spark: SparkSession, job: Job, every: int) -> _Outcome:
+def tried_again(tries: list[dict], victim: int) -> int:
+    """Number of tasks that were started anew, but for the one that died."""
+    return len({each["task"] for each in tries if each["attempt"] > 0} - {victim})
+
+
+def _pipelined(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
+    done = pipelined(spark, job, every // ROUNDS, ROUNDS)
+    return done.sums, done.tries
+
+
+def _late_global(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
     table = shared_file(job.directory)
-    done = run(
+    done = merge_log(
         spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every, job.fault
     )
-    return _Outcome(done.sums, _gone_through(done.tries), tried_again(done.tries))
+    return done.sums, done.tries
 
 
-def _blocking(spark: SparkSession, job: Job, every: int) -> _Outcome:
-    """Spark's own shuffle: receivers begin when all is written down, and one reads it again."""
-    sums, tries = received(spark, job)
-    return _Outcome(sums, _gone_through(tries), tried_again(tries))
-
-
-def _pipelined(spark: SparkSession, job: Job, every: int) -> _Outcome:
-    done = run_pipelined(spark, job, every // ROUNDS, ROUNDS)
-    first = [each for each in done.tries if each["attempt"] == 0]
-    _fallen(job.fault)
-    second = min(each["since"] for each in done.tries if each["attempt"] > 0)
-    return _Outcome(
-        done.sums,
-        sum(each["received"] for each in done.tries),
-        tried_again(done.tries),
-        _since(first, second),
-    )
-
-
-WAYS: dict[str, Callable[[SparkSession, Job, int], _Outcome]] = {
+WAYS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dict]]]] = {
     "upfront, pipelined shuffle": _pipelined,
-    "upfront, Spark's shuffle on disk": _blocking,
+    # receivers begin when all is written down, and one reads it again
+    "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),
     "late global": _late_global,
 }
 
 
-def _fallen(fault: Fault | None) -> dict:
-    """The note that the dead process left."""
-    note = fault.fallen if fault else None
-    if note is None:
-        after = fault.after if fault else None
-        raise ValueError(
-            f"after must be below what task {VICTIM} goes through, got {after}: nobody died; "
-            "lower it, or take more tuples"
-        )
-    return note
+def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFrame:
+    """Run two servers of two tasks each, undisturbed and with a task and server 0 killed.
+
+    A server's own store is RocksDB, the global one SQLite. Task 0-0 dies when it has read half of
+    its partition, server 0 when its two tasks have merged three quarters of theirs.
+
+    Parameters
+    ----------
+    directory : Path
+        New folder.
+    tuples : int
+        Of each of four partitions.
+    seed : int
+
+    Returns
+    -------
+    DataFrame
+        run, task, joined: how often it began or came back, read_again: tuples that it read a
+        second time, seconds: the whole run.
+
+    Raises
+    ------
+    RuntimeError
+        When the two runs put out different windows, or nobody died.
+    """
+    rng, times = np.random.default_rng(seed), np.arange(tuples) * 10 * WINDOWS.width // tuples
+    texts = []
+    for _ in range(SHARED_PARTITIONS):
+        columns = times, rng.integers(0, SHARED_KEYS, tuples), rng.integers(0, 101, tuples)
+        texts.append(b"".join(b"%d,%d,%d\n" % row for row in zip(*columns, strict=True)))
+    log = TupleLog.write(directory / "log", texts)
+
+    rules, batch = Rules(WINDOWS, WINDOWS.pane), -(-tuples // BATCHES)
+    calm = Stage(log, rules, directory / "calm", batch=batch, checkpoint_s=0.05)
+    notes, batches = directory / "faults", -(-tuples // batch)
+    faults = (
+        Fault(notes, "task-0-0 read", -(-batches // 2)),
+        Fault(notes, "server-0 merged", -(-batches * 3 // 2)),
+    )
+    struck = replace(calm, directory=directory / "struck", faults=faults)
+    rows = []
+    for name, stage in (("calm", calm), ("struck", struck)):
+        account = run_stage(stage)
+        for task in sorted(account.joined):
+            found = {"joined": account.joined[task], "read_again": account.read_again.get(task, 0)}
+            rows.append({"run": name, "task": task, **found, "seconds": account.seconds})
+    require_alike(calm, struck)
+    return pd.DataFrame(rows)
 
 
-def _gone_through(tries: list[dict]) -> int:
-    return sum(each["tuples"] for each in tries)
+def require_alike(calm: Stage, struck: Stage) -> None:
+    """Refuse a run in which not both died, or whose windows differ from the undisturbed run's.
 
-
-def tried_again(tries: list[dict]) -> int:
-    """Number of tasks that were started anew, but for the one that died."""
-    return len({each["task"] for each in tries if each["attempt"] > 0} - {VICTIM})
-
-
-def _since(first: list[dict], round_: int) -> int:
-    """Tuples that healthy tasks had received of the rounds that were passed on again."""
-    return sum(sum(each["by_round"][round_:]) for each in first if each["task"] != VICTIM)
-
-
-def _difference(found: Partials, true: Partials) -> int:
-    """Largest difference of a sum or count; what only one of them has differs by its value."""
-    less = Partials(true.windows, true.keys, -true.values)
-    both = SUMS.group(Partials.concat(found, less))
-    return int(np.abs(both.values).max(initial=0))
+    Raises
+    ------
+    RuntimeError
+    """
+    for fault in struck.faults:
+        if not fault.fallen:
+            who = fault.point.split("-")[0]
+            raise RuntimeError(f"no {who} died: take more tuples, so that there is time for it")
+    one, other = (
+        {path.name: path.read_text() for path in stage.output.iterdir()} for stage in (calm, struck)
+    )
+    if one != other:
+        raise RuntimeError("the run with deaths puts out other windows: report this as a bug")

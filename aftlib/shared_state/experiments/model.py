@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 
 from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts, expected_states, load_imbalance
 from aftlib.shared_state.stream.tuples import TupleStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Costs = ShuffleCosts | MergeCosts
 
@@ -21,26 +23,22 @@ def fitted(frame: pd.DataFrame) -> dict[tuple[str, float], Costs]:
     A tuple's costs are those of a single task, which shares the machine with nobody. What merging
     a sum costs is taken where there are most of them, at the least skew.
     """
-    groups = frame.groupby(["strategy", "skew"])
-    merging = {str(strategy): _merge_s(rows) for strategy, rows in frame.groupby("strategy")}
-    return {key: _costs(rows, merging[str(key[0])]) for key, rows in groups}  # type: ignore[misc]
-
-
-def _costs(rows: pd.DataFrame, merge_s: float) -> Costs:
-    alone = rows[rows["tasks"] == rows["tasks"].min()].median(numeric_only=True)
-    if np.isfinite(alone["sender_s"]):
-        busy = alone["sender_s"] + alone["receiver_s"]
-        per_tuple = (alone[f"{side}_s"] / alone["tuples"] for side in ("sender", "receiver"))
-        return ShuffleCosts(max(0.0, alone["seconds"] - busy), *per_tuple)
-    work = alone["read_s"] + alone["parse_s"] + alone["sum_s"]
-    fixed = max(0.0, alone["seconds"] - work - alone["merge_s"])
-    return MergeCosts(fixed, work / alone["tuples"], merge_s)
-
-
-def _merge_s(rows: pd.DataFrame) -> float:
-    """Seconds to merge one sum, by a single task: with more, waiting for others is in it."""
-    alone = rows[(rows["tasks"] == rows["tasks"].min()) & (rows["skew"] == rows["skew"].min())]
-    return float((alone["merge_s"] / alone["states"]).median())
+    costs: dict[tuple[str, float], Costs] = {}
+    alone = frame[frame["tasks"] == frame.groupby(["strategy", "skew"])["tasks"].transform("min")]
+    for strategy, rows in alone.groupby("strategy"):
+        uniform = rows[rows["skew"] == rows["skew"].min()]
+        merge_s = float((uniform["merge_s"] / uniform["states"]).median())
+        for skew, at in rows.groupby("skew").median(numeric_only=True).iterrows():
+            if np.isfinite(at["sender_s"]):
+                fixed = at["seconds"] - at["sender_s"] - at["receiver_s"]
+                sender, receiver = at["sender_s"] / at["tuples"], at["receiver_s"] / at["tuples"]
+                cost: Costs = ShuffleCosts(max(0.0, fixed), sender, receiver)
+            else:
+                work = at["read_s"] + at["parse_s"] + at["sum_s"]
+                fixed = max(0.0, at["seconds"] - work - at["merge_s"])
+                cost = MergeCosts(fixed, work / at["tuples"], merge_s)
+            costs[str(strategy), skew] = cost  # type: ignore[index]
+    return costs
 
 
 def imbalances(
@@ -55,7 +53,7 @@ def imbalances(
     """
     rows = []
     for stream in streams:
-        hashed = _hashes(spark, stream)
+        hashed = spark_hashes(spark, stream.ids)
         for p in tasks:
             imbalance = load_imbalance(stream.shares, hashed % p, p)
             top1 = float(stream.shares.max())
@@ -63,10 +61,10 @@ def imbalances(
     return pd.DataFrame(rows)
 
 
-def _hashes(spark: SparkSession, stream: TupleStream) -> np.ndarray:
-    """What Spark's `repartition` goes by, for the key of each rank."""
-    keys = spark.createDataFrame(pd.DataFrame({"rank": range(stream.keys), "key": stream.ids}))
-    table = keys.select("rank", f.hash("key").alias("hash")).toPandas().sort_values("rank")
+def spark_hashes(spark: SparkSession, keys: np.ndarray) -> np.ndarray:
+    """What Spark's `repartition` goes by, for each key, shape (keys,): its task is that mod p."""
+    ranked = spark.createDataFrame(pd.DataFrame({"rank": range(len(keys)), "key": keys}))
+    table = ranked.selectExpr("rank", "hash(key) AS hash").toPandas().sort_values("rank")
     return table["hash"].to_numpy(np.int64)
 
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import resource
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
-from aftlib.shared_state.servers.driver import run as run_job
-from aftlib.shared_state.servers.job import OWN, Job
-from aftlib.shared_state.servers.source import END
+from aftlib.shared_state.servers.stage import OWN, Stage
+from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.tables import FLUSHES, Progress, StateTable
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stream.tuples import TupleStream
 
 Opener = Callable[[str], AbstractContextManager[StateTable]]
 """Opens a new table, given when it flushes, of which nothing is left behind."""
@@ -78,68 +81,36 @@ def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: i
     ValueError
         When keys or rows are below 1.
     """
-    for name, least in (("keys", min(keys, default=0)), ("rows", rows)):
-        if least < 1:
-            raise ValueError(f"{name} must be at least 1, got {least!r}: take 10000")
-    cases = [(store, size, flush) for store in stores for size in keys for flush in FLUSHES]
-    return pd.DataFrame(
-        {"store": store} | _merged(stores[store], size, flush, rows, seed)
-        for store, size, flush in cases
-        if store != "memory" or flush == "barrier"  # nothing of it survives either way
-    )
+    require_numbers("keys", keys, least=1)
+    require_number("rows", rows, least=1)
+    found = []
+    for store, size, flush in product(stores, keys, FLUSHES):
+        if store == "memory" and flush == "merge":  # nothing of it survives either way
+            continue
+        rng, merged, spent, barriers = np.random.default_rng(seed), 0, 0.0, list[float]()
+        with stores[store](flush) as table:
+            table.merge(_ones(np.arange(size)), {0: Progress(0)})
+            table.barrier()
+            while spent < BUDGET_S and merged < rows:
+                for _ in range(BATCHES):
+                    batch = _ones(np.sort(rng.choice(size, min(BATCH, size), replace=False)))
+                    begin = time.perf_counter()
+                    table.merge(batch, {0: Progress(merged)})
+                    spent += time.perf_counter() - begin
+                    merged += len(batch)
+                begin = time.perf_counter()
+                table.barrier()
+                barriers.append(time.perf_counter() - begin)
+        speeds = {"merges_per_s": merged / spent}
+        speeds |= {"with_barriers_per_s": merged / (spent + sum(barriers))}
+        ms = {"barrier_ms": 1e3 * median(barriers), "barrier_most_ms": 1e3 * max(barriers)}
+        found.append({"store": store, "keys": size, "flush": flush} | speeds | ms)
+    return pd.DataFrame(found)
 
 
-def _merged(opened: Opener, keys: int, flush: str, rows: int, seed: int) -> dict[str, Any]:
-    rng, size = np.random.default_rng(seed), min(BATCH, keys)
-    merged, spent, barriers = 0, 0.0, list[float]()
-    with opened(flush) as table:
-        table.merge(_batch(np.arange(keys)), {0: Progress(0)})
-        table.barrier()
-        while spent < BUDGET_S and merged < rows:
-            for _ in range(BATCHES):
-                batch = _batch(np.sort(rng.choice(keys, size, replace=False)))
-                spent += _timed(table.merge, batch, {0: Progress(merged)})
-                merged += len(batch)
-            barriers.append(1e3 * _timed(table.barrier))
-    return {
-        "keys": keys,
-        "flush": flush,
-        "merges_per_s": merged / spent,
-        "with_barriers_per_s": merged / (spent + sum(barriers) / 1e3),
-        "barrier_ms": statistics.median(barriers),
-        "barrier_most_ms": max(barriers),
-    }
-
-
-def _batch(keys: np.ndarray) -> Partials:
+def _ones(keys: np.ndarray) -> Partials:
     """One to be added to each key."""
     return Partials(np.zeros(len(keys), int), keys, np.ones(len(keys), int))
-
-
-def _timed(work: Callable[..., Any], *args: Any) -> float:
-    begin = time.perf_counter()
-    work(*args)
-    return time.perf_counter() - begin
-
-
-@dataclass(frozen=True)
-class _Stream:
-    """A source as fast as memory: what is measured is the sharing alone, nothing is parsed."""
-
-    tuples: int
-    keys: int
-    partitions: int = TASKS
-
-    def batches(self, partition: int, progress: Progress | None, rows: int) -> Iterator[Any]:
-        """Batches of the same drawn tuples over and over."""
-        rng = np.random.default_rng(partition)
-        keys, values = rng.integers(0, self.keys, 2 * rows), rng.integers(0, 100, 2 * rows)
-        length, offset = self.tuples // self.partitions, progress.offset if progress else 0
-        while offset < length:
-            size, at = min(rows, length - offset), offset % rows
-            block = (np.zeros(size, int), keys[at : at + size], values[at : at + size])
-            since, offset = offset, offset + size
-            yield block, Progress(offset, END if offset == length else 0, 0, since)
 
 
 def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
@@ -166,43 +137,35 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     ValueError
         When there is no store, no run, or less than a tuple a task.
     """
-    for name, given, least in (
-        ("stores", len(stores), 1),
-        ("tuples", tuples, TASKS),
-        ("runs", runs, 1),
-    ):
-        if given < least:
-            raise ValueError(f"{name} must be at least {least}, got {given!r}")
-    modes, rows = list(MODES), []
-    for store, turn in ((store, turn) for store in stores for turn in range(runs)):
-        begin = turn % len(modes)  # whoever comes first meets another machine than the last
-        order = modes[begin:] + modes[:begin]
-        taken = {mode: _streamed(store, tuples, *MODES[mode]) for mode in order}
-        without = taken[modes[0]][0]
-        for mode in modes:
-            seconds, cpu_s = taken[mode]
-            found = {"seconds": seconds, "throughput": tuples / seconds, "cpu_s": cpu_s}
-            lost = {"lost": 1 - without / seconds}
-            rows.append({"store": store, "mode": mode, "run": turn} | found | lost)
+    require_number("stores", len(stores), least=1)
+    require_number("tuples", tuples, least=TASKS)
+    require_number("runs", runs, least=1)
+    stream, modes, rows = TupleStream(tuples, KEYS_OF_STREAM, rate=tuples), list(MODES), []
+    with tempfile.TemporaryDirectory(prefix="aft-") as folder:
+        log = TupleLog.draw(Path(folder) / "log", stream, TASKS)
+        for store, turn in product(stores, range(runs)):
+            taken = dict[str, dict[str, Any]]()
+            for i in range(len(modes)):  # whoever comes first meets another machine than the last
+                mode = modes[(turn + i) % len(modes)]
+                seconds, cpu_s = _streamed(log, store, *MODES[mode])
+                found = {"seconds": seconds, "throughput": tuples / seconds, "cpu_s": cpu_s}
+                taken[mode] = {"store": store, "mode": mode, "run": turn} | found
+            without = taken[modes[0]]["seconds"]
+            rows += [taken[m] | {"lost": 1 - without / taken[m]["seconds"]} for m in modes]
     return pd.DataFrame(rows)
 
 
-def _streamed(own: str, tuples: int, checkpoint_s: float, handover_s: float) -> tuple[float, float]:
+def _streamed(
+    log: TupleLog, own: str, checkpoint_s: float, handover_s: float
+) -> tuple[float, float]:
     """Seconds until all is merged, and CPU seconds of all processes."""
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
-        job = Job(
-            _Stream(tuples, KEYS_OF_STREAM),
-            Path(folder),
-            Windows(1, 1),
-            servers=1,
-            tasks=TASKS,
-            own=own,
-            batch=STREAM_BATCH,
-            checkpoint_s=checkpoint_s,
-            handover_s=handover_s,
-        )
+        stage = Stage(
+            log, Rules(Windows(1, 1)), Path(folder), servers=1, tasks=TASKS, own=own,
+            batch=STREAM_BATCH, checkpoint_s=checkpoint_s, handover_s=handover_s,
+        )  # fmt: skip
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        account = run_job(job)
+        account = run_stage(stage)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return account.seconds, cpu

@@ -1,20 +1,54 @@
-"""What D3's experiments run on: logs of tuples whose keys are skewed more or less (section 6)."""
+"""What D3's experiments run on: checked parameters, and logs with more or less skew (section 6)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-
+from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.windows import Windows
 from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
-from aftlib.shared_state.stream.tuples import TupleStream
-from aftlib.shared_state.stream.writing import write_tuples
+from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
+from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, UNIFORM, TupleStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PARTITIONS = 8
+SKEWED = 1.4
+"""Skew from which D3 sees no growth of the shuffle's throughput beyond few tasks."""
+GROWTH = (8, 24)
+"""Parallelisms between which throughput is compared."""
+FEWEST = 10_000
+"""Tuples below which nothing takes a time that Spark's clock shows."""
+LEAST = {
+    "tuples": FEWEST,
+    "keys": 1,
+    "seed": 0,
+    "repeats": 1,
+    "large_tuples": 0,
+    "modelled_tuples": 1,
+    "locality_tuples": 1,
+    "failure_tuples": 1,
+    "every": 4,
+    "after": 1,
+    "shared_tuples": 1_000,
+    "store_rows": 1,
+    "stream_tuples": 2,
+    "stream_runs": 1,
+}
+"""The least that each parameter of the report may be; all of them are whole numbers."""
+LEAST_OF_EACH = {
+    "skews": 1,
+    "large_skews": 1,
+    "tasks": 1,
+    "modelled_tasks": 1,
+    "locality_keys": 1,
+    "store_keys": 1,
+}
+"""The same for its lists: whole numbers, but for skews."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +67,7 @@ class Input:
 def inputs(
     spark: SparkSession,
     directory: Path,
+    *,
     skews: Sequence[float],
     tuples: int,
     keys: int,
@@ -45,3 +80,67 @@ def inputs(
         Input(s, write_tuples(spark, s, partitions, directory / f"tuples-{s.name}-p{partitions}"))
         for s in streams
     ]
+
+
+def check_parameters(**given: Any) -> None:
+    """Refuse, before anything is measured, parameters of the report that do not work to its end.
+
+    Parameters
+    ----------
+    **given
+        Every parameter of the notebook by its name.
+
+    Raises
+    ------
+    ValueError
+        With the parameter, its value, and the way out.
+    TypeError
+        When a parameter is missing, or is none of the notebook's.
+    """
+    if set(given) != {*LEAST, *LEAST_OF_EACH}:
+        raise TypeError(f"check_parameters takes {[*LEAST, *LEAST_OF_EACH]}, got {[*given]}")
+    for name, least in LEAST_OF_EACH.items():
+        if not isinstance(given[name], list | tuple):
+            raise ValueError(f"{name} must be a list of numbers, got {given[name]!r}")
+        if given[name] or name != "large_skews":
+            require_numbers(name, given[name], least=least, whole=not name.endswith("skews"))
+    for name, least in LEAST.items():
+        require_number(name, given[name], least=least, whole=True)
+    for name in {*LEAST, *LEAST_OF_EACH} - {"skews", "large_skews"}:
+        for value in given[name] if name in LEAST_OF_EACH else [given[name]]:
+            if not isinstance(value, int):  # 2e6 is a whole number, but counts nothing in Python
+                raise ValueError(f"{name} must be without a point, got {value}: take {value:.0f}")
+
+    skews, tasks, modelled_tasks = (given[n] for n in ("skews", "tasks", "modelled_tasks"))
+    if UNIFORM not in skews:
+        raise ValueError(
+            f"skews must hold {UNIFORM} (uniform), which all others are compared with, "
+            f"got {list(skews)}: add {UNIFORM}"
+        )
+    if max(skews) < SKEWED:
+        raise ValueError(
+            f"skews must hold one of {SKEWED} or more, got {list(skews)}: add {SKEWED}, for which "
+            "D3 says that a shuffle does not grow"
+        )
+    if missing := sorted(set(GROWTH) - set(modelled_tasks)):
+        raise ValueError(
+            f"modelled_tasks must hold {GROWTH[0]} and {GROWTH[1]}, between which growth is "
+            f"judged, got {list(modelled_tasks)}: add {missing}"
+        )
+    if max(tasks) < 2:
+        raise ValueError(
+            f"tasks must hold 2 or more, for one to die and one to live, got {list(tasks)}: add 2"
+        )
+    if 0 < given["large_tuples"] < FEWEST:
+        raise ValueError(
+            f"large_tuples must be 0 for none or at least {FEWEST}, got {given['large_tuples']}"
+        )
+    number, parts, most = given["failure_tuples"], [0] * PARTITIONS, min(max(tasks), PARTITIONS)
+    for index, first in enumerate(range(0, number, ROWS_PER_RANGE)):  # as `write_tuples` deals them
+        parts[index % PARTITIONS] += min(ROWS_PER_RANGE, number - first)
+    least = min(sum(parts[task::most]) for task in range(most))
+    if given["after"] > least:
+        raise ValueError(
+            f"after must be at most {least}, which each of {most} tasks goes through of "
+            f"failure_tuples = {number}, got {given['after']}: lower it, or take more tuples"
+        )

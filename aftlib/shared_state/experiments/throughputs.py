@@ -1,23 +1,65 @@
-"""D3 figs 5 and 6 as far as this machine goes: throughput of each strategy, where time goes."""
+"""D3 table 1, figs 5 and 6 as far as this machine goes: sums and throughput of each strategy."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
 
+from aftlib.core.paths import project_root
+from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
-from aftlib.shared_state.strategies.merging import STRATEGIES, SUMS
-from aftlib.shared_state.strategies.pipeline import MergeRun, run
+from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge_log
 from aftlib.shared_state.strategies.stages import stage_seconds
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.sums import SUMS
+from aftlib.shared_state.stream.tuplelog import TupleLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE_WINDOWS = Windows(10, 5, "sum")
+TABLE_TUPLES = (
+    ((1, 0, 10), (3, 1, 20), (8, 0, 30), (6, 1, 40), (14, 0, 50)),
+    ((2, 1, 1), (7, 0, 2), (4, 0, 3), (11, 1, 4), (19, 1, 5)),
+)
+"""Our tuples (timestamp, key, value) of two partitions: the document's table has only o."""
+TABLE_DELAY = 5
+"""Ticks that the watermark is behind: enough for the tuples that come out of order here."""
+
+
+def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
+    """Let two tasks merge their slices into one shared table, and put windows together.
+
+    Returns
+    -------
+    state : DataFrame
+        slice, key, value: the shared table as it is kept.
+    windows : DataFrame
+        window id, key, value: D3 table 1, w = 10 and l = 5.
+    done : MergedLog
+    """
+
+    def shown(sums: Partials, name: str, width: int) -> pd.DataFrame:
+        spans = [f"[{start}, {start + width})" for start in sums.windows.tolist()]
+        return pd.DataFrame({name: spans, "key": sums.keys, "value": sums.values[:, 0]})
+
+    texts = ["".join(f"{t},{k},{v}\n" for t, k, v in part).encode() for part in TABLE_TUPLES]
+    log, table = TupleLog.write(directory / "log", texts), shared_file(directory)
+    rules = Rules(TABLE_WINDOWS, TABLE_DELAY)
+    done = merge_log(spark, log, rules, "late global", len(texts), directory / "notes", table)
+    with table() as shared:
+        state = shown(shared.read(), "slice", TABLE_WINDOWS.pane)
+    return state, shown(done.sums, "window id", TABLE_WINDOWS.width), done
 
 
 def measured(
@@ -59,13 +101,29 @@ def measured(
     RuntimeError
         When two runs disagree.
     """
-    rows, first = [], {}  # type: ignore[var-annotated]
+    rows, first = [], dict[float, Partials]()
     cells = [(i, s, p) for i in given for s in strategies for p in tasks]
     for repeat, (each, strategy, p) in [(r, c) for r in range(-warm_up, repeats) for c in cells]:
-        done, stages = _timed(spark, each, strategy, p)
+        with tempfile.TemporaryDirectory(prefix="aft-") as scratch, stage_seconds(spark) as stages:
+            table = shared_file(scratch) if strategy == "late global" else None
+            done = merge_log(spark, each.log, each.rules, strategy, p, table=table)
         require_same(first.setdefault(each.stream.skew, done.sums), done.sums, strategy)
+        if repeat < 0:
+            continue
+
         at = {"strategy": strategy, "skew": each.stream.skew, "tasks": p, "repeat": repeat}
-        rows += [at | _costs(done, stages, strategy)] if repeat >= 0 else []
+        value, count = done.sums.values.sum(axis=0).tolist()
+        found = {"tuples": done.tuples, "states": len(done.sums), "sum": value, "count": count}
+        ran, timed = done.tasks, {"seconds": done.seconds, "throughput": done.tuples / done.seconds}
+        timed |= {
+            "start_s": ran["began"].min(),
+            "work_s": (ran["ended"] - ran["began"]).max(),
+            **{f"{part}_s": ran[part].sum() for part in ("read", "parse", "sum")},
+            "task_merge_s": ran["merge"].sum(),
+            "merge_s": ran["merge"].sum() + done.merge_s,
+        }
+        sides = stages if strategy == "upfront" else (np.nan, np.nan)
+        rows.append(at | found | timed | {"sender_s": sides[0], "receiver_s": sides[1]})
     return pd.DataFrame(rows)
 
 
@@ -86,29 +144,48 @@ def shared_file(directory: Path | str) -> Callable[[], StateTable]:
     return partial(SqliteTable, Path(directory) / "shared.sqlite", SUMS)
 
 
-def _timed(
-    spark: SparkSession, each: Input, strategy: str, tasks: int
-) -> tuple[MergeRun, list[float]]:
-    with tempfile.TemporaryDirectory(prefix="aft-") as scratch, stage_seconds(spark) as stages:
-        table = shared_file(scratch) if strategy == "late global" else None
-        done = run(spark, each.log, each.rules, strategy, tasks, table=table)
-    return done, stages
+def other_engines() -> pd.DataFrame:
+    """Throughput of the strategies and of other engines, as `benchmarks merging` stored it.
+
+    Returns
+    -------
+    DataFrame
+        tuples, on (two tasks, or one core), engine, skew, throughput: tuples a second, the median;
+        runs: of the strategies. Empty where nothing is stored.
+    """
+    rows = []
+    kinds = (("Spark, ", "two tasks", "spark"), ("", "two tasks", "flink"))
+    for stored in _stored():
+        for prefix, on, kind in (*kinds, ("", "one core", "one_core")):
+            found = stored[f"{kind}_million_tuples_a_second"]
+            if isinstance(found, str):  # why there is none
+                continue
+            at = {"tuples": stored["tuples"], "runs": stored["runs"], "on": on}
+            rows += [
+                at | {"engine": prefix + engine, "skew": float(skew), "throughput": 1e6 * middle}
+                for engine, by_skew in found.items()
+                for skew, (middle, *_) in by_skew.items()
+            ]
+    return pd.DataFrame(rows, columns=["tuples", "runs", "on", "engine", "skew", "throughput"])
 
 
-def _costs(done: MergeRun, stages: list[float], strategy: str) -> dict[str, float]:
-    tasks, shuffled = done.tasks, strategy == "upfront"
-    return {
-        "tuples": done.tuples,
-        "states": len(done.sums),
-        "sum": int(done.sums.values[:, 0].sum()),
-        "count": int(done.sums.values[:, 1].sum()),
-        "seconds": done.seconds,
-        "throughput": done.tuples / done.seconds,
-        "start_s": tasks["began"].min(),
-        "work_s": (tasks["ended"] - tasks["began"]).max(),
-        **{f"{part}_s": tasks[part].sum() for part in ("read", "parse", "sum")},
-        "task_merge_s": tasks["merge"].sum(),
-        "merge_s": tasks["merge"].sum() + done.merge_s,
-        "sender_s": stages[0] if shuffled else np.nan,
-        "receiver_s": stages[1] if shuffled else np.nan,
-    }
+def memory_stored() -> pd.DataFrame:
+    """Most resident gigabytes of late local merge on Spark, as `benchmarks merging` stored them.
+
+    Returns
+    -------
+    DataFrame
+        tuples, gigabytes: the larger of two runs of the same size. Empty where nothing is stored.
+    """
+    found: dict[int, float] = {}
+    for stored in _stored():
+        for tuples, size in stored["memory_gb_at_most_by_tuples"].items():
+            number = int(tuples.replace(",", ""))
+            found[number] = max(size, found.get(number, 0.0))
+    return pd.DataFrame(sorted(found.items()), columns=["tuples", "gigabytes"])
+
+
+def _stored() -> list[dict[str, Any]]:
+    """Results of the merging benchmark that lie in the project."""
+    folder = project_root() / "benchmarks" / "results"
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("merging*.json"))]

@@ -1,9 +1,9 @@
-"""Run the job that comes pickled on the standard input."""
+"""Run the stage that comes pickled on the standard input."""
 
 import pickle
 import sys
 
-from aftlib.shared_state.servers.driver import Driver
+from aftlib.shared_state.servers.supervisor import Supervisor
 
 if __name__ == "__main__":
-    Driver(pickle.load(sys.stdin.buffer)).run()
+    Supervisor(pickle.load(sys.stdin.buffer)).run()

@@ -1,4 +1,4 @@
-"""The states of a local checkpoint: open, checkpointing, complete (D3 section 5.1)."""
+"""Which table each task merges into while checkpoints are taken (D3 section 5.1)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class State(Enum):
     OPEN = "open"
     """No task has met the barrier."""
     CHECKPOINTING = "checkpointing"
-    """Some have, and merge into the next table already."""
+    """Some tasks have. They merge into the next table already."""
     COMPLETE = "complete"
-    """All have: nobody writes into the old table any more, so it can be flushed and handed over."""
+    """All tasks have. Nobody writes into the old table any more: it can be flushed."""
 
 
 class Cycle:
-    """Which table each task merges into.
+    """The course of local checkpoints: open, checkpointing, complete, and open again.
 
-    A task meets the barrier before its next batch. One that has died has met it: nothing of it can
-    come into the old table any more, as its substitute begins in the newest one.
+    A task meets the barrier just before its next batch. A task that has died counts as having met
+    it. Its substitute begins in the newest table, so nothing more comes into the old one.
 
     Parameters
     ----------
@@ -43,26 +43,21 @@ class Cycle:
             return State.COMPLETE
         return State.CHECKPOINTING if len(behind) < len(self._tables) else State.OPEN
 
-    @property
-    def newest(self) -> int:
-        """Table that a task joins."""
-        return self.epoch + (self.state is not State.OPEN)
-
     def join(self, task: str) -> None:
-        """A task, or its substitute, begins."""
+        """A task, or its substitute, begins in the newest table."""
         self._tables.pop(task, None)
-        self._tables[task] = self.newest
+        self._tables[task] = self.epoch + (self.state is not State.OPEN)
 
     def leave(self, task: str) -> None:
         """A task has ended or died."""
         self._tables.pop(task, None)
 
     def raise_barrier(self) -> None:
-        """Ask for a checkpoint; while one is on its way, it is the one."""
+        """Ask for a checkpoint, unless one is on its way."""
         self._raised = True
 
     def meet(self, task: str) -> int:
-        """Table of the task's next batch, which comes after the barrier if there is one.
+        """Table of the task's next batch. If there is a barrier, the batch comes after it.
 
         Raises
         ------

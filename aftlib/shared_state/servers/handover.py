@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.servers.server import TOTAL, Server
+from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.stores.tables import Progress, StaleBatch, furthest
 
 RETRY_S = 0.1
@@ -18,12 +15,12 @@ _NOWHERE = -1
 
 
 class HandOver:
-    """Takes the complete tables while tasks go on merging, and merges them globally once.
+    """Takes complete tables while tasks go on merging, and merges each into the global store once.
 
-    The global transaction carries (server, epoch) and where each partition stood, so it is refused
-    if the server, before it died, had handed over any of these tables after all. Tables that died
-    with it are of epochs that the substitute has fenced off (`Server`). While the global store is
-    out of reach tables wait in the server's own store.
+    The global transaction carries the server, the number of its last table, and where each
+    partition stood. It is refused if a process of this server that has died had handed over any of
+    these tables after all. While the global store is out of reach, tables wait in the server's own
+    store.
 
     Parameters
     ----------
@@ -48,7 +45,7 @@ class HandOver:
         while True:
             self.once()
             with server.changed:
-                server.changed.wait_for(lambda: server.read_all, server.job.handover_s)
+                server.changed.wait_for(lambda: server.read_all, server.stage.handover_s)
 
     def once(self) -> None:
         """Wait for a complete table, and hand over all that are."""
@@ -56,13 +53,18 @@ class HandOver:
         with server.changed:
             server.changed.wait_for(lambda: server.complete)
             epochs = list(server.complete)
-        self._merge(epochs)
+
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                self._merge(epochs)
+                break
+            except (StaleBatch, OSError):  # a dead process's was committed, or nobody answers
+                if time.monotonic() > until:
+                    raise
+                time.sleep(RETRY_S)
         server.at("handed")
-        if server.job.keys_apart:
-            self._fold(epochs)
-            server.at("folded")
-            with suppress(OSError):  # the next hand-over does it
-                self._forget()
+
         with server.changed:
             for epoch in epochs:
                 server.own.drop(epoch)
@@ -71,50 +73,21 @@ class HandOver:
             server.changed.notify_all()
 
     def _merge(self, epochs: list[int]) -> None:
-        """Merge into the global store, however often it takes."""
-        begin = time.monotonic()
-        while True:
-            try:
-                self._try(epochs)
-                return
-            except (StaleBatch, OSError):  # a dead process's was committed, or nobody answers
-                if time.monotonic() - begin > self._patience_s:
-                    raise
-                time.sleep(RETRY_S)
-
-    def _try(self, epochs: list[int]) -> None:
+        """Merge what the global store does not have yet, in one transaction."""
         server = self._server
-        handed = server.shared.handed().get(server.name, TOTAL)
-        stands = server.shared.progress(server.backup)
-        rows, progress = self._delta(epochs, handed)
+        handed = server.shared.handed().get(server.name, 0)
+        stands = server.shared.progress()
+
+        tables = [Partials.empty(len(server.stage.function.components))]
+        progress: dict[int, Progress] = {}
+        with server.lock:
+            for epoch in (epoch for epoch in epochs if epoch > handed):
+                tables.append(server.own.read(epoch=epoch))
+                for partition, now in server.own.progress(epoch).items():
+                    progress[partition] = furthest(progress.get(partition), now)
+
         begun = {
             p: replace(now, since=stands[p].offset if p in stands else _NOWHERE)
             for p, now in progress.items()
         }
-        server.shared.merge(rows, begun, server.backup, (server.name, epochs[-1]))
-
-    def _fold(self, epochs: list[int]) -> None:
-        """Merge into the server's own total, which the global store has the backup of."""
-        server = self._server
-        with server.lock:
-            rows, progress = self._delta(epochs, server.own.handed().get(server.name, TOTAL))
-            server.own.merge(rows, progress, TOTAL, (server.name, epochs[-1]))
-
-    def _forget(self) -> None:
-        """Drop from the backup what the total, of the same tuples, has put out."""
-        server = self._server
-        with server.lock:
-            held = server.own.windows(TOTAL)
-        for out in np.setdiff1d(server.shared.windows(server.backup), held).tolist():
-            server.shared.forget(out, server.backup)
-
-    def _delta(self, epochs: list[int], after: int) -> tuple[Partials, dict[int, Progress]]:
-        """Tables above an epoch, merged into one."""
-        server, progress = self._server, dict[int, Progress]()
-        tables = [Partials.empty(len(server.job.function.components))]
-        with server.lock:
-            for epoch in (epoch for epoch in epochs if epoch > after):
-                tables.append(server.own.read(epoch=epoch))
-                for partition, now in server.own.progress(epoch).items():
-                    progress[partition] = furthest(progress.get(partition), now)
-        return Partials.concat(*tables), progress
+        server.shared.merge(Partials.concat(*tables), begun, token=(server.name, epochs[-1]))

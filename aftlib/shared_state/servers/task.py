@@ -5,64 +5,61 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from aftlib.shared_state.servers.job import Job
 from aftlib.shared_state.servers.journal import Journal
-from aftlib.shared_state.servers.server import nothing_happens
-from aftlib.shared_state.servers.source import END
+from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.wire import Link
-from aftlib.shared_state.stores.tables import Progress, StaleBatch
+from aftlib.shared_state.stores.tables import END, StaleBatch
+from aftlib.shared_state.stream.intake import Intake
+from aftlib.shared_state.stream.parsing import BLOCK
 
 RETRY_S = 0.02
 
 
-def work(
-    job: Job,
-    server: int,
-    task: int,
-    journal: Journal,
-    at: Callable[[str], None] = nothing_happens,
-) -> None:
+def work(stage: Stage, server: int, task: int, journal: Journal) -> None:
     """Read all partitions of a task to their ends.
 
     The server says where to begin, at first and again whenever it, or this task's process, has
-    died: nothing about the past is kept here. A task that has come to the end stays until its
-    server has handed all of it over, for if the server dies before, some is to be read again.
+    died. Nothing about the past is kept here. A task that has come to the end waits until its
+    server has handed all of it over: if the server dies before, some is to be read again.
 
     Raises
     ------
-    OverflowError
-        When a sum leaves the 64 bits.
+    ValueError, OverflowError
+        As `PartitionReader.blocks` and `StateTable.merge`.
     """
-    while not (job.directory / f"server-{server}.done").exists():
+    at = stage.points(journal.who)
+    while not (stage.directory / f"server-{server}.done").exists():
         try:
             with Link(server) as link:
-                _read(job, link, job.partitions_of(server, task), journal, at)
+                read_on(stage, link, stage.partitions_of(server, task), journal, at)
                 journal.note("ended")
                 link.stay()
         except (ConnectionError, FileNotFoundError, EOFError, StaleBatch):
             time.sleep(RETRY_S)
 
 
-def _read(
-    job: Job, link: Link, partitions: list[int], journal: Journal, at: Callable[[str], None]
+def read_on(
+    stage: Stage, link: Link, partitions: list[int], journal: Journal, at: Callable[[str], None]
 ) -> None:
+    """Read partitions to their ends, a batch of each in turn."""
     stands = link.join(partitions)
     journal.note("joined", offsets={p: now.offset for p, now in stands.items()})
-    batches = {
-        p: job.source.batches(p, stands.get(p), job.batch)
+    intake = Intake(stage.rules, stands, stage.function, stage.rejects, note_all=False)
+    rows = min(BLOCK, stage.batch)
+    readers = {
+        p: intake.read(p, stage.log.part(p), rows)
         for p in partitions
         if p not in stands or stands[p].watermark != END
     }
-    while batches:
-        for partition in list(batches):
-            block, progress = next(batches[partition])
-            journal.note("read", partition=partition, since=progress.since, offset=progress.offset)
+    while readers:
+        for partition in list(readers):
+            since = intake.tuples_of(partition)
+            if not any(waiting >= stage.batch for waiting in readers[partition]):
+                intake.end(partition)
+                del readers[partition]
+            partials, progress = intake.take()
+            upto = intake.tuples_of(partition)
+            journal.note("read", partition=partition, since=since, upto=upto)
             at("read")
-            _merge(job, link, block, {partition: progress})
+            link.merge(partials, progress)
             at("merged")
-            if progress.watermark == END:
-                del batches[partition]
-
-
-def _merge(job: Job, link: Link, block: tuple, progress: dict[int, Progress]) -> None:
-    link.merge(job.function.partials(*block), progress)

@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Any
 
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.servers.processes import or_die
+from aftlib.shared_state.servers.lifetime import or_die
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
 
 
 def address_of(server: int) -> str:
-    """Socket of a server, relative to the job's folder: a socket's path must be short."""
+    """Socket of a server, relative to the stage's folder: a socket's path must be short."""
     return f"server-{server}.sock"
 
 
@@ -27,7 +27,7 @@ class Door:
     Parameters
     ----------
     server : Server
-        The working directory of its process must be the job's folder.
+        The working directory of its process must be the stage's folder.
     """
 
     def __init__(self, server: Server) -> None:
@@ -36,7 +36,7 @@ class Door:
         address = address_of(server.number)
         if os.path.exists(address):  # left by a server that died
             os.unlink(address)
-        self._listener = Listener(address, "AF_UNIX", backlog=server.job.tasks)
+        self._listener = Listener(address, "AF_UNIX", backlog=server.stage.tasks)
 
     def run(self) -> None:
         """Let tasks in, for ever."""
@@ -48,15 +48,14 @@ class Door:
         task = f"visit {next(self._visits)}"
         try:
             while True:
-                link.send(self._answer(task, *_received(link)))
+                verb, *what = _received(link)
+                try:
+                    answer = getattr(self._server, verb)(task, *what)
+                except (OverflowError, StaleBatch) as error:
+                    answer = error
+                link.send(answer)
         except (EOFError, ConnectionError):
             self._server.leave(task)
-
-    def _answer(self, task: str, verb: str, *what: Any) -> Any:
-        try:
-            return getattr(self._server, verb)(task, *what)
-        except (OverflowError, StaleBatch) as error:
-            return error
 
 
 class Link:

@@ -10,9 +10,6 @@ import numpy as np
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import Progress, StateTable, check_since, furthest
 
-_Change = tuple[np.ndarray, np.ndarray, np.ndarray | slice, np.ndarray]
-"""Keys and values of a window as they will be, and which values become what."""
-
 
 @dataclass
 class _Epoch:
@@ -53,10 +50,28 @@ class MemoryTable(StateTable):
         if token and self._handed.get(token[0], -1) >= token[1]:
             return False
         check_since(progress, self._progress)
-        table = self._tables.get(epoch, _Epoch())
-        changes = self._changes(table, partials)  # an overflow leaves before anything changes
-        for window, (keys, values, at, merged) in changes.items():
-            values[at] = merged
+        table, batch = self._tables.get(epoch, _Epoch()), self.aggregate.group(partials)
+        windows, first = np.unique(batch.windows, return_index=True)
+        bounds = [*first, len(batch)]
+
+        changes: dict[int, tuple] = {}  # an overflow leaves before anything changes
+        for window, a, b in zip(windows.tolist(), bounds[:-1], bounds[1:], strict=True):
+            new_keys, new = batch.keys[a:b], batch.values[a:b].copy()
+            if window not in table.rows:
+                changes[window] = new_keys.copy(), new, slice(None), new
+                continue
+            keys, values = table.rows[window]
+            at = np.searchsorted(keys, new_keys)
+            known = keys[np.minimum(at, len(keys) - 1)] == new_keys
+            new[known] = self.aggregate.merge(values[at[known]], new[known])
+            if not known.all():
+                keys = np.insert(keys, at[~known], new_keys[~known])
+                values = np.insert(values, at[~known], new[~known], axis=0)
+                at = np.searchsorted(keys, new_keys)
+            changes[window] = keys, values, at, new
+
+        for window, (keys, values, at, new) in changes.items():
+            values[at] = new
             table.rows[window] = keys, values
         for partition, now in progress.items():
             for kept in (table.progress, self._progress):
@@ -104,28 +119,3 @@ class MemoryTable(StateTable):
 
     def close(self) -> None:
         """Nothing to let go of."""
-
-    def _changes(self, table: _Epoch, partials: Partials) -> dict[int, _Change]:
-        """What becomes of every window that the batch touches."""
-        batch = self.aggregate.group(partials)
-        windows, first = np.unique(batch.windows, return_index=True)
-        bounds = np.append(first, len(batch))
-        return {
-            int(window): self._change(table.rows.get(int(window)), batch[a:b])
-            for window, a, b in zip(windows, bounds, bounds[1:], strict=False)
-        }
-
-    def _change(self, before: tuple[np.ndarray, np.ndarray] | None, batch: Partials) -> _Change:
-        if before is None:
-            return batch.keys.copy(), batch.values.copy(), slice(None), batch.values
-        keys, values = before
-        at = np.searchsorted(keys, batch.keys)
-        known = keys[np.minimum(at, len(keys) - 1)] == batch.keys
-        merged = batch.values.copy()
-        merged[known] = self.aggregate.merge(values[at[known]], batch.values[known])
-        if not known.all():
-            places, new = at[~known], ~known
-            keys = np.insert(keys, places, batch.keys[new])
-            values = np.insert(values, places, batch.values[new], axis=0)
-            at = np.searchsorted(keys, batch.keys)
-        return keys, values, at, merged

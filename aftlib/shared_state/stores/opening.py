@@ -1,19 +1,20 @@
-"""State tables by address, so that any process of a run can open the same one."""
+"""State tables by address, so that all processes of a run open the same one, and whose it is."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from aftlib.shared_state.aggregates import Aggregate
+from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import StateTable
 
 KINDS = {
     "rocksdb": "aftlib.shared_state.stores.rocksdb:RocksTable",
-    "sqlite": "aftlib.shared_state.stores.sqlite_table:SqliteTable",
+    "sqlite": "aftlib.shared_state.stores.sqlite:SqliteTable",
     "postgresql": "aftlib.shared_state.stores.postgres:PostgresTable",
 }
+_OWNER = "owner "
 
 
 def open_table(
@@ -47,3 +48,35 @@ def open_table(
     opened = getattr(import_module(module), name)
     table = opened(address if kind == "postgresql" else place, aggregate, flush, **options)
     return BufferedTable(table) if flush == "barrier" else table
+
+
+def claim(table: StateTable, owner: str) -> None:
+    """Note in a table, as a hand-over of nothing, whose state it holds; refuse another's.
+
+    Parameters
+    ----------
+    table : StateTable
+        One that several processes share.
+    owner : str
+        What the offsets and rows in it stand for; the same for all that may merge into it.
+
+    Raises
+    ------
+    ValueError
+        When it is another's, or holds something of nobody known. Of two that claim a new table at
+        once, at least one is refused, and then the table is nobody's.
+    """
+
+    def owners() -> set[str]:
+        return {name for name in table.handed() if name.startswith(_OWNER)}
+
+    ours = {_OWNER + owner}
+    free = owners() <= ours and (owners() or not table.progress())
+    if free:
+        table.merge(Partials.empty(len(table.aggregate.components)), {}, token=(_OWNER + owner, 0))
+    if not free or owners() != ours:
+        raise ValueError(
+            "table must be new, or the one that this was begun with: the one given holds the state "
+            "of another log, job or setting; choose another table (file or schema), or go on with "
+            "that one"
+        )

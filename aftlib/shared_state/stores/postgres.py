@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -13,14 +13,9 @@ from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format, TransactionStatus
 
 from aftlib.shared_state.aggregates import Aggregate, Partials, overflow
-from aftlib.shared_state.stores.sql import LATEST, SqlTable
-from aftlib.shared_state.stores.tables import VERSION, Progress, check_identity, stale
+from aftlib.shared_state.stores.sql import SqlTable
+from aftlib.shared_state.stores.tables import check_identity
 
-_MERGED = {
-    "add": "state.{0} + excluded.{0}",
-    "min": "least(state.{0}, excluded.{0})",
-    "max": "greatest(state.{0}, excluded.{0})",
-}
 _COPY_HEADER, _COPY_TRAILER = 19, 2
 
 
@@ -53,39 +48,20 @@ class PostgresTable(SqlTable):
         When the schema holds something else, or is of another version or aggregate.
     """
 
+    least, greatest = "least", "greatest"
+
     def __init__(
         self, url: str, aggregate: Aggregate, flush: str = "merge", schema: str = "aft"
     ) -> None:
         super().__init__(aggregate, flush)
         self.schema = schema
         self._url = url
-        self._upsert = self._upsert_statement()
         self._connection = self._connect()
         try:
-            self._identify()
+            self._open()
         except BaseException:
             self.close()
             raise
-
-    def merge(
-        self,
-        partials: Partials,
-        progress: Mapping[int, Progress],
-        epoch: int = 0,
-        token: tuple[str, int] | None = None,
-    ) -> bool:
-        """Merge a batch and its offsets."""
-        rows = self.aggregate.group(partials)
-        with self._transaction("merge") as connection:
-            if token and not self._note_token(token):
-                return False
-            connection.execute("INSERT INTO epochs VALUES (%s) ON CONFLICT DO NOTHING", [epoch])
-            for partition, now in sorted(progress.items()):
-                self._note_progress(partition, now, epoch)
-            if len(rows):
-                columns = [rows.windows, rows.keys, *rows.values.T]
-                connection.execute(self._upsert, [epoch, *(_Array(c) for c in columns)])
-        return True
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
@@ -98,8 +74,13 @@ class PostgresTable(SqlTable):
         ).format(sql.SQL(", ").join(map(sql.Identifier, self._columns)), chosen)
         with self._failing("read"), self._live().cursor().copy(query) as copy:
             data = b"".join(copy)
-        rows = _from_copy(data, 2 + len(self._columns))
-        return Partials(rows[:, 0], rows[:, 1], rows[:, 2:])
+
+        fields: list[tuple[str, str]] = [("fields", ">i2")]
+        for i in range(2 + len(self._columns)):
+            fields += [(f"size{i}", ">i4"), (f"{i}", ">i8")]
+        found = np.frombuffer(data[_COPY_HEADER : len(data) - _COPY_TRAILER], np.dtype(fields))
+        windows, keys, *values = (found[name].astype(np.int64) for name, _ in fields[2::2])
+        return Partials(windows, keys, np.stack(values, axis=1))
 
     def barrier(self) -> None:
         """Commit what was merged since the last one."""
@@ -110,29 +91,20 @@ class PostgresTable(SqlTable):
         """Let go of the connection; what no `barrier` has flushed is gone."""
         self._connection.close()
 
-    def _note_progress(self, partition: int, now: Progress, epoch: int) -> None:
-        """Write where the partition stands; the row's lock keeps two batches apart."""
-        for table, since in ((LATEST, now.since), (epoch, None)):
-            done = self._connection.execute(
-                "INSERT INTO progress AS p VALUES (%s, %s, %s, %s, %s) "
-                "ON CONFLICT (epoch, partition) DO UPDATE SET at = greatest(p.at, excluded.at), "
-                "watermark = greatest(p.watermark, excluded.watermark), "
-                "late = greatest(p.late, excluded.late) "
-                "WHERE %s::bigint IS NULL OR p.at = %s",
-                [table, partition, now.offset, now.watermark, now.late, since, since],
-            )
-            if done.rowcount == 0:
-                raise stale(partition, since, self.progress()[partition].offset)
+    def _add(self, rows: Partials, epoch: int) -> None:
+        columns = [rows.windows, rows.keys, *rows.values.T]
+        arrays = ", ".join(["%b"] * len(columns))
+        upsert = self._upsert(f"SELECT %s, * FROM unnest({arrays})")
+        self._connection.execute(upsert.encode(), [epoch, *(_Array(c) for c in columns)])
 
     @contextmanager
-    def _transaction(self, act: str) -> Iterator[psycopg.Connection]:
-        """All of it or nothing; durable when it ends, or at the next barrier."""
+    def _transaction(self, act: str) -> Iterator[None]:
         with self._failing(act):
             connection = self._live()
             if self.flush == "barrier" and connection.info.transaction_status == _IDLE:
                 connection.execute("SELECT 1")  # begins the long one; ours is then a savepoint
             with connection.transaction():
-                yield connection
+                yield
 
     @contextmanager
     def _failing(self, act: str) -> Iterator[None]:
@@ -171,58 +143,40 @@ class PostgresTable(SqlTable):
         try:
             connection = psycopg.connect(self._url, autocommit=self.flush == "merge")
         except psycopg.OperationalError as error:
-            raise _refused(self._url, error) from error
+            said, at = " ".join(str(error).split()), _shown(self._url)
+            refusals = ("authentication", "does not exist", "password", "permission")
+            if any(word in said for word in refusals):
+                raise PermissionError(
+                    f"url: PostgreSQL refuses {at} ({said}); check user, password and database"
+                ) from error
+            raise ConnectionError(
+                f"url: no PostgreSQL answers at {at} ({said}); start it, or check the address"
+            ) from error
+
         setting = sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema))
         connection.execute(setting)
         if self.flush == "barrier":
             connection.commit()
         return connection
 
-    def _upsert_statement(self) -> bytes:
-        merged = ", ".join(
-            f"{column} = {_MERGED[kind].format(column)}"
-            for column, kind in zip(self._columns, self.aggregate.components, strict=True)
-        )
-        arrays = ", ".join(["%b"] * (2 + len(self._columns)))
-        return (
-            f"INSERT INTO state SELECT %s, * FROM unnest({arrays}) "
-            f"ON CONFLICT (epoch, win, key) DO UPDATE SET {merged}"
-        ).encode()
-
-    def _identify(self) -> None:
+    def _open(self) -> None:
+        """Make the tables where there are none, and refuse what is another's."""
         with self._failing("look"), self._connection.transaction():
-            self._connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.schema])
-            if not self._made():
-                self._create()
-            found = self._connection.execute("SELECT version, aggregate FROM identity").fetchone()
-        check_identity(self.schema, found or (None, None), self.aggregate, "schema")
-
-    def _made(self) -> bool:
-        found = self._rows("SELECT tablename FROM pg_tables WHERE schemaname = %s", [self.schema])
-        if found and ("identity",) not in found:
-            raise ValueError(
-                f"schema must be a state table or a new schema, got {self.schema!r}, which holds "
-                f"something else ({found[0][0]}); choose another schema"
+            self._execute("SELECT pg_advisory_xact_lock(hashtext(?))", [self.schema])
+            found = self._rows(
+                "SELECT tablename FROM pg_tables WHERE schemaname = ?", [self.schema]
             )
-        return bool(found)
-
-    def _create(self) -> None:
-        values = "".join(f", {column} bigint NOT NULL" for column in self._columns)
-        self._connection.execute(
-            sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema))
-        )
-        for table in (
-            "identity (version integer, aggregate text)",
-            "epochs (epoch bigint PRIMARY KEY)",
-            "handed (server text PRIMARY KEY, epoch bigint)",
-            "progress (epoch bigint, partition bigint, at bigint, watermark bigint, late bigint, "
-            "PRIMARY KEY (epoch, partition))",
-            f"state (epoch bigint, win bigint, key bigint{values}, PRIMARY KEY (epoch, win, key))",
-        ):
-            self._connection.execute(f"CREATE TABLE {table}".encode())
-        self._connection.execute(
-            "INSERT INTO identity VALUES (%s, %s)", [VERSION, self.aggregate.name]
-        )
+            if found and ("identity",) not in found:
+                raise ValueError(
+                    f"schema must be a state table or a new schema, got {self.schema!r}, which "
+                    f"holds something else ({found[0][0]}); choose another schema"
+                )
+            if not found:
+                schema = sql.Identifier(self.schema)
+                self._connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+                self._create()
+            identity = self._rows("SELECT version, aggregate FROM identity") or [(None, None)]
+        check_identity(self.schema, identity[0], self.aggregate, "schema")
 
 
 class _Array:
@@ -253,28 +207,6 @@ _IDLE = TransactionStatus.IDLE
 def _marked(query: str) -> bytes:
     """A query with values where PostgreSQL's client wants them."""
     return query.replace("?", "%s").encode()
-
-
-def _from_copy(data: bytes, columns: int) -> np.ndarray:
-    """Rows of bigints, shape (n, columns), of a binary COPY."""
-    fields = [
-        (f"{kind}{i}", form) for i in range(columns) for kind, form in (("s", ">i4"), ("v", ">i8"))
-    ]
-    row = np.dtype([("fields", ">i2"), *fields])
-    body = data[_COPY_HEADER : len(data) - _COPY_TRAILER]
-    found = np.frombuffer(body, dtype=row)
-    return np.stack([found[f"v{i}"].astype(np.int64) for i in range(columns)], axis=1)
-
-
-def _refused(url: str, error: psycopg.OperationalError) -> OSError:
-    said = " ".join(str(error).split())
-    if any(word in said for word in ("authentication", "does not exist", "password", "permission")):
-        return PermissionError(
-            f"url: PostgreSQL refuses {_shown(url)} ({said}); check user, password and database"
-        )
-    return ConnectionError(
-        f"url: no PostgreSQL answers at {_shown(url)} ({said}); start it, or check the address"
-    )
 
 
 def _shown(url: str) -> str:

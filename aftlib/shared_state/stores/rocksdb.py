@@ -58,13 +58,11 @@ class RocksTable(StateTable):
     def __init__(self, path: Path | str, aggregate: Aggregate, flush: str = "merge") -> None:
         super().__init__(aggregate, flush)
         self.path = Path(path)
-        self._write = _write_options(flush)
+        options: Any = WriteOptions()  # the stub takes attributes for methods
+        options.disable_wal = flush == "barrier"
+        options.sync = flush == "merge"
+        self._write = options
         self._db = self._open()
-        try:
-            self._identify()
-        except ValueError:
-            self._db.close()
-            raise
 
     def merge(
         self,
@@ -114,7 +112,7 @@ class RocksTable(StateTable):
         """How far each partition is, at all or as far as the epoch's table brings it."""
         prefix = _LATEST if epoch is None else _PART + _ordered(epoch)
         return {
-            _number(name, -8): Progress(*struct.unpack(">qqq", stored))
+            _number(name, -8): Progress(*struct.unpack(">5q", stored))
             for name, stored in self._under(prefix)
         }
 
@@ -153,45 +151,61 @@ class RocksTable(StateTable):
             self._db.close()
 
     def _open(self) -> Rdict:
-        if _of_others(self.path):
+        """The database, refused when it is another's."""
+        place = repr(str(self.path))
+        there = list(self.path.iterdir()) if self.path.is_dir() else self.path.exists()
+        if there and not (self.path / "CURRENT").exists():
             raise ValueError(
-                f"path must be a state table or a new folder, got {str(self.path)!r}, which "
-                "holds something else; choose another path"
+                f"path must be a state table or a new folder, got {place}, which holds something "
+                "else; choose another path"
             )
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         try:
-            return Rdict(str(self.path), options)
+            database = Rdict(str(self.path), options)
         except Exception as error:  # rocksdict has one class of error for everything
             if "lock" in str(error).lower():
                 raise OSError(
-                    f"path {str(self.path)!r} is in use by another process ({error}); RocksDB "
-                    "serves one at a time: end that one, or use SQLite or PostgreSQL"
+                    f"path {place} is in use by another process ({error}); RocksDB serves one at a "
+                    "time: end that one, or use SQLite or PostgreSQL"
                 ) from error
             raise ValueError(
-                f"path must be an intact state table or a new folder, got {str(self.path)!r} "
-                f"({error}); choose another path, or restore the folder from a copy"
+                f"path must be an intact state table or a new folder, got {place} ({error}); "
+                "choose another path, or restore the folder from a copy"
             ) from error
 
-    def _identify(self) -> None:
-        found = self._db.get(_IDENTITY)
-        if found is None and next(self._under(b""), None) is not None:
-            raise ValueError(
-                f"path must be a state table, got another's database {str(self.path)!r}; "
-                "choose another path"
-            )
-        if found is None:
-            found = json.dumps([VERSION, self.aggregate.name]).encode()
-            self._db.put(_IDENTITY, found)
-        check_identity(self.path, tuple(json.loads(found)), self.aggregate, "path")
+        try:
+            found = database.get(_IDENTITY)
+            if found is None:
+                cursor = database.iter()
+                cursor.seek(b"")
+                if cursor.valid():
+                    raise ValueError(
+                        f"path must be a state table, got another's database {place}; choose "
+                        "another path"
+                    )
+                found = json.dumps([VERSION, self.aggregate.name]).encode()
+                database.put(_IDENTITY, found)
+            check_identity(self.path, tuple(json.loads(found)), self.aggregate, "path")
+        except ValueError:
+            database.close()
+            raise
+        return database
 
     def _put_rows(self, batch: WriteBatch, rows: Partials, epoch: int) -> None:
         """Merge rows, sorted, into the blocks that they touch."""
+        if not len(rows):
+            return
         first = _bounds(rows)
-        names = _names(epoch, rows[first])
-        known = [packed or b"" for packed in self._stored(names)] if names else []
-        before = self._unpack(rows.windows[first], known)
+        blocks = np.column_stack([rows.windows[first], rows.keys[first] >> BLOCK])
+        ordered = (blocks.view(np.uint64) ^ np.uint64(_SIGN)).astype(">u8").tobytes()
+        prefix = _ROWS + _ordered(epoch)
+        names: Any = [prefix + ordered[i : i + 16] for i in range(0, len(ordered), 16)]
+
+        stored: Any = self._db.get(names)
+        before = self._unpack(rows.windows[first], [packed or b"" for packed in stored])
         after = self.aggregate.group(Partials.concat(rows, before)) if len(before) else rows
+
         packed = np.column_stack([after.keys, after.values])
         bounds = np.append(_bounds(after), len(after))
         data, size = packed.tobytes(), packed.itemsize * packed.shape[1]
@@ -204,10 +218,6 @@ class RocksTable(StateTable):
         sizes = np.array([len(p) for p in packed], dtype=np.int64) // (8 * width)
         rows = np.frombuffer(bytearray().join(packed), dtype=np.int64).reshape(-1, width)
         return Partials(np.repeat(windows, sizes), rows[:, 0], rows[:, 1:])
-
-    def _stored(self, names: list[Any]) -> list[bytes | None]:
-        found: Any = self._db.get(names)
-        return list(found)
 
     def _under(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         cursor = self._db.iter()
@@ -227,38 +237,14 @@ class RocksTable(StateTable):
             ) from error
 
 
-def _write_options(flush: str) -> Any:  # the stub takes an attribute for a method
-    options: Any
-    options = WriteOptions()
-    options.disable_wal = flush == "barrier"
-    options.sync = flush == "merge"
-    return options
-
-
-def _of_others(path: Path) -> bool:
-    """Whether something is there that RocksDB has not made."""
-    if not path.exists() or (path / "CURRENT").exists():
-        return False
-    return not path.is_dir() or any(path.iterdir())
-
-
 def _bounds(rows: Partials) -> np.ndarray:
     """Where a new (window, block) begins."""
-    if not len(rows):
-        return np.empty(0, dtype=np.int64)
     block = rows.keys >> BLOCK
     return np.flatnonzero(np.r_[True, (np.diff(rows.windows) != 0) | (np.diff(block) != 0)])
 
 
-def _names(epoch: int, rows: Partials) -> list[bytes]:
-    """Names of the blocks of these rows, in an order that is theirs."""
-    numbers = np.column_stack([rows.windows, rows.keys >> BLOCK]).view(np.uint64) ^ np.uint64(_SIGN)
-    data, prefix = numbers.astype(">u8").tobytes(), _ROWS + _ordered(epoch)
-    return [prefix + data[i : i + 16] for i in range(0, len(data), 16)]
-
-
 def _packed(progress: Progress) -> bytes:
-    return struct.pack(">qqq", progress.offset, progress.watermark, progress.late)
+    return struct.pack(">5q", *progress.stored)
 
 
 def _ordered(number: int) -> bytes:

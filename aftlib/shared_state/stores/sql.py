@@ -1,16 +1,16 @@
-"""What the state tables in SQL databases have in common: their tables, and what asks them."""
+"""State tables in SQL databases: their tables, and the statements that all of them share."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from aftlib.shared_state.aggregates import Aggregate
-from aftlib.shared_state.stores.tables import Progress, StateTable
+from aftlib.shared_state.aggregates import Aggregate, Partials
+from aftlib.shared_state.stores.tables import VERSION, Progress, StateTable, stale
 
 LATEST = -1
 """In the table `progress`, the epoch that stands for all."""
@@ -23,6 +23,12 @@ WITH RECURSIVE found (win) AS (
   SELECT (SELECT min(s.win) FROM state AS s WHERE s.epoch = ? AND s.win > found.win)
   FROM found WHERE found.win IS NOT NULL)
 SELECT win FROM found WHERE win IS NOT NULL
+"""
+_STORED = ("at", "watermark", "late", "tuples", "rejected")
+"""Columns of a partition's progress."""
+_TOKEN = """
+INSERT INTO handed VALUES (?, ?) ON CONFLICT (server) DO UPDATE
+SET epoch = excluded.epoch WHERE handed.epoch < excluded.epoch
 """
 
 
@@ -37,9 +43,47 @@ class SqlTable(StateTable):
         What survives the process.
     """
 
+    least, greatest = "min", "max"
+    """What the database calls the lesser and the greater of two numbers."""
+    value = "{} bigint NOT NULL"
+    """Declaration of a column of values."""
+    suffix = ""
+    """What follows the declaration of a table that has a primary key."""
+
     def __init__(self, aggregate: Aggregate, flush: str) -> None:
         super().__init__(aggregate, flush)
         self._columns = [f"value{i}" for i in range(len(aggregate.components))]
+
+    def merge(
+        self,
+        partials: Partials,
+        progress: Mapping[int, Progress],
+        epoch: int = 0,
+        token: tuple[str, int] | None = None,
+    ) -> bool:
+        """Merge a batch and its offsets."""
+        rows = self.aggregate.group(partials)
+        with self._transaction("merge"):
+            if token and not self._execute(_TOKEN, token).rowcount:
+                return False
+            self._execute("INSERT INTO epochs VALUES (?) ON CONFLICT DO NOTHING", [epoch])
+
+            further = ", ".join(
+                f"{name} = {self.greatest}(p.{name}, excluded.{name})" for name in _STORED
+            )
+            note = (
+                "INSERT INTO progress AS p VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (epoch, "
+                f"partition) DO UPDATE SET {further} WHERE CAST(? AS bigint) IS NULL OR p.at = ?"
+            )
+            for partition, now in sorted(progress.items()):  # in one order: rows are locked
+                for table, since in ((LATEST, now.since), (epoch, None)):
+                    row = [table, partition, *now.stored]
+                    if not self._execute(note, [*row, since, since]).rowcount:
+                        raise stale(partition, since, self.progress()[partition].offset)
+
+            if len(rows):
+                self._add(rows, epoch)
+        return True
 
     def windows(self, epoch: int = 0) -> np.ndarray:
         """Windows that hold something, ascending."""
@@ -49,7 +93,7 @@ class SqlTable(StateTable):
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """How far each partition is, at all or as far as the epoch's table brings it."""
         found = self._rows(
-            "SELECT partition, at, watermark, late FROM progress WHERE epoch = ?",
+            f"SELECT partition, {', '.join(_STORED)} FROM progress WHERE epoch = ?",
             [LATEST if epoch is None else epoch],
         )
         return {partition: Progress(*rest) for partition, *rest in found}
@@ -74,14 +118,35 @@ class SqlTable(StateTable):
         with self._transaction("forget"):
             self._execute("DELETE FROM state WHERE epoch = ? AND win = ?", [epoch, window])
 
-    def _note_token(self, token: tuple[str, int]) -> bool:
-        """Note a hand-over; False when it, or a later one of the server, was noted before."""
-        done = self._execute(
-            "INSERT INTO handed VALUES (?, ?) ON CONFLICT (server) DO UPDATE "
-            "SET epoch = excluded.epoch WHERE handed.epoch < excluded.epoch",
-            token,
-        )
-        return done.rowcount == 1
+    def _upsert(self, source: str) -> str:
+        """Statement that merges the rows of a source into the table `state`."""
+        changes = {
+            "add": "{0} = state.{0} + excluded.{0}",
+            "min": f"{{0}} = {self.least}(state.{{0}}, excluded.{{0}})",
+            "max": f"{{0}} = {self.greatest}(state.{{0}}, excluded.{{0}})",
+        }
+        kinds = zip(self._columns, self.aggregate.components, strict=True)
+        merged = ", ".join(changes[kind].format(column) for column, kind in kinds)
+        return f"INSERT INTO state {source} ON CONFLICT (epoch, win, key) DO UPDATE SET {merged}"
+
+    def _create(self) -> None:
+        """Make the tables, and note whose they are."""
+        values = ", ".join(self.value.format(column) for column in self._columns)
+        stored = ", ".join(f"{name} bigint" for name in _STORED)
+        for table in (
+            "epochs (epoch bigint PRIMARY KEY)",
+            "handed (server text PRIMARY KEY, epoch bigint)",
+            f"progress (epoch bigint, partition bigint, {stored}, PRIMARY KEY (epoch, partition))",
+            f"state (epoch bigint, win bigint, key bigint, {values}, "
+            "PRIMARY KEY (epoch, win, key))",
+        ):
+            self._execute(f"CREATE TABLE {table}{self.suffix}")
+        self._execute("CREATE TABLE identity (version integer, aggregate text)")
+        self._execute("INSERT INTO identity VALUES (?, ?)", [VERSION, self.aggregate.name])
+
+    @abstractmethod
+    def _add(self, rows: Partials, epoch: int) -> None:
+        """Merge rows into the table `state`, within a transaction."""
 
     @abstractmethod
     def _transaction(self, act: str) -> AbstractContextManager[Any]:

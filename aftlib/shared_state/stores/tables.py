@@ -11,9 +11,11 @@ import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
 
-VERSION = 1
+VERSION = 2
 NEVER = int(np.iinfo(np.int64).min)
 """The watermark of a partition of which nothing was read yet."""
+END = int(np.iinfo(np.int64).max)
+"""The watermark of a partition that has been read to its end."""
 FLUSHES = ("merge", "barrier")
 
 
@@ -23,25 +25,34 @@ class StaleBatch(RuntimeError):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one partition is part of the state; no field of it ever goes back.
+    """How far one partition has been read, or is part of a state; no field of it ever goes back.
 
     Attributes
     ----------
     offset : int
-        Where the next batch begins.
+        Bytes of the partition: where the next batch begins.
     watermark : int
-        No tuple before this event time is expected any more; `NEVER` before the first.
-    late : int
-        Tuples of the partition so far that came after their window was complete.
+        No tuple before this event time is expected any more; `NEVER` before the first, `END` when
+        the partition has been read to its end.
+    late, tuples, rejected : int
+        Lines since the partition's beginning: tuples that came after their slice was complete and
+        were left out, all tuples, and lines that are no tuples.
     since : int or None
         Where this batch begins. When given, a merge is refused unless the partition stands there,
         so that a task that was given up for dead does no harm. Not stored.
     """
 
-    offset: int
+    offset: int = 0
     watermark: int = NEVER
     late: int = 0
+    tuples: int = 0
+    rejected: int = 0
     since: int | None = None
+
+    @property
+    def stored(self) -> tuple[int, int, int, int, int]:
+        """What a store keeps of it."""
+        return self.offset, self.watermark, self.late, self.tuples, self.rejected
 
 
 class StateTable(ABC):
@@ -151,15 +162,6 @@ class StateTable(ABC):
     def close(self) -> None:
         """Let go of files and connections, once or again; only `barrier` promises to flush."""
 
-    def hand_over(self, epoch: int, store: StateTable, server: str) -> bool:
-        """Merge a table into another store, once however often it is repeated, and empty it.
-
-        Returns False when an earlier try had merged it.
-        """
-        merged = store.merge(self.read(epoch=epoch), self.progress(epoch), token=(server, epoch))
-        self.drop(epoch)
-        return merged
-
     def __enter__(self) -> StateTable:
         return self
 
@@ -176,11 +178,7 @@ def furthest(one: Progress | None, other: Progress) -> Progress:
     """The further of two states of the same partition, without `since`."""
     if one is None:
         return replace(other, since=None)
-    return Progress(
-        max(one.offset, other.offset),
-        max(one.watermark, other.watermark),
-        max(one.late, other.late),
-    )
+    return Progress(*map(max, zip(one.stored, other.stored, strict=True)))
 
 
 def check_since(progress: Mapping[int, Progress], stands: Mapping[int, Progress]) -> None:

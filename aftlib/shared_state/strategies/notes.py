@@ -1,20 +1,17 @@
-"""What the tasks of a run leave in its folder: a note of every try, and times of the last one."""
+"""What the tasks of a strategy leave in its folder: every try, and the times of the last one."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pyspark import TaskContext
 
 from aftlib.core.paths import atomic_file
-from aftlib.shared_state.strategies.merging import Task
-from aftlib.shared_state.stream.stretch import Stretch, by_partition, kept, reject_table
+from aftlib.shared_state.stream.intake import Intake
+from aftlib.shared_state.stream.stretch import by_partition, kept, reject_table
 
 LEFT = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*", "mail-*")
 
@@ -34,37 +31,6 @@ def require_fresh(directory: Path) -> None:
         )
 
 
-def require_shared(directory: object, master: str) -> None:
-    """Refuse to let the tasks of other machines leave notes where only this one looks.
-
-    Raises
-    ------
-    ValueError
-    """
-    if directory is None and not master.startswith("local"):
-        raise ValueError(
-            f"directory must be given where Spark runs on {master!r}, got None: name a folder "
-            "that all its machines share"
-        )
-
-
-@contextmanager
-def rejects_kept(task: Task, directory: Path) -> Iterator[None]:
-    """Keep the malformed lines also of a try that they stop."""
-    try:
-        yield
-    except (ValueError, OverflowError):
-        for stretch in task.take()[1]:
-            stretch.keep(directory)
-        raise
-
-
-def attempt() -> int:
-    """Number of this try of the running Spark task; 0 outside of one."""
-    context = TaskContext.get()
-    return context.attemptNumber() if context else 0
-
-
 def note_try(directory: Path, task: int, number: int, **found: Any) -> None:
     """Say how far try `number` of a task has come; a later note of the same try replaces it."""
     noted = {"task": task, "attempt": number, **found}
@@ -77,20 +43,12 @@ def tries(directory: Path) -> list[dict]:
 
 
 def note_task(
-    directory: Path,
-    index: int,
-    task: Task,
-    began: float,
-    stretches: list[Stretch],
-    merge_s: float = 0.0,
+    directory: Path, task: int, intake: Intake, began: float, merge_s: float = 0.0
 ) -> None:
-    """Leave the times of a task that is through, and what it read."""
-    for stretch in stretches:
-        stretch.keep(directory)
-    times = {"began": began, "ended": time.time(), **task.seconds}
-    noted = {"task": index, "tuples": task.tuples, **times}
-    with atomic_file(directory / f"task-{index:05d}.json") as scratch:
-        scratch.write_text(json.dumps(noted | {"merge": merge_s}))
+    """Leave the times of a task that is through."""
+    times = {"began": began, "ended": time.time(), **intake.seconds, "merge": merge_s}
+    with atomic_file(directory / f"task-{task:05d}.json") as scratch:
+        scratch.write_text(json.dumps({"task": task, "tuples": intake.tuples, **times}))
 
 
 def reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:

@@ -9,25 +9,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pc
 
-from aftlib.core.compiling import COMPILED
 from aftlib.core.windows import Windows
+from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.stream import loops
 from aftlib.shared_state.stream.tuplelog import CHUNK, whole_lines
 
 FIELDS = ("timestamp", "key", "value")
-DIGITS = 18
+DIGITS = loops.DIGITS
 """Longest number: nothing of so many digits can leave 64 bits."""
 BLOCK = 8_192
 """Tuples handed on at once: their columns stay in the processor's cache."""
 NO_END = "the file ends before the line does"
 
-_NEVER = 2**61
-_LEAST = -(2**62)
 _NUMBER = re.compile(rb"-?[0-9]+")
-_LINE = re.compile(rb"[0-9]{1,18},-?[0-9]{1,18},-?[0-9]{1,18}")
-_ALLOWED = np.isin(np.arange(256), np.frombuffer(b"0123456789,-\n", np.uint8))
 
 
 @dataclass(frozen=True)
@@ -79,37 +74,15 @@ class Rejected:
     line: str
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How far a partition has been read, and what was seen since its beginning.
-
-    Attributes
-    ----------
-    offset : int
-        Bytes read: where to go on.
-    high : int
-        Largest timestamp seen, from which the watermark follows; −2⁶² before the first.
-    tuples, late, rejected : int
-        Lines that are tuples, those of them that came too late and were left out, and malformed
-        lines.
-    """
-
-    offset: int = 0
-    high: int = _LEAST
-    tuples: int = 0
-    late: int = 0
-    rejected: int = 0
-
-
 @dataclass
 class PartitionReader:
-    """Tuples of one partition, block by block, from where `reading` says.
+    """Tuples of one partition, block by block, from where `progress` says.
 
     Attributes
     ----------
     path : Path
     rules : Rules
-    reading : Reading
+    progress : Progress
         Renewed with every block.
     rejects : list of Rejected
         Malformed lines since the list was last taken away.
@@ -119,14 +92,14 @@ class PartitionReader:
 
     path: Path
     rules: Rules
-    reading: Reading = field(default_factory=Reading)
+    progress: Progress = field(default_factory=Progress)
     chunk: int = CHUNK
     rejects: list[Rejected] = field(default_factory=list)
     read_s: float = 0.0
     parse_s: float = 0.0
 
-    def blocks(self) -> Iterator[np.ndarray]:
-        """Slice number, key and value of the tuples that are not late, shape (3, rows).
+    def blocks(self, rows: int = BLOCK) -> Iterator[np.ndarray]:
+        """Slice number, key and value of the tuples that are not late, shape (3, at most `rows`).
 
         Each is valid until the next one is asked for.
 
@@ -137,16 +110,35 @@ class PartitionReader:
         OverflowError
             When a value has more than 18 digits.
         """
-        split = _compiled if COMPILED else _by_arrow
-        before = time.perf_counter()
-        for lines, stop, offset in whole_lines(self.path, self.reading.offset, self.chunk):
+        columns, before = np.empty((3, rows), np.int64), time.perf_counter()
+        for lines, stop, offset in whole_lines(self.path, self.progress.offset, self.chunk):
             self.read_s += time.perf_counter() - before
-            if lines[stop - 1] != ord("\n"):
-                self._reject(offset, bytes(lines[:stop]), NO_END)
-                self.reading = replace(self.reading, offset=offset + stop)
+            if lines[stop - 1] == ord("\n"):
+                yield from self._parsed(lines, stop, offset, columns)
             else:
-                yield from split(self, lines, stop, offset)
+                self._reject(offset, bytes(lines[:stop]), NO_END)
+                self.progress = replace(self.progress, offset=offset + stop)
             before = time.perf_counter()
+
+    def _parsed(
+        self, lines: np.ndarray, stop: int, offset: int, columns: np.ndarray
+    ) -> Iterator[np.ndarray]:
+        """Blocks of a chunk of whole lines."""
+        pane = self.rules.windows.pane
+        delay = loops.NO_DELAY if self.rules.delay is None else self.rules.delay
+        at, bad = np.zeros(loops.REGISTERS, np.int64), np.empty((64, 2), np.int64)
+        while at[loops.POSITION] < stop:
+            before, now = time.perf_counter(), self.progress
+            at[1:] = now.tuples, now.late, now.watermark, 0, 0
+            loops.split(lines, stop, pane, delay, at, columns, bad)
+            position, tuples, late, watermark, used, malformed = at.tolist()
+            for first, end in bad[:malformed].tolist():
+                self._reject(offset + first, bytes(lines[first:end]))
+            rejected = now.rejected + malformed
+            self.progress = Progress(offset + position, watermark, late, tuples, rejected)
+            self.parse_s += time.perf_counter() - before
+            if used:
+                yield columns[:, :used]
 
     def take_rejects(self) -> list[Rejected]:
         """The rejects so far, which are then forgotten."""
@@ -157,8 +149,8 @@ class PartitionReader:
         text = line.rstrip(b"\n")
         reason = reason or reason_against(text)
         self.rejects.append(Rejected(offset, reason, text.decode("ascii", "backslashreplace")))
-        rejected = self.reading.rejected + 1
-        self.reading = replace(self.reading, rejected=rejected)
+        rejected = self.progress.rejected + 1
+        self.progress = replace(self.progress, rejected=rejected)
         if rejected > self.rules.most_rejected:
             raise ValueError(
                 f"{self.path.name} has more than most_rejected = {self.rules.most_rejected} "
@@ -183,101 +175,3 @@ def reason_against(line: bytes) -> str:
         if len(text.lstrip(b"-")) > DIGITS:
             return f"{name} has more than {DIGITS} digits"
     return ""
-
-
-def _compiled(
-    reader: PartitionReader, lines: np.ndarray, stop: int, offset: int
-) -> Iterator[np.ndarray]:
-    """Blocks of a chunk by the compiled parser."""
-    from aftlib.shared_state.stream import kernels
-
-    rules, columns = reader.rules, np.empty((3, BLOCK), np.int64)
-    delay = _NEVER if rules.delay is None else rules.delay
-    at, bad = np.zeros(kernels.REGISTERS, np.int64), np.empty((64, 2), np.int64)
-    while at[kernels.POSITION] < stop:
-        before, done = time.perf_counter(), reader.reading
-        at[kernels.TUPLES], at[kernels.LATE], at[kernels.HIGH] = done.tuples, done.late, done.high
-        at[kernels.USED] = at[kernels.BAD] = 0
-        kernels.split(lines, stop, rules.windows.pane, delay, at, columns, bad)
-        _, tuples, late, high, used, crowded = at.tolist()
-        for first, end in bad[:crowded].tolist():
-            reader._reject(offset + first, bytes(lines[first:end]))
-        position = offset + int(at[kernels.POSITION])
-        reader.reading = Reading(position, high, tuples, late, reader.reading.rejected)
-        reader.parse_s += time.perf_counter() - before
-        if used:
-            yield columns[:, :used]
-
-
-def _by_arrow(
-    reader: PartitionReader, lines: np.ndarray, stop: int, offset: int
-) -> Iterator[np.ndarray]:
-    """One block a chunk by pyarrow; lines that are no tuples are sorted out in Python first."""
-    before, rules = time.perf_counter(), reader.rules
-    text = lines[:stop].tobytes()
-    columns = _plain(text) if _looks_plain(text, lines[:stop]) else None
-    if columns is None:
-        columns = _plain(_sorted_out(reader, text, offset))
-    times, keys, values = np.empty((3, 0), np.int64) if columns is None else columns
-    done = reader.reading
-    parts = times // rules.windows.pane
-    late = np.zeros(len(times), bool)
-    if rules.delay is not None and len(times):
-        late = _late(times, (parts + 1) * rules.windows.pane, done.high, rules.delay)
-    high = max(done.high, int(times.max(initial=_LEAST)))
-    reader.reading = Reading(
-        offset + stop,
-        high,
-        done.tuples + len(times),
-        done.late + int(late.sum()),
-        reader.reading.rejected,
-    )
-    block = np.stack([parts, keys, values])[:, ~late]
-    reader.parse_s += time.perf_counter() - before
-    if block.size:
-        yield block
-
-
-def _late(times: np.ndarray, ends: np.ndarray, high: int, delay: int) -> np.ndarray:
-    """Whether each tuple's slice had ended by the watermark before it; late ones never move it.
-
-    A late tuple is older than the newest one, so that the running maximum needs no exception.
-    """
-    before = np.maximum.accumulate(np.concatenate([[high], times[:-1]]))
-    return ends <= before - delay
-
-
-def _looks_plain(text: bytes, lines: np.ndarray) -> bool:
-    """Whether pyarrow would take no line that is none here: a long number, spaces, a minus."""
-    if not _ALLOWED[lines].all() or b"\n-" in text or text.startswith(b"-"):
-        return False
-    ends = np.flatnonzero((lines == ord(",")) | (lines == ord("\n")))
-    return bool(np.diff(ends, prepend=-1).max() <= DIGITS + 1)
-
-
-def _plain(text: bytes) -> np.ndarray | None:
-    """Three columns of a text, shape (3, lines), or None where a line may be malformed."""
-    if not text:
-        return None
-    try:
-        table = pc.read_csv(
-            pa.py_buffer(text),
-            pc.ReadOptions(column_names=list(FIELDS), block_size=2 * len(text)),
-            pc.ParseOptions(ignore_empty_lines=False),
-            pc.ConvertOptions(column_types=dict.fromkeys(FIELDS, pa.int64()), null_values=[]),
-        )
-    except pa.ArrowInvalid:
-        return None
-    return np.stack([column.to_numpy() for column in table.columns])
-
-
-def _sorted_out(reader: PartitionReader, text: bytes, offset: int) -> bytes:
-    """The lines that are tuples."""
-    good = []
-    for line in text[:-1].split(b"\n"):
-        if _LINE.fullmatch(line):
-            good.append(line + b"\n")
-        else:
-            reader._reject(offset, line)
-        offset += len(line) + 1
-    return b"".join(good)

@@ -1,8 +1,8 @@
-"""What a task read of a partition between two hand-overs, malformed lines included, kept as a file.
+"""Notes of what was read of a partition between two hand-overs, malformed lines included.
 
-A stretch is named by where it begins. A substitute begins where its forerunner last handed over,
-and what begins there or later is not kept: where it reads the same stretches it writes the same
-names again, and where it may cut them elsewhere it takes its forerunner's away (`take_away`).
+Each note is a file, named by the offset where its stretch begins. A task that dies is replaced by
+one that begins where the dead one last handed over. What the dead one had read beyond that is read
+again, so its notes from there on are taken away first (`take_away`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from aftlib.core.paths import atomic_file
-from aftlib.shared_state.stream.parsing import Reading, Rejected
+from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.stream.parsing import Rejected
 
 COUNTS = ("tuples", "late", "rejected")
 
@@ -43,7 +44,7 @@ class Stretch:
 
     @classmethod
     def between(
-        cls, partition: int, before: Reading, after: Reading, rejects: Iterable[Rejected]
+        cls, partition: int, before: Progress, after: Progress, rejects: Iterable[Rejected]
     ) -> Stretch:
         """Stretch between two moments of a partition's reading."""
         counts = {name: getattr(after, name) - getattr(before, name) for name in COUNTS}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from aftlib.core.paths import atomic_directory
+from aftlib.shared_state.stream.tuples import TupleStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MANIFEST = "manifest.json"
 CHUNK = 16 * 2**20
@@ -64,7 +69,7 @@ class TupleLog:
         return log
 
     @classmethod
-    def write(cls, path: Path | str, texts: Sequence[bytes], about: dict | None = None) -> TupleLog:
+    def write(cls, path: Path | str, texts: Iterable[bytes], about: dict | None = None) -> TupleLog:
         """Write each partition's bytes as they are, malformed lines and all.
 
         Raises
@@ -73,10 +78,20 @@ class TupleLog:
             When `path` is already there.
         """
         with atomic_directory(Path(path)) as scratch:
-            for partition, text in enumerate(texts):
-                part_path(scratch, partition).write_bytes(text)
-            lines = sum(text.count(b"\n") for text in texts)
-            write_manifest(scratch, len(texts), lines, about or {})
+            partitions = lines = 0
+            for text in texts:
+                part_path(scratch, partitions).write_bytes(text)
+                partitions, lines = partitions + 1, lines + text.count(b"\n")
+            write_manifest(scratch, partitions, lines, about or {})
+        return cls.open(path)
+
+    @classmethod
+    def draw(cls, path: Path | str, stream: TupleStream, partitions: int) -> TupleLog:
+        """Draw a stream in this process, as `write_tuples` does on Spark, into a new log."""
+        with atomic_directory(Path(path)) as scratch:
+            for partition in range(partitions):
+                draw_part(scratch, stream, partition, partitions)
+            write_manifest(scratch, partitions, stream.tuples, stream.about)
         return cls.open(path)
 
     def part(self, partition: int) -> Path:
@@ -105,6 +120,12 @@ def part_path(directory: Path, partition: int) -> Path:
     return directory / f"part-{partition:05d}.csv"
 
 
+def draw_part(directory: Path, stream: TupleStream, partition: int, partitions: int) -> None:
+    """Draw a partition: the stream's row ranges are dealt out to the partitions in turn."""
+    with part_path(directory, partition).open("wb") as file:
+        file.writelines(map(stream.text, range(partition, stream.ranges, partitions)))
+
+
 def write_manifest(directory: Path, partitions: int, tuples: int, about: dict) -> None:
     """Write the manifest, which makes a folder of parts a log."""
     sizes = [part_path(directory, partition).stat().st_size for partition in range(partitions)]
@@ -112,11 +133,53 @@ def write_manifest(directory: Path, partitions: int, tuples: int, about: dict) -
     (directory / MANIFEST).write_text(json.dumps(noted, indent=1))
 
 
-def write_part(directory: Path, partition: int, texts: Iterable[bytes]) -> None:
-    """Write a partition piece by piece."""
-    with part_path(directory, partition).open("wb") as file:
-        for text in texts:
-            file.write(text)
+def write_tuples(
+    spark: SparkSession, stream: TupleStream, partitions: int, path: Path | str
+) -> TupleLog:
+    """Draw a stream in Spark tasks and keep it as a log; reuse it when it is there.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    stream : TupleStream
+        Its row ranges are dealt out to the partitions in turn.
+    partitions : int
+        The most tasks that can ever read the log at once.
+    path : path
+        Folder of the log; where several machines work, one that all of them share.
+
+    Returns
+    -------
+    TupleLog
+
+    Raises
+    ------
+    ValueError
+        When partitions is less than 1, or `path` holds a log of another stream.
+    """
+    if partitions < 1:
+        raise ValueError(f"partitions must be at least 1, got {partitions!r}")
+    if Path(path).exists():
+        log = TupleLog.open(path)
+        if (log.about, log.partitions) != (stream.about, partitions):
+            raise ValueError(
+                f"path holds a log of {log.about} in {log.partitions} partitions, got a request "
+                f"for {stream.about} in {partitions}; give another path or delete the folder"
+            )
+        return log
+    with atomic_directory(Path(path)) as scratch:
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for partition in batch.column(0).to_pylist():
+                    draw_part(scratch, stream, partition, partitions)
+                yield batch
+
+        written = spark.range(0, partitions, 1, partitions).mapInArrow(write, "id long").count()
+        if written != partitions:
+            raise RuntimeError(f"wrote {written} of {partitions} partitions; run again")
+        write_manifest(scratch, partitions, stream.tuples, stream.about)
+    return TupleLog.open(path)
 
 
 def whole_lines(
@@ -141,7 +204,12 @@ def whole_lines(
     buffer = bytearray(size)
     view, lines, held = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0
     with path.open("rb", buffering=0) as file:
-        _require_length(path, file.seek(0, 2), offset)
+        length = file.seek(0, 2)
+        if offset > length:
+            raise ValueError(
+                f"offset must lie in {path.name}, which has {length} bytes, got {offset}: "
+                "the log is not the one that the offset was kept for"
+            )
         file.seek(offset)
         while read := file.readinto(view[held:]):
             held += read
@@ -157,11 +225,3 @@ def whole_lines(
                 )
     if held:
         yield lines, held, offset
-
-
-def _require_length(path: Path, length: int, offset: int) -> None:
-    if offset > length:
-        raise ValueError(
-            f"offset must lie in {path.name}, which has {length} bytes, got {offset}: "
-            "the log is not the one that the offset was kept for"
-        )

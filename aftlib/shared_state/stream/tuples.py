@@ -107,10 +107,14 @@ class TupleStream:
         first = index * ROWS_PER_RANGE
         rows = np.arange(first, min(self.tuples, first + ROWS_PER_RANGE))
         rng = np.random.default_rng([self.seed, index])
-        keys = self.ids[self._ranks(rng.random(ROWS_PER_RANGE)[: len(rows)])]
+        uniform = rng.random(ROWS_PER_RANGE)[: len(rows)]
+        if self.skew == UNIFORM:
+            ranks = (uniform * self.keys).astype(np.int64)
+        else:
+            ranks = np.searchsorted(self._cumulative, uniform, side="right")
         values = rng.integers(0, LARGEST_VALUE + 1, ROWS_PER_RANGE)[: len(rows)]
         delays = rng.integers(0, self.disorder + 1, ROWS_PER_RANGE)[: len(rows)]
-        return np.maximum(rows // self.rate - delays, 0), keys, values
+        return np.maximum(rows // self.rate - delays, 0), self.ids[ranks], values
 
     def text(self, index: int) -> bytes:
         """Lines of row range number `index`."""
@@ -118,8 +122,3 @@ class TupleStream:
         sink = io.BytesIO()
         pc.write_csv(table, sink, _PLAIN)
         return sink.getvalue()
-
-    def _ranks(self, uniform: np.ndarray) -> np.ndarray:
-        if self.skew == UNIFORM:
-            return (uniform * self.keys).astype(np.int64)
-        return np.searchsorted(self._cumulative, uniform, side="right")

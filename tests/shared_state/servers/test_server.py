@@ -12,22 +12,23 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.servers import driver, handover
+from aftlib.shared_state.servers import handover
 from aftlib.shared_state.servers.handover import HandOver
-from aftlib.shared_state.servers.identity import keep_table_to, keep_to
-from aftlib.shared_state.servers.job import Job
-from aftlib.shared_state.servers.processes import fail
-from aftlib.shared_state.servers.server import Server, nothing_happens
-from aftlib.shared_state.servers.source import END, ArraySource
+from aftlib.shared_state.servers.lifetime import fail
+from aftlib.shared_state.servers.server import Server
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.servers.supervisor import patiently, server_of
 from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
-from aftlib.shared_state.stores.tables import Progress, StaleBatch
+from aftlib.shared_state.stores.sqlite import SqliteTable
+from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
 
 
 @pytest.fixture
-def job(tmp_path):
-    source = ArraySource.write(tmp_path / "log", [np.zeros((5, 3), int)] * 2, 10)
-    return Job(source, tmp_path, Windows(10, 10), servers=1)
+def stage(tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"0,0,0\n" * 5] * 2)
+    return Stage(log, Rules(Windows(10, 10)), tmp_path, servers=1)
 
 
 def batch(value, key=1):
@@ -39,9 +40,9 @@ def values(table, epoch=0):
     return dict(zip(rows.keys.tolist(), rows.values[:, 0].tolist(), strict=True))
 
 
-def test_tables_switch_at_the_barrier_and_are_handed_over(job):
-    shared, points = MemoryTable(SUM), []
-    server = Server(job, 0, MemoryTable(SUM), shared, points.append)
+def test_tables_switch_at_the_barrier_and_are_handed_over(stage):
+    shared = MemoryTable(SUM)
+    server = Server(stage, 0, MemoryTable(SUM), shared)
     assert server.join("a", [0]) == server.join("b", [1]) == {}
     server.merge("a", batch(1), {0: Progress(1)})
     server.merge("b", batch(2), {1: Progress(1)})
@@ -56,31 +57,27 @@ def test_tables_switch_at_the_barrier_and_are_handed_over(job):
     assert values(shared) == {1: 3}
     assert shared.progress() == {0: Progress(1), 1: Progress(1)}
     assert server.stands() == {0: Progress(2), 1: Progress(2)}
-    assert points == [
-        "merged", "merged", "met", "merged", "met", "merged", "complete", "flushed",
-        "handed", "dropped",
-    ]  # fmt: skip
 
 
-def test_a_substitute_goes_on_where_the_table_says(job):
-    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
+def test_a_substitute_goes_on_where_the_table_says(stage):
+    server = Server(stage, 0, MemoryTable(SUM), MemoryTable(SUM))
     server.join("a", [0, 1])
     server.merge("a", batch(1), {0: Progress(3, 7, 2)})
     server.leave("a")
     assert server.join("again", [0, 1]) == {0: Progress(3, 7, 2)}
 
 
-def test_a_server_that_died_takes_what_it_held_for_complete(job, tmp_path):
+def test_a_server_that_died_takes_what_it_held_for_complete(stage, tmp_path):
     shared = MemoryTable(SUM)
     own = SqliteTable(tmp_path / "own", SUM, "barrier")
-    server = Server(job, 0, own, shared)
+    server = Server(stage, 0, own, shared)
     server.join("a", [0])
     server.merge("a", batch(1), {0: Progress(1)})
     server.checkpoint()
     server.merge("a", batch(2), {0: Progress(2)})  # meets the barrier, into the next table
     server.merge("a", batch(4), {0: Progress(3)})  # after the flush: lost
     own.close()
-    again = Server(job, 0, SqliteTable(tmp_path / "own", SUM, "barrier"), shared)
+    again = Server(stage, 0, SqliteTable(tmp_path / "own", SUM, "barrier"), shared)
     assert again.complete == [2, 3]
     assert again.cycle.epoch == 4
     assert again.join("a", [0]) == {0: Progress(2)}
@@ -89,10 +86,10 @@ def test_a_server_that_died_takes_what_it_held_for_complete(job, tmp_path):
     again.own.close()
 
 
-def test_a_server_that_lost_everything_goes_on_from_the_global_store(job):
+def test_a_server_that_lost_everything_goes_on_from_the_global_store(stage):
     shared = MemoryTable(SUM)
     shared.merge(batch(5), {0: Progress(4), 7: Progress(9)}, token=("server-0", 6))
-    server = Server(job, 0, MemoryTable(SUM), shared)
+    server = Server(stage, 0, MemoryTable(SUM), shared)
     assert shared.handed() == {"server-0": 7}  # fenced off
     assert server.cycle.epoch == 8
     assert server.join("a", [0, 1]) == {0: Progress(4)}
@@ -112,13 +109,11 @@ class InFlight(MemoryTable):
 
 
 @pytest.mark.parametrize(("landing", "read_to"), [(3, 5), (5, 3)])
-@pytest.mark.parametrize("apart", [False, True])
-def test_what_lands_after_a_death_is_neither_lost_nor_doubled(job, landing, read_to, apart):
+def test_what_lands_after_a_death_is_neither_lost_nor_doubled(stage, landing, read_to):
     """Each tuple counts 1; nine are read in all."""
-    job = replace(job, keys_apart=apart)
     rows = batch(landing)
     shared = InFlight(rows, {0: Progress(landing, since=-1)}, ("server-0", 1))
-    server = Server(job, 0, MemoryTable(SUM), shared)
+    server = Server(stage, 0, MemoryTable(SUM), shared)
     stands = server.join("a", [0])
     for end in (read_to, 9):
         since = stands[0].offset if stands else 0
@@ -131,43 +126,10 @@ def test_what_lands_after_a_death_is_neither_lost_nor_doubled(job, landing, read
             server.join("a", [0])
     assert shared.progress() == {0: Progress(9)}
     assert values(shared) == {1: 9}
-    assert not apart or values(server.own) == {1: 9}
 
 
-def test_a_total_comes_back_from_the_backup(job):
-    apart = Job(job.source, job.directory, job.windows, servers=1, keys_apart=True)
-    shared = MemoryTable(SUM)
-    server = Server(apart, 0, MemoryTable(SUM), shared)
-    server.join("a", [0])
-    for i in (1, 2):
-        server.merge("a", batch(i), {0: Progress(i)})
-        server.checkpoint()
-        server.leave("a")
-        HandOver(server).once()
-        server.join("a", [0])
-    assert values(server.own) == values(shared) == {1: 3}
-    again = Server(apart, 0, MemoryTable(SUM), shared)
-    assert values(again.own) == {1: 3}
-    assert again.own.progress(0) == {0: Progress(2)}
-
-
-def test_a_backup_forgets_what_has_been_put_out(job):
-    apart = replace(job, keys_apart=True)
-    server = Server(apart, 0, MemoryTable(SUM), MemoryTable(SUM))
-    for start in (0, 10, 20):
-        server.join("a", [0])
-        rows = SUM.partials(np.array([start]), np.array([1]), np.array([1]))
-        server.merge("a", rows, {0: Progress(start + 1)})
-        server.leave("a")
-        server.checkpoint()
-        HandOver(server).once()
-        server.own.forget(start - 10, 0)
-    assert server.own.windows().tolist() == [20]
-    assert server.shared.windows().tolist() == [10, 20]  # the next hand-over drops 10
-
-
-def test_finished_when_all_is_read_and_handed_over(job):
-    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
+def test_finished_when_all_is_read_and_handed_over(stage):
+    server = Server(stage, 0, MemoryTable(SUM), MemoryTable(SUM))
     assert not server.read_all
     server.join("a", [0, 1])
     server.merge("a", batch(1), {0: Progress(5, END), 1: Progress(5, END)})
@@ -194,8 +156,8 @@ class Away(MemoryTable):
         return super().merge(*args, **more)
 
 
-def with_a_complete_table(job, shared):
-    server = Server(job, 0, MemoryTable(SUM), shared)
+def with_a_complete_table(stage, shared):
+    server = Server(stage, 0, MemoryTable(SUM), shared)
     server.join("a", [0])
     server.merge("a", batch(1), {0: Progress(1)})
     server.leave("a")
@@ -213,8 +175,8 @@ class Overtaken(MemoryTable):
         return super().merge(partials, progress, epoch, token)
 
 
-def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(job):
-    server = Server(job, 0, MemoryTable(SUM), Overtaken(SUM))
+def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(stage):
+    server = Server(stage, 0, MemoryTable(SUM), Overtaken(SUM))
     server.join("a", [0])
     for i in (1, 2):
         server.merge("a", batch(i), {0: Progress(i)})
@@ -227,31 +189,17 @@ def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(j
     assert server.own.epochs() == ()
 
 
-def test_a_total_gets_what_had_been_handed_over_but_not_folded(job):
-    apart = Job(job.source, job.directory, job.windows, servers=1, keys_apart=True)
-    server = Server(apart, 0, MemoryTable(SUM), MemoryTable(SUM))
-    server.shared.merge(batch(1), {0: Progress(1)}, 0, ("server-0", 2))
-    server.join("a", [0])
-    for i in (1, 2):
-        server.merge("a", batch(i), {0: Progress(i)})
-        server.leave("a")
-        server.checkpoint()
-        server.join("a", [0])
-    HandOver(server).once()
-    assert values(server.shared) == values(server.own) == {1: 3}
-
-
-def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch):
+def test_a_global_store_out_of_reach_is_waited_for(stage, monkeypatch):
     monkeypatch.setattr(handover, "RETRY_S", 0.001)
     shared = Away(SUM)
-    HandOver(with_a_complete_table(job, shared)).once()
+    HandOver(with_a_complete_table(stage, shared)).once()
     assert values(shared) == {1: 1}
 
 
-def test_but_not_for_ever(job, monkeypatch):
+def test_but_not_for_ever(stage, monkeypatch):
     monkeypatch.setattr(handover, "RETRY_S", 0.001)
     with pytest.raises(ConnectionError, match="could not merge"):
-        HandOver(with_a_complete_table(job, Away(SUM)), patience_s=0.0).once()
+        HandOver(with_a_complete_table(stage, Away(SUM)), patience_s=0.0).once()
 
 
 class Elsewhere(Away):
@@ -263,9 +211,9 @@ class Elsewhere(Away):
         return super().merge(partials, progress, epoch, token)
 
 
-def test_nor_is_a_refusal_repeated_for_ever(job, monkeypatch):
+def test_nor_is_a_refusal_repeated_for_ever(stage, monkeypatch):
     monkeypatch.setattr(handover, "RETRY_S", 0.001)
-    hand_over = HandOver(with_a_complete_table(job, Elsewhere(SUM)), patience_s=0.01)
+    hand_over = HandOver(with_a_complete_table(stage, Elsewhere(SUM)), patience_s=0.01)
     hand_over._server.shared.tries = 0
     with pytest.raises(StaleBatch, match="stands at 7"):
         hand_over.once()
@@ -283,23 +231,23 @@ class Going(MemoryTable):
         return answer
 
 
-def test_a_global_store_of_another_folders_job_is_refused(job, tmp_path):
-    other = replace(job, directory=tmp_path / "other")
+def test_a_global_store_of_another_folders_job_is_refused(stage, tmp_path):
+    other = replace(stage, directory=tmp_path / "other")
     shared = MemoryTable(SUM)
-    for each in (job, other):
-        keep_to(each)
-    keep_table_to(shared, job)
-    keep_table_to(shared, job)
+    for each in (stage, other):
+        each.keep_folder()
+    stage.keep_table(shared)
+    stage.keep_table(shared)
     with pytest.raises(ValueError, match="table must be new, or the one .* another log, job"):
-        keep_table_to(shared, other)
+        other.keep_table(shared)
 
 
-def test_a_store_older_than_the_global_one_is_refused(job):
+def test_a_store_older_than_the_global_one_is_refused(stage):
     own, shared = MemoryTable(SUM), MemoryTable(SUM)
     own.merge(batch(1), {0: Progress(3)}, 2)
     shared.merge(batch(7), {0: Progress(7)})
     with pytest.raises(ValueError, match=r"a store of server-0 that is older .* partitions \[0\]"):
-        Server(job, 0, own, shared)
+        Server(stage, 0, own, shared)
 
 
 def test_a_process_ends_when_not_even_its_error_can_be_written(monkeypatch):
@@ -310,21 +258,21 @@ def test_a_process_ends_when_not_even_its_error_can_be_written(monkeypatch):
     assert os._exit.call_args.args == (1,)
 
 
-def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch):
-    keep_to(job)
+def test_a_store_that_goes_away_once_opened_is_waited_for(stage, monkeypatch):
+    stage.keep_folder()
     opened = []
-    monkeypatch.setattr(Job, "open_shared", lambda job: opened.append(Going(SUM)) or opened[-1])
+    monkeypatch.setattr(Stage, "open_shared", lambda stage: opened.append(Going(SUM)) or opened[-1])
     own = MemoryTable(SUM)
-    server = driver._patiently(lambda: driver._server(job, 0, own, nothing_happens))
+    server = patiently(lambda: server_of(stage, 0, own))
     assert server.shared is opened[1]
     with pytest.raises(ConnectionError, match="could not read"):
         Going.answers[:] = [ConnectionError("could not read")]
-        driver._patiently(lambda: driver._server(job, 0, own, nothing_happens), patience_s=0.0)
+        patiently(lambda: server_of(stage, 0, own), patience_s=0.0)
 
 
-def test_many_threads_merge_and_barriers_fall_between(job):
+def test_many_threads_merge_and_barriers_fall_between(stage):
     shared = MemoryTable(SUM)
-    server = Server(job, 0, MemoryTable(SUM), shared)
+    server = Server(stage, 0, MemoryTable(SUM), shared)
     threading.Thread(target=HandOver(server).run, daemon=True).start()
 
     def work(task):

@@ -9,11 +9,12 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.servers.job import Job
 from aftlib.shared_state.servers.server import Server
-from aftlib.shared_state.servers.source import ArraySource
+from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.wire import Door, Link, address_of
 from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
 
 BEGINNING = struct.pack("!i", 500_000) + bytes(50_000)
 """The first bytes of a message as long as a batch of some 20,000 rows."""
@@ -22,9 +23,9 @@ BEGINNING = struct.pack("!i", 500_000) + bytes(50_000)
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    source = ArraySource.write(tmp_path / "log", [np.zeros((5, 3), int)], 10)
-    job = Job(source, tmp_path, Windows(10, 10), servers=1, tasks=1)
-    return Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
+    log = TupleLog.write(tmp_path / "log", [b"0,0,0\n" * 5])
+    stage = Stage(log, Rules(Windows(10, 10)), tmp_path, servers=1, tasks=1)
+    return Server(stage, 0, MemoryTable(SUM), MemoryTable(SUM))
 
 
 def test_a_task_that_dies_inside_a_message_has_left(server):

@@ -23,7 +23,7 @@ class Model:
             table[window, key] = table.get((window, key), 0) + value
         for kept in (self.latest, self.of_epoch.setdefault(epoch, {})):
             for partition, now in progress.items():
-                before = kept.get(partition, (NEVER, NEVER, 0))
+                before = kept.get(partition, (NEVER,) * 5)
                 kept[partition] = tuple(map(max, before, now))
         if token:
             self.tokens[token[0]] = token[1]
@@ -53,7 +53,7 @@ def same(table, model):
 
 
 def plain(progress):
-    return {p: (now.offset, now.watermark, now.late) for p, now in progress.items()}
+    return {p: now.stored for p, now in progress.items()}
 
 
 @pytest.mark.parametrize("flush", FLUSHES)
@@ -67,12 +67,12 @@ def test_a_random_history(opened, seed, flush):
             tuples = rng.integers([-2, -200, -9], [3, 200, 10], (rng.integers(0, 40), 3))
             partition, now = (
                 int(rng.integers(PARTITIONS)),
-                tuple(rng.integers(100, size=3).tolist()),
+                tuple(rng.integers(100, size=5).tolist()),
             )
             stands = model.latest.get(partition, (0,))[0]
             token = (str(rng.choice(SERVERS)), int(rng.integers(8))) if rng.random() < 0.4 else None
             since = stands if rng.random() < 0.5 else None
-            batch, progress = SUM.lift(*tuples.T), {partition: Progress(*now, since)}
+            batch, progress = SUM.lift(*tuples.T), {partition: Progress(*now, since=since)}
             merged = table.merge(batch, progress, epoch, token)
             assert merged == model.merge(tuples.tolist(), {partition: now}, epoch, token)
             if merged:

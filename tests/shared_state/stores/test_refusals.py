@@ -1,6 +1,7 @@
 """Each store refuses what is not its own, and says what failed."""
 
 import json
+import multiprocessing
 import sqlite3
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import Progress
 
 ROWS = SUM.partials(np.array([0]), np.array([1]), np.array([5]))
@@ -59,7 +60,7 @@ class TestRocks:
             RocksTable(tmp_path / "r", AGGREGATES["max"])
         with RocksTable(tmp_path / "r", SUM) as table:
             table._db.put(b"i", json.dumps([9, "sum"]).encode())
-        with pytest.raises(ValueError, match="state table of version 1, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 2, got version 9"):
             RocksTable(tmp_path / "r", SUM)
 
     def test_damaged(self, tmp_path):
@@ -92,7 +93,7 @@ class TestRocks:
 class TestSqlite:
     def test_others_file(self, tmp_path):
         (tmp_path / "text").write_text("no database " * 100)
-        with pytest.raises(ValueError, match="path must be an intact state table or a new file"):
+        with pytest.raises(ValueError, match="path must be a state table or a new file"):
             SqliteTable(tmp_path / "text", SUM)
         with sqlite3.connect(tmp_path / "s") as connection:
             connection.execute("CREATE TABLE state (a)")
@@ -107,7 +108,7 @@ class TestSqlite:
             SqliteTable(tmp_path / "s", AGGREGATES["min"])
         with sqlite3.connect(tmp_path / "s") as connection:
             connection.execute("UPDATE identity SET version = 9")
-        with pytest.raises(ValueError, match="state table of version 1, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 2, got version 9"):
             SqliteTable(tmp_path / "s", SUM)
 
     def test_damaged(self, tmp_path):
@@ -115,7 +116,7 @@ class TestSqlite:
         with (tmp_path / "s").open("r+b") as file:
             file.seek(100)
             file.write(b"x" * 3000)
-        with pytest.raises(ValueError, match="path must be an intact state table"):
+        with pytest.raises(ValueError, match="path must be a state table or a new file"):
             SqliteTable(tmp_path / "s", SUM)
 
     @pytest.mark.parametrize("flush", ["merge", "barrier"])
@@ -146,6 +147,34 @@ class TestSqlite:
             other.merge(ROWS, {})
             assert other.read().values.tolist() == [[10]]
 
+    def test_busy_is_not_damaged(self, tmp_path):
+        with sqlite3.connect(tmp_path / "s", isolation_level=None) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(TimeoutError, match=r"others held for 0.1 s \(database is locked\)"):
+                SqliteTable(tmp_path / "s", SUM, timeout_s=0.1)
+            holder.execute("COMMIT")
+        with SqliteTable(tmp_path / "s", SUM) as table:
+            table.merge(ROWS, {})
+
+    @pytest.mark.parametrize("trial", range(8))
+    def test_many_open_a_new_file_at_once(self, tmp_path, trial):
+        fork = multiprocessing.get_context("fork")
+        ready = fork.Barrier(6)
+
+        def merge():
+            ready.wait()
+            with SqliteTable(tmp_path / "s", SUM) as table:
+                table.merge(ROWS, {})
+
+        processes = [fork.Process(target=merge) for _ in range(6)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0] * 6
+        with SqliteTable(tmp_path / "s", SUM) as table:
+            assert table.read().values.tolist() == [[30]]
+
 
 class TestPostgres:
     def test_wrong_credentials(self, schema):
@@ -170,7 +199,7 @@ class TestPostgres:
             PostgresTable(schema.url, AGGREGATES["min"], schema=schema.name)
         with psycopg.connect(schema.url) as connection:
             connection.execute(f"UPDATE {schema.name}.identity SET version = 9")
-        with pytest.raises(ValueError, match="state table of version 1, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 2, got version 9"):
             PostgresTable(schema.url, SUM, schema=schema.name)
 
     @pytest.mark.parametrize("flush", ["merge", "barrier"])

@@ -12,17 +12,23 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.strategies.merging import STRATEGIES, SUMS, merged, summed, window_sums
-from aftlib.shared_state.strategies.pipeline import Job, merge_into, received, run
-from aftlib.shared_state.strategies.pipelined import run_pipelined
+from aftlib.shared_state.strategies.pipeline import (
+    STRATEGIES,
+    LogMerge,
+    merge_into,
+    merge_log,
+    received,
+)
+from aftlib.shared_state.strategies.pipelined import pipelined
 from aftlib.shared_state.strategies.stages import stage_seconds
+from aftlib.shared_state.stream.intake import summed
 from aftlib.shared_state.stream.parsing import BLOCK, Rules
 from aftlib.shared_state.stream.stretch import Stretch, kept
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stream.sums import SUMS, merged, window_sums
+from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
 from aftlib.shared_state.stream.tuples import TupleStream
-from aftlib.shared_state.stream.writing import write_tuples
 from aftlib.spark.faults import Fault
 
 STREAM = TupleStream(300_000, keys=2_000, skew=1.4, disorder=30)
@@ -36,8 +42,8 @@ def log(spark, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(log):
-    slices, stretches = summed({p: log.part(p) for p in range(3)}, RULES)
-    return window_sums(slices, RULES.windows), sum(s.late for s in stretches)
+    slices, progress = summed({p: log.part(p) for p in range(3)}, RULES)
+    return window_sums(slices, RULES.windows), sum(now.late for now in progress.values())
 
 
 def same(one, other):
@@ -66,7 +72,7 @@ def test_another_stream_at_the_same_place_is_refused(spark, log):
 @pytest.mark.parametrize("tasks", [1, 2, 5])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path, strategy, tasks):
-    done = run(spark, log, RULES, strategy, tasks, table=shared(tmp_path), every=40_000)
+    done = merge_log(spark, log, RULES, strategy, tasks, table=shared(tmp_path), every=40_000)
     assert same(done.sums, expected[0])
     assert done.partitions["late"].sum() == expected[1] > 0
     assert done.tuples == 300_000
@@ -77,7 +83,7 @@ def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path,
 
 def test_a_second_run_finds_everything_merged(spark, log, expected, tmp_path):
     for tuples in (300_000, 0):
-        done = run(spark, log, RULES, "late global", 2, table=shared(tmp_path))
+        done = merge_log(spark, log, RULES, "late global", 2, table=shared(tmp_path))
         assert same(done.sums, expected[0])
         assert done.tuples == tuples
 
@@ -85,7 +91,7 @@ def test_a_second_run_finds_everything_merged(spark, log, expected, tmp_path):
 def test_a_killed_task_goes_on_from_the_tables_offset(spark, log, expected, tmp_path):
     fault = Fault(tmp_path, "task-1", 55_000)
     table = shared(tmp_path)
-    done = run(spark, log, RULES, "late global", 2, tmp_path, table, 20_000, fault)
+    done = merge_log(spark, log, RULES, "late global", 2, tmp_path, table, 20_000, fault)
     assert fault.fallen
     assert same(done.sums, expected[0])
     assert done.partitions["late"].sum() == expected[1]
@@ -99,14 +105,16 @@ def test_a_killed_task_goes_on_from_the_tables_offset(spark, log, expected, tmp_
 
 
 def test_a_killed_receiver_reads_the_shuffle_again(spark, log, expected, tmp_path):
-    sums, tries = received(spark, Job(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 10_000)))
+    sums, tries = received(
+        spark, LogMerge(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 10_000))
+    )
     assert same(window_sums(sums, RULES.windows), expected[0])
     assert sorted(t["task"] for t in tries) == [0, 1, 1]
 
 
 def test_a_pipelined_shuffle_starts_all_anew(spark, log, expected, tmp_path):
-    job = Job(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 60_000))
-    done = run_pipelined(spark, job, every=10_000, checkpoint=2)
+    job = LogMerge(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 60_000))
+    done = pipelined(spark, job, every=10_000, checkpoint=2)
     assert same(window_sums(done.sums, RULES.windows), expected[0])
     assert sorted((t["task"], t["attempt"]) for t in done.tries) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert {t["since"] for t in done.tries if t["attempt"]} == {2}
@@ -115,7 +123,7 @@ def test_a_pipelined_shuffle_starts_all_anew(spark, log, expected, tmp_path):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_malformed_lines_are_kept_with_their_offsets(spark, tmp_path, strategy):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n5,2,4\n6,7", b"", b"5,x,1\n"])
-    done = run(spark, log, Rules(Windows(9, 9)), strategy, 2, table=shared(tmp_path))
+    done = merge_log(spark, log, Rules(Windows(9, 9)), strategy, 2, table=shared(tmp_path))
     assert done.sums.values.tolist() == [[7, 2]]
     assert done.rejects.to_numpy().tolist() == [
         [0, 6, "1 fields instead of 3", "bad"],
@@ -130,14 +138,14 @@ def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
     for strategy in STRATEGIES:
         place = tmp_path / strategy
         with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malfo"):
-            run(spark, log, Rules(Windows(9, 9), most_rejected=1), strategy, 1, place,
+            merge_log(spark, log, Rules(Windows(9, 9), most_rejected=1), strategy, 1, place,
                 table=shared(tmp_path))  # fmt: skip
         assert [r.line for s in kept(place) for r in s.rejects] == ["bad", "worse"]
 
 
 def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n"])
-    job = Job(log, Rules(Windows(9, 9), most_rejected=2), 1, tmp_path)
+    job = LogMerge(log, Rules(Windows(9, 9), most_rejected=2), 1, tmp_path)
     with shared(tmp_path)() as table:
         merge_into(table, job, 0, None)
         beyond = Stretch(0, log.size(0), log.size(0) + 4, 0, 0, rejected=5)
@@ -160,56 +168,56 @@ def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
 def test_an_overflow_stops_the_run(spark, tmp_path, strategy, said):
     log = TupleLog.write(tmp_path / "log", [b"1,2,%d\n" % (10**18 - 1) * 10])
     with pytest.raises(Exception, match=said):
-        run(spark, log, Rules(Windows(9, 9)), strategy, 1, table=shared(tmp_path))
+        merge_log(spark, log, Rules(Windows(9, 9)), strategy, 1, table=shared(tmp_path))
 
 
 def test_what_cannot_be_run_is_refused(spark, log):
     with pytest.raises(ValueError, match="strategy must be one of upfront, .*, got 'late'"):
-        run(spark, log, RULES, "late", 1)
+        merge_log(spark, log, RULES, "late", 1)
     with pytest.raises(ValueError, match="tasks must be at least 1, got 0"):
-        run(spark, log, RULES, "upfront", 0)
+        merge_log(spark, log, RULES, "upfront", 0)
     with pytest.raises(ValueError, match="table must be given for 'late global', got None"):
-        run(spark, log, RULES, "late global", 1)
+        merge_log(spark, log, RULES, "late global", 1)
 
 
 def test_another_runs_folder_is_refused(spark, log, tmp_path):
-    run(spark, log, RULES, "late local", 1, tmp_path)
+    merge_log(spark, log, RULES, "late local", 1, tmp_path)
     refused = pytest.raises(
         ValueError, match="directory must be without another .* task-00000.json"
     )
     with refused:
-        run(spark, log, RULES, "late local", 1, tmp_path)
+        merge_log(spark, log, RULES, "late local", 1, tmp_path)
     (tmp_path / "task-00000.json").rename(tmp_path / "checkpoint-2-0")
-    for start in (received, partial(run_pipelined, every=1, checkpoint=1)):
+    for start in (received, partial(pipelined, every=1, checkpoint=1)):
         with pytest.raises(ValueError, match="directory must be without another run's notes"):
-            start(spark, Job(log, RULES, 1, tmp_path))
+            start(spark, LogMerge(log, RULES, 1, tmp_path))
 
 
 def test_a_cluster_needs_a_folder():
     cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://head:7077"))
     with pytest.raises(ValueError, match="directory must be given where .*head:7077', got None"):
-        run(cluster, None, RULES, "upfront", 1)
+        merge_log(cluster, None, RULES, "upfront", 1)
 
 
 def test_a_table_of_another_aggregate_is_refused(spark, log, tmp_path):
     table = partial(SqliteTable, tmp_path / "sums.sqlite", AGGREGATES["sum"])
     with pytest.raises(ValueError, match="table must keep sums and counts .*, got 'sum'"):
-        run(spark, log, RULES, "late global", 1, table=table)
+        merge_log(spark, log, RULES, "late global", 1, table=table)
 
 
 def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
     table = shared(tmp_path)
-    first = run(spark, log, RULES, "late global", 1, table=table)
-    again = run(spark, log, RULES, "late global", 1, table=table)
+    first = merge_log(spark, log, RULES, "late global", 1, table=table)
+    again = merge_log(spark, log, RULES, "late global", 1, table=table)
     assert np.array_equal(first.sums.values, again.sums.values)
     other = TupleLog.write(tmp_path / "other", [log.part(0).read_bytes()])
     for wrong in ((other, RULES), (log, replace(RULES, delay=9)), (log, Rules(Windows(7, 7)))):
         with pytest.raises(ValueError, match="table must be new, or the one that this was"):
-            run(spark, *wrong, "late global", 1, table=table)
+            merge_log(spark, *wrong, "late global", 1, table=table)
     with SqliteTable(tmp_path / "filled.sqlite", SUMS) as filled:
         filled.merge(SUMS.lift(*np.ones((3, 1), int)), {0: Progress(8)})
     with pytest.raises(ValueError, match="table must be new, or the one that"):
-        run(spark, log, RULES, "late global", 1,
+        merge_log(spark, log, RULES, "late global", 1,
             table=partial(SqliteTable, tmp_path / "filled.sqlite", SUMS))  # fmt: skip
 
 
@@ -223,12 +231,12 @@ def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
 )
 def test_a_table_that_does_not_keep_every_merge_is_refused(spark, log, tmp_path, table):
     with pytest.raises(ValueError, match="table must keep every merge, got a .*Table that flushes"):
-        run(spark, log, RULES, "late global", 1, table=partial(table, tmp_path))
+        merge_log(spark, log, RULES, "late global", 1, table=partial(table, tmp_path))
 
 
 def test_stage_times_are_those_of_the_block(spark, log, tmp_path):
     with stage_seconds(spark) as stages:
-        run(spark, log, RULES, "upfront", 2)
+        merge_log(spark, log, RULES, "upfront", 2)
     assert len(stages) == 2
     assert all(seconds > 0 for seconds in stages)
 

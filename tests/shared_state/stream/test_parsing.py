@@ -1,4 +1,4 @@
-"""The compiled parser and pyarrow's both do what an obvious loop over lines does."""
+"""The compiled parser does what an obvious loop over lines does."""
 
 import re
 
@@ -8,33 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.stream import parsing
+from aftlib.shared_state.stores.tables import NEVER, Progress
 from aftlib.shared_state.stream.parsing import (
     PartitionReader,
-    Reading,
     Rejected,
     Rules,
     reason_against,
 )
 
 BY_TENS = Windows(20, 10)
-WAYS = ["compiled", "pyarrow"]
 
 
-@pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    monkeypatch.setattr(parsing, "COMPILED", request.param == "compiled")
-
-
-def read(path, rules, reading=None, chunk=64):
-    reader = PartitionReader(path, rules, reading or Reading(), chunk=chunk)
+def read(path, rules, progress=None, chunk=64):
+    reader = PartitionReader(path, rules, progress or Progress(), chunk=chunk)
     blocks = [block.copy() for block in reader.blocks()]
     return np.concatenate([np.empty((3, 0), np.int64), *blocks], axis=1).T.tolist(), reader
 
 
 def slow(text, rules):
-    """Tuples, readings and rejects of a text, line by line."""
-    tuples, rejects, at, high, late, count = [], [], 0, -(2**62), 0, 0
+    """Tuples, progress and rejects of a text, line by line."""
+    tuples, rejects, at, mark, late, count = [], [], 0, NEVER, 0, 0
     for line in re.findall(rb"[^\n]*\n|[^\n]+", text):
         fields = line.rstrip(b"\n").split(b",")
         if not line.endswith(b"\n"):
@@ -49,13 +42,13 @@ def slow(text, rules):
             time, key, value = map(int, fields)
             count += 1
             part = time // rules.windows.pane
-            if rules.delay is not None and (part + 1) * rules.windows.pane <= high - rules.delay:
+            if (part + 1) * rules.windows.pane <= mark:
                 late += 1
             else:
                 tuples.append([part, key, value])
-                high = max(high, time)
+                mark = mark if rules.delay is None else max(mark, time - rules.delay)
         at += len(line)
-    return tuples, Reading(at, high, count, late, len(rejects)), rejects
+    return tuples, Progress(at, mark, late, count, len(rejects)), rejects
 
 
 NUMBERS = st.one_of(
@@ -76,18 +69,15 @@ LINES = st.one_of(
 @given(
     lines=st.lists(LINES, max_size=20), ended=st.booleans(), delay=st.sampled_from([None, 0, 15])
 )
-@pytest.mark.parametrize("way", WAYS)
-def test_both_ways_are_the_slow_twins(tmp_path_factory, way, lines, ended, delay):
+def test_the_parser_is_the_slow_twin(tmp_path_factory, lines, ended, delay):
     text = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
     path = tmp_path_factory.mktemp("log") / "part"
     path.write_bytes(text)
     rules = Rules(BY_TENS, delay)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsing, "COMPILED", way == "compiled")
-        found, reader = read(path, rules, chunk=256)
-    tuples, reading, rejects = slow(text, rules)
+    found, reader = read(path, rules, chunk=256)
+    tuples, progress, rejects = slow(text, rules)
     assert found == tuples
-    assert reader.reading == reading
+    assert reader.progress == progress
     assert [(r.offset, r.reason) for r in reader.rejects] == rejects
 
 
@@ -108,7 +98,7 @@ def test_reasons_name_the_field(line, reason):
     assert reason_against(line) == reason
 
 
-def test_rejects_keep_offset_and_line(way, tmp_path):
+def test_rejects_keep_offset_and_line(tmp_path):
     path = tmp_path / "part"
     path.write_bytes(b"1,2,3\nno\xff\n4,x,5\n6,7")
     found, reader = read(path, Rules(BY_TENS))
@@ -119,10 +109,10 @@ def test_rejects_keep_offset_and_line(way, tmp_path):
         Rejected(16, "the file ends before the line does", "6,7"),
     ]
     assert reader.take_rejects() == []
-    assert reader.reading == Reading(19, 1, 1, 0, 3)
+    assert reader.progress == Progress(19, NEVER, 0, 1, 3)
 
 
-def test_one_reject_too_many_stops(way, tmp_path):
+def test_one_reject_too_many_stops(tmp_path):
     path = tmp_path / "part-00000.csv"
     path.write_bytes(b"x\n1,2,3\ny\nz\n")
     assert read(path, Rules(BY_TENS, most_rejected=3))[0] == [[0, 2, 3]]
@@ -131,39 +121,39 @@ def test_one_reject_too_many_stops(way, tmp_path):
         read(path, Rules(BY_TENS, most_rejected=2))
 
 
-def test_many_rejects_in_one_chunk(way, tmp_path):
+def test_many_rejects_in_one_chunk(tmp_path):
     path = tmp_path / "part"
     path.write_bytes(b"x\n1,2,3\n" * 500)
     found, reader = read(path, Rules(BY_TENS, most_rejected=500), chunk=10_000)
     assert len(found) == len(reader.rejects) == 500
 
 
-def test_a_huge_value_is_an_error_and_not_a_reject(way, tmp_path):
+def test_a_huge_value_is_an_error_and_not_a_reject(tmp_path):
     path = tmp_path / "part"
     path.write_bytes(b"1,2,3\n1,2," + b"9" * 19 + b"\n")
     with pytest.raises(OverflowError, match="value at byte 6 of part has more than 18 digits"):
         read(path, Rules(BY_TENS))
 
 
-def test_reading_goes_on_where_it_stopped(way, tmp_path):
+def test_reading_goes_on_where_it_stopped(tmp_path):
     path = tmp_path / "part"
     path.write_bytes(b"".join(b"%d,%d,1\n" % (i, i % 7) for i in range(0, 300, 3)))
     whole, reader = read(path, Rules(BY_TENS, delay=5))
     first = PartitionReader(path, Rules(BY_TENS, delay=5), chunk=64)
     blocks = first.blocks()
     begun = [next(blocks).copy() for _ in range(3)]
-    rest, second = read(path, Rules(BY_TENS, delay=5), first.reading)
+    rest, second = read(path, Rules(BY_TENS, delay=5), first.progress)
     assert np.concatenate(begun, axis=1).T.tolist() + rest == whole
-    assert second.reading == reader.reading
+    assert second.progress == reader.progress
 
 
 @pytest.mark.parametrize(("newest", "late"), [(14, 0), (15, 1)])
-def test_a_slice_is_closed_once_the_watermark_reaches_its_end(way, tmp_path, newest, late):
+def test_a_slice_is_closed_once_the_watermark_reaches_its_end(tmp_path, newest, late):
     path = tmp_path / "part"
     path.write_bytes(b"%d,1,1\n9,2,1\n" % newest)
     found, reader = read(path, Rules(BY_TENS, delay=5))
     assert found == [[1, 1, 1], [0, 2, 1]][: 2 - late]
-    assert reader.reading == Reading(len(path.read_bytes()), newest, 2, late, 0)
+    assert reader.progress == Progress(len(path.read_bytes()), newest - 5, late, 2, 0)
 
 
 @pytest.mark.parametrize("name", ["delay", "most_rejected"])

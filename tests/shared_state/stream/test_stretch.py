@@ -1,13 +1,14 @@
 """Stretches come back as they were kept, and a substitute's replaces its forerunner's."""
 
-from aftlib.shared_state.stream.parsing import Reading, Rejected
+from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.stream.parsing import Rejected
 from aftlib.shared_state.stream.stretch import Stretch, by_partition, kept, reject_table
 
 BAD = Rejected(7, "1 fields instead of 3", "x")
 
 
 def test_what_is_kept_is_found(tmp_path):
-    before, after = Reading(5, 3, 1), Reading(30, 9, 4, 1, 1)
+    before, after = Progress(5, 3, 0, 1), Progress(30, 9, 1, 4, 1)
     stretch = Stretch.between(2, before, after, [BAD])
     assert stretch == Stretch(2, 5, 30, 3, 1, 1, (BAD,))
     first = Stretch(2, 0, 5, 1, 0, 0)

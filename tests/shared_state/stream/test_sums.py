@@ -8,23 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.strategies import merging
-from aftlib.shared_state.strategies.merging import SliceSums, Task, merged, summed, window_sums
-from aftlib.shared_state.stream import parsing
+from aftlib.shared_state.aggregates import AGGREGATES, Partials
+from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.stream.intake import Intake, summed
 from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.stretch import Stretch
+from aftlib.shared_state.stream.sums import SliceSums, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.shared_state.stream.tuples import TupleStream
 
-WAYS = ["compiled", "grouped"]
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(-9, 9)), max_size=40)
-
-
-@pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    for module in (merging, parsing):
-        monkeypatch.setattr(module, "COMPILED", request.param == "compiled")
 
 
 def block(rows):
@@ -50,7 +42,7 @@ def of(rows, pane=1):
     return sums.take()
 
 
-def test_sums_are_the_slow_twins(way):
+def test_sums_are_the_slow_twins():
     rng = np.random.default_rng(1)
     rows = np.stack([rng.integers(0, 3, 30_000), rng.integers(-(2**60), 2**60, 30_000) >> 45,
                      rng.integers(-99, 99, 30_000)])  # fmt: skip
@@ -71,8 +63,19 @@ def test_merging_is_associative_and_commutative_with_identity(one, two, three):
     assert listed(merged([a, merged([])])) == listed(a) == slow(one)
 
 
+@pytest.mark.parametrize("name", AGGREGATES)
+@given(rows=ROWS)
+def test_every_aggregate_is_that_of_the_tuples(name, rows):
+    sums = SliceSums(10, AGGREGATES[name])
+    for row in rows:
+        sums.add(block([row]))
+    parts, keys, values = block(rows)
+    expected = AGGREGATES[name].partials(10 * parts, keys, values)
+    assert listed(sums.take()) == listed(expected)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_sum_that_leaves_64_bits_is_an_error(way, sign):
+def test_a_sum_that_leaves_64_bits_is_an_error(sign):
     sums = SliceSums(10)
     huge = [(2, 7, sign * (10**18 - 1))] * 9
     sums.add(block(huge))
@@ -113,11 +116,11 @@ def log(tmp_path):
     return TupleLog.write(tmp_path / "log", texts, stream.about)
 
 
-def test_a_task_paused_anywhere_sums_the_same(way, log):
+def test_a_task_paused_anywhere_sums_the_same(log):
     rules = Rules(Windows(40, 10))
     paths = {p: log.part(p) for p in range(2)}
-    whole, stretches = summed(paths, rules)
-    task, parts, pauses = Task(rules), [], []
+    whole, progress = summed(paths, rules)
+    task, parts, pauses = Intake(rules), [], []
     for partition, path in paths.items():
         for waiting in task.read(partition, path):
             if waiting >= 30_000:
@@ -126,38 +129,28 @@ def test_a_task_paused_anywhere_sums_the_same(way, log):
     sums, rest = task.take()
     assert listed(merged([*parts, sums])) == listed(whole)
     assert pauses
-    assert sum(pauses) + sum(s.tuples for s in rest) == 150_000
-    assert [(s.partition, s.since, s.offset) for s in stretches] == [
-        (p, 0, log.size(p)) for p in range(2)
-    ]
+    assert task.tuples == 150_000 > sum(pauses)
+    assert {p: now.offset for p, now in rest.items()} == {1: log.size(1)}
+    assert {p: (now.since, now.offset) for p, now in progress.items()} == {
+        p: (0, log.size(p)) for p in range(2)
+    }
     assert set(task.seconds) == {"read", "parse", "sum"}
 
 
-def test_a_watermark_leaves_late_tuples_out_and_counts_them(way, log):
+def test_a_watermark_leaves_late_tuples_out_and_counts_them(log):
     paths = {p: log.part(p) for p in range(2)}
     patient, hasty = (Rules(Windows(10, 10), delay) for delay in (50, 0))
-    _, (first, second) = summed(paths, patient)
-    assert first.late == second.late == 0
-    sums, stretches = summed(paths, hasty)
-    late = sum(s.late for s in stretches)
+    _, progress = summed(paths, patient)
+    assert [now.late for now in progress.values()] == [0, 0]
+    sums, progress = summed(paths, hasty)
+    late = sum(now.late for now in progress.values())
     assert late > 1000
     assert sums.values[:, 1].sum() == 150_000 - late
 
 
-def test_empty_partitions_sum_to_nothing(way, tmp_path):
+def test_empty_partitions_sum_to_nothing(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"", b""])
-    sums, stretches = summed({p: log.part(p) for p in range(2)}, Rules(Windows(5, 5)))
+    sums, progress = summed({p: log.part(p) for p in range(2)}, Rules(Windows(5, 5)))
     assert len(sums) == 0
-    assert stretches == [Stretch(p, 0, 0, 0, 0, 0) for p in range(2)]
+    assert progress == {p: Progress(since=0) for p in range(2)}
     assert isinstance(window_sums(sums, Windows(10, 5)), Partials)
-
-
-def test_without_numba_memory_grows_with_sums_not_with_tuples(monkeypatch):
-    monkeypatch.setattr(merging, "COMPILED", False)
-    sums = merging.SliceSums(5)
-    for _ in range(200):
-        sums.add(np.array([[1, 2], [7, 7], [3, 4]]))
-    assert sum(len(part) for part in sums._grouped) <= 2 * 17
-    taken = sums.take()
-    assert taken.windows.tolist() == [5, 10]
-    assert taken.values.tolist() == [[600, 200], [800, 200]]

@@ -1,7 +1,6 @@
-"""The inner loops over lines of text, compiled where numba is installed.
+"""The compiled inner loops: over the lines of a text, and over tuples on their way into sums.
 
-Import this module only where lines are parsed: importing it imports numba. Without numba nothing
-here is called; `aftlib.shared_state.stream.parsing` then goes by pyarrow.
+Import this module only where lines are parsed or tuples summed: importing it imports numba.
 
 A line is ``timestamp,key,value``, three whole numbers of at most 18 digits, so that none can leave
 64 bits while it is read. Buffers end with a line's end: no loop over a line looks past it.
@@ -16,14 +15,17 @@ import numpy as np
 from aftlib.core.compiling import jit
 
 #: Registers of a partition's reading, an int64 array that outlives the chunk.
-POSITION, TUPLES, LATE, HIGH, USED, BAD = range(6)
+POSITION, TUPLES, LATE, WATERMARK, USED, BAD = range(6)
 REGISTERS = 6
 #: Columns of a table of sums; a row is 32 bytes, half a line of the processor's cache.
-SLICE, KEY, SUM, COUNT = range(4)
-#: What `split` and `add` came back for.
+SLICE, KEY, VALUE, COUNT = range(4)
+#: How a table's values merge.
+MERGES = ADD, MIN, MAX = range(3)
+#: What `split`, `add` and `merge` came back for.
 DONE, FULL, CROWDED, OVERFLOW = range(4)
 
 DIGITS = 18
+NO_DELAY = -1
 _ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
 _MIX_KEY = np.uint64(0x9E3779B97F4A7C15)
 _MIX_SLICE = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -48,11 +50,49 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
 
 
 @jit()
-def line_end(lines: Any, i: int) -> int:
-    """Index after the line's end."""
-    while lines[i] != _END:
-        i += 1
-    return i + 1
+def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any) -> int:
+    """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
+
+    `at` says where to go on; `columns`, shape (3, rows), has `USED` rows filled; `bad` takes where
+    malformed lines begin and end. A tuple of a slice that ended at or before the watermark, which
+    is `delay` behind the newest tuple before it, is counted late and left out. A delay of
+    `NO_DELAY` leaves the watermark where it is.
+    """
+    i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
+    room, status = columns.shape[1], DONE
+    begin, part = -pane, -1
+    while i < stop:
+        if used >= room:
+            status = FULL
+            break
+        time, after = number(lines, i, _COMMA) if lines[i] != _MINUS else (0, 0)
+        key, after = number(lines, after, _COMMA) if after else (0, 0)
+        value, after = number(lines, after, _END) if after else (0, 0)
+        if after == 0:
+            if at[BAD] == len(bad):
+                status = CROWDED
+                break
+            after = i
+            while lines[after] != _END:
+                after += 1
+            bad[at[BAD], 0], bad[at[BAD], 1] = i, after + 1
+            at[BAD] += 1
+            i = after + 1
+            continue
+        if not 0 <= time - begin < pane:
+            part = time // pane
+            begin = part * pane
+        if watermark > begin and watermark - begin >= pane:
+            late += 1
+        else:
+            if delay != NO_DELAY:
+                watermark = max(watermark, time - delay)
+            columns[0, used], columns[1, used], columns[2, used] = part, key, value
+            used += 1
+        tuples += 1
+        i = after
+    at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED] = i, tuples, late, watermark, used
+    return status
 
 
 @jit()
@@ -66,48 +106,6 @@ def slot_of(table: Any, mask: int, part: int, key: int) -> Any:
 
 
 @jit()
-def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any) -> int:
-    """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
-
-    `at` says where to go on; `columns`, shape (3, rows), has `USED` rows filled; `bad` takes where
-    malformed lines begin and end. A tuple of a slice that ended at or before the watermark
-    (`HIGH` − delay) is counted late and left out.
-    """
-    i, tuples, late, high, used = at[POSITION], at[TUPLES], at[LATE], at[HIGH], at[USED]
-    room, status = columns.shape[1], DONE
-    begin, end, part = 1, 0, 0
-    while i < stop:
-        if used >= room:
-            status = FULL
-            break
-        time, after = number(lines, i, _COMMA) if lines[i] != _MINUS else (0, 0)
-        key, after = number(lines, after, _COMMA) if after else (0, 0)
-        value, after = number(lines, after, _END) if after else (0, 0)
-        if after == 0:
-            if at[BAD] == len(bad):
-                status = CROWDED
-                break
-            after = line_end(lines, i)
-            bad[at[BAD], 0], bad[at[BAD], 1] = i, after
-            at[BAD] += 1
-            i = after
-            continue
-        if not begin <= time < end:
-            part = time // pane
-            begin, end = part * pane, part * pane + pane
-        if end <= high - delay:
-            late += 1
-        else:
-            high = max(high, time)
-            columns[0, used], columns[1, used], columns[2, used] = part, key, value
-            used += 1
-        tuples += 1
-        i = after
-    at[POSITION], at[TUPLES], at[LATE], at[HIGH], at[USED] = i, tuples, late, high, used
-    return status
-
-
-@jit()
 def moved(table: Any, larger: Any) -> None:
     """Enter every row of a table into a larger empty one."""
     mask = len(larger) - 1
@@ -118,52 +116,34 @@ def moved(table: Any, larger: Any) -> None:
 
 
 @jit()
-def add(columns: Any, row: int, rows: int, table: Any, used: int) -> tuple[int, int, int]:
-    """Add the tuples row … rows of `columns` to the table's sums by (slice, key).
+def merge(
+    parts: Any, keys: Any, values: Any, counts: Any, how: int, row: int, table: Any, used: int
+) -> tuple[int, int, int]:
+    """Merge values by (slice, key) from `row` on into the table, and add up their counts.
+
+    Where `counts` is empty each value counts 1: it is a tuple's.
 
     Returns why it stopped, the row to go on with, and how many rows of the table are in use: at
     most half of them, so that a free one is never far.
     """
-    mask, room, status = len(table) - 1, len(table) // 2, DONE
-    while row < rows:
-        part, key, value = columns[0, row], columns[1, row], columns[2, row]
-        slot = slot_of(table, mask, part, key)
-        total = table[slot, SUM] + value
-        if (table[slot, SUM] ^ total) & (value ^ total) < 0:
-            status = OVERFLOW
-            break
-        if table[slot, COUNT] == 0:
-            if used == room:
-                status = FULL
-                break
-            table[slot, SLICE], table[slot, KEY] = part, key
-            used += 1
-        table[slot, SUM] = total
-        table[slot, COUNT] += 1
-        row += 1
-    return status, row, used
-
-
-@jit()
-def merge(
-    parts: Any, keys: Any, values: Any, row: int, table: Any, used: int
-) -> tuple[int, int, int]:
-    """Merge another table's sums and counts, `values` of shape (n, 2), as `add` does tuples."""
-    mask, room, status = len(table) - 1, len(table) // 2, DONE
+    mask, room, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
     while row < len(keys):
-        part, key, value = parts[row], keys[row], values[row, 0]
+        part, key, value = parts[row], keys[row], values[row]
         slot = slot_of(table, mask, part, key)
-        total = table[slot, SUM] + value
-        if (table[slot, SUM] ^ total) & (value ^ total) < 0:
-            status = OVERFLOW
-            break
         if table[slot, COUNT] == 0:
             if used == room:
                 status = FULL
                 break
-            table[slot, SLICE], table[slot, KEY] = part, key
+            table[slot, SLICE], table[slot, KEY], table[slot, VALUE] = part, key, value
             used += 1
-        table[slot, SUM] = total
-        table[slot, COUNT] += values[row, 1]
+        elif how == ADD:
+            total = table[slot, VALUE] + value
+            if (table[slot, VALUE] ^ total) & (value ^ total) < 0:
+                status = OVERFLOW
+                break
+            table[slot, VALUE] = total
+        elif (value < table[slot, VALUE]) == (how == MIN):
+            table[slot, VALUE] = value
+        table[slot, COUNT] += 1 if single else counts[row]
         row += 1
     return status, row, used

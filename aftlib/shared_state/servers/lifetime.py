@@ -1,4 +1,4 @@
-"""Processes of a run: each dies with its driver, and with any of its threads."""
+"""How the processes of a stage live: each dies with the supervisor, and with any of its threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def or_die(work: Callable[..., None]) -> Callable[..., None]:
 
 
 def fail() -> None:
-    """End this process, and leave the error where the driver finds it."""
+    """End this process, and leave the error where the supervisor finds it."""
     try:
         Path(f"error-{os.getpid()}.txt").write_text(traceback.format_exc())
     finally:  # on a full disk too

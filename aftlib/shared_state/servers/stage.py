@@ -1,0 +1,193 @@
+"""A stage of late global merge, as all its processes know it, and what its folder stands for."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aftlib.core.paths import atomic_file
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
+from aftlib.shared_state.stores.opening import claim, open_table
+from aftlib.shared_state.stores.tables import StateTable
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.spark.faults import Fault
+
+OWN = ("memory", "rocksdb", "sqlite")
+IDENTITY = "stage.json"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A log → windows → an aggregate by key → the next log (D3 fig. 3).
+
+    Parameters
+    ----------
+    log : TupleLog
+    rules : Rules
+        Windows, watermark and how many malformed lines are borne.
+    directory : Path
+        Folder of the servers' own stores, of what is put out, of malformed lines and the journal.
+    aggregate : str
+        A name of `aftlib.shared_state.aggregates.AGGREGATES`.
+    servers, tasks : int
+        Servers, and tasks of each. Partition p belongs to server p mod servers.
+    own : {"memory", "rocksdb", "sqlite"}
+        Kind of a server's own store.
+    shared : str
+        Address of the global store, SQLite or PostgreSQL.
+    schema : str
+        PostgreSQL's schema.
+    batch : int
+        Tuples that a task aggregates before it merges.
+    checkpoint_s : float
+        Seconds between barriers.
+    handover_s : float
+        Seconds between hand-overs to the global store at least; 0: whenever a table is complete.
+    faults : tuple of Fault
+        Failures to inject. Their points are a process and what it has just done, such as
+        ``task-0-1 read`` or ``server-0 merged``, passed with how often it has done that.
+
+    Raises
+    ------
+    ValueError
+        When a size is below 1, or a name is unknown.
+    """
+
+    log: TupleLog
+    rules: Rules
+    directory: Path
+    aggregate: str = "sum"
+    servers: int = 2
+    tasks: int = 2
+    own: str = "rocksdb"
+    shared: str = "sqlite:"
+    schema: str = "aft"
+    batch: int = 10_000
+    checkpoint_s: float = 1.0
+    handover_s: float = 0.0
+    faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        # its processes work in the stage's folder
+        object.__setattr__(self, "directory", Path(self.directory).resolve())
+        object.__setattr__(self, "log", replace(self.log, path=Path(self.log.path).resolve()))
+        for name in ("servers", "tasks", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+        if not self.checkpoint_s > 0:
+            raise ValueError(f"checkpoint_s must be above 0 seconds, got {self.checkpoint_s!r}")
+        if self.aggregate not in AGGREGATES:
+            raise ValueError(f"aggregate must be one of {[*AGGREGATES]}, got {self.aggregate!r}")
+        if self.own not in OWN:
+            raise ValueError(f"own must be one of {OWN}, got {self.own!r}")
+        if self.shared.partition(":")[0] not in ("sqlite", "postgresql"):
+            raise ValueError(
+                f"shared must be sqlite: or postgresql://…, which several processes can open, "
+                f"got {self.shared!r}"
+            )
+
+    @property
+    def windows(self) -> Windows:
+        """Width and slide; the query is not used."""
+        return self.rules.windows
+
+    @property
+    def function(self) -> Aggregate:
+        """The merge function."""
+        return AGGREGATES[self.aggregate]
+
+    @property
+    def output(self) -> Path:
+        """Folder of the next log: one file a window."""
+        return self.directory / "output"
+
+    @property
+    def rejects(self) -> Path:
+        """Folder of malformed lines."""
+        return self.directory / "rejects"
+
+    def partitions_of(self, server: int, task: int | None = None) -> list[int]:
+        """Partitions of a server, or of one of its tasks."""
+        all_of_it = range(server, self.log.partitions, self.servers)
+        return list(all_of_it if task is None else all_of_it[task :: self.tasks])
+
+    def open_own(self, server: int) -> StateTable:
+        """A server's own store, flushed at barriers only."""
+        place = self.directory / f"server-{server}.{self.own}"
+        return open_table(f"{self.own}:{place}", self.function, "barrier")
+
+    def open_shared(self) -> StateTable:
+        """The global store."""
+        if self.shared.startswith("sqlite:"):
+            place = self.shared.removeprefix("sqlite:") or self.directory / "shared.sqlite"
+            return open_table(f"sqlite:{place}", self.function)
+        return open_table(self.shared, self.function, schema=self.schema)
+
+    def points(self, who: str) -> Callable[[str], None]:
+        """What a process calls with each point that it passes: a fault may end it there."""
+        passed: Counter[str] = Counter()
+
+        def passes(point: str) -> None:
+            passed[point] += 1
+            for fault in self.faults:
+                fault.passes(f"{who} {point}", passed[point])
+
+        return passes
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the state of a stage depends on, as JSON has it."""
+        return {
+            "log": self.log.identity,
+            "delay": self.rules.delay,
+            "width": self.windows.width,
+            "slide": self.windows.slide,
+            "aggregate": self.aggregate,
+            "own": self.own,
+            "servers": self.servers,
+        }
+
+    def keep_folder(self) -> str:
+        """Note in the folder which stage it is of, or refuse it if another one began there.
+
+        Returns
+        -------
+        str
+            A name that no other folder's stage has.
+
+        Raises
+        ------
+        ValueError
+            When anything of `identity` differs.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path, now = self.directory / IDENTITY, self.identity
+        if not path.exists():
+            with atomic_file(path) as scratch:
+                scratch.write_text(json.dumps(now | {"id": uuid.uuid4().hex}, default=str))
+        before = json.loads(path.read_text())
+        differ = [name for name in now if before.get(name) != now[name]]
+        if differ:
+            said = "; ".join(f"{n} was {before.get(n)!r}, is {now[n]!r}" for n in differ)
+            raise ValueError(
+                f"stage in {str(self.directory)!r} was begun as another one ({said}): its state "
+                "stands for what it was begun with; go on with that, or choose a new directory "
+                "and schema"
+            )
+        return before["id"]
+
+    def keep_table(self, shared: StateTable) -> None:
+        """Note in the global store which folder's stage it is of, or refuse another one's.
+
+        Raises
+        ------
+        ValueError
+        """
+        claim(shared, f"stage {self.keep_folder()}")

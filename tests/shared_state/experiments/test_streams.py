@@ -1,0 +1,80 @@
+"""Parameters of the report: refused beforehand, or fine to the end."""
+
+import ast
+import json
+
+import pytest
+
+from aftlib.core.paths import notebooks_dir
+from aftlib.shared_state.experiments.streams import LEAST, LEAST_OF_EACH, check_parameters
+
+
+def parameters():
+    """What the notebook says by itself."""
+    cells = json.loads((notebooks_dir() / "03_shared_state.ipynb").read_text())["cells"]
+    (cell,) = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
+    found = {}
+    for node in ast.parse("".join(cell["source"])).body:
+        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+        found[target.id] = ast.literal_eval(node.value)
+    return found
+
+
+def test_the_notebooks_own_parameters_are_fine():
+    assert check_parameters(**parameters()) is None
+
+
+AWKWARD = [
+    -1,
+    0,
+    0.5,
+    2.0,
+    float("nan"),
+    float("inf"),
+    None,
+    True,
+    "x",
+    [],
+    [0],
+    [1.5],
+    ["x"],
+    [[1]],
+]
+
+
+@pytest.mark.parametrize("wrong", AWKWARD, ids=repr)
+@pytest.mark.parametrize("name", [*LEAST, *LEAST_OF_EACH])
+def test_awkward_values_are_refused_by_their_name(name, wrong):
+    fine = {("seed", 0), ("large_tuples", 0), ("large_skews", "[]"), ("large_skews", "[1.5]")}
+    given = parameters() | {name: wrong}
+    if (name, wrong if not isinstance(wrong, list) else repr(wrong)) in fine and wrong is not False:
+        assert check_parameters(**given) is None
+        return
+    with pytest.raises(ValueError, match=rf"\b{name}\b.* got "):
+        check_parameters(**given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"skews": [1.4, 2.0]}, r"skews must hold 1.0 .*, got \[1.4, 2.0\]: add 1.0"),
+        ({"skews": [1.0, 1.2]}, r"skews must hold one of 1.4 or more, got \[1.0, 1.2\]: add 1.4"),
+        ({"modelled_tasks": [1, 8]}, r"modelled_tasks must hold 8 and 24, .*: add \[24\]"),
+        ({"tasks": [1]}, r"tasks must hold 2 or more, .*, got \[1\]: add 2"),
+        ({"tasks": [1, 2.0]}, "tasks must be without a point, got 2.0: take 2"),
+        ({"tuples": 9_999}, "tuples must be a whole number at least 10000, got 9999"),
+        ({"tuples": 2e6}, "tuples must be without a point, got 2000000.0: take 2000000"),
+        ({"large_tuples": 10}, "large_tuples must be 0 for none or at least 10000, got 10"),
+        ({"after": 10**6}, "after must be at most 983040, which each of 2 tasks .*, got 1000000"),
+        ({"failure_tuples": 60_000}, "after must be at most 0, .* failure_tuples = 60000, got"),
+    ],
+)
+def test_what_the_report_could_not_go_by_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        check_parameters(**parameters() | wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"tuple": 1}, {"seeds": 2}])
+def test_names_that_are_not_the_notebooks(wrong):
+    with pytest.raises(TypeError, match="check_parameters takes"):
+        check_parameters(**parameters() | wrong)

@@ -1,0 +1,165 @@
+"""Stages, what they refuse, their output and journal, and runs from end to end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
+from aftlib.shared_state.servers.journal import Account, Journal
+from aftlib.shared_state.servers.output import Output, watermark
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.servers.supervisor import run_stage
+from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.tables import END, NEVER, Progress
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
+
+
+def text_of(tuples):
+    return b"".join(b"%d,%d,%d\n" % tuple(row) for row in np.asarray(tuples).tolist())
+
+
+@pytest.fixture
+def stage(tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
+    return Stage(log, Rules(Windows(10, 5)), tmp_path / "stage")
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"servers": 0}, "servers must be at least 1, got 0"),
+        ({"tasks": 0}, "tasks must be at least 1, got 0"),
+        ({"batch": -1}, "batch must be at least 1, got -1"),
+        ({"checkpoint_s": 0}, "checkpoint_s must be above 0 seconds, got 0"),
+        ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
+        ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
+        ({"shared": "rocksdb:x"}, "shared must be sqlite: or postgresql://.*, got 'rocksdb:x'"),
+    ],
+)
+def test_stages_that_cannot_be(stage, other, said):
+    with pytest.raises(ValueError, match=said):
+        replace(stage, **other)
+
+
+def test_every_partition_has_one_task(stage, tmp_path):
+    log = TupleLog.write(tmp_path / "many", [b"0,0,0\n"] * 11)
+    many = replace(stage, log=log, servers=3, tasks=2)
+    dealt = [p for s in range(3) for t in range(2) for p in many.partitions_of(s, t)]
+    assert sorted(dealt) == list(range(11))
+    assert many.partitions_of(1) == [1, 4, 7, 10]
+
+
+def test_the_watermark_is_that_of_the_slowest():
+    progress = {0: Progress(1, 50), 1: Progress(1, 40)}
+    assert watermark(progress, [0, 1]) == 40
+    assert watermark(progress, [0, 1, 2]) == NEVER
+    assert watermark(progress, []) == END
+
+
+def put_out(stage):
+    return {p.name: p.read_text().split() for p in sorted(stage.output.iterdir())}
+
+
+def test_windows_go_out_when_the_watermark_has_passed_them(stage):
+    stage.keep_folder()
+    table = MemoryTable(SUM)
+    slices = np.array([0, 5, 10, 15])
+    table.merge(
+        Partials(slices, np.array([1, 1, 2, 1]), np.array([1, 2, 4, 8])), {0: Progress(4, 15)}
+    )
+    output = Output(stage, table)
+    assert not output.put_out()
+    name = "window-{:020d}.csv".format
+    assert put_out(stage) == {name(0): ["0,1,3"], name(5): ["5,1,2", "5,2,4"]}
+    assert table.windows().tolist() == [10, 15]
+    table.merge(Partials.empty(1), {0: Progress(4, END)})
+    assert output.put_out()
+    assert put_out(stage)[name(10)] == ["10,1,8", "10,2,4"]
+    assert put_out(stage)[name(15)] == ["15,1,8"]
+    assert table.windows().tolist() == []
+
+
+def test_a_window_that_is_out_is_not_put_out_again(stage):
+    stage.keep_folder()
+    mean = replace(stage, aggregate="mean")
+    table = MemoryTable(AGGREGATES["mean"])
+    rows = AGGREGATES["mean"].partials(np.array([0, 0]), np.array([1, 1]), np.array([1, 2]))
+    table.merge(rows, {0: Progress(2, END)})
+    output = Output(mean, table)
+    (stage.output / "window-00000000000000000000.csv").write_text("there\n")
+    assert output.put_out()
+    assert put_out(stage) == {"window-00000000000000000000.csv": ["there"]}
+    assert table.windows().tolist() == []
+
+
+def test_the_account_of_a_journal(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one, other = Journal("one"), Journal("other")
+    one.note("joined")
+    for since, upto in ((0, 10), (10, 20)):
+        one.note("read", partition=3, since=since, upto=upto)
+    other.note("joined")
+    other.note("joined")
+    other.note("read", partition=3, since=15, upto=30)
+    account = Account.of(tmp_path)
+    assert 0 <= account.seconds < 60
+    assert replace(account, seconds=0) == Account(
+        {"one": 1, "other": 2}, {3: 30}, 35, 0, {"other": 5}
+    )
+
+
+@pytest.mark.parametrize("aggregate", ["max", "mean"])
+def test_a_stage_runs_to_its_end_wherever_it_was_started(tmp_path, monkeypatch, aggregate):
+    monkeypatch.chdir(tmp_path)
+    tuples = np.random.default_rng(4).integers(0, 50, (2, 500, 3))
+    log = TupleLog.write("log", [text_of(part) for part in tuples])
+    stage = Stage(
+        log, Rules(Windows(10, 5)), "stage", aggregate, servers=1, own="memory", batch=70
+    )  # fmt: skip
+    account = run_stage(stage)
+    assert (account.tuples, account.read_again) == (1000, {})
+    found = {
+        (int(w), int(k)): float(v)
+        for w, k, v in (line.split(",") for lines in put_out(stage).values() for line in lines)
+    }
+    held = {}
+    for at, key, value in tuples.reshape(-1, 3).tolist():
+        for start in {at // 5 * 5, at // 5 * 5 - 5} - {-5}:
+            held.setdefault((start, key), []).append(value)
+    of = {"max": max, "mean": np.mean}[aggregate]
+    assert found == {name: pytest.approx(of(values)) for name, values in held.items()}
+
+
+def test_an_overflow_ends_the_run(tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"0,1,%d\n" % (10**18 - 1) * 10])
+    stage = Stage(log, Rules(Windows(5, 5)), tmp_path / "stage", servers=1, tasks=1, batch=1,
+                  own="memory")  # fmt: skip
+    with pytest.raises(RuntimeError, match="task-0-0 ended with an error(.|\n)*leaves the 64 bits"):
+        run_stage(stage)
+
+
+def test_too_many_malformed_lines_end_the_run(stage, tmp_path):
+    log = TupleLog.write(tmp_path / "bad", [b"0,1,1\nno\ntuple\n"])
+    wrong = replace(stage, log=log, rules=Rules(Windows(5, 5), most_rejected=1))
+    with pytest.raises(RuntimeError, match="more than most_rejected = 1 malformed lines"):
+        run_stage(wrong)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"servers": 3}, "servers was 2, is 3"),
+        ({"rules": Rules(Windows(20, 5))}, "width was 10, is 20"),
+        ({"aggregate": "max"}, "aggregate was 'sum', is 'max'"),
+        ({"own": "memory"}, "own was 'rocksdb', is 'memory'"),
+        ({"rules": Rules(Windows(10, 5), delay=7)}, "delay was None, is 7"),
+    ],
+)
+def test_a_folder_keeps_to_the_stage_that_began_there(stage, other, said):
+    name = stage.keep_folder()
+    assert replace(stage, batch=7, tasks=1).keep_folder() == name
+    with pytest.raises(ValueError, match=f"{said}.*choose a new directory and schema"):
+        run_stage(replace(stage, **other))

@@ -1,0 +1,149 @@
+"""A task reads on from where its server says, and no malformed line is lost or counted twice."""
+
+from collections import Counter
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.servers.journal import Journal
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.servers.task import read_on
+from aftlib.shared_state.stores.tables import END, NEVER, Progress
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.stretch import kept
+from aftlib.shared_state.stream.tuplelog import TupleLog
+
+WINDOWS, DELAY, ROWS = Windows(20, 10), 5, 30_000
+
+
+class Recording:
+    """A server that notes what it is given, and breaks when it has been given enough."""
+
+    def __init__(self, stands, most=10**9):
+        self.stands, self.most, self.batches = dict(stands), most, []
+
+    def join(self, partitions):
+        return {p: self.stands[p] for p in partitions if p in self.stands}
+
+    def merge(self, partials, progress):
+        if len(self.batches) == self.most:
+            raise ConnectionError("gone")
+        ((partition, now),) = progress.items()
+        assert now.since == self.stands.get(partition, Progress()).offset
+        self.stands[partition] = Progress(*now.stored)
+        self.batches.append((partials, progress))
+
+    @property
+    def sums(self):
+        found = Counter()
+        for partials, _ in self.batches:
+            rows = partials.windows.tolist(), partials.keys.tolist(), partials.values[:, 0].tolist()
+            for window, key, value in zip(*rows, strict=True):
+                found[window, key] += value
+        return found
+
+
+@pytest.fixture
+def tuples():
+    rng = np.random.default_rng(6)
+    times = (np.arange(ROWS) // 50 - rng.integers(0, 20, ROWS)).clip(0)
+    return np.column_stack([times, rng.integers(0, 40, ROWS), rng.integers(1, 100, ROWS)])
+
+
+def lines(tuples):
+    return [b"%d,%d,%d\n" % tuple(row) for row in tuples.tolist()]
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    """Read a log of one partition from somewhere on, and return what the server was given."""
+    monkeypatch.chdir(tmp_path)
+
+    def go(text, stands=(), batch=1000, most_rejected=100, most=10**9):
+        if not (tmp_path / "log").exists():
+            TupleLog.write(tmp_path / "log", [b"".join(text)])
+        rules = Rules(WINDOWS, DELAY, most_rejected)
+        stage = Stage(TupleLog.open(tmp_path / "log"), rules, tmp_path, batch=batch)
+        link = Recording(stands, most)
+        with suppress(ConnectionError):
+            read_on(stage, link, [0], Journal("task"), lambda point: None)
+        return link
+
+    return go
+
+
+def one_by_one(tuples):
+    """The slow twin: sums by (slice, key), how many tuples are late, and the last watermark."""
+    sums, late, mark = Counter(), 0, NEVER
+    for time, key, value in tuples.tolist():
+        if time // 10 * 10 + 10 <= mark:
+            late += 1
+        else:
+            sums[time // 10 * 10, key] += value
+        mark = max(mark, time - DELAY)
+    return sums, late
+
+
+@pytest.mark.parametrize("batch", [999, 7_000, 10**6])
+def test_sums_and_late_tuples_do_not_depend_on_batches(read, tuples, batch):
+    sums, late = one_by_one(tuples)
+    link = read(lines(tuples), batch=batch)
+    assert link.sums == sums
+    now = link.stands[0]
+    assert (now.tuples, now.late, now.watermark) == (ROWS, late, END)
+    assert late > 0
+    stands = [progress[0].tuples for _, progress in link.batches]
+    assert all(np.diff([0, *stands[:-1]]) >= batch)
+
+
+def test_a_substitute_goes_on_where_the_server_says(read, tuples):
+    text = lines(tuples)
+    first = read(text, most=7)
+    second = read(text, first.stands)
+    sums, late = one_by_one(tuples)
+    assert first.sums + second.sums == sums
+    assert second.stands[0].late == late
+    assert read(text, second.stands).batches == []
+
+
+def test_an_empty_partition_ends_at_once(read):
+    link = read([])
+    assert link.stands == {0: Progress(0, END)}
+    assert len(link.batches[0][0]) == 0
+
+
+def rejects(folder):
+    return [r.line for s in kept(folder / "rejects") for r in s.rejects]
+
+
+def test_malformed_lines_are_kept_once_however_often_they_are_read(read, tuples, tmp_path):
+    text = lines(tuples)
+    for at in (3, 12_000, 29_000):
+        text.insert(at, b"no tuple\n")
+    stands = read(text, most=20).stands
+    read(text, stands)
+    assert rejects(tmp_path) == ["no tuple"] * 3
+    assert read(text, stands).stands[0].rejected == 3
+    assert rejects(tmp_path) == ["no tuple"] * 3
+
+
+def test_malformed_lines_are_kept_once_when_batches_are_cut_elsewhere(read, tuples, tmp_path):
+    text = lines(tuples)[:3_000]
+    for at in range(0, 3_000, 50):
+        text.insert(at, b"no tuple, no. %d\n" % at)
+    stands = read(text, batch=100, most=11).stands
+    last = read(text, stands, batch=130).stands
+    found = rejects(tmp_path)
+    assert len(found) == len(set(found)) == last[0].rejected == 60
+
+
+def test_the_threshold_counts_what_was_rejected_before_a_death(read, tuples, tmp_path):
+    text = lines(tuples)
+    for at in (3, 29_000):
+        text.insert(at, b"no tuple\n")
+    stands = read(text, most=5, most_rejected=1).stands
+    with pytest.raises(ValueError, match="more than most_rejected = 1 malformed lines"):
+        read(text, stands, most_rejected=1)
+    assert rejects(tmp_path) == ["no tuple"] * 2
