@@ -15,7 +15,7 @@ ROOMS = [
     "shared_state",
     "upstream_backup",
 ]
-MAY_IMPORT = {"core": set(), "spark": {"core"}, "reports": {"core", "spark"}} | {
+MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
     room: {"core", "spark", "reports"} for room in ROOMS
 }
 ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "driver"}
