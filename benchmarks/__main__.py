@@ -17,6 +17,7 @@ NAMES = (
     "stores",
     "standby",
     "histogram",
+    "guard",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -16,7 +16,7 @@ ROOMS = [
     "shared_state",
     "upstream_backup",
 ]
-MAY_IMPORT = {"core": set(), "spark": {"core"}, "reports": {"core", "spark"}} | {
+MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
     room: {"core", "spark", "reports"} for room in ROOMS
 }
 # Files (or folders) of these names, and these files, may need pyspark to be imported.

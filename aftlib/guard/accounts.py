@@ -1,0 +1,178 @@
+"""Accounts: whether one more promise may be made, by what became of those before it.
+
+**Theorem.** Take any data, any predictor and any rule of proposing, also adversarial ones. Among
+the N declared rounds of an account whose outcome came to be known there are E errors, and
+
+1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J, the most loans
+   at once, is at most min(8, 1 + log₂(T/m));
+2. in any interval: E ≤ δN + C + J + (h − 1)(1 − δ);
+3. of n sensors together, up to any time: E ≤ δN + 2u + uJ + hn(1 − δ), u = max(2, 0.3 n).
+
+*Proof.* Let W be the wealth after the outcomes of all declared rounds, in order. An outcome is
+known h rounds after its declaration, so the wealth U that a declaration sees is W before the at
+most h − 1 rounds that are pending. It needs U ≥ 1 − δ − j; each pending round and this one cost at
+most 1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that were not declared leave W alone,
+and a declared one raises it by at most δ − x. So the sum of x − δ over an interval is at most the
+wealth at its beginning less the one at its end: c₀, or at most C, plus J + (h − 1)(1 − δ).
+Loan j + 1 takes m·2ʲ blocked rounds, hence J. With u for 1 and n errors a round this gives 3. ∎
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from aftlib.core.checks import require_number
+from aftlib.core.compiling import jit
+
+START, CAP = 5.0, 20.0
+"""c₀ and C: what a sensor's account begins with, and the most that it holds."""
+POOL_START, POOL_CAP = 2.0, 32.0
+"""The same of the pooled account, in units of u."""
+PROBATION = 30
+"""m: blocked rounds that the first loan takes; each further one takes twice as many."""
+MOST_LOANS = 8
+WEALTH, LOANS, RUN, BAD = range(4)
+"""Columns of an account: U, j, and the pairs and errors of the probation that runs."""
+
+
+@jit()
+def settle(account: Any, bad: float, number: int, delta: float, cap: float, unit: float) -> None:
+    """Book `number` declared pairs of which `bad` were wrong; repay loans that are not needed."""
+    account[WEALTH] = min(cap, account[WEALTH] + delta * number - bad)
+    while account[LOANS] > 0 and account[WEALTH] >= unit * (2 - account[LOANS]):
+        account[LOANS] -= 1
+        account[RUN] = account[BAD] = 0
+
+
+@jit()
+def prove(account: Any, bad: float, number: int, delta: float, size: int) -> None:
+    """Count pairs that were proposed but blocked; a run with few enough errors earns a loan."""
+    if account[LOANS] >= MOST_LOANS:
+        return
+    wanted = PROBATION * 2.0 ** account[LOANS] * size
+    account[RUN] += number
+    account[BAD] += bad
+    if account[BAD] > math.floor(delta / 2 * wanted):
+        account[RUN] = account[BAD] = 0
+    elif account[RUN] >= wanted:
+        account[LOANS] += 1
+        account[RUN] = account[BAD] = 0
+
+
+@jit()
+def is_open(account: Any, delta: float) -> bool:
+    """Whether a sensor's account bears one more error."""
+    return account[WEALTH] + account[LOANS] >= 1 - delta
+
+
+@jit()
+def pool_bears(pool: Any, account: Any, unit: float) -> bool:
+    """Whether the pooled account bears this sensor: all, only the well-off, or none."""
+    free = pool[WEALTH] + unit * pool[LOANS]
+    return free >= 0 and (free >= unit or account[WEALTH] >= 0.6 * START)
+
+
+@jit()
+def declare(proposed: Any, accounts: Any, pool: Any, delta: float, unit: float, out: Any) -> None:
+    """Fill `out` with 0 (not proposed), 1 (proposed but blocked) or 2 (declared), a sensor each."""
+    for i in range(proposed.size):
+        allowed = is_open(accounts[i], delta) and pool_bears(pool, accounts[i], unit)
+        out[i] = 0 if not proposed[i] else 2 if allowed else 1
+
+
+@jit()
+def learn(wrong: Any, said: Any, accounts: Any, pool: Any, delta: float, unit: float) -> None:
+    """Book the outcomes of one earlier round: 1 wrong, 0 right, NaN never known."""
+    declared = errors = blocked = blocked_errors = 0
+    for i in range(wrong.size):
+        if np.isnan(wrong[i]) or said[i] == 0:
+            continue
+        if said[i] == 2:
+            settle(accounts[i], wrong[i], 1, delta, CAP, 1.0)
+            declared += 1
+            errors += int(wrong[i])
+        else:
+            prove(accounts[i], wrong[i], 1, delta, 1)
+            blocked += 1
+            blocked_errors += int(wrong[i])
+    if declared:
+        settle(pool, errors, declared, delta, POOL_CAP * unit, unit)
+    elif blocked:
+        prove(pool, blocked_errors, blocked, delta, wrong.size)
+
+
+def pool_unit(sensors: int) -> float:
+    """U of the pooled account."""
+    return max(2.0, 0.3 * sensors)
+
+
+class Accounts:
+    """An account a sensor, and one over all of them, for promises `horizon` rounds ahead.
+
+    Parameters
+    ----------
+    sensors : int
+    delta : float
+        Share δ of the declared rounds that may be wrong.
+    horizon : int
+        Rounds h until an outcome is known.
+
+    Raises
+    ------
+    ValueError
+        When sensors or horizon is no whole number ≥ 1, or delta lies outside (0, 1).
+
+    Examples
+    --------
+    >>> accounts = Accounts(sensors=1, delta=0.05)
+    >>> for _ in range(5):
+    ...     said = accounts.declare([True])
+    ...     accounts.update(said, [1.0])
+    >>> accounts.declare([True])  # five errors used up what the account began with
+    array([1])
+    """
+
+    def __init__(self, sensors: int, delta: float, horizon: int = 1) -> None:
+        require_number("sensors", sensors, least=1, whole=True)
+        require_number("horizon", horizon, least=1, whole=True)
+        require_number("delta", delta, above=0, below=1)
+        self.delta, self.horizon, self.unit = float(delta), int(horizon), pool_unit(sensors)
+        self.accounts = np.zeros((sensors, 4))
+        self.accounts[:, WEALTH] = START
+        self.pool = np.zeros(4)
+        self.pool[WEALTH] = POOL_START * self.unit
+
+    def declare(self, proposed: Any) -> np.ndarray:
+        """Return 0 (not proposed), 1 (blocked) or 2 (declared) a sensor."""
+        said = np.zeros(len(self.accounts), np.int64)
+        declare(
+            np.asarray(proposed, np.bool_), self.accounts, self.pool, self.delta, self.unit, said
+        )
+        return said
+
+    def update(self, said: Any, wrong: Any) -> None:
+        """Book what became of a round: `said` as `declare` gave it, `wrong` 1, 0 or NaN a sensor.
+
+        Rounds must come in the order in which they were declared.
+        """
+        said, wrong = np.asarray(said, np.int64), np.asarray(wrong, np.float64)
+        learn(wrong, said, self.accounts, self.pool, self.delta, self.unit)
+
+
+def slack(rounds: int, delta: float, horizon: int = 1) -> float:
+    """Errors beyond δN that an account may have let pass in so many rounds (theorem, part 1)."""
+    return START + most_loans(rounds) + (horizon - 1) * (1 - delta)
+
+
+def pooled_slack(rounds: int, delta: float, sensors: int, horizon: int = 1) -> float:
+    """The same of the pooled account (theorem, part 3)."""
+    unit = pool_unit(sensors)
+    return unit * (POOL_START + most_loans(rounds)) + horizon * sensors * (1 - delta)
+
+
+def most_loans(rounds: int) -> int:
+    """Most loans J that an account can have taken in so many rounds."""
+    return min(MOST_LOANS, int(math.log2(rounds / PROBATION + 1))) if rounds > 0 else 0

@@ -1,0 +1,79 @@
+"""The guard on real sensors: what it declares, whether that held, and how many windows a second.
+
+Sets are the wide Parquet files in the folder that ``AFT_SENSORS`` names; without it only the speed
+is measured, on generated windows.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from aftlib.guard import Guard
+
+SEASONS = {  # steps
+    "gefcom12_temp": 24,
+    "beijing_pm25": 24,
+    "irish_wind": 365.25,
+    "chicago_ridership": 7,
+    "simbench_load": 96,
+}
+WIDTH, WORKERS, DELTA = 10, 4, 0.05
+WEIGHTS = np.array([5, 4, 3, 2, 1]) / 15
+"""Of the horizons 1 … 5."""
+
+
+def run() -> dict:
+    """Sensor-windows a second by number of sensors; on each set, what was declared and held."""
+    found: dict = {"sensor_windows_per_s": {n: speed(n) for n in (15, 100, 1000)}}
+    folder = os.environ.get("AFT_SENSORS")
+    for name, season in SEASONS.items() if folder else ():
+        frame = pd.read_parquet(Path(str(folder)) / f"{name}.parquet").astype(float)
+        values = frame.interpolate().bfill().to_numpy()
+        found[name] = {
+            f"{epsilon} sd, slide {slide}": back_test(values, season, epsilon, slide)
+            for epsilon, slide in ((0.5, 10), (0.75, 10), (0.75, 5))
+        }
+    return found
+
+
+def speed(n: int) -> int:
+    """Sensor-windows a second, all five horizons, one core."""
+    rng = np.random.default_rng(1)
+    windows = rng.normal(size=(max(1000, 100_000 // n), 1)) + rng.normal(size=(1, n))
+    windows = windows + 0.3 * rng.normal(size=(len(windows), n))
+    workers = np.array_split(np.arange(n), WORKERS)
+    guard = Guard(workers, 0.5, DELTA)
+    guard.update(windows[:10])
+    began = time.perf_counter()
+    guard.update(windows[10:])
+    return int((len(windows) - 10) * n / (time.perf_counter() - began))
+
+
+def back_test(values: np.ndarray, season: float, epsilon: float, slide: int) -> dict:
+    """Feed the first half, score the second; epsilon in standard deviations of the first."""
+    starts, n = np.arange(0, len(values) - WIDTH + 1, slide), values.shape[1]
+    sums = np.vstack([np.zeros(n), np.cumsum(values, axis=0)])
+    windows = (sums[starts + WIDTH] - sums[starts]) / WIDTH
+    half = len(windows) // 2
+    limits = epsilon * windows[:half].std(axis=0)
+    workers = [list(range(first, n, WORKERS)) for first in range(WORKERS)]
+    guard = Guard(workers, limits, DELTA, seasons=[season / slide, season / slide / 2])
+    guard.update(windows[:half])
+    told = guard.replay(windows[half:])
+    declared = told.said == 2
+    wrong = np.abs(windows[half:, None] - told.estimate) > limits
+    number, errors = declared.sum(axis=0), (declared & wrong).sum(axis=0)
+    sensors, bad = WEIGHTS @ number, WEIGHTS @ errors
+    many = number.sum(axis=0) >= 400
+    return {
+        "declared": round(float(WEIGHTS @ declared.mean(axis=(0, 2))), 3),
+        "within": round(float(1 - bad.sum() / max(sensors.sum(), 1e-9)), 4),
+        "worst_sensor": round(float(1 - (bad / np.maximum(sensors, 1e-9))[many].max(initial=0)), 3),
+        "pairs": int(number.sum()),
+        "all_within": round(float(1 - WEIGHTS @ wrong.mean(axis=(0, 2))), 3),
+    }

@@ -1,0 +1,98 @@
+"""The theorem of `guard.accounts`, over streams that an adversary chooses."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aftlib.guard.accounts import CAP, Accounts, pooled_slack, slack
+
+
+def played(accounts, propose, outcome, rounds):
+    """Declare and learn `horizon` rounds later; declarations and outcomes, a row a round."""
+    n = len(accounts.accounts)
+    said, wrong = np.zeros((rounds, n), int), np.zeros((rounds, n))
+    for t in range(rounds):
+        back = t - accounts.horizon
+        if back >= 0:
+            accounts.update(said[back], wrong[back])
+        said[t] = accounts.declare(propose(t, accounts))
+        wrong[t] = outcome(t, said[t], accounts)
+    return said == 2, wrong
+
+
+def excess(declared, wrong, delta):
+    """Errors less δN after each round, of known outcomes, a column a sensor."""
+    known = declared & ~np.isnan(wrong)
+    return np.cumsum(np.where(known, np.nan_to_num(wrong) - delta, 0), axis=0)
+
+
+def check(declared, wrong, accounts):
+    delta, h, n = accounts.delta, accounts.horizon, declared.shape[1]
+    sums = excess(declared, wrong, delta)
+    bound = np.array([slack(t + 1, delta, h) for t in range(len(sums))])
+    assert (sums <= bound[:, None] + 1e-9).all()
+    least = np.minimum.accumulate(np.vstack([np.zeros(n), sums[:-1]]), axis=0)
+    assert (sums - least <= (bound - 5 + CAP)[:, None] + 1e-9).all()
+    pooled = np.array([pooled_slack(t + 1, delta, n, h) for t in range(len(sums))])
+    assert (sums.sum(axis=1) <= pooled + 1e-9).all()
+    return sums
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    sensors=st.integers(1, 6),
+    horizon=st.integers(1, 5),
+    delta=st.sampled_from([0.01, 0.05, 0.2, 0.5]),
+    rates=st.lists(st.floats(0, 1), min_size=1, max_size=5),
+    unknown=st.floats(0, 0.5),
+)
+def test_bounds_hold_when_errors_proposals_and_gaps_come_in_bursts(
+    seed, sensors, horizon, delta, rates, unknown
+):
+    rng = np.random.default_rng(seed)
+
+    def outcome(t, said, accounts):
+        wrong = (rng.random(sensors) < rates[t // 97 % len(rates)]).astype(float)
+        return np.where(rng.random(sensors) < unknown, np.nan, wrong)
+
+    accounts = Accounts(sensors, delta, horizon)
+    check(*played(accounts, lambda t, a: rng.random(sensors) < 0.9, outcome, 1500), accounts)
+
+
+@given(
+    sensors=st.integers(1, 4),
+    horizon=st.integers(1, 5),
+    delta=st.sampled_from([0.02, 0.05, 0.3]),
+    patience=st.integers(0, 400),
+)
+def test_bounds_hold_against_who_errs_whenever_it_is_declared(sensors, horizon, delta, patience):
+    """Right while it is blocked or patient, so that loans are earned; wrong when it counts."""
+
+    def outcome(t, said, accounts):
+        return np.where((said == 2) & (t % (patience + 1) == 0), 1.0, 0.0)
+
+    accounts = Accounts(sensors, delta, horizon)
+    check(*played(accounts, lambda t, a: [True] * sensors, outcome, 3000), accounts)
+
+
+def test_the_bound_is_reached():
+    """With δ → 0 and errors only, an account lets pass just what the theorem says."""
+    for horizon in (1, 3, 5):
+        accounts = Accounts(20, 1e-6, horizon)
+        errs = lambda t, said, a: np.arange(20) == 0.0  # noqa: E731
+        declared, wrong = played(accounts, lambda t, a: [True] * 20, errs, 29)
+        assert check(declared, wrong, accounts)[-1, 0] > slack(29, 1e-6, horizon) - 0.001
+
+
+def test_without_the_account_the_bound_is_passed():
+    """The control: whoever declares all that is proposed breaks the promise."""
+    declared, wrong = np.ones((100, 1), bool), np.ones((100, 1))
+    assert excess(declared, wrong, 0.05)[-1, 0] > slack(100, 0.05) + CAP
+
+
+def test_a_closed_account_comes_back_by_its_blocked_rounds():
+    accounts = Accounts(1, 0.05)
+    errs_first = lambda t, said, a: np.array([float(t < 60)])  # noqa: E731
+    declared, _ = played(accounts, lambda t, a: [True], errs_first, 200)
+    assert not declared[6:80].any()
+    assert declared[100:].all()
