@@ -18,9 +18,6 @@ OCTETS, WORDS, LONGS, DOUBLES = (
 )
 
 
-COMPILED = True  # until the kernels stop asking
-
-
 def jit(signature: str | None = None) -> Callable[[Any], Any]:
     """Compile at once for numba's `signature`, else when first called; kept on disk if possible."""
 
