@@ -41,18 +41,19 @@ class GaussianModel:
 
     Parameters
     ----------
-    mean : array_like, shape (n,)
+    mean : array_like or Series, shape (n,)
         μ, in sensor units.
-    covariance : array_like, shape (n, n)
+    covariance : array_like or DataFrame, shape (n, n)
         Σ, symmetric positive definite, squared sensor units.
     names : sequence of str, optional
-        n different names; default "X1" … "Xn".
+        n different names; default the labels of `mean` or `covariance`, else "X1" … "Xn". What
+        pandas has labelled is put in the order of the names.
 
     Raises
     ------
     ValueError
-        When sizes do not fit, a number is not finite, names repeat, or Σ is not symmetric
-        positive definite.
+        When sizes or labels do not fit, a number is not finite, names repeat, or Σ is not
+        symmetric positive definite.
 
     Notes
     -----
@@ -72,6 +73,7 @@ class GaussianModel:
     def __init__(
         self, mean: ArrayLike, covariance: ArrayLike, names: Sequence[str] | None = None
     ) -> None:
+        mean, covariance, names = _in_one_order(mean, covariance, names)
         mu, sigma = _frozen(mean), _frozen(covariance)
         n = mu.size
         if mu.ndim != 1 or n == 0:
@@ -175,7 +177,7 @@ class GaussianModel:
 
         Parameters
         ----------
-        observed : mapping of str to float
+        observed : mapping of str to float, or Series
             Value of each observed key, in sensor units; may be empty.
 
         Returns
@@ -187,6 +189,7 @@ class GaussianModel:
         ValueError
             When a name is unknown or a value is not finite.
         """
+        observed = observed.to_dict() if isinstance(observed, pd.Series) else observed
         position = {name: i for i, name in enumerate(self.names)}
         unknown = [name for name in observed if name not in position]
         if unknown:
@@ -286,3 +289,41 @@ def _frozen(values: ArrayLike) -> np.ndarray:
     array = np.array(values, dtype=float)
     array.flags.writeable = False
     return array
+
+
+def _in_one_order(
+    mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
+) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
+    """Mean and covariance in the order of the names, which pandas' labels give where it has any."""
+    axes: dict[str, pd.Index] = {}
+    if isinstance(mean, pd.Series):
+        axes["mean"] = mean.index
+    if isinstance(covariance, pd.DataFrame):
+        axes |= {"covariance": covariance.index, "covariance's columns": covariance.columns}
+    labels = {
+        axis: [str(label) for label in index]
+        for axis, index in axes.items()
+        if not isinstance(index, pd.RangeIndex)  # which pandas gives to what has no labels
+    }
+    if not labels:
+        return mean, covariance, names
+    order = [str(name) for name in (next(iter(labels.values())) if names is None else names)]
+    for axis, found in labels.items():
+        if sorted(found) != sorted(order):
+            differ = sorted(set(found) ^ set(order)) or "some repeat"
+            raise ValueError(
+                f"{axis} must have the same labels as {'names' if names else next(iter(labels))}, "
+                f"got a difference in {differ}; pass .to_numpy() to go by position"
+            )
+        if len(set(found)) != len(found):
+            repeated = next(label for label in found if found.count(label) > 1)
+            raise ValueError(f"names must differ, got {repeated!r} more than once")
+
+    at = {axis: [found.index(name) for name in order] for axis, found in labels.items()}
+    rows = at.get("covariance", at.get("covariance's columns"))
+    columns = at.get("covariance's columns", rows)
+    mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
+    mu = mu[at["mean"]] if "mean" in at else mu
+    if rows is not None and sigma.shape == (len(order), len(order)):
+        sigma = sigma[np.ix_(rows, columns)]
+    return mu, sigma, order

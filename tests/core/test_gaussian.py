@@ -113,3 +113,57 @@ def test_indices_accept_sets_ranges_and_arrays():
     model = block_model(4, 1)
     for keys in ({2, 1}, range(1, 3), np.array([1, 2]), (1, 2)):
         np.testing.assert_allclose(model.block_variance(keys), model.block_variance([1, 2]))
+
+
+LABELLED = {
+    "mean": pd.Series({"b": 2.0, "a": 1.0, "c": 3.0}),
+    "covariance": pd.DataFrame(
+        [[4.0, 0.5, 0.2], [0.5, 5.0, 0.3], [0.2, 0.3, 6.0]], list("abc"), list("abc")
+    ),
+}
+
+
+def test_labels_of_pandas_are_taken_and_put_in_one_order():
+    model = GaussianModel(**LABELLED)
+    assert model.names == ("b", "a", "c")
+    np.testing.assert_array_equal(model.mean, [2, 1, 3])
+    np.testing.assert_array_equal(np.diag(model.covariance), [5, 4, 6])
+    np.testing.assert_array_equal(model.covariance[0], [5.0, 0.5, 0.3])  # b with b, a, c
+    shuffled = LABELLED["covariance"][["c", "a", "b"]]  # rows a, b, c; columns in another order
+    np.testing.assert_array_equal(
+        GaussianModel(LABELLED["mean"], shuffled).covariance, model.covariance
+    )
+    named = GaussianModel(**LABELLED, names=["c", "b", "a"])
+    assert named.mean.tolist() == [3, 2, 1]
+    assert model.condition(pd.Series({"a": 1.5})).names == ("b", "c")
+
+
+def test_one_labelled_side_names_the_model_and_default_labels_are_none():
+    by_mean = GaussianModel(LABELLED["mean"], np.eye(3))
+    assert by_mean.names == ("b", "a", "c")
+    halves = pd.DataFrame(np.diag([1.0, 2.0, 3.0]), columns=["x", "y", "z"])
+    assert GaussianModel([0, 0, 0], halves).names == ("x", "y", "z")
+    turned = GaussianModel([0, 0, 0], halves, names=["z", "x", "y"])
+    assert np.diag(turned.covariance).tolist() == [3, 1, 2]
+    assert GaussianModel(pd.Series([0.0, 1.0]), pd.DataFrame(np.eye(2))).names == ("X1", "X2")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"mean": pd.Series({"b": 2.0, "a": 1.0, "d": 3.0})},
+            r"covariance must have the same labels as mean, got a difference in \['c', 'd'\]",
+        ),
+        (
+            {"covariance": LABELLED["covariance"].rename(columns={"c": "C"})},
+            r"covariance's columns must have the same labels as mean.* \['C', 'c'\]; pass",
+        ),
+        ({"names": ["a", "b", "x"]}, r"mean must have the same labels as names.* \['c', 'x'\]"),
+        ({"covariance": LABELLED["covariance"].iloc[:2]}, "covariance must have the same labels"),
+        ({"mean": pd.Series([1.0, 2.0, 3.0], ["a", "a", "b"])}, "names must differ, got 'a'"),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(changed, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianModel(**(LABELLED | changed))
