@@ -12,6 +12,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
+from aftlib.core.covariance import pairwise_moments
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -41,18 +43,19 @@ class GaussianModel:
 
     Parameters
     ----------
-    mean : array_like, shape (n,)
+    mean : array_like or Series, shape (n,)
         μ, in sensor units.
-    covariance : array_like, shape (n, n)
+    covariance : array_like or DataFrame, shape (n, n)
         Σ, symmetric positive definite, squared sensor units.
     names : sequence of str, optional
-        n different names; default "X1" … "Xn".
+        n different names; default the labels of `mean` or `covariance`, else "X1" … "Xn". What
+        pandas has labelled is put in the order of the names.
 
     Raises
     ------
     ValueError
-        When sizes do not fit, a number is not finite, names repeat, or Σ is not symmetric
-        positive definite.
+        When sizes or labels do not fit, a number is not finite, names repeat, or Σ is not
+        symmetric positive definite.
 
     Notes
     -----
@@ -72,6 +75,7 @@ class GaussianModel:
     def __init__(
         self, mean: ArrayLike, covariance: ArrayLike, names: Sequence[str] | None = None
     ) -> None:
+        mean, covariance, names = _in_one_order(mean, covariance, names)
         mu, sigma = _frozen(mean), _frozen(covariance)
         n = mu.size
         if mu.ndim != 1 or n == 0:
@@ -106,13 +110,26 @@ class GaussianModel:
         _ = self.cholesky  # positive definite, or refused now
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame | ArrayLike) -> GaussianModel:
+    def fit(
+        cls,
+        frame: pd.DataFrame | ArrayLike,
+        *,
+        missing: str = "refuse",
+        shrinkage: float | str = 0.0,
+    ) -> GaussianModel:
         """Estimate μ and Σ (unbiased) from rows of simultaneous values.
 
         Parameters
         ----------
         frame : DataFrame or array_like, shape (rows, n)
             One row a moment, one column a key; column labels become names.
+        missing : {"refuse", "pairwise"}
+            What to do with gaps (NaN): nothing, or to take each mean, variance and covariance
+            from the rows that have it. Correlations are then shrunk as far as Σ needs to be
+            positive definite.
+        shrinkage : float or "auto"
+            Share λ in [0, 1] by which correlations are drawn to 0. "auto" takes the λ of least
+            expected squared error (Schäfer and Strimmer 2005), which few rows need.
 
         Returns
         -------
@@ -121,27 +138,51 @@ class GaussianModel:
         Raises
         ------
         ValueError
-            When a value is missing or not finite, or there are too few rows for n keys.
+            When a value is infinite, or missing and that is refused; when a key is constant or
+            has too few values; or when there are too few rows for n keys without shrinkage.
+
+        Examples
+        --------
+        >>> frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, np.nan, 2, 4.5, 5]})
+        >>> GaussianModel.fit(frame, missing="pairwise").condition({"a": 5.0}).mean.round(2)
+        array([4.87])
         """
         values = np.asarray(frame, dtype=float)
         if values.ndim != 2:
             raise ValueError(
                 f"frame must have shape (rows, n), got {values.shape}; one row a moment"
             )
-        bad = ~np.isfinite(values)
+        if missing not in ("refuse", "pairwise"):
+            raise ValueError(f"missing must be 'refuse' or 'pairwise', got {missing!r}")
+        if shrinkage != "auto" and not (isinstance(shrinkage, int | float) and 0 <= shrinkage <= 1):
+            raise ValueError(f"shrinkage must be 'auto' or inside [0, 1], got {shrinkage!r}")
+        rows, n = values.shape
+        columns = frame.columns if isinstance(frame, pd.DataFrame) else None
+        names = [f"X{i + 1}" for i in range(n)] if columns is None else [str(c) for c in columns]
+
+        bad = np.isinf(values) if missing == "pairwise" else ~np.isfinite(values)
         if bad.any():
             raise ValueError(
                 f"frame must be finite, got {int(bad.sum())} missing or non-finite values in "
-                f"{int(bad.any(axis=1).sum())} of {len(values)} rows; drop or fill those rows first"
+                f"{int(bad.any(axis=1).sum())} of {rows} rows, in {_listed(names, bad.any(axis=0))}"
+                "; drop or fill those rows first, or give missing='pairwise'"
             )
-        rows, n = values.shape
-        if rows <= n:
+        if rows <= n and shrinkage == 0:
             raise ValueError(
                 f"frame must have more rows than keys, got {rows} rows for {n} keys; "
-                "give more rows or fewer keys"
+                "give more rows or fewer keys, or shrinkage='auto'"
             )
-        names = [str(c) for c in frame.columns] if isinstance(frame, pd.DataFrame) else None
-        return cls(values.mean(axis=0), np.atleast_2d(np.cov(values, rowvar=False)), names)
+        few = np.isfinite(values).sum(axis=0) < 2
+        if few.any():
+            raise ValueError(f"each key must have 2 values, not so {_listed(names, few)}; drop it")
+        constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
+        if constant.any():
+            raise ValueError(
+                f"each key must vary, got one value only in {_listed(names, constant)}; drop it"
+            )
+        if shrinkage == 0 and not np.isnan(values).any():
+            return cls(values.mean(axis=0), np.atleast_2d(np.cov(values, rowvar=False)), names)
+        return cls(*pairwise_moments(values, shrinkage), names)
 
     @property
     def size(self) -> int:
@@ -175,7 +216,7 @@ class GaussianModel:
 
         Parameters
         ----------
-        observed : mapping of str to float
+        observed : mapping of str to float, or Series
             Value of each observed key, in sensor units; may be empty.
 
         Returns
@@ -187,6 +228,7 @@ class GaussianModel:
         ValueError
             When a name is unknown or a value is not finite.
         """
+        observed = observed.to_dict() if isinstance(observed, pd.Series) else observed
         position = {name: i for i, name in enumerate(self.names)}
         unknown = [name for name in observed if name not in position]
         if unknown:
@@ -286,3 +328,45 @@ def _frozen(values: ArrayLike) -> np.ndarray:
     array = np.array(values, dtype=float)
     array.flags.writeable = False
     return array
+
+
+def _in_one_order(
+    mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
+) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
+    """Mean and covariance in the order of the names, which pandas' labels give where it has any."""
+    axes: dict[str, pd.Index] = {}
+    if isinstance(mean, pd.Series):
+        axes["mean"] = mean.index
+    if isinstance(covariance, pd.DataFrame):
+        axes |= {"covariance": covariance.index, "covariance's columns": covariance.columns}
+    labels = {
+        axis: [str(label) for label in index]
+        for axis, index in axes.items()
+        if not isinstance(index, pd.RangeIndex)  # which pandas gives to what has no labels
+    }
+    if not labels:
+        return mean, covariance, names
+    order = [str(name) for name in (next(iter(labels.values())) if names is None else names)]
+    for axis, found in labels.items():
+        if sorted(found) != sorted(order):
+            differ = sorted(set(found) ^ set(order)) or "some repeat"
+            raise ValueError(
+                f"{axis} must have the same labels as {'names' if names else next(iter(labels))}, "
+                f"got a difference in {differ}; pass .to_numpy() to go by position"
+            )
+        if len(set(found)) != len(found):
+            repeated = next(label for label in found if found.count(label) > 1)
+            raise ValueError(f"names must differ, got {repeated!r} more than once")
+
+    at = {axis: np.array([found.index(n) for n in order]) for axis, found in labels.items()}
+    sides = [at[axis] for axis in ("covariance", "covariance's columns") if axis in at]
+    mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
+    mu = mu[at["mean"]] if "mean" in at else mu
+    if sides and sigma.shape == (len(order), len(order)):
+        sigma = sigma[np.ix_(sides[0], sides[-1])]
+    return mu, sigma, order
+
+
+def _listed(names: Sequence[str], chosen: np.ndarray) -> str:
+    found = [repr(name) for name, one in zip(names, chosen, strict=True) if one]
+    return ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")

@@ -113,3 +113,128 @@ def test_indices_accept_sets_ranges_and_arrays():
     model = block_model(4, 1)
     for keys in ({2, 1}, range(1, 3), np.array([1, 2]), (1, 2)):
         np.testing.assert_allclose(model.block_variance(keys), model.block_variance([1, 2]))
+
+
+LABELLED = {
+    "mean": pd.Series({"b": 2.0, "a": 1.0, "c": 3.0}),
+    "covariance": pd.DataFrame(
+        [[4.0, 0.5, 0.2], [0.5, 5.0, 0.3], [0.2, 0.3, 6.0]], list("abc"), list("abc")
+    ),
+}
+
+
+def test_labels_of_pandas_are_taken_and_put_in_one_order():
+    model = GaussianModel(**LABELLED)
+    assert model.names == ("b", "a", "c")
+    np.testing.assert_array_equal(model.mean, [2, 1, 3])
+    np.testing.assert_array_equal(np.diag(model.covariance), [5, 4, 6])
+    np.testing.assert_array_equal(model.covariance[0], [5.0, 0.5, 0.3])  # b with b, a, c
+    shuffled = LABELLED["covariance"][["c", "a", "b"]]  # rows a, b, c; columns in another order
+    np.testing.assert_array_equal(
+        GaussianModel(LABELLED["mean"], shuffled).covariance, model.covariance
+    )
+    named = GaussianModel(**LABELLED, names=["c", "b", "a"])
+    assert named.mean.tolist() == [3, 2, 1]
+    assert model.condition(pd.Series({"a": 1.5})).names == ("b", "c")
+
+
+def test_one_labelled_side_names_the_model_and_default_labels_are_none():
+    by_mean = GaussianModel(LABELLED["mean"], np.eye(3))
+    assert by_mean.names == ("b", "a", "c")
+    halves = pd.DataFrame(np.diag([1.0, 2.0, 3.0]), columns=["x", "y", "z"])
+    assert GaussianModel([0, 0, 0], halves).names == ("x", "y", "z")
+    turned = GaussianModel([0, 0, 0], halves, names=["z", "x", "y"])
+    assert np.diag(turned.covariance).tolist() == [3, 1, 2]
+    assert GaussianModel(pd.Series([0.0, 1.0]), pd.DataFrame(np.eye(2))).names == ("X1", "X2")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"mean": pd.Series({"b": 2.0, "a": 1.0, "d": 3.0})},
+            r"covariance must have the same labels as mean, got a difference in \['c', 'd'\]",
+        ),
+        (
+            {"covariance": LABELLED["covariance"].rename(columns={"c": "C"})},
+            r"covariance's columns must have the same labels as mean.* \['C', 'c'\]; pass",
+        ),
+        ({"names": ["a", "b", "x"]}, r"mean must have the same labels as names.* \['c', 'x'\]"),
+        ({"covariance": LABELLED["covariance"].iloc[:2]}, "covariance must have the same labels"),
+        ({"mean": pd.Series([1.0, 2.0, 3.0], ["a", "a", "b"])}, "names must differ, got 'a'"),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(changed, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianModel(**(LABELLED | changed))
+
+
+def with_gaps(share, rows=4000, sensors=60):
+    """Block data with a share of values missing at random, and the model that drew it."""
+    rng, model = np.random.default_rng(3), block_model(sensors, sensors // 5)
+    values = model.mean + rng.standard_normal((rows, sensors)) @ model.cholesky.T
+    values[rng.random(values.shape) < share] = np.nan
+    return values, model
+
+
+def test_gaps_in_every_row_still_leave_a_model():
+    values, truth = with_gaps(0.05)
+    assert np.isfinite(values).all(axis=1).mean() < 0.06
+    model = GaussianModel.fit(values, missing="pairwise")
+    np.testing.assert_allclose(model.mean, truth.mean, atol=0.08)
+    np.testing.assert_allclose(model.covariance, truth.covariance, atol=0.12)
+    with pytest.raises(ValueError, match=r"in 'X1', 'X2', .* and 52 more; .*missing='pairwise'"):
+        GaussianModel.fit(values)
+
+
+def test_a_pairwise_fit_of_whole_rows_is_the_usual_fit():
+    values, _ = with_gaps(0.0, rows=200, sensors=10)
+    pairwise, usual = GaussianModel.fit(values, missing="pairwise"), GaussianModel.fit(values)
+    np.testing.assert_array_equal(pairwise.covariance, usual.covariance)
+    values[0, 3] = np.nan
+    gap = GaussianModel.fit(values, missing="pairwise")
+    by_pandas = pd.DataFrame(values).cov()
+    np.testing.assert_allclose(gap.covariance, by_pandas, atol=0.02)
+
+
+@pytest.mark.parametrize("rows", [8, 20, 59])
+def test_fewer_rows_than_keys_are_fitted_by_shrinkage(rows):
+    values, truth = with_gaps(0.0, rows=rows)
+    model = GaussianModel.fit(values, shrinkage="auto")
+    np.testing.assert_allclose(np.diag(model.covariance), values.var(axis=0, ddof=1))
+    off = ~np.eye(60, dtype=bool)
+    error = model.covariance - truth.covariance
+    independent = np.diag(np.diag(model.covariance)) - truth.covariance
+    assert (error[off] ** 2).sum() < (independent[off] ** 2).sum()
+
+
+def test_shrinkage_vanishes_as_rows_grow():
+    values, _ = with_gaps(0.0, rows=20_000, sensors=10)
+    shrunk, usual = GaussianModel.fit(values, shrinkage="auto"), GaussianModel.fit(values)
+    np.testing.assert_allclose(shrunk.covariance, usual.covariance, atol=1e-3)
+    assert GaussianModel.fit(values, shrinkage=1).covariance[0, 1] == 0
+
+
+def test_gaps_that_contradict_each_other_still_give_a_covariance():
+    values = np.full((6, 3), np.nan)  # a = b in some rows, b = c in some, a = −c in the others
+    values[:2, 0] = values[:2, 1] = [-1, 1]
+    values[2:4, 1] = values[2:4, 2] = [-1, 1]
+    values[4:, 0], values[4:, 2] = [-1, 1], [1, -1]
+    model = GaussianModel.fit(values, missing="pairwise")
+    assert np.linalg.eigvalsh(model.covariance)[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"b": 20.0}, {}, "each key must vary, got one value only in 'b'; drop it"),
+        ({"b": [1.0, *[np.nan] * 4]}, {"missing": "pairwise"}, "must have 2 values, not so 'b'"),
+        ({"b": [np.inf, 1, 2, 3, 4]}, {"missing": "pairwise"}, "frame must be finite.* in 'b'"),
+        ({}, {"missing": "drop"}, "missing must be 'refuse' or 'pairwise', got 'drop'"),
+        ({}, {"shrinkage": 2}, r"shrinkage must be 'auto' or inside \[0, 1\], got 2"),
+    ],
+)
+def test_what_cannot_be_fitted_names_its_columns(change, options, message):
+    frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, 3, 2, 4.5, 5]}).assign(**change)
+    with pytest.raises(ValueError, match=message):
+        GaussianModel.fit(frame, **options)

@@ -1,0 +1,50 @@
+"""Mean and covariance from rows with gaps, or from fewer rows than keys."""
+
+from __future__ import annotations
+
+import numpy as np
+
+LEAST_EIGENVALUE = 1e-6
+"""Of the correlations: what is not positive definite by this much is shrunk until it is."""
+
+
+def pairwise_moments(values: np.ndarray, shrinkage: float | str) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance, each entry from the rows that have it; correlations are then shrunk.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rows, n)
+        NaN where one is missing; each column has two different values.
+    shrinkage : float or "auto"
+        Share λ of (1 − λ) R + λ I. "auto": Σ Var(r_ij) / Σ r_ij² over i ≠ j, the λ of least
+        expected squared error (Schäfer and Strimmer 2005, target D). It is raised where the
+        result would not be positive definite.
+
+    Returns
+    -------
+    mean, covariance : ndarray, shapes (n,) and (n, n)
+    """
+    present = np.isfinite(values)
+    counts = present.T.astype(float) @ present
+    mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0, ddof=1)
+    z = np.where(present, (values - mean) / deviation, 0.0)
+
+    # r_ij is the mean of w = z_i z_j over the rows that have both; Var(r_ij) from the spread of w.
+    common = np.maximum(counts, 1)
+    products, squares = z.T @ z / common, (z**2).T @ z**2 / common
+    correlation = products * common / np.maximum(common - 1, 1)
+    np.fill_diagonal(correlation, 1.0)
+    if shrinkage == "auto":
+        noise = (squares - products**2) * common**2 / np.maximum(common - 1, 1) ** 3
+        off = ~np.eye(len(mean), dtype=bool)
+        signal = (correlation[off] ** 2).sum()
+        share = min(1.0, float(noise[off].sum() / signal)) if signal > 0 else 1.0
+    else:
+        share = float(shrinkage)
+
+    # Eigenvalues of the shrunk matrix are (1 − λ) e + λ: λ grows until the least is positive.
+    least = float(np.linalg.eigvalsh(correlation)[0])
+    if (1 - share) * least + share < LEAST_EIGENVALUE:
+        share = (LEAST_EIGENVALUE - least) / (1 - least)
+    correlation = (1 - share) * correlation + share * np.eye(len(mean))
+    return mean, correlation * np.outer(deviation, deviation)
