@@ -207,5 +207,6 @@ def test_odd_parameters_work_to_the_end(spark, tmp_path, odd):
     assert len(verdicts(grid, 0.05, case.replications)) == 5
 
     query = case.query(case.workers[0], case.epsilons[-1], 0.05, pipeline_steps)
-    cost, _ = experiments.recovery_cost(spark, query, tmp_path / "cost", Outage(0, 8, 14))
+    outage = Outage(0, failure := int(0.7 * query.steps), failure + 6)
+    cost, _ = experiments.recovery_cost(spark, query, tmp_path / "cost", outage)
     assert len(cost) == 3
