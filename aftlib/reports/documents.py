@@ -150,9 +150,14 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             "D4-5",
             "D4",
-            "Bandwidth overhead: active standby ≈ 100 %, passive between, upstream backup ≈ 0; "
-            "recovery time: active < passive < upstream backup.",
+            "Bandwidth overhead: active standby ≈ 100 %, passive between, upstream backup ≈ 0.",
             "deviates",
+        ),
+        Claim(
+            "D4-6",
+            "D4",
+            "Recovery time: active standby < passive standby < upstream backup.",
+            "holds",
         ),
         Claim(
             "D5-1",

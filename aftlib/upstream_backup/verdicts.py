@@ -2,84 +2,116 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
 from aftlib.reports.claims import Settled, settle
-from aftlib.upstream_backup.experiments.recoveries import saved
-from aftlib.upstream_backup.experiments.references import explained
+from aftlib.upstream_backup.experiments.recoveries import SHARES, saved
+from aftlib.upstream_backup.experiments.references import TIME_LIMIT, explained
 
 LOW_RATE = 1000
 """Tuples a second up to which the document finds little difference in counts (D4-2, D4-4)."""
+HALF = 0.5
+"""What the proposal has to process again of upstream backup's, by the closed form."""
+HWANG = ("active standby", "passive standby", "upstream backup")
 
 
-def verdicts(trials: pd.DataFrame, parts: pd.DataFrame, costs: pd.DataFrame) -> list[Settled]:
-    """Settle D4-1 … D4-5.
+def verdicts(
+    trials: pd.DataFrame, parts: pd.DataFrame, costs: pd.DataFrame, ns3: pd.DataFrame
+) -> list[Settled]:
+    """Settle D4-1 … D4-6.
 
     Parameters
     ----------
-    trials, parts, costs : DataFrame
-        Results of `recoveries`, `tcp_parts` and `overheads`.
+    trials, parts, costs, ns3 : DataFrame
+        Results of `recoveries`, `tcp_parts`, `overheads` and `against_ns3`.
     """
-    fewer, sooner = saved(trials, "resent"), saved(trials, "recovery_ms")
     return [
-        sends_less(fewer),
-        grows_with_rate(fewer),
-        recovers_sooner(sooner),
-        blames_nagle(explained(parts)),
-        costs_as_named(trials, costs),
+        sends_less(saved(trials, "resent")),
+        grows_with_rate(saved(trials, "resent")),
+        recovers_sooner(saved(trials, "recovery_ms"), ns3),
+        blames_nagle(parts),
+        costs_as_named(costs),
+        recovers_as_named(trials),
     ]
 
 
 def sends_less(fewer: pd.DataFrame) -> Settled:
-    """D4-1: fewer tuples are processed again, at every rate."""
+    """D4-1: fewer tuples are processed again, at every rate.
+
+    Each interval of the paired difference lies above 0, and no mean is far from one half: farther
+    than three half-widths and than a tenth of upstream backup's.
+    """
     least = fewer.iloc[int((fewer["low"] / fewer["rate"]).to_numpy().argmin())]
     above = fewer["low"] > 0
     where = "Every" if above.all() else f"Not every ({above.sum()} of {len(fewer)})"
+    allowed = (3 * (fewer["mean"] - fewer["low"])).clip(lower=0.1 * fewer["upstream"])
+    near_half = (fewer["mean"] - HALF * fewer["upstream"]).abs() <= allowed
     return settle(
         "D4-1",
         expected="fewer at every rate",
         measured=float(fewer["ratio"].max()),
-        holds=bool(above.all()),
+        holds=bool(above.all() and near_half.all()),
         note="Largest ratio of the proposal's mean to upstream backup's over "
-        f"{len(fewer)} rates; by the closed form it is exactly one half. {where} interval of the "
-        f"paired difference lies above 0; the lowest against its rate is [{least['low']:.1f}, "
-        f"{least['high']:.1f}] tuples at {least['rate']:,.0f}/s.",
+        f"{len(fewer)} rates; by the closed form it is exactly one half, which "
+        f"{near_half.sum()} of them agree with. {where} interval of the paired difference lies "
+        f"above 0; the lowest against its rate is [{least['low']:.1f}, {least['high']:.1f}] tuples "
+        f"at {least['rate']:,.0f}/s.",
     )
 
 
 def grows_with_rate(fewer: pd.DataFrame) -> Settled:
-    """D4-2: the difference is small at low rates and grows."""
+    """D4-2: the difference is small at low rates and grows with the rate.
+
+    What is still unacknowledged grows with the rate, so the difference by the rate must be one
+    number: each interval of it reaches within a factor of two of the median.
+    """
     grown = fewer.sort_values("rate")
     first, last = grown.iloc[0], grown.iloc[-1]
-    holds = bool(grown["mean"].is_monotonic_increasing and last["mean"] >= 10 * first["mean"])
-    for_both = ": what is still unacknowledged grows with the rate for both" if holds else ""
+    typical = (grown["mean"] / grown["rate"]).median()
+    low, high = grown["low"] / grown["rate"], grown["high"] / grown["rate"]
+    alike = (low <= 2 * typical) & (high >= typical / 2)
+    for_both = ": what is still unacknowledged grows with the rate for both" if alike.all() else ""
     least, most = 1 - grown["ratio"].max(), 1 - grown["ratio"].min()
-    return settle(
+    found = settle(
         "D4-2",
         expected="small at low rates, growing with the rate",
         measured=f"{first['mean']:.0f} tuples at {first['rate']:,.0f}/s, {last['mean']:,.0f} at "
         f"{last['rate']:,.0f}/s",
-        holds=holds,
+        holds=bool(typical > 0 and alike.all()),
         note="In tuples, as fig. 5 shows it. Relative to upstream backup's count the difference is "
         f"{least:.2f} … {most:.2f}, where the closed form gives one half at every rate{for_both}.",
     )
+    if len(fewer) > 1:
+        return found
+    return replace(found, verdict="not run", note=f"Growth needs two rates. {found.note}")
 
 
-def recovers_sooner(sooner: pd.DataFrame) -> Settled:
-    """D4-3: recovery is shorter at every rate."""
+def recovers_sooner(sooner: pd.DataFrame, ns3: pd.DataFrame) -> Settled:
+    """D4-3: recovery is shorter at every rate, by a simulation whose times are ns-3's."""
+    both = ns3[ns3["scheme"].isin(["upstream backup", "proposed"])]
+    off = float(both["recovery_ms_error"].abs().max())
     return settle(
         "D4-3",
         expected="shorter at every rate",
         measured=float(sooner["ratio"].max()),
-        holds=bool((sooner["low"] > 0).all()),
+        holds=bool((sooner["low"] > 0).all() and off <= TIME_LIMIT),
         note="Largest ratio of the proposal's mean recovery time to upstream backup's; saved "
-        f"between {sooner['mean'].min():.1f} and {sooner['mean'].max():.1f} ms.",
+        f"between {sooner['mean'].min():.1f} and {sooner['mean'].max():.1f} ms. The simulated "
+        f"times of both are within {off:.1%} of ns-3's over the same failures.",
     )
 
 
 def blames_nagle(parts: pd.DataFrame) -> Settled:
-    """D4-4: Nagle's algorithm makes the gap at low rates."""
-    low = parts[parts.index <= LOW_RATE]
+    """D4-4: Nagle's algorithm makes the gap at low rates.
+
+    Judged by stored runs of ns-3. They settle it only if the simulation, which has every part of
+    TCP but Nagle's algorithm and is run now, makes the same times of them.
+    """
+    ours = explained(parts, "ms").dropna(axis="columns")
+    low = explained(parts, "ns3_ms")
+    low, ours = low[low.index <= LOW_RATE], ours[ours.index <= LOW_RATE]
     # the reading that is kindest to the document: Nagle slows upstream backup, not the proposal
     share = low["nagle_adds"].clip(lower=0) / (low["gap"] + low["nagle_adds"])
     shown = "; ".join(
@@ -90,8 +122,9 @@ def blames_nagle(parts: pd.DataFrame) -> Settled:
         for rate, p in low.iterrows()
     )
     holds = bool((share >= 0.5).all())
-    rest = low[["handshake", "initial_window"]].sum() / low["gap"].sum()
-    return settle(
+    made = ours[["handshake", "initial_window"]].sum() / ours["gap"].sum()
+    off = float((parts["ms"] / parts["ns3_ms"] - 1).abs().max())
+    found = settle(
         "D4-4",
         expected="most of the gap up to 1,000 tuples/s",
         measured=", ".join(f"{value:.0%} at {rate:,.0f}/s" for rate, value in share.items()),
@@ -99,51 +132,54 @@ def blames_nagle(parts: pd.DataFrame) -> Settled:
         note="Share of the gap that Nagle's algorithm makes if it slows upstream backup only; "
         "stored runs of ns-3, all of default parameters, with one part of TCP switched at a time. "
         f"The gap in ms, Nagle off, {shown}. Nagle's "
-        f"algorithm {'does' if holds else 'does not'} make most of it; without it, opening the "
-        f"connection makes {rest['handshake']:.0%} and the initial window "
-        f"{rest['initial_window']:.0%} of the gap.",
+        f"algorithm {'does' if holds else 'does not'} make most of it; in the simulation, which "
+        f"has none, opening the connection makes {made['handshake']:.0%} and the initial window "
+        f"{made['initial_window']:.0%} of the gap. Both agree within {off:.1%}.",
     )
+    if off <= TIME_LIMIT:
+        return found
+    return replace(found, verdict="not run", note=f"Simulation and ns-3 disagree. {found.note}")
 
 
-def costs_as_named(trials: pd.DataFrame, costs: pd.DataFrame) -> Settled:
-    """D4-5: bandwidth and recovery time of the schemes of Hwang et al."""
-    means = trials.groupby(["rate", "scheme"])["restored_ms"].mean().unstack("scheme")
-    active, passive, upstream = (means[name] for name in _COMPARED)
-    ordered = bool(((active < passive) & (passive < upstream)).all())
+def costs_as_named(costs: pd.DataFrame) -> Settled:
+    """D4-5: bandwidth of the schemes of Hwang et al., by D4's definition: a share of all."""
     last = costs[costs["rate"] == costs["rate"].max()].set_index("scheme")
-    active, passive, upstream = last.loc[[*_COMPARED], ["share_of_all", "relative"]].to_numpy()
-    whole = bool(((active > 0.8) & (active < 1.2)).all())
-    between = bool(((upstream < passive) & (passive < active)).all())
-    none = bool((upstream < 0.1).all())
+    named = {}
+    for column in SHARES:
+        active, passive, upstream = last.loc[[*HWANG], column]
+        named[column] = 0.8 < active < 1.2 and upstream < passive < active and upstream < 0.1
+    titles = ("of all traffic", "of the plain stream", "of the stream into the node")
     shown = "; ".join(
         f"{title}: " + ", ".join(f"{name} {value:.1%}" for name, value in last[column].items())
-        for column, title in _DENOMINATORS.items()
+        for column, title in zip(SHARES, titles, strict=True)
     )
-    first, *others = (f"{name} {last.loc[name, 'relative']:.1%}" for name in _COMPARED)
+    into = "" if named["relative_to_input"] else "not "
+    first, *others = (f"{name} {last.loc[name, 'share_of_all']:.1%}" for name in HWANG)
     return settle(
         "D4-5",
-        expected="active ≈ 100 %, passive between, upstream ≈ 0; recovery in this order",
-        measured=f"{first}, {', '.join(others)} of the plain stream",
-        holds=ordered and whole and between and none,
-        note=f"At {costs['rate'].max():,.0f} tuples/s. {shown}. Both by the document's "
-        f"definition, a share of all traffic, and by the plain stream: active standby is "
-        f"{_is(whole)} near 100 %, passive standby {_is(between)} between, upstream backup "
-        f"{_is(none)} below 10 %. {'' if whole else _WHY}Recovery by Hwang et al.'s definition is "
-        f"{_is(ordered)} in the order named at every rate.",
+        expected="active ≈ 100 %, passive between, upstream ≈ 0",
+        measured=f"{first}, {', '.join(others)} of all traffic",
+        holds=named["share_of_all"],
+        basis="derived",
+        note=f"At {costs['rate'].max():,.0f} tuples/s. {shown}. The document defines overhead as a "
+        "share of all traffic, by which a second copy of one hop of two makes a third and no "
+        f"scheme comes near 100 %. By the stream into the node, Hwang et al.'s own measure, the "
+        f"claim does {into}hold.",
     )
 
 
-def _is(true: bool) -> str:
-    return "indeed" if true else "not"
-
-
-_WHY = (
-    "A second copy of the first hop only is half of the plain stream, so of active standby's "
-    "variants only the WAN one can reach 100 % of it, and none can of all traffic. "
-)
-_COMPARED = ("active standby", "passive standby", "upstream backup")
-_DENOMINATORS = {
-    "share_of_all": "of all traffic",
-    "relative": "of the plain stream",
-    "relative_to_input": "of the stream into the node",
-}
+def recovers_as_named(trials: pd.DataFrame) -> Settled:
+    """D4-6: recovery time by Hwang et al.'s definition: active < passive < upstream backup."""
+    means = trials.groupby(["rate", "scheme"])["restored_ms"].mean().unstack("scheme")
+    active, passive, upstream = (means[name] for name in HWANG)
+    ordered = (active < passive) & (passive < upstream)
+    return settle(
+        "D4-6",
+        expected="active < passive < upstream backup",
+        measured=" < ".join(f"{means[name].mean():.1f} ms" for name in HWANG)
+        if ordered.all()
+        else ", ".join(f"{name} {means[name].mean():.1f} ms" for name in HWANG),
+        holds=bool(ordered.all()),
+        note="From detection until the survivor is where the dead node was, means over all rates; "
+        f"in this order at {ordered.sum()} of {len(means)} rates.",
+    )

@@ -9,7 +9,6 @@ from aftlib.upstream_backup.experiments.recoveries import recovery_row
 from aftlib.upstream_backup.messages import messages
 from aftlib.upstream_backup.parameters import Parameters
 from aftlib.upstream_backup.schemes import SCHEMES
-from aftlib.upstream_backup.verdicts import verdicts
 
 CASE = experiments.Sweep((200, 1000, 20_000), 12, seed=1)
 
@@ -105,64 +104,6 @@ def test_overheads_and_comparison(trials):
     assert table.loc["passive standby", "restored_ms"] < table.loc["upstream backup", "restored_ms"]
     with pytest.raises(ValueError, match="rate must be one of 200, 1000, 20000, got 3"):
         experiments.comparison(experiments.summary(trials), costs, 3)
-
-
-def test_verdicts_settle_all_five_claims(trials, parts):
-    settled = verdicts(trials, parts, experiments.overheads(CASE))
-    assert [s.id for s in settled] == [f"D4-{i}" for i in range(1, 6)]
-    assert [s.verdict for s in settled] == ["holds", "holds", "holds", "deviates", "deviates"]
-
-
-def test_verdicts_would_turn(trials, parts):
-    swapped = trials.replace(
-        {"scheme": {"proposed": "upstream backup", "upstream backup": "proposed"}}
-    )
-    nagle = parts.assign(ns3_ms=parts["ns3_ms"].mask(parts["switch"] == "Nagle on", 100.0))
-    turned = verdicts(swapped, nagle, costs_of(1.0, 0.3, 0.01))
-    assert [s.verdict for s in turned[:4]] == ["deviates", "deviates", "deviates", "holds"]
-    assert turned[4].verdict == "deviates"  # the order of recovery times is another one
-
-
-@pytest.mark.parametrize(
-    ("shares", "verdict"),
-    [
-        ((1.0, 0.3, 0.01), "holds"),
-        ((0.5, 0.3, 0.01), "deviates"),
-        ((1.0, 1.0, 0.01), "deviates"),
-        ((1.0, 0.3, 0.2), "deviates"),
-    ],
-)
-def test_every_part_of_the_overheads_counts(shares, verdict, trials, parts):
-    assert verdicts(trials, parts, costs_of(*shares))[4].verdict == verdict
-
-
-def costs_of(active, passive, upstream):
-    """Overheads as if the three schemes of D4-5 cost this, by each measure."""
-    named = {
-        "active standby": active, "passive standby": passive, "upstream backup": upstream,
-    }  # fmt: skip
-    costs = experiments.overheads(CASE)
-    value = costs["scheme"].map(named).fillna(costs["relative"])
-    return costs.assign(share_of_all=value, relative=value)
-
-
-def test_notes_follow_the_verdicts(trials, parts):
-    usual = [s.note for s in verdicts(trials, parts, experiments.overheads(CASE))]
-    swapped = trials.replace(
-        {"scheme": {"proposed": "upstream backup", "upstream backup": "proposed"}}
-    )
-    nagle = parts.assign(ns3_ms=parts["ns3_ms"].mask(parts["switch"] == "Nagle on", 100.0))
-    other = [s.note for s in verdicts(swapped, nagle, costs_of(1.0, 0.3, 0.2))]
-    said = [
-        ("Every interval", "Not every (0 of 3) interval"),
-        ("grows with the rate for both", None),
-        (None, None),
-        ("does not make most", "does make most"),
-        ("active standby is not near 100 %", "active standby is indeed near 100 %"),
-    ]
-    for (now, then), one, two in zip(said, usual, other, strict=True):
-        assert now is None or (now in one and now not in two)
-        assert then is None or (then in two and then not in one)
 
 
 def test_a_case_needs_rates_and_two_trials():

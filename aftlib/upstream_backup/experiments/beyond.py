@@ -111,7 +111,8 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     -------
     DataFrame
         scheme, failure_ms, node, resent, recovery_ms, interrupted: whether the survivor died before
-        the end of it, duplicates, lost: results that never came in the whole stream (0), of `nodes` in order for upstream backup and for the proposal.
+        the end of it, duplicates, lost: results that never came in the whole stream (0), of `nodes`
+        in order for upstream backup and for the proposal.
     """
     parameters, rows = case.at(rate), []
     apart = parameters.repair_ms + 2 * parameters.heartbeat_ms + 2 * parameters.settling_ms

@@ -147,21 +147,26 @@ def summary(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Upstream backup minus the proposal, by trial: rate, mean, low, high, ratio of the means."""
+    """Upstream backup minus the proposal, by trial: rate, mean, low, high.
+
+    And upstream: its mean, ratio: the proposal's to it, 1 where both are 0.
+    """
     wide = trials.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
     less = (wide[UPSTREAM.name] - wide[PROPOSED.name]).unstack("trial")
     centre, low, high = t_interval(less.to_numpy())
     means = wide.groupby("rate").mean()
-    ratio = (means[PROPOSED.name] / means[UPSTREAM.name]).to_numpy()
+    bounds = {"rate": less.index, "mean": centre, "low": low, "high": high}
+    ratio = (means[PROPOSED.name] / means[UPSTREAM.name]).fillna(1.0)
     return pd.DataFrame(
-        {"rate": less.index, "mean": centre, "low": low, "high": high, "ratio": ratio}
+        bounds | {"ratio": ratio.to_numpy(), "upstream": means[UPSTREAM.name].to_numpy()}
     )
 
 
 def savings(trials: pd.DataFrame) -> pd.DataFrame:
     """What the proposal saves with rates down: `saved`, in tuples and in ms of recovery."""
     parts = {"tuples": saved(trials, "resent"), "ms of recovery": saved(trials, "recovery_ms")}
-    return pd.concat({title: part.set_index("rate") for title, part in parts.items()}, axis=1)
+    shown = {t: part.set_index("rate").drop(columns="upstream") for t, part in parts.items()}
+    return pd.concat(shown, axis=1)
 
 
 def overheads(case: Sweep) -> pd.DataFrame:

@@ -14,6 +14,8 @@ from aftlib.upstream_backup.ns3 import tables
 from aftlib.upstream_backup.parameters import Parameters, Tcp
 from aftlib.upstream_backup.schemes import scheme_named
 
+COUNT_LIMIT, TIME_LIMIT = 0.10, 0.15
+"""Relative differences from ns-3 up to which counts and times count as the same."""
 BASE, PROPOSAL = "as it is", "proposed"
 
 
@@ -110,7 +112,7 @@ def tcp_table(parts: pd.DataFrame) -> pd.DataFrame:
     return wide.rename(columns={"ns3_ms": "ns-3", "ms": "simulation"}, level=0)
 
 
-def explained(parts: pd.DataFrame) -> pd.DataFrame:
+def explained(parts: pd.DataFrame, column: str = "ns3_ms") -> pd.DataFrame:
     """Of the gap between upstream backup and the proposal, what each part makes, by rate.
 
     Returns
@@ -121,7 +123,7 @@ def explained(parts: pd.DataFrame) -> pd.DataFrame:
         window_1_adds: to upstream backup, when they are switched on; gap_with_nagle: when it is on
         in both schemes.
     """
-    ms = parts.pivot_table(index="rate", columns="switch", values="ns3_ms")
+    ms = parts.pivot_table(index="rate", columns="switch", values=column, dropna=False)
     return pd.DataFrame(
         {
             "gap": ms[BASE] - ms[PROPOSAL],
