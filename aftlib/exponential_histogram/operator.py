@@ -127,17 +127,23 @@ class HistogramQuery:
                 histogram.update(units, times)
                 yield _told(key, at=at[-1:], estimate=histogram.estimate())
 
-        empties = histogram.buckets[0][0] + self.window if histogram.total else None
-        if limit is not None and empties is not None and empties < limit:
-            yield _told(key, at=[empties], estimate=0.0)
-            histogram, empties = self.histogram(), None
-        if limit is not None and empties is None and not len(waiting):
-            state.remove()
-        elif last is not None or len(waiting):
+        if limit is None:
+            if last is not None:
+                self.save(key, state, Kept(last, histogram, waiting))
+            return
+        due = waiting[:1, 0].tolist()
+        if histogram.total:
+            empties = histogram.buckets[0][0] + self.window
+            if empties < limit:
+                yield _told(key, at=[empties], estimate=0.0)
+                histogram = self.histogram()
+            else:
+                due.append(empties)
+        if due:
             self.save(key, state, Kept(last, histogram, waiting))
-            if limit is not None:
-                due = [at for at in (empties, *waiting[:1, 0].tolist()) if at is not None]
-                state.setTimeoutTimestamp(max(min(due), limit + 1))
+            state.setTimeoutTimestamp(max(min(due), limit + 1))
+        else:
+            state.remove()
 
     def sort_out(
         self, key: tuple[Any, ...], frames: list[pd.DataFrame], last: int | None, state: GroupState
