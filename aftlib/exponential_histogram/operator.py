@@ -66,7 +66,7 @@ class HistogramQuery:
         One answer an event, or one a key and micro-batch.
     bad : {"refuse", "drop", "keep"}
         What becomes of a row without time or event, of an event that is none, and of one that comes
-        too late: it ends the stream before anything of its micro-batch is written; it is left out
+        too late: it ends the stream, with nothing of its micro-batch committed; it is left out
         and counted; or it is kept among the `rejects`. A stream may go on with another policy.
     lateness : int, optional
         With `timed`, how far an event may be behind the newest event of all keys, times being
@@ -173,7 +173,7 @@ class HistogramQuery:
             row = bad.iloc[0]
             raise ValueError(
                 f"key {key[0]!r} has a row whose {row['reason']}, got at={row['at']}, "
-                f"event={row['event']} after at={last}: nothing of its micro-batch is written; "
+                f"event={row['event']} after at={last}: nothing of its micro-batch is committed; "
                 'mend the source and number its events, or go on with bad="drop" or bad="keep"'
             )
         rows = table.loc[table["reason"].isna(), ["at", "event"]].to_numpy(np.int64)
