@@ -66,7 +66,7 @@ class HistogramQuery:
         One answer an event, or one a key and micro-batch.
     bad : {"refuse", "drop", "keep"}
         What becomes of a row without time or event, of an event that is none, and of one that comes
-        too late: it ends the stream before anything of its micro-batch is written; it is left out
+        too late: it ends the stream, with nothing of its micro-batch committed; it is left out
         and counted; or it is kept among the `rejects`. A stream may go on with another policy.
     lateness : int, optional
         With `timed`, how far an event may be behind the newest event of all keys, times being
@@ -127,17 +127,23 @@ class HistogramQuery:
                 histogram.update(units, times)
                 yield _told(key, at=at[-1:], estimate=histogram.estimate())
 
-        empties = histogram.buckets[0][0] + self.window if histogram.total else None
-        if limit is not None and empties is not None and empties < limit:
-            yield _told(key, at=[empties], estimate=0.0)
-            histogram, empties = self.histogram(), None
-        if limit is not None and empties is None and not len(waiting):
-            state.remove()
-        elif last is not None or len(waiting):
+        if limit is None:
+            if last is not None:
+                self.save(key, state, Kept(last, histogram, waiting))
+            return
+        due = waiting[:1, 0].tolist()
+        if histogram.total:
+            empties = histogram.buckets[0][0] + self.window
+            if empties < limit:
+                yield _told(key, at=[empties], estimate=0.0)
+                histogram = self.histogram()
+            else:
+                due.append(empties)
+        if due:
             self.save(key, state, Kept(last, histogram, waiting))
-            if limit is not None:
-                due = [at for at in (empties, *waiting[:1, 0].tolist()) if at is not None]
-                state.setTimeoutTimestamp(max(min(due), limit + 1))
+            state.setTimeoutTimestamp(max(min(due), limit + 1))
+        else:
+            state.remove()
 
     def sort_out(
         self, key: tuple[Any, ...], frames: list[pd.DataFrame], last: int | None, state: GroupState
@@ -167,7 +173,7 @@ class HistogramQuery:
             row = bad.iloc[0]
             raise ValueError(
                 f"key {key[0]!r} has a row whose {row['reason']}, got at={row['at']}, "
-                f"event={row['event']} after at={last}: nothing of its micro-batch is written; "
+                f"event={row['event']} after at={last}: nothing of its micro-batch is committed; "
                 'mend the source and number its events, or go on with bad="drop" or bad="keep"'
             )
         rows = table.loc[table["reason"].isna(), ["at", "event"]].to_numpy(np.int64)
