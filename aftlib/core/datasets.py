@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,6 +11,9 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.sensorlog import SensorLog
+
+# A number is that many since 1970 from here on; sensors with such values that only grow are none.
+_EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e8}
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Quality:
         Values that were empty or NaN in the rows present; kept as missing.
     non_finite : int
         Values that were infinite; kept as missing.
+    averaged : int
+        Rows that share a step with others after resampling; their mean was kept.
     """
 
     rows: int
@@ -37,6 +44,7 @@ class Quality:
     missing_steps: int
     missing_values: int
     non_finite: int
+    averaged: int = 0
 
     def as_dict(self) -> dict[str, int]:
         """The counts by name."""
@@ -64,13 +72,27 @@ class SensorTable:
     quality: Quality
 
     def split(self, share: float = 0.5) -> tuple[SensorTable, SensorTable]:
-        """First and second part of the steps, for fitting and for evaluation."""
+        """First and second part of the steps, for fitting and for evaluation.
+
+        Raises
+        ------
+        ValueError
+            When the share is outside (0, 1), or a sensor has no value in one of the parts.
+        """
         if not 0 < share < 1:
             raise ValueError(f"share must lie inside (0, 1), got {share!r}")
         cut = int(len(self.values) * share)
+        parts = slice(cut), slice(cut, None)
+        for word, part in zip(("first", "second"), parts, strict=True):
+            dead = ~np.isfinite(self.values[part]).any(axis=0)
+            if dead.any():
+                names = [name for name, one in zip(self.names, dead, strict=True) if one]
+                raise ValueError(
+                    f"{_some(names)} must have a value in the {word} part of the steps, got none "
+                    f"there; drop={names!r} leaves out what died"
+                )
         return tuple(  # type: ignore[return-value]
-            SensorTable(self.values[s], self.names, self.time[s], self.quality)
-            for s in (slice(cut), slice(cut, None))
+            SensorTable(self.values[p], self.names, self.time[p], self.quality) for p in parts
         )
 
     def write_log(self, path: Path | str) -> SensorLog:
@@ -78,16 +100,28 @@ class SensorTable:
         return SensorLog.write(path, self.values, self.names, {"quality": self.quality.as_dict()})
 
 
-def read_table(path: Path | str, time: str | None = None) -> SensorTable:
+def read_table(
+    path: Path | str,
+    time: str | None = None,
+    *,
+    resample: str | None = None,
+    drop: Sequence[str] = (),
+) -> SensorTable:
     """Read a wide file: rows are moments, columns are sensors.
 
     Parameters
     ----------
     path : path
-        A .csv or .parquet file.
+        A .csv (commas, semicolons or tabs; with decimal commas too) or .parquet file.
     time : str, optional
-        Column of times; default the index or the first column that holds dates. Without any, rows
-        are taken as consecutive steps.
+        Column of times: dates, or numbers since 1970 in s, ms, µs or ns. Default the index, or the
+        first column that holds dates, or one that looks like such numbers. Without any, rows are
+        taken as consecutive steps, and a first column of row numbers without a name is left out.
+    resample : str, optional
+        Period of the grid, such as "10min". Each row goes to the nearest step, and rows that meet
+        there are averaged. Default the commonest distance, from which no row may differ.
+    drop : sequence of str
+        Columns to leave out.
 
     Returns
     -------
@@ -97,82 +131,145 @@ def read_table(path: Path | str, time: str | None = None) -> SensorTable:
     ------
     ValueError
         When the file cannot be read as such a table, a sensor's column is not numeric or has no
-        value at all, times do not lie on an even grid, or two different rows share a time.
+        value at all, times do not lie on an even grid, or two different rows share a time. The
+        message names the columns and the way out.
     """
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):
         raise ValueError(f"path must end in .csv or .parquet, got {str(path)!r}")
     if not path.exists():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
-    frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-    return even_grid(frame, time)
+    if path.suffix == ".parquet":
+        return even_grid(pd.read_parquet(path), time, resample=resample, drop=drop)
+
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        head = [file.readline() for _ in range(50)]
+    separator = max(",;\t", key=head[0].count)
+    field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
+    decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
+    frame = pd.read_csv(path, sep=separator, decimal=decimal, encoding="utf-8-sig")
+    return even_grid(frame, time, resample=resample, drop=drop)
 
 
-def even_grid(frame: pd.DataFrame, time: str | None = None) -> SensorTable:
+def even_grid(
+    frame: pd.DataFrame,
+    time: str | None = None,
+    *,
+    resample: str | None = None,
+    drop: Sequence[str] = (),
+) -> SensorTable:
     """Put a wide frame on an even grid of steps; parameters and errors as `read_table`."""
-    sensors, times = _apart(frame, time)
-    values = _numeric(sensors)
-    infinite = int(np.isinf(values).sum())
-    values[np.isinf(values)] = np.nan
-    missing = int(np.isnan(values).sum()) - infinite
+    unknown = [name for name in drop if name not in frame.columns]
+    if isinstance(drop, str) or unknown:
+        raise ValueError(
+            f"drop must be a list of columns, got {drop!r}; columns are {_some(frame.columns)}"
+        )
+    if not frame.columns.is_unique:
+        repeated = sorted({str(c) for c in frame.columns[frame.columns.duplicated()]})
+        raise ValueError(f"columns must differ, got {_some(repeated)} more than once; rename them")
+    sensors, times = _apart(frame.drop(columns=list(drop)), time)
+    if sensors.empty:
+        raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
+    for column in sensors.columns:
+        if not pd.api.types.is_numeric_dtype(sensors[column].dtype):
+            raise ValueError(
+                f"column {column!r} must be numeric, got {sensors[column].dtype} such as "
+                f"{sensors[column].iloc[0]!r}; leave it out with drop=[{column!r}]"
+            )
+    values = sensors.to_numpy(dtype=float, copy=True)
+    empty = [str(c) for c in sensors.columns[~np.isfinite(values).any(axis=0)]]
+    if empty:
+        raise ValueError(
+            f"column {_some(empty)} must hold a finite value, got none; "
+            f"leave it out with drop={empty!r}"
+        )
+
+    infinite = np.isinf(values)
+    values[infinite] = np.nan
+    missing = int(np.isnan(values).sum() - infinite.sum())
+    found = {"rows": len(frame), "missing_values": missing, "non_finite": int(infinite.sum())}
     names = tuple(str(c) for c in sensors.columns)
     if times is None:
-        quality = Quality(len(frame), 0, 0, 0, missing, infinite)
-        return SensorTable(values, names, pd.RangeIndex(len(frame)), quality)
-    out_of_order = int((np.diff(times.asi8) < 0).sum())
-    values, times, duplicates = _once_each(values, times)
-    gridded, grid = _placed(values, times)
-    quality = Quality(
-        len(frame), out_of_order, duplicates, len(grid) - len(times), missing, infinite
+        if resample is not None:
+            raise ValueError(f"resample must go with times, got {resample!r} and no column of them")
+        none = {"out_of_order": 0, "duplicates": 0, "missing_steps": 0}
+        return SensorTable(values, names, pd.RangeIndex(len(frame)), Quality(**found, **none))
+    values, grid, counts = (
+        _placed(values, times) if resample is None else _averaged(values, times, resample)
     )
-    return SensorTable(gridded, names, grid, quality)
+    counts["out_of_order"] = int((np.diff(times.asi8) < 0).sum())
+    return SensorTable(values, names, grid, Quality(**found, **counts))
 
 
 def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
     """Sensor columns and times."""
+    if time is not None and time == frame.index.name:
+        return frame, _dates(frame.index.to_series(), time)
     if time is not None:
         if time not in frame.columns:
             raise ValueError(f"time must be a column, got {time!r}; columns are {_some(frame)}")
         return frame.drop(columns=time), _dates(frame[time], time)
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index
-    for column in frame.columns:
-        kind = frame[column].dtype
-        if pd.api.types.is_datetime64_any_dtype(kind):
-            return frame.drop(columns=column), _dates(frame[column], column)
-        if not pd.api.types.is_numeric_dtype(kind):
-            return frame.drop(columns=column), _dates(frame[column], column)
+    if _looks_like_times(frame.index.to_series()):
+        return frame, _dates(frame.index.to_series(), str(frame.index.name or "index"))
+
+    looks = [c for c in frame.columns if _looks_like_times(frame[c])]
+    if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
+        raise ValueError(
+            f"columns {_some(looks)} look like times; name one with time= and leave the others out "
+            "with drop="
+        )
+    if looks:
+        return frame.drop(columns=looks[0]), _dates(frame[looks[0]], looks[0])
+
+    # pandas writes an index without a name as a first column without one
+    first = frame.columns[0] if frame.shape[1] else None
+    if first is not None and re.fullmatch(r"(Unnamed: 0|index|)", str(first)):
+        rows = np.diff(frame[first].to_numpy(dtype=float))
+        if (rows == 1).all():
+            return frame.drop(columns=first), None
+        if (rows > 0).all():
+            raise ValueError(
+                f"column {first!r} looks like an index, from {frame[first].iloc[0]} to "
+                f"{frame[first].iloc[-1]}; take it as times with time={first!r}, "
+                f"or leave it out with drop=[{first!r}]"
+            )
     return frame, None
+
+
+def _looks_like_times(column: pd.Series) -> bool:
+    """Whether a column is no number at all, or holds numbers since 1970 that mostly grow."""
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        return True
+    numbers = column.to_numpy(dtype=float)
+    numbers = numbers[np.isfinite(numbers)]
+    since_1970 = len(numbers) > 2 and numbers.min() >= _EPOCH["s"]
+    return bool(since_1970 and (np.diff(numbers) > 0).mean() > 0.9)
 
 
 def _dates(column: pd.Series, name: str) -> pd.DatetimeIndex:
     try:
-        times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601"))
+        if pd.api.types.is_numeric_dtype(column.dtype):
+            size = float(np.nanmedian(np.abs(column.to_numpy(dtype=float))))
+            unit = next((unit for unit, least in _EPOCH.items() if size >= least), "s")
+            times = pd.DatetimeIndex(pd.to_datetime(column, unit=unit))  # type: ignore[call-overload]
+        else:
+            times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601"))
     except (ValueError, TypeError) as error:
         raise ValueError(
             f"column {name!r} must hold numbers or ISO 8601 times, got {column.iloc[0]!r} "
-            f"({error}); drop it, or name the column of times with time="
+            f"({error}); leave it out with drop=[{name!r}], or name the column of times with time="
         ) from error
     if times.hasnans:
         raise ValueError(f"column {name!r} must have a time in every row, got an empty one")
     return times
 
 
-def _numeric(sensors: pd.DataFrame) -> np.ndarray:
-    for column in sensors.columns:
-        if not pd.api.types.is_numeric_dtype(sensors[column].dtype):
-            raise ValueError(f"column {column!r} must be numeric, got {sensors[column].dtype}")
-        if not np.isfinite(sensors[column].to_numpy(dtype=float)).any():
-            raise ValueError(f"column {column!r} must hold a finite value, got none; drop it")
-    if sensors.empty:
-        raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
-    return sensors.to_numpy(dtype=float, copy=True)
-
-
-def _once_each(
+def _placed(
     values: np.ndarray, times: pd.DatetimeIndex
-) -> tuple[np.ndarray, pd.DatetimeIndex, int]:
-    """Rows sorted by time, exact repetitions once."""
+) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
+    """Rows, each once, at their steps of a grid whose period is the commonest distance."""
     order = np.argsort(times.asi8, kind="stable")
     values, times = values[order], times[order]
     again = np.flatnonzero(times[1:] == times[:-1]) + 1
@@ -180,31 +277,57 @@ def _once_each(
     if differ:
         raise ValueError(
             f"two different rows share the time {times[int(differ[0])]} ({len(differ)} such rows); "
-            "keep one of them or average them first"
+            "keep one of them, or average them by resample="
         )
-    keep = np.setdiff1d(np.arange(len(times)), again)
-    return values[keep], times[keep], len(again)
-
-
-def _placed(values: np.ndarray, times: pd.DatetimeIndex) -> tuple[np.ndarray, pd.DatetimeIndex]:
-    """Rows at their steps of an even grid whose period is the commonest distance."""
+    values, times = np.delete(values, again, axis=0), times.delete(again)
     if len(times) < 2:
-        return values, times
-    gaps = np.diff(times.asi8)
-    distances, counts = np.unique(gaps, return_counts=True)
-    period = distances[counts.argmax()]
-    steps, rest = np.divmod(times.asi8 - times.asi8[0], period)
+        return values, times, {"duplicates": len(again), "missing_steps": 0}
+
+    distances, counts = np.unique(np.diff(times.asi8), return_counts=True)
+    period = pd.Timedelta(distances[counts.argmax()], unit=times.unit)
+    steps, rest = np.divmod(times.asi8 - times.asi8[0], distances[counts.argmax()])
     if rest.any():
-        i = int(np.flatnonzero(rest)[0])
+        usual = pd.Timedelta(int(np.median(np.diff(times.asi8))), unit=times.unit)
         raise ValueError(
-            f"times must lie on an even grid, got {times[i]} off the period of "
-            f"{pd.Timedelta(period, unit=times.unit)}; resample the file first"
+            f"times must lie on an even grid, got {times[int(np.flatnonzero(rest)[0])]} off the "
+            f"period of {period}; average the rows around each step with, say, "
+            f"resample='{max(1, round(usual.total_seconds()))}s'"
         )
-    gridded = np.full((int(steps[-1]) + 1, values.shape[1]), np.nan)
+    grid = _grid(times[0], int(steps[-1]) + 1, period, len(values))
+    gridded = np.full((len(grid), values.shape[1]), np.nan)
     gridded[steps] = values
-    grid = times[0] + np.arange(len(gridded)) * pd.Timedelta(period, unit=times.unit)
-    return gridded, pd.DatetimeIndex(grid)
+    return gridded, grid, {"duplicates": len(again), "missing_steps": len(grid) - len(times)}
 
 
-def _some(frame: pd.DataFrame) -> str:
-    return ", ".join(map(repr, frame.columns[:8])) + (" …" if frame.shape[1] > 8 else "")
+def _averaged(
+    values: np.ndarray, times: pd.DatetimeIndex, resample: str
+) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
+    """Means of the rows nearest to each step of a grid of that period."""
+    try:
+        period = pd.Timedelta(resample)
+        nearest = times.as_unit("ns").round(period)
+    except ValueError as error:
+        raise ValueError(
+            f"resample must be a period such as '10min', got {resample!r} ({error})"
+        ) from error
+    steps = ((nearest - nearest.min()) // period).to_numpy()
+    grid = _grid(nearest.min(), int(steps.max()) + 1, period, len(values))
+    means = pd.DataFrame(values).groupby(steps).mean()
+    gridded = means.reindex(range(len(grid)))
+    shared = int((np.bincount(steps)[steps] > 1).sum())
+    counts = {"duplicates": 0, "averaged": shared, "missing_steps": len(grid) - len(means)}
+    return gridded.to_numpy(), grid, counts
+
+
+def _grid(start: pd.Timestamp, steps: int, period: pd.Timedelta, rows: int) -> pd.DatetimeIndex:
+    if steps > 100 * rows + 1_000_000:
+        raise ValueError(
+            f"times must fill some part of their grid, got {rows} rows for {steps} steps of "
+            f"{period} from {start}; correct a wrong time, or give a longer resample="
+        )
+    return pd.DatetimeIndex(start + np.arange(steps) * period)
+
+
+def _some(names: Sequence[str] | pd.Index | pd.DataFrame) -> str:
+    listed = [repr(name) for name in names]
+    return ", ".join(listed[:8]) + (" …" if len(listed) > 8 else "")

@@ -339,26 +339,30 @@ def _in_one_order(
         axes["mean"] = mean.index
     if isinstance(covariance, pd.DataFrame):
         axes |= {"covariance": covariance.index, "covariance's columns": covariance.columns}
-    labels = {
-        axis: [str(label) for label in index]
-        for axis, index in axes.items()
-        if not isinstance(index, pd.RangeIndex)  # which pandas gives to what has no labels
-    }
-    if not labels:
+    labels = {axis: [str(label) for label in index] for axis, index in axes.items()}
+    numbered = [axis for axis, index in axes.items() if index.equals(pd.RangeIndex(len(index)))]
+    if len(numbered) == len(labels):  # pandas' own 0, 1, …: nobody has labelled anything
         return mean, covariance, names
-    order = [str(name) for name in (next(iter(labels.values())) if names is None else names)]
+    own = next(axis for axis in labels if axis not in numbered)
+    order = [str(name) for name in (labels[own] if names is None else names)]
+    for axis in numbered:
+        if sorted(labels[axis]) != sorted(order):
+            del labels[axis]
     for axis, found in labels.items():
         if sorted(found) != sorted(order):
             differ = sorted(set(found) ^ set(order)) or "some repeat"
             raise ValueError(
-                f"{axis} must have the same labels as {'names' if names else next(iter(labels))}, "
+                f"{axis} must have the same labels as {'names' if names else own}, "
                 f"got a difference in {differ}; pass .to_numpy() to go by position"
             )
         if len(set(found)) != len(found):
             repeated = next(label for label in found if found.count(label) > 1)
             raise ValueError(f"names must differ, got {repeated!r} more than once")
 
-    at = {axis: np.array([found.index(n) for n in order]) for axis, found in labels.items()}
+    at = {}
+    for axis, found in labels.items():
+        position = {label: i for i, label in enumerate(found)}
+        at[axis] = np.array([position[name] for name in order])
     sides = [at[axis] for axis in ("covariance", "covariance's columns") if axis in at]
     mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
     mu = mu[at["mean"]] if "mean" in at else mu

@@ -154,7 +154,10 @@ def write_part(directory: Path, index: int, values: np.ndarray, names: Sequence[
     first = index * ROWS_PER_RANGE
     columns = [pa.array(np.arange(first, first + len(values)))]
     columns += [pa.array(np.ascontiguousarray(column)) for column in values.T]
-    table = pa.table(columns, names=["step", *names])
+    step = "step"
+    while step in names:  # a sensor may be called so
+        step = f"_{step}"
+    table = pa.table(columns, names=[step, *names])
     pq.write_table(table, part_path(directory, index), row_group_size=ROW_GROUP, compression="zstd")
 
 

@@ -99,3 +99,114 @@ def test_split_and_log(tmp_path):
     assert log.about["quality"]["rows"] == 6
     with pytest.raises(ValueError, match=r"share must lie inside \(0, 1\), got 1"):
         second.split(1)
+
+
+SECONDS = TIMES.astype("datetime64[s]").asi8
+
+
+@pytest.mark.parametrize(
+    ("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)]
+)
+@pytest.mark.parametrize("time", [None, "t"])
+def test_numbers_since_1970_are_times_and_no_sensor(unit, factor, time):
+    table = even_grid(frame(t=SECONDS * factor), time)
+    assert table.names == ("a", "b")
+    assert list(table.time) == list(TIMES)
+
+
+def test_seconds_from_a_start_are_times_when_they_are_named():
+    table = even_grid(frame(t=np.arange(6) * 10), "t")
+    assert table.names == ("a", "b")
+    assert table.time[1] - table.time[0] == pd.Timedelta("10s")
+
+
+def test_an_index_of_such_numbers_or_of_dates_as_text_is_the_times():
+    for index in (pd.Index(SECONDS), pd.Index(TIMES.astype(str)), pd.Index(SECONDS, name="when")):
+        table = even_grid(frame().drop(columns="t").set_index(index))
+        assert list(table.time) == list(TIMES)
+    assert even_grid(frame().drop(columns="t").set_index(pd.Index(SECONDS, name="x")), "x").names
+
+
+def test_two_columns_of_times_are_a_choice_for_the_user():
+    both = frame(u=SECONDS)
+    with pytest.raises(ValueError, match=r"columns 't', 'u' look like times; name one with time="):
+        even_grid(both)
+    assert even_grid(both, "t", drop=["u"]).names == ("a", "b")
+
+
+def test_a_saved_index_without_a_name_is_no_sensor(tmp_path):
+    path = tmp_path / "x.csv"
+    bare = frame().drop(columns="t")
+    bare.to_csv(path)
+    assert read_table(path).names == ("a", "b")
+    bare.set_index(np.arange(6) * 10).to_csv(path)
+    with pytest.raises(ValueError, match=r"'Unnamed: 0' looks like an index, from 0 to 50; take"):
+        read_table(path)
+    assert read_table(path, "Unnamed: 0").time[1].second == 10
+    bare.set_index(TIMES).to_csv(path)
+    assert list(read_table(path).time) == list(TIMES)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("decimal", [",", "."])
+def test_separators_and_decimals_of_other_countries(tmp_path, separator, decimal):
+    wanted = frame(a=np.arange(6) + 0.5)
+    wanted.to_csv(tmp_path / "x.csv", sep=separator, decimal=decimal, index=False)
+    table = read_table(tmp_path / "x.csv")
+    np.testing.assert_array_equal(table.values, wanted[["a", "b"]])
+
+
+JITTER = TIMES + pd.to_timedelta([0, 2, -2, 1, -1, 2], unit="s")
+
+
+def test_jitter_is_borne_by_resampling_and_the_error_says_so():
+    with pytest.raises(ValueError, match=r"even grid, .*; average .* resample='\d+s'"):
+        even_grid(frame(t=JITTER))
+    table = even_grid(frame(t=JITTER), resample="1h")
+    np.testing.assert_array_equal(table.values, frame()[["a", "b"]])
+    assert list(table.time) == list(TIMES)
+
+
+def test_rows_that_meet_at_a_step_are_averaged_and_counted():
+    table = even_grid(frame([3, 0, 1, 5]), resample="2h")  # a tie goes to the even step
+    np.testing.assert_array_equal(table.values[:, 0], [0.5, np.nan, 4.0])
+    assert table.quality == Quality(
+        4, out_of_order=1, duplicates=0, missing_steps=1, missing_values=0, non_finite=0, averaged=4
+    )
+    twice = pd.concat([frame(), frame([2]).assign(a=4.0)])
+    table = even_grid(twice, resample="1h")
+    assert table.values[2].tolist() == [3.0, 4.0]
+    assert (table.quality.averaged, table.quality.rows) == (2, 7)
+    with pytest.raises(ValueError, match="keep one of them, or average them by resample="):
+        even_grid(twice)
+
+
+def test_a_sensor_that_dies_in_the_second_half_is_named():
+    dead = even_grid(frame(b=[1.0, 2, 3, np.nan, np.nan, np.nan]))
+    with pytest.raises(ValueError, match=r"'b' must have a value in the second part.*drop=\['b'\]"):
+        dead.split()
+    alive = even_grid(frame(b=[1.0, 2, 3, np.nan, np.nan, np.nan]), drop=["b"])
+    assert alive.split()[1].names == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"drop": ["c", "a"]},
+            r"drop must be a list of columns, got \['c', 'a'\]; columns are 't'",
+        ),
+        ({"drop": "a"}, "drop must be a list of columns, got 'a'"),
+        ({"resample": "soon"}, "resample must be a period such as '10min', got 'soon'"),
+        ({"resample": "1ms"}, "6 rows for 18000001 steps of .*; correct a wrong time, or give"),
+        ({"drop": ["t"], "resample": "1h"}, "resample must go with times, got '1h'"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        even_grid(frame(), **options)
+
+
+def test_columns_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="columns must differ, got 'a' more than once"):
+        even_grid(frame().rename(columns={"b": "a"}))

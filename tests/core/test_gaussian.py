@@ -145,6 +145,10 @@ def test_one_labelled_side_names_the_model_and_default_labels_are_none():
     assert GaussianModel([0, 0, 0], halves).names == ("x", "y", "z")
     turned = GaussianModel([0, 0, 0], halves, names=["z", "x", "y"])
     assert np.diag(turned.covariance).tolist() == [3, 1, 2]
+    numbered = pd.DataFrame(np.diag([1.0, 2.0, 3.0]))
+    by_number = GaussianModel(pd.Series([0.0, 0.0, 0.0], [2, 0, 1]), numbered)
+    assert by_number.names == ("2", "0", "1")
+    assert np.diag(by_number.covariance).tolist() == [3, 1, 2]
     assert GaussianModel(pd.Series([0.0, 1.0]), pd.DataFrame(np.eye(2))).names == ("X1", "X2")
 
 

@@ -89,3 +89,10 @@ def test_an_existing_log_is_never_overwritten(log, values):
 def test_bad_arguments_are_named(log, call, message):
     with pytest.raises(ValueError, match=message):
         call(log)
+
+
+def test_sensors_may_have_any_names(tmp_path):
+    names, values = ["step", "_step", "a.b", "größe", "with space"], np.arange(10.0).reshape(2, 5)
+    log = SensorLog.write(tmp_path / "log", values, names)
+    np.testing.assert_array_equal(log.read(None, 0, 2), values)
+    np.testing.assert_array_equal(log.read([2, 0], 0, 2), values[:, [2, 0]])

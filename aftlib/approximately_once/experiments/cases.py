@@ -244,7 +244,8 @@ def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
     Returns
     -------
     model : GaussianModel
-        Fitted on the complete rows of the first half.
+        Fitted on the complete rows of the first half. Where these are fewer than ten a sensor,
+        all rows serve, each covariance by those that have it, and very few rows by shrinkage.
     test : SensorTable
         The second half.
     left_out : int
@@ -253,12 +254,15 @@ def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
     Raises
     ------
     ValueError
-        When too few complete rows are left.
+        When a sensor has no value in one of the halves, or does not vary in the first.
     """
     first, test = table.split()
-    complete = np.isfinite(first.values).all(axis=1)
-    frame = pd.DataFrame(first.values[complete], columns=list(table.names))
-    return GaussianModel.fit(frame), test, int((~complete).sum())
+    complete, n = np.isfinite(first.values).all(axis=1), len(table.names)
+    rows = first.values[complete] if complete.sum() > 10 * n else first.values
+    frame = pd.DataFrame(rows, columns=list(table.names))
+    shrinkage = "auto" if len(rows) <= 2 * n else 0.0
+    model = GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
+    return model, test, len(first.values) - len(rows)
 
 
 def _readings(model: GaussianModel, windows: Windows) -> dict[str, Reading]:
