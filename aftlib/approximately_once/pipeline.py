@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -247,7 +248,7 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         q = self.query
-        self.master = Master(q.model, q.assignment, q.requirement)
+        self.master = Master(q.model, q.assignment, q.requirement, q.windows)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process one micro-batch; running it twice leaves the sink as running it once."""
@@ -258,24 +259,29 @@ class Coordinator:
         summaries = [row for row in sent if row["window"] is None]
         missing = [row for row in results if row["values"] is None]
 
-        master, cells = self.master, list[tuple]()
+        master, cells, again = self.master, list[tuple](), Counter[int]()
         for row in results:  # protocol steps (1) and (2)
             if row["values"] is not None:
                 values = np.array(row["values"], dtype=float)
-                master.receive(row["window"], row["worker"], values)
+                master.receive(row["window"], row["worker"], values, np.array(row["samples"]))
                 keys = self.query.assignment.workers[row["worker"]]
                 cells += self._cells(row["window"], keys, row["values"], samples=row["samples"])
         for row, known in zip(missing, self._known(missing), strict=True):
             if known is None:  # (3)
                 master.expect(row["window"])
             else:
-                master.receive(row["window"], row["worker"], known[0])
+                master.receive(row["window"], row["worker"], *known)
                 keys = self.query.assignment.workers[row["worker"]]
                 cells += self._cells(row["window"], keys, known[0].tolist(), known[1].tolist())
         for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
             for lost in master.estimate(window):
-                halves = lost.half_width.tolist()
-                cells += self._cells(window, lost.keys, lost.value.tolist(), half_widths=halves)
+                if lost.recoverable:
+                    values, halves = lost.value.tolist(), lost.half_width.tolist()
+                    cells += self._cells(window, lost.keys, values, half_widths=halves)
+                else:  # too much is missing of the others: as exact recovery would
+                    values, samples = self._read_again(window, lost.keys)
+                    cells += self._cells(window, lost.keys, values.tolist(), samples.tolist())
+                    again[lost.worker] += self.query.windows.width * len(lost.keys)
         outages = [
             Outage(row["worker"], row["failure"], row["recovery"], row["dead"], row["pid"])
             for row in summaries
@@ -287,7 +293,15 @@ class Coordinator:
         names = ("worker", "attempt", "pid", "start", "begin", "stop", "again")
         for row in summaries:
             shift = {name: row[name] for name in names}
+            shift["again"] += again[row["worker"]]
             self.shifts.append(shift | {"batch": batch_id} | seconds)
+
+    def _read_again(self, window: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Aggregates and samples of a window from the log."""
+        windows, start = self.query.windows, window * self.query.windows.slide
+        samples = self.query.log.read(keys, start, start + windows.width)
+        aggregates, counts = windows.aggregate(samples, start, range(window, window + 1))
+        return aggregates[0], counts[0]
 
     def _known(self, missing: Sequence[dict]) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
         """What the dead had sent of each window that its substitute lacks, or the sink holds."""

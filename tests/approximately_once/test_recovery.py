@@ -3,6 +3,7 @@
 from multiprocessing import get_context
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -159,3 +160,23 @@ def test_what_makes_another_query(query):
     others = [{"windows": sums}, {"requirement": Requirement(0.9, 0.05)}, {"model": MODEL}]
     others += [{"assignment": assign_packed(query.model, 2, REQUIREMENT)}]
     assert len({query.fingerprint, *(changed(**other) for other in others)}) == 5
+
+
+def test_what_too_little_is_known_of_is_read_again(query, tmp_path):
+    values = query.log.read(None, 0, 120)
+    for key in query.assignment.workers[0]:
+        values[50:58, key] = np.nan  # of the peers' windows 5, 2, 7 and 10 samples are left
+    log = SensorLog.write(tmp_path / "log", values, query.log.names)
+    tight = Requirement(0.45, 0.05)
+    asked = Query(**{**vars(query), "log": log, "requirement": tight})
+    people = staff(asked, tmp_path, [Outage(1, 52, 61)])
+    sink = micro_batch(people, 40, 80)
+    found = sink.windows()
+    lost = found[found["estimated"]]
+    assert (lost["half_width"] <= tight.epsilon).all()
+    assert set(lost["start"]) == {55, 60}
+    assert [shift["again"] for shift in people[2].shifts] == [0, 2 * 10 * 3]
+    whole, _ = WINDOWS.aggregate(values, 0, WINDOWS.ending_in(0, 120))
+    for row in found[~found["estimated"]].itertuples():
+        expected = whole[row.start // 5, log.names.index(row.key)]
+        np.testing.assert_equal(row.value, expected)
