@@ -10,6 +10,7 @@ import numpy as np
 from aftlib.approximately_once.assignment import Assignment
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Estimate:
         Key indices.
     value, half_width : ndarray, shape (len(keys),)
         Posterior means and the half-widths that hold with probability 1 − δ, sensor units.
+    recoverable : bool
+        Whether every half-width is within ε. Too much may be missing of the other workers' windows.
     """
 
     window: int
@@ -51,6 +54,7 @@ class Estimate:
     keys: tuple[int, ...]
     value: np.ndarray
     half_width: np.ndarray
+    recoverable: bool
 
 
 @dataclass
@@ -66,29 +70,46 @@ class Master:
         Model of the n keys' window aggregates.
     assignment : Assignment
     requirement : Requirement
+    windows : Windows
+        Their width says what share of a window its samples are.
+
+    Notes
+    -----
+    A window with c of its L samples shows the aggregate plus a noise of its own. By independent
+    steps, the noise of keys i and j has the covariance Σ_ij (L o / (c_i c_j) − 1), where o counts
+    the steps that both have samples of, and none with the aggregates. The gain is the best for
+    o = min(c_i, c_j), as when samples go missing together; the half-width holds for every o.
     """
 
     model: GaussianModel
     assignment: Assignment
     requirement: Requirement
+    windows: Windows = field(default_factory=lambda: Windows(1, 1))
     held: dict[int, np.ndarray] = field(default_factory=dict)
+    _samples: dict[int, np.ndarray] = field(default_factory=dict)
     _owing: dict[int, set[int]] = field(default_factory=dict)
     _solved: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
-    def receive(self, window: int, worker: int, values: np.ndarray) -> None:
+    def receive(
+        self, window: int, worker: int, values: np.ndarray, samples: np.ndarray | None = None
+    ) -> None:
         """(1) Take what a worker sent to the sink as well; (2) drop the window when all are done.
 
-        `values` has one aggregate a key of the worker, NaN where none could be computed.
+        `values` has one aggregate a key of the worker, NaN where none could be computed, and
+        `samples` how many samples it is from; by default none is missing.
         """
         self.expect(window)
-        self.held[window][list(self.assignment.workers[worker])] = values
+        keys = list(self.assignment.workers[worker])
+        self.held[window][keys] = values
+        self._samples[window][keys] = self.windows.width if samples is None else samples
         self._owing[window].discard(worker)
         if not self._owing[window]:
-            del self.held[window], self._owing[window]
+            self._take(window)
 
     def expect(self, window: int) -> None:
         """(3) A substitute tells of a window that its predecessor took with it: it stays owed."""
         self.held.setdefault(window, np.full(self.model.size, np.nan))
+        self._samples.setdefault(window, np.zeros(self.model.size, dtype=np.int64))
         self._owing.setdefault(window, set(range(len(self.assignment.workers))))
 
     def estimate(self, window: int) -> list[Estimate]:
@@ -96,21 +117,51 @@ class Master:
 
         The window is finished by that and dropped; (5) recovery ends with the last such window.
         """
-        row, estimates = self.held.pop(window), []
-        seen = np.isfinite(row)
-        observed, pattern = np.flatnonzero(seen), seen.tobytes()
-        for worker in sorted(self._owing.pop(window)):
-            keys = self.assignment.workers[worker]
-            if (worker, pattern) not in self._solved:  # most windows lack the same keys
-                variance = self.model.posterior_variance(observed)[list(keys)]
-                gain = self.model.gain(observed, keys)
-                self._solved[worker, pattern] = gain, self.requirement.half_width(variance)
-            gain, half_width = self._solved[worker, pattern]
+        row, samples, owing = self._take(window)
+        samples = np.where(np.isfinite(row), samples, 0)
+        observed = np.flatnonzero(samples)
+        if self.windows.query == "sum":  # of all steps, as far as the samples tell
+            row = row * self.windows.width / np.maximum(samples, 1)
+
+        estimates = []
+        for worker in sorted(owing):
+            keys, pattern = self.assignment.workers[worker], (worker, samples.tobytes())
+            if pattern not in self._solved:  # most windows lack the same samples
+                gain, variance = self._solve(keys, observed, samples[observed])
+                self._solved[pattern] = gain, self.requirement.half_width(variance)
+            gain, half_width = self._solved[pattern]
             value = self.model.mean[list(keys)] + gain @ (row - self.model.mean)[observed]
-            estimates.append(Estimate(window, worker, keys, value, half_width))
+            recoverable = bool((half_width <= self.requirement.epsilon).all())
+            estimates.append(Estimate(window, worker, keys, value, half_width, recoverable))
         return estimates
 
     @property
     def damaged(self) -> Sequence[int]:
         """Windows that some worker owes, oldest first."""
         return sorted(self.held)
+
+    def _take(self, window: int) -> tuple[np.ndarray, np.ndarray, set[int]]:
+        return self.held.pop(window), self._samples.pop(window), self._owing.pop(window)
+
+    def _solve(
+        self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gain, and largest variance of what it leaves, by the samples of each key observed."""
+        wanted, width = np.array(keys), self.windows.width
+        if (samples == width).all():
+            variance = self.model.posterior_variance(observed)[wanted]
+            return self.model.gain(observed, wanted), variance
+
+        sigma = self.model.covariance
+        among, across = sigma[np.ix_(observed, observed)], sigma[np.ix_(wanted, observed)]
+        either, both = np.maximum.outer(samples, samples), np.multiply.outer(samples, samples)
+        together = among * (width / either - 1)
+        gain = np.linalg.solve(among + together, across.T).T
+        explained = np.einsum("ij,ij->i", 2 * across - gain @ among, gain)
+
+        # the least that two keys may have had in common, and the most: which is worse?
+        least = np.maximum(0, np.add.outer(samples, samples) - width)
+        np.fill_diagonal(least, samples)
+        apart = among * (width * least / both - 1)
+        noise = [np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart).sum() for g in gain]
+        return gain, np.maximum(np.diag(sigma)[wanted] - explained + noise, 0)

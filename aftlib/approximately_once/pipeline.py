@@ -6,12 +6,18 @@ Python process alone. Spark's retry of a task whose process died is the substitu
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from itertools import repeat
 from pathlib import Path
+from typing import cast
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -20,6 +26,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.assignment import Assignment
+from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Master, Outage
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
@@ -41,11 +48,15 @@ RESULT = pa.schema(
         ("start", pa.int64()),
         ("begin", pa.int64()),
         ("stop", pa.int64()),
+        ("again", pa.int64()),
+        ("dead", pa.int64()),
+        ("failure", pa.int64()),
+        ("recovery", pa.int64()),
     ]
 )
 RESULT_SCHEMA = (
-    "worker int, window long, values array<double>, samples array<long>, "
-    "attempt int, pid long, start long, begin long, stop long"
+    "worker int, window long, values array<double>, samples array<long>, attempt int, pid long, "
+    "start long, begin long, stop long, again long, dead long, failure long, recovery long"
 )
 
 
@@ -103,64 +114,127 @@ class Query:
         return self.log.steps if self.stop is None else self.stop
 
     @property
+    def fingerprint(self) -> str:
+        """What identifies the query's results: log, windows, model, assignment, requirement."""
+        about = [str(self.log.path.absolute()), self.log.names, self.log.steps, self.log.about]
+        about += [asdict(self.windows), asdict(self.requirement), self.assignment.workers]
+        numbers = self.model.mean.tobytes() + self.model.covariance.tobytes()
+        return sha256(json.dumps(about).encode() + numbers).hexdigest()[:16]
+
+    @property
     def approximate(self) -> list[bool]:
         """Workers that are estimated when lost."""
         return [bool(e) and not self.exact for e in self.assignment.estimable]
 
 
+@dataclass
+class Memory:
+    """A worker's half-filled windows: samples from the step `first` on, the next window due."""
+
+    windows: Windows
+    first: int
+    next: int
+    samples: np.ndarray
+
+    @property
+    def reached(self) -> int:
+        """Step up to which samples have been taken in."""
+        return self.first + len(self.samples)
+
+    def take(self, block: np.ndarray) -> tuple[range, np.ndarray, np.ndarray]:
+        """Take in samples, shape (steps, keys); return the windows that they finish."""
+        samples = np.concatenate([self.samples, block])
+        done = self.windows.ending_in(0, self.first + len(samples))
+        done = range(self.next, max(self.next, done.stop))
+        skip = -self.first % self.windows.pane
+        aggregates, counts = self.windows.aggregate(samples[skip:], self.first + skip, done)
+        self.next = done.stop
+        spent = min(len(samples), max(0, self.next * self.windows.slide - self.first))
+        self.first, self.samples = self.first + spent, samples[spent:]
+        return done, aggregates, counts
+
+
 @dataclass(frozen=True)
 class Worker:
-    """What a task does with its shift: fill windows, emit those that are due.
+    """What a task does with its shift: fill windows, and send each when it is finished.
 
-    It dies, if it is the first to work on the shift, with the block of steps that reaches an
-    outage of its own.
+    The first to work on a shift dies when it reaches an outage of its own.
     """
 
     windows: Windows
     keys: int
     outages: tuple[Outage, ...]
     notes: Path
+    mail: Path
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take in the blocks of one shift; emit one row a due window, values null when lost."""
+        """Take in the blocks of one shift; emit a row for each window due, and one of the shift."""
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
-        memory: list[np.ndarray] = []
-        shift: dict[str, int] = {}
-        for batch in batches:
-            heads = batch.select(["worker", "start", "stop", "step"]).to_pylist()
-            for head, values in zip(heads, batch.column("values"), strict=True):
-                shift = shift or {**head, "begin": head["step"]}
-                memory.append(np.asarray(values.values))
-                reached = min(head["step"] + memory[-1].size // self.keys, head["stop"])
-                for outage in () if attempt else self.outages:
-                    own = outage.worker == head["worker"]
-                    if own and head["start"] <= outage.failure < reached:
-                        fault_of(outage, self.notes).passes(
-                            f"worker-{outage.worker}", outage.failure
-                        )
-        if shift:
-            yield self.emitted(shift, np.concatenate(memory).reshape(-1, self.keys), attempt)
-
-    def emitted(self, shift: dict[str, int], samples: np.ndarray, attempt: int) -> pa.RecordBatch:
-        """Rows of the shift from its samples, shape (steps, keys), of the step `begin` on."""
+        blocks = (
+            ({name: batch.column(name)[i].as_py() for name in _HEAD}, batch.column("values")[i])
+            for batch in batches
+            for i in range(batch.num_rows)
+        )
+        shift, _ = next(blocks, (None, None))
+        if shift is None:
+            return
+        shift |= {"begin": shift["step"], "attempt": attempt, "pid": os.getpid(), "again": 0}
         due = self.windows.ending_in(shift["start"], shift["stop"])
-        skip = -shift["begin"] % self.windows.pane
-        first = shift["begin"] + skip
-        kept = range(max(due.start, -(-first // self.windows.slide)), due.stop)
-        aggregates, counts = self.windows.aggregate(samples[skip:], first, kept)
+        box, memory = Mailbox(self.mail), self.memory(shift, due)
+        earlier = [box.read(shift["worker"], shift["start"], i, self.keys) for i in range(attempt)]
+        known = max((mail.reached for mail in earlier if mail), default=0)
 
-        lost = len(due) - len(kept)
-        rows = len(due) + 1  # one of the shift itself, so that it is known even without windows
-        columns = {
-            "window": [None, *due],
-            "values": [None] * (1 + lost) + aggregates.tolist(),
-            "samples": [None] * (1 + lost) + counts.tolist(),
-            "attempt": [attempt] * rows,
-            "pid": [os.getpid()] * rows,
-        }
-        columns |= {name: [shift[name]] * rows for name in ("worker", "start", "begin", "stop")}
-        return pa.RecordBatch.from_pydict(columns, schema=RESULT)
+        own = [
+            outage
+            for outage in self.outages
+            if not attempt
+            and outage.worker == shift["worker"]
+            and shift["start"] <= outage.failure < shift["stop"]
+        ]
+
+        yield _results(shift, range(due.start, memory.next))
+        writing = box.writing(shift["worker"], shift["start"], attempt, shift["begin"])
+        with writing as sender:
+            for _, values in blocks:
+                block = np.asarray(values.values).reshape(-1, self.keys)
+                shift["again"] += max(0, min(known - memory.reached, len(block))) * self.keys
+                cuts = [max(0, o.failure - memory.reached) for o in own]
+                for part in np.split(block, sorted(cut for cut in cuts if cut < len(block))):
+                    finished = memory.take(part)
+                    sender.send(memory.reached, *finished)
+                    yield _results(shift, *finished)
+                    for outage in own:
+                        if outage.failure <= memory.reached:
+                            point = f"worker-{outage.worker}"
+                            Fault(self.notes, point, outage.failure).passes(point, outage.failure)
+        yield _results(shift)
+
+    def memory(self, shift: dict[str, int], due: range) -> Memory:
+        """What it begins with: nothing, so that only windows from there on will be whole."""
+        first = max(due.start, -(-shift["begin"] // self.windows.slide))
+        return Memory(self.windows, shift["begin"], min(first, due.stop), np.empty((0, self.keys)))
+
+
+_HEAD = ("worker", "start", "stop", "step", "dead", "failure", "recovery")
+
+
+def _results(
+    shift: dict[str, int],
+    windows: range | None = None,
+    aggregates: np.ndarray | None = None,
+    samples: np.ndarray | None = None,
+) -> pa.RecordBatch:
+    """Rows of windows, lost ones without values, or without windows that of the shift itself."""
+    numbers = [None] if windows is None else list(windows)
+    nothing = [None] * len(numbers)
+    columns = {
+        "window": numbers,
+        "values": nothing if aggregates is None else aggregates.tolist(),
+        "samples": nothing if samples is None else samples.tolist(),
+    }
+    columns |= {name: [shift[name]] * len(numbers) for name in RESULT.names if name in shift}
+    return pa.RecordBatch.from_pydict(columns, schema=RESULT)
 
 
 @dataclass
@@ -169,13 +243,12 @@ class Coordinator:
 
     query: Query
     sink: WindowSink
-    notes: Path
-    outages: Sequence[Outage]
+    mail: Path
     shifts: list[dict] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         q = self.query
-        self.master = Master(q.model, q.assignment, q.requirement)
+        self.master = Master(q.model, q.assignment, q.requirement, q.windows)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process one micro-batch; running it twice leaves the sink as running it once."""
@@ -184,27 +257,73 @@ class Coordinator:
         arrived = time.perf_counter()
         results = [row for row in sent if row["window"] is not None]
         summaries = [row for row in sent if row["window"] is None]
+        missing = [row for row in results if row["values"] is None]
 
-        master, cells = self.master, list[tuple]()
-        for row in results:  # protocol steps (1), (2) and, for lost ones, (3)
-            window, worker, values = row["window"], row["worker"], row["values"]
-            if values is None:
-                master.expect(window)
+        master, cells, again = self.master, list[tuple](), Counter[int]()
+        for row in results:  # protocol steps (1) and (2)
+            if row["values"] is not None:
+                values = np.array(row["values"], dtype=float)
+                master.receive(row["window"], row["worker"], values, np.array(row["samples"]))
+                keys = self.query.assignment.workers[row["worker"]]
+                cells += self._cells(row["window"], keys, row["values"], samples=row["samples"])
+        for row, known in zip(missing, self._known(missing), strict=True):
+            if known is None:  # (3)
+                master.expect(row["window"])
             else:
-                master.receive(window, worker, np.array(values, dtype=float))
-                keys = self.query.assignment.workers[worker]
-                cells += self._cells(window, keys, values, samples=row["samples"])
+                master.receive(row["window"], row["worker"], *known)
+                keys = self.query.assignment.workers[row["worker"]]
+                cells += self._cells(row["window"], keys, known[0].tolist(), known[1].tolist())
         for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
             for lost in master.estimate(window):
-                halves = lost.half_width.tolist()
-                cells += self._cells(window, lost.keys, lost.value.tolist(), half_widths=halves)
-        self.sink.write(cells, [o for row in summaries for o in self._outage(row)])
+                if lost.recoverable:
+                    values, halves = lost.value.tolist(), lost.half_width.tolist()
+                    cells += self._cells(window, lost.keys, values, half_widths=halves)
+                else:  # too much is missing of the others: as exact recovery would
+                    values, samples = self._read_again(window, lost.keys)
+                    cells += self._cells(window, lost.keys, values.tolist(), samples.tolist())
+                    again[lost.worker] += self.query.windows.width * len(lost.keys)
+        outages = [
+            Outage(row["worker"], row["failure"], row["recovery"], row["dead"], row["pid"])
+            for row in summaries
+            if row["dead"] is not None
+        ]
+        self.sink.write(cells, outages)
 
         seconds = {"tasks_s": arrived - began, "master_s": time.perf_counter() - arrived}
-        names = ("worker", "attempt", "pid", "start", "begin", "stop")
+        names = ("worker", "attempt", "pid", "start", "begin", "stop", "again")
         for row in summaries:
             shift = {name: row[name] for name in names}
+            shift["again"] += again[row["worker"]]
             self.shifts.append(shift | {"batch": batch_id} | seconds)
+
+    def _read_again(self, window: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Aggregates and samples of a window from the log."""
+        windows, start = self.query.windows, window * self.query.windows.slide
+        samples = self.query.log.read(keys, start, start + windows.width)
+        aggregates, counts = windows.aggregate(samples, start, range(window, window + 1))
+        return aggregates[0], counts[0]
+
+    def _known(self, missing: Sequence[dict]) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
+        """What the dead had sent of each window that its substitute lacks, or the sink holds."""
+        slide, names = self.query.windows.slide, self.query.log.names
+        held = self.sink.exact({row["window"] * slide for row in missing})
+        box, letters = Mailbox(self.mail), dict[tuple[int, int], dict]()
+        for row in missing:
+            window, worker, start = row["window"], row["worker"], row["start"]
+            keys = self.query.assignment.workers[worker]
+            if (worker, start) not in letters:
+                mails = [box.read(worker, start, i, len(keys)) for i in range(row["attempt"])]
+                letters[worker, start] = dict(
+                    found for mail in mails if mail for found in mail.windows.items()
+                )
+            cells = [held.get((window * slide, names[key])) for key in keys]
+            if window in letters[worker, start]:
+                yield letters[worker, start][window]
+            elif None not in cells:
+                values, samples = zip(*cast("list[tuple]", cells), strict=True)
+                yield np.array(values), np.array(samples)
+            else:
+                yield None
 
     def _cells(
         self,
@@ -222,23 +341,6 @@ class Coordinator:
         estimated = repeat(int(half_widths is not None))
         return zip(*span, names, values, halves, estimated, samples, strict=False)
 
-    def _outage(self, row: dict) -> Iterator[Outage]:
-        """What a substitute that skipped input tells: its memory begins where it went on."""
-        if not (row["attempt"] and self.query.approximate[row["worker"]]):
-            return
-        for outage in self.outages:
-            if outage.worker == row["worker"] and row["start"] <= outage.failure < row["stop"]:
-                note = fault_of(outage, self.notes).fallen
-                pid = note["pid"] if note else None
-                yield replace(outage, dead_pid=pid, substitute_pid=row["pid"])
-                return
-        yield Outage(row["worker"], row["start"], row["begin"], None, row["pid"])
-
-
-def fault_of(outage: Outage, notes: Path) -> Fault:
-    """Fault that ends the worker of an outage at its step of failure."""
-    return Fault(notes, f"worker-{outage.worker}", outage.failure)
-
 
 @dataclass(frozen=True)
 class StreamRun:
@@ -250,8 +352,9 @@ class StreamRun:
         The sink's rows: start, stop, key, value, half_width, estimated, samples.
     outages : list of Outage
     shifts : DataFrame
-        One row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch, and the
-        seconds that the tasks and the master took.
+        One row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch, again
+        (samples that it read although an attempt before it had), and the seconds that the tasks
+        and the master took.
     """
 
     windows: pd.DataFrame
@@ -280,7 +383,30 @@ def recover_stream(
     Raises
     ------
     ValueError
-        When an outage names no worker or no step of the log, or ends before it begins.
+        When an outage names no worker or no step of the log, or ends before it begins; when the
+        directory is another query's; when `spark.speculation` is on, whose second attempts at slow
+        tasks cost time here and never help.
+    """
+    if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
+        raise ValueError(
+            "spark.speculation must be off, got true: a slow worker is not a dead one; "
+            'start the session with session(..., **{"spark.speculation": "false"})'
+        )
+    directory = Path(directory)
+    shutil.rmtree(directory / "mail", ignore_errors=True)
+    shifts, worker, coordinator = staff(query, directory, outages)
+    results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
+    drain(results.writeStream.foreachBatch(coordinator), directory)
+    sink = coordinator.sink
+    return StreamRun(sink.windows(), sink.outages(), pd.DataFrame(coordinator.shifts))
+
+
+def staff(
+    query: Query, directory: Path, outages: Sequence[Outage] = ()
+) -> tuple[SensorShifts, Worker, Coordinator]:
+    """Who works on a query: the shifts of its source, a worker and the master's side.
+
+    Arguments and errors as `recover_stream`.
     """
     m, steps = len(query.assignment.workers), query.steps
     for o in outages:
@@ -290,12 +416,13 @@ def recover_stream(
                 f"recovery not before it, got {o}"
             )
 
-    directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    sink, notes = WindowSink(directory / "sink.sqlite"), directory / "strikes"
+    sink = WindowSink(directory / "sink.sqlite", query.fingerprint)
+    mail = directory.absolute() / "mail" / uuid4().hex
     shifts = SensorShifts(
         log=str(query.log.path.absolute()),
         sink=str(sink.path.absolute()),
+        mail=str(mail),
         windows=query.windows,
         every=query.every,
         workers=[list(keys) for keys in query.assignment.workers],
@@ -303,8 +430,6 @@ def recover_stream(
         outages=[(o.worker, o.failure, o.recovery) for o in outages],
         end=steps,
     )
-    worker = Worker(query.windows, len(query.assignment.workers[0]), tuple(outages), notes)
-    coordinator = Coordinator(query, sink, notes, outages)
-    results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
-    drain(results.writeStream.foreachBatch(coordinator), directory)
-    return StreamRun(sink.windows(), sink.outages(), pd.DataFrame(coordinator.shifts))
+    keys = len(query.assignment.workers[0])
+    worker = Worker(query.windows, keys, tuple(outages), directory / "strikes", mail)
+    return shifts, worker, Coordinator(query, sink, mail)

@@ -15,6 +15,7 @@ from aftlib.core.sqlite import open_database, transaction
 
 APPLICATION = 0x41465457
 _SCHEMA = (
+    "CREATE TABLE query (identity TEXT NOT NULL)",
     """CREATE TABLE windows (
     start INTEGER NOT NULL, stop INTEGER NOT NULL, key TEXT NOT NULL, value REAL,
     half_width REAL, estimated INTEGER NOT NULL, samples INTEGER NOT NULL,
@@ -27,6 +28,7 @@ _UPSERT = """
 INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (start, key) DO UPDATE SET
   value = excluded.value, half_width = excluded.half_width,
   estimated = excluded.estimated, samples = excluded.samples
+  WHERE windows.estimated OR NOT excluded.estimated
 """
 
 
@@ -34,21 +36,23 @@ class WindowSink:
     """Results by (window start, key), and the outages that explain the estimates among them.
 
     Invariant: `write` is one transaction and idempotent, so a micro-batch that runs twice leaves
-    what it would have left once.
+    what it would have left once; and an estimate never takes the place of an exact value.
 
     Parameters
     ----------
     path : path
         SQLite file; made when absent.
+    query : str, optional
+        What identifies the query whose results these are; without it any sink is opened.
 
     Raises
     ------
     ValueError
-        When the file cannot be written or is no such sink.
+        When the file cannot be written, is no such sink, or is another query's.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path | str, query: str | None = None) -> None:
+        self.path, self.query = Path(path), query
         self._connection().close()
 
     def write(self, rows: Iterable[tuple], outages: Iterable[Outage] = ()) -> None:
@@ -67,6 +71,19 @@ class WindowSink:
             frame = pd.read_sql("SELECT * FROM windows ORDER BY start, key", connection)
         return frame.astype({"estimated": bool, "value": float, "half_width": float})
 
+    def exact(self, starts: Iterable[int]) -> dict[tuple[int, str], tuple[float, int]]:
+        """Value and samples by (start, key) of what is not estimated in some windows."""
+        found = {}
+        with closing(self._connection()) as connection:
+            for start in starts:
+                rows = connection.execute(
+                    "SELECT key, value, samples FROM windows WHERE start = ? AND NOT estimated",
+                    [start],
+                )
+                for key, value, samples in rows:
+                    found[start, key] = (float("nan") if value is None else value, samples)
+        return found
+
     def outages(self) -> list[Outage]:
         """Outages by failure and worker."""
         with closing(self._connection()) as connection:
@@ -77,5 +94,16 @@ class WindowSink:
         def create(connection: sqlite3.Connection) -> None:
             for statement in _SCHEMA:
                 connection.execute(statement)
+            connection.execute("INSERT INTO query VALUES (?)", [self.query or ""])
 
-        return open_database(self.path, "a sink of windows", APPLICATION, create=create)
+        def check(connection: sqlite3.Connection) -> None:
+            found = connection.execute("SELECT identity FROM query").fetchone()[0]
+            if self.query is not None and found != self.query:
+                raise ValueError(
+                    f"path holds the results of another query, {str(self.path)!r}: its log, "
+                    "windows, model, assignment or requirement differ; choose another directory"
+                )
+
+        return open_database(
+            self.path, "a sink of windows", APPLICATION, create=create, check=check
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, cast
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
+from aftlib.approximately_once.mailbox import Mail, Mailbox
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
@@ -22,6 +24,9 @@ BLOCK = pa.schema(
         ("start", pa.int64()),
         ("stop", pa.int64()),
         ("step", pa.int64()),
+        ("dead", pa.int64()),
+        ("failure", pa.int64()),
+        ("recovery", pa.int64()),
         ("values", pa.list_(pa.float64())),
     ]
 )
@@ -56,12 +61,14 @@ class Shift(InputPartition):
 class SensorShifts(PlannedInput):
     """A sensor log in shifts: one a worker in each micro-batch of `every` steps.
 
-    Its rows are blocks of steps; `values` is row-major (steps, keys).
+    Its rows are blocks of steps; `values` is row-major (steps, keys). `dead`, `failure` and
+    `recovery` are null unless a substitute skips what a dead process has lost.
 
     Attributes
     ----------
-    log, sink : str
-        Paths of the sensor log and of the sink, whose outages say what workers no longer hold.
+    log, sink, mail : str
+        Paths of the sensor log, of the sink, whose outages say what workers no longer hold, and of
+        the mailbox, which proves that a substitute's predecessor is dead.
     windows : Windows
     every : int
         Steps a micro-batch.
@@ -77,6 +84,7 @@ class SensorShifts(PlannedInput):
 
     log: str
     sink: str
+    mail: str
     windows: Windows
     every: int
     workers: list[list[int]]
@@ -84,14 +92,21 @@ class SensorShifts(PlannedInput):
     outages: list[tuple[int, int, int]]
     end: int
 
-    schema: ClassVar[str] = "worker int, start long, stop long, step long, values array<double>"
+    schema: ClassVar[str] = (
+        "worker int, start long, stop long, step long, dead long, failure long, recovery long, "
+        "values array<double>"
+    )
 
     def next_boundary(self, start: int) -> int:
         """The next multiple of `every`, or the end."""
         return min((start // self.every + 1) * self.every, self.end)
 
     def partitions(self, start: int, stop: int) -> list[Shift]:
-        """One shift a worker."""
+        """One shift a worker.
+
+        While windows that another worker lost are still due, a death is recovered exactly: nothing
+        would be left to estimate from.
+        """
         due = self.windows.ending_in(start, stop)
         first = due[0] * self.windows.slide if due else start
         held: dict[int, int] = {}  # step since which a worker that was down has held its input
@@ -100,7 +115,8 @@ class SensorShifts(PlannedInput):
 
         shifts = []
         for worker, keys in enumerate(self.workers):
-            resume = stop if self.approximate[worker] else None
+            others = max((step for other, step in held.items() if other != worker), default=0)
+            resume = stop if self.approximate[worker] and others <= first else None
             for struck, failure, recovery in self.outages:
                 if resume is not None and struck == worker and start <= failure < stop:
                     resume = recovery
@@ -112,17 +128,38 @@ class SensorShifts(PlannedInput):
         """A header block without values, then the worker's input in blocks of steps."""
         shift, context = cast("Shift", partition), TaskContext.get()
         begin = min(shift.begin, shift.stop)
-        if context is not None and context.attemptNumber() and shift.resume is not None:
-            begin = max(begin, min(shift.resume, shift.stop))
-        yield _block(shift, begin, np.empty(0))
+        lost = self._lost(shift, 0 if context is None else context.attemptNumber())
+        if lost is None:
+            yield _block(shift, begin, np.empty(0))
+        else:
+            recovery = cast("int", shift.resume)
+            begin = max(begin, min(recovery, shift.stop))
+            yield _block(shift, begin, np.empty(0), lost.pid, lost.reached, recovery)
         for values in SensorLog.open(self.log).blocks(shift.keys, begin, shift.stop):
             yield _block(shift, begin, values)
             begin += len(values)
 
+    def _lost(self, shift: Shift, attempt: int) -> Mail | None:
+        """Mail of the first of the attempts before, if they are dead and may be estimated."""
+        if not attempt or shift.resume is None:
+            return None
+        box = Mailbox(Path(self.mail))
+        deaths = [box.death(shift.worker, shift.start, i, len(shift.keys)) for i in range(attempt)]
+        if None in deaths or not box.claim(shift.worker, shift.start):
+            return None
+        return deaths[0]
 
-def _block(shift: Shift, step: int, values: np.ndarray) -> pa.RecordBatch:
-    row = [[shift.worker], [shift.start], [shift.stop], [step]]
+
+def _block(
+    shift: Shift,
+    step: int,
+    values: np.ndarray,
+    dead: int | None = None,
+    failure: int | None = None,
+    recovery: int | None = None,
+) -> pa.RecordBatch:
+    row = [shift.worker, shift.start, shift.stop, step, dead, failure, recovery]
     offsets = pa.array([0, values.size], pa.int32())
     flat = pa.ListArray.from_arrays(offsets, pa.array(values.ravel()))
-    arrays = [pa.array(v, f.type) for v, f in zip(row, BLOCK, strict=False)]
+    arrays = [pa.array([v], f.type) for v, f in zip(row, BLOCK, strict=False)]
     return pa.RecordBatch.from_arrays([*arrays, flat], schema=BLOCK)

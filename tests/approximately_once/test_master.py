@@ -7,6 +7,7 @@ from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.master import Master
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
 
 MODEL = block_model(6, 2)
 REQUIREMENT = Requirement(1.0, 0.05)
@@ -53,3 +54,55 @@ def test_two_lost_workers_and_a_missing_sample_widen_the_estimate(master):
 def test_everything_lost_is_the_prior(master):
     master.expect(0)
     assert all((e.value == 0).all() for e in master.estimate(0))
+
+
+WIDTH = 30
+
+
+def missed(rng, share, together):
+    """Which samples of the peers are there: each missing by itself, or whole steps of all."""
+    kept = rng.random((WIDTH, 6)) >= share
+    return kept[:, :1].repeat(6, axis=1) if together else kept
+
+
+@pytest.mark.parametrize("query", ["mean", "sum"])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("share", [0, 0.5, 0.9, 0.97])
+def test_half_widths_hold_when_samples_are_missing(share, together, query):
+    rng, windows = np.random.default_rng(7), Windows(WIDTH, WIDTH, query)
+    model, trials = MODEL.aggregate(WIDTH, query), 1500
+    master = Master(model, assign_spread(model, 3, REQUIREMENT), REQUIREMENT, windows)
+    lost = list(master.assignment.workers[0])
+    within = 0
+    for window in range(trials):
+        samples = rng.standard_normal((WIDTH, 6)) @ MODEL.cholesky.T
+        kept = missed(rng, share, together)
+        count = kept.sum(axis=0)
+        values = np.where(count, (samples * kept).sum(axis=0), np.nan)
+        if query == "mean":
+            values = values / np.maximum(count, 1)
+        for worker in (1, 2):
+            keys = list(master.assignment.workers[worker])
+            master.receive(window, worker, values[keys], count[keys])
+        (estimate,) = master.estimate(window)
+        true = samples[:, lost].mean(axis=0) * (1 if query == "mean" else WIDTH)
+        within += (np.abs(estimate.value - true) <= estimate.half_width).sum()
+    assert 0.95 - 3 * np.sqrt(0.95 * 0.05 / trials) <= within / (2 * trials)
+
+
+def test_missing_samples_widen_the_estimate_up_to_the_prior():
+    model = MODEL.aggregate(WIDTH)
+    requirement = Requirement(0.15, 0.05)
+    master = Master(model, assign_spread(model, 3, requirement), requirement, Windows(WIDTH, WIDTH))
+    found = []
+    for window, count in enumerate((WIDTH, WIDTH - 1, 20, 3, 1, 0)):
+        for worker in (1, 2):
+            given = np.full(2, 0.1 if count else np.nan)
+            master.receive(window, worker, given, np.full(2, count))
+        found += master.estimate(window)
+    widths = [estimate.half_width[0] for estimate in found]
+    assert widths == sorted(widths) and len(set(widths)) == len(widths)
+    prior = requirement.half_width(np.diag(model.covariance)[0])
+    assert widths[-1] == pytest.approx(prior)
+    assert [estimate.recoverable for estimate in found] == [w <= 0.15 for w in widths]
+    assert found[0].recoverable and not found[-1].recoverable

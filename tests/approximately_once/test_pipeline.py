@@ -80,9 +80,9 @@ def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tm
     assert_equal_where_computed(done.windows, batch(log, windows))
     lost = done.windows[done.windows["estimated"]]
     keys = {log.names[k] for k in asked.assignment.workers[1]}
-    # windows due in the struck micro-batch (40, 80] that begin before the recovery, and none else
+    # windows that overlap [failure, recovery), and none else
     assert set(zip(lost["start"], lost["key"], strict=True)) == {
-        (start, key) for start in range(35, 61, 5) for key in keys
+        (start, key) for start in range(45, 61, 5) for key in keys
     }
     assert (lost["half_width"] <= REQUIREMENT.epsilon).all()
     (recorded,) = done.outages
@@ -109,7 +109,7 @@ def test_estimates_are_the_models_posterior_of_the_other_workers(spark, log, tmp
 def test_outage_longer_than_a_batch_is_remembered_by_the_next_ones(spark, log, tmp_path):
     done = recover_stream(spark, query(log, Windows(10, 5)), tmp_path, [Outage(1, 70, 87)])
     lost = done.windows[done.windows["estimated"]]
-    assert sorted(lost["start"].unique()) == list(range(35, 86, 5))
+    assert sorted(lost["start"].unique()) == list(range(65, 86, 5))
     assert_equal_where_computed(done.windows, batch(log, Windows(10, 5)))
 
 
@@ -151,3 +151,16 @@ def test_bad_queries_are_refused(log):
     other = SimpleNamespace(names=("a",), steps=3)
     with pytest.raises(ValueError, match="model and assignment must have the log's 1 keys, got a"):
         query(other, Windows(3, 1))
+
+
+def test_speculation_is_refused(log, tmp_path):
+    conf = {"spark.speculation": "true"}
+    running = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
+    with pytest.raises(ValueError, match="spark.speculation must be off.*slow worker is not a"):
+        recover_stream(running, query(log, Windows(10, 5)), tmp_path)
+
+
+def test_the_directory_of_another_query_is_refused(spark, log, tmp_path):
+    recover_stream(spark, query(log, Windows(10, 5), stop=40), tmp_path)
+    with pytest.raises(ValueError, match="path holds the results of another query"):
+        recover_stream(spark, query(log, Windows(10, 5, "sum")), tmp_path)

@@ -41,3 +41,22 @@ def test_what_is_no_sink_is_refused(tmp_path):
         with pytest.raises(ValueError, match="path must be a sink of windows or a new file"):
             WindowSink(path)
     assert other.read_text().startswith("not a database")
+
+
+def test_an_estimate_never_takes_the_place_of_an_exact_value(tmp_path):
+    sink = WindowSink(tmp_path / "sink.sqlite")
+    sink.write(ROWS)
+    sink.write([(0, 10, "X1", 7.0, 0.2, 1, 0), (5, 15, "X1", 3.0, 0.1, 1, 0)])
+    sink.write([(5, 15, "X2", 4.0, None, 0, 10)])
+    assert sink.windows()["value"].tolist() == [1.5, 3.0, 4.0]
+    assert sink.exact([0]) == {(0, "X1"): (1.5, 10)}
+    sink.write([(5, 15, "X1", 5.0, None, 0, 9)])
+    assert sink.exact([5]) == {(5, "X1"): (5.0, 9), (5, "X2"): (4.0, 10)}
+
+
+def test_the_results_of_another_query_are_refused(tmp_path):
+    WindowSink(tmp_path / "sink.sqlite", "mean")
+    WindowSink(tmp_path / "sink.sqlite", "mean")
+    WindowSink(tmp_path / "sink.sqlite")
+    with pytest.raises(ValueError, match="path holds the results of another query"):
+        WindowSink(tmp_path / "sink.sqlite", "sum")

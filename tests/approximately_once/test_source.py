@@ -1,5 +1,7 @@
 """Shifts of a sensor log: where micro-batches end, and what each worker reads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ def shifts(tmp_path):
     return SensorShifts(
         log=str(tmp_path / "log"),
         sink=str(tmp_path / "sink.sqlite"),
+        mail=str(tmp_path / "mail"),
         windows=Windows(10, 5),
         every=20,
         workers=[[0, 2], [1, 3]],
@@ -42,6 +45,14 @@ def test_what_an_outage_took_is_not_read_again(shifts):
     WindowSink(shifts.sink).write([], [Outage(0, 25, 31)])
     assert [s.begin for s in shifts.partitions(40, 50)] == [35, 35]
     assert [s.begin for s in shifts.partitions(20, 40)] == [31, 15]
+
+
+def test_while_lost_windows_are_due_nobody_else_is_estimated(shifts):
+    both = replace(shifts, approximate=[True, True])
+    assert [s.resume for s in both.partitions(20, 40)] == [31, 30]
+    WindowSink(shifts.sink).write([], [Outage(0, 25, 31)])
+    assert [s.resume for s in both.partitions(20, 40)] == [31, None]
+    assert [s.resume for s in both.partitions(40, 50)] == [50, 50]
 
 
 def test_a_worker_reads_its_own_keys(shifts):

@@ -15,7 +15,9 @@ from pyspark import cloudpickle
 
 from aftlib.approximately_once import pipeline as approximately_once
 from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.pipeline import Query, Worker, recover_stream
+from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.pipeline import Memory, Query, Worker, recover_stream
+from aftlib.approximately_once.sink import WindowSink
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -96,7 +98,7 @@ def killing(spark, stop, rng, most=3):
 
 
 def struck_stream(spark, log, directory, seed):
-    """Stream under fire until at least one task has died."""
+    """Stream under fire until at least one worker has died with its windows."""
     rng = np.random.default_rng(seed)
     for attempt in range(10):
         stop = threading.Event()
@@ -107,25 +109,45 @@ def struck_stream(spark, log, directory, seed):
         finally:
             stop.set()
             killer.join()
-        if (done.shifts["attempt"] > 0).any():
+        if done.outages:
             return done
-    raise RuntimeError("ten streams and no task died: the killer does not hit")
+    raise RuntimeError("ten streams and no worker died: the killer does not hit")
 
 
 @pytest.mark.parametrize("seed", range(TRIALS))
 def test_workers_killed_at_random(spark, log, tmp_path, seed):
     done = struck_stream(spark, log, tmp_path, seed)
-    assert done.outages
     check(done, log)
+
+
+@pytest.mark.parametrize("first", [[], [Outage(1, 4000, 4400)]])
+def test_a_worker_dies_after_the_driver_did(spark, log, tmp_path, monkeypatch, first):
+    """The driver dies between the sink's write and Spark's commit; in the re-run a worker dies."""
+    write = WindowSink.write
+
+    def write_and_die(sink, *rows):
+        write(sink, *rows)
+        raise RuntimeError("the driver is gone")
+
+    with monkeypatch.context() as patched, pytest.raises(Exception, match="the driver is gone"):
+        patched.setattr(WindowSink, "write", write_and_die)
+        recover_stream(spark, query(log), tmp_path, first)
+    before = WindowSink(tmp_path / "sink.sqlite").windows()
+    done = recover_stream(spark, query(log), tmp_path, [Outage(0, 6000, 6500)])
+    check(done, log)
+    merged = before.merge(done.windows, on=["start", "key"], suffixes=("", "_after"))
+    assert len(merged) == len(before)
+    assert (merged["value"] == merged["value_after"]).all()
+    assert done.windows["estimated"].sum() == before["estimated"].sum() == 18 * len(first)
 
 
 class Forgetful(Worker):
     """A broken control: its substitute passes half-filled windows off as whole."""
 
-    def emitted(self, shift, samples, attempt):
-        needed = self.windows.ending_in(shift["start"], shift["stop"])[0] * self.windows.slide
-        padded = np.pad(samples, ((shift["begin"] - needed, 0), (0, 0)))
-        return super().emitted(shift | {"begin": needed}, padded, attempt)
+    def memory(self, shift, due):
+        needed = due.start * self.windows.slide
+        hidden = np.zeros((max(0, shift["begin"] - needed), self.keys))
+        return Memory(self.windows, needed, due.start, hidden)
 
 
 def test_a_worker_that_hides_its_loss_is_caught(spark, log, tmp_path, monkeypatch):

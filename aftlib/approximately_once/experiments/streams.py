@@ -115,8 +115,6 @@ def recovery_cost(
         for name, (asked, outages) in plans.items()
     }
     truth = streams["none"].windows.set_index(["start", "key"])["value"]
-    keys = len(query.assignment.workers[outage.worker])
-
     rows = []
     for name, done in streams.items():
         struck = (done.shifts.start <= outage.failure) & (outage.failure < done.shifts.stop)
@@ -124,13 +122,12 @@ def recovery_cost(
         found = done.windows.set_index(["start", "key"])
         guessed, computed = found[found.estimated], found[~found.estimated]
         off = (guessed["value"] - truth.reindex(guessed.index)).abs()
-        again = max(0, int(outage.failure - own.begin)) * keys
         within = float((off <= query.requirement.epsilon).mean()) if len(off) else np.nan
         rows.append(
             {
                 "recovery": name,
                 "batch_seconds": own.tasks_s,
-                "samples_read_again": again if own.attempt else 0,
+                "samples_read_again": int(own.again),
                 "aggregates_estimated": len(guessed),
                 "within_epsilon": within,
                 "largest_other_difference": float((computed["value"] - truth).abs().max()),

@@ -1,0 +1,143 @@
+"""The master's mailbox: windows that a worker has sent, and the proof that it is dead (D1 §4.2)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+_PROCESS, _LETTER = struct.Struct("<q"), struct.Struct("<qqq")
+_ENDED = -1
+
+
+@dataclass(frozen=True)
+class Mail:
+    """What an attempt at a shift has sent.
+
+    Attributes
+    ----------
+    pid : int
+        Its process.
+    reached : int
+        Step up to which it has taken in its input.
+    ended : bool
+        Whether it came to an end, well or by an error, instead of dying.
+    windows : dict of int to (ndarray, ndarray)
+        Aggregates and sample counts of each window sent, shape (keys,).
+    """
+
+    pid: int
+    reached: int
+    ended: bool
+    windows: dict[int, tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Mailbox:
+    """A folder with one file for each attempt at a shift; on a cluster, one that all share.
+
+    A file is locked while its writer lives. The kernel frees the lock of a dead process, so a free
+    lock on a file without an end is the proof of a death, which a second attempt is not.
+
+    Parameters
+    ----------
+    folder : path
+        New for each start of a stream, so that no file of an earlier one is taken for mail.
+    """
+
+    folder: Path
+
+    @contextmanager
+    def writing(self, worker: int, start: int, attempt: int, begin: int) -> Iterator[Sender]:
+        """Take the place of one attempt at a shift until the block ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._path(worker, start, attempt).open("wb", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(_PROCESS.pack(os.getpid()))
+            sender = Sender(file)
+            sender.send(begin, range(0), np.empty((0, 0)), np.empty((0, 0)))
+            try:
+                yield sender
+            finally:
+                file.write(_LETTER.pack(_ENDED, 0, 0))
+
+    def read(self, worker: int, start: int, attempt: int, keys: int) -> Mail | None:
+        """What an attempt has sent so far; None when it has not begun."""
+        path = self._path(worker, start, attempt)
+        data = path.read_bytes() if path.exists() else b""
+        if len(data) < _PROCESS.size + _LETTER.size:
+            return None
+        pid, at = _PROCESS.unpack_from(data)[0], _PROCESS.size
+        reached, windows = 0, dict[int, tuple[np.ndarray, np.ndarray]]()
+        while at + _LETTER.size <= len(data):
+            step, first, count = _LETTER.unpack_from(data, at)
+            if step == _ENDED:
+                return Mail(pid, reached, True, windows)
+            at, size = at + _LETTER.size, count * keys
+            if at + 16 * size > len(data):
+                break  # torn by a full disk
+            values = np.frombuffer(data, float, size, at).reshape(count, keys)
+            samples = np.frombuffer(data, np.int64, size, at + 8 * size).reshape(count, keys)
+            windows |= {first + i: (values[i], samples[i]) for i in range(count)}
+            at, reached = at + 16 * size, step
+        return Mail(pid, reached, False, windows)
+
+    def death(
+        self, worker: int, start: int, attempt: int, keys: int, patience_s: float = 1.0
+    ) -> Mail | None:
+        """Mail of an attempt whose process is gone; None when that is not proven.
+
+        A process that is just ending gets `patience_s` to do so.
+        """
+        path, deadline = self._path(worker, start, attempt), time.monotonic() + patience_s
+        while path.exists():
+            with path.open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    if time.monotonic() > deadline:
+                        return None
+                    time.sleep(0.01)
+                    continue
+            mail = self.read(worker, start, attempt, keys)
+            return None if mail is None or mail.ended else mail
+        return None
+
+    def claim(self, worker: int, start: int) -> bool:
+        """Whether this worker is the first to be estimated in the micro-batch that begins there.
+
+        A second one could only be estimated from what the first has left, so it reads again.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"estimated-{start}"
+        try:
+            with path.open("x") as file:
+                file.write(str(worker))
+        except FileExistsError:
+            return path.read_text() == str(worker)
+        return True
+
+    def _path(self, worker: int, start: int, attempt: int) -> Path:
+        return self.folder / f"worker-{worker}-{start}-{attempt}"
+
+
+@dataclass(frozen=True)
+class Sender:
+    """One attempt's way to the mailbox."""
+
+    file: BinaryIO
+
+    def send(
+        self, reached: int, windows: range, aggregates: np.ndarray, samples: np.ndarray
+    ) -> None:
+        """Send finished windows, shape (windows, keys), and the step that was reached."""
+        letter = _LETTER.pack(reached, windows.start, len(windows))
+        self.file.write(letter + aggregates.tobytes() + samples.astype(np.int64).tobytes())

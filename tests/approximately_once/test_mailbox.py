@@ -1,0 +1,80 @@
+"""The mailbox: what was sent before a death arrives, and only the dead are taken for dead."""
+
+import os
+import signal
+import threading
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+
+from aftlib.approximately_once.mailbox import Mailbox
+
+VALUES, SAMPLES = np.array([[0.1, np.nan], [2.0, -1e300]]), np.array([[3, 0], [3, 2]])
+
+
+@pytest.fixture
+def box(tmp_path):
+    return Mailbox(tmp_path / "mail")
+
+
+def sending(box, end):
+    """Send two windows and come to an end in another process."""
+    with box.writing(1, 40, 0, begin=30) as sender:
+        sender.send(55, range(7, 9), VALUES, SAMPLES)
+        end()
+
+
+def in_a_process(box, end):
+    process = get_context("fork").Process(target=sending, args=(box, end))
+    process.start()
+    return process
+
+
+def test_what_a_dead_worker_sent_arrives_to_the_bit(box):
+    process = in_a_process(box, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    process.join()
+    mail = box.death(1, 40, 0, keys=2)
+    assert (mail.pid, mail.reached, mail.ended) == (process.pid, 55, False)
+    assert sorted(mail.windows) == [7, 8]
+    np.testing.assert_array_equal([mail.windows[i][0] for i in (7, 8)], VALUES)
+    np.testing.assert_array_equal([mail.windows[i][1] for i in (7, 8)], SAMPLES)
+
+
+def test_a_slow_worker_is_not_dead(box):
+    ready = get_context("fork").Event()
+    process = in_a_process(box, lambda: ready.set() or threading.Event().wait(60))
+    try:
+        assert ready.wait(60)
+        assert box.death(1, 40, 0, keys=2, patience_s=0.05) is None
+        assert box.read(1, 40, 0, keys=2).reached == 55
+    finally:
+        process.kill()
+        process.join()
+    assert box.death(1, 40, 0, keys=2) is not None
+
+
+@pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0])
+def test_an_attempt_that_came_to_an_end_is_not_dead(box, end, capfd):
+    in_a_process(box, end).join()
+    assert box.death(1, 40, 0, keys=2) is None
+    assert box.read(1, 40, 0, keys=2).ended
+
+
+def test_an_attempt_that_has_not_begun_is_not_dead(box):
+    assert box.death(1, 40, 0, keys=2) is None
+    assert box.read(1, 40, 0, keys=2) is None
+
+
+def test_a_torn_letter_is_left_out(box):
+    in_a_process(box, lambda: os.kill(os.getpid(), signal.SIGKILL)).join()
+    (path,) = box.folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert box.death(1, 40, 0, keys=2).windows == {}
+    assert box.death(1, 40, 0, keys=2).reached == 30
+
+
+def test_one_worker_a_micro_batch_is_estimated(box):
+    assert box.claim(1, 40) and box.claim(1, 40)
+    assert not box.claim(0, 40)
+    assert box.claim(0, 80)

@@ -1,0 +1,182 @@
+"""Which windows are estimated after which deaths: real processes, without Spark between them."""
+
+from multiprocessing import get_context
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from aftlib.approximately_once import pipeline, source
+from aftlib.approximately_once.assignment import assign_packed, assign_spread
+from aftlib.approximately_once.mailbox import Mailbox
+from aftlib.approximately_once.master import Master, Outage
+from aftlib.approximately_once.pipeline import Query, staff
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+
+MODEL, WINDOWS, REQUIREMENT = block_model(6, 2), Windows(10, 5), Requirement(1.0, 0.05)
+
+
+@pytest.fixture(scope="module")
+def query(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "log"
+    log = SensorLog.write(path, draw(MODEL, 120, 4), MODEL.names)
+    means = MODEL.aggregate(WINDOWS.width)
+    return Query(log, WINDOWS, means, assign_spread(means, 2, REQUIREMENT), REQUIREMENT, every=40)
+
+
+def attempt(shifts, worker, shift, number, gate):
+    """Rows of one attempt at a shift, in a process of its own; None when it died."""
+    context = get_context("fork")
+    receiving, sending = context.Pipe(duplex=False)
+
+    def work():
+        task = SimpleNamespace(get=lambda: SimpleNamespace(attemptNumber=lambda: number))
+        source.TaskContext = pipeline.TaskContext = task
+        gate(shift, number)
+        batches = list(worker(shifts.read(shift)))
+        sending.send(pa.Table.from_batches(batches))
+
+    process = context.Process(target=work)
+    process.start()
+    sending.close()
+    try:
+        found = receiving.recv()
+    except EOFError:
+        found = None
+    process.join()
+    return found
+
+
+def micro_batch(people, start, stop, gate=lambda shift, number: None):
+    """One micro-batch as Spark does it: every task up to four times, then the master."""
+    shifts, worker, coordinator = people
+    tables = []
+    for shift in shifts.partitions(start, stop):
+        tries = (attempt(shifts, worker, shift, number, gate) for number in range(4))
+        tables.append(next(table for table in tries if table is not None))
+    coordinator(SimpleNamespace(toArrow=lambda: pa.concat_tables(tables)), 0)
+    return coordinator.sink
+
+
+def truth(query):
+    due = WINDOWS.ending_in(0, query.log.steps)
+    values, _ = WINDOWS.aggregate(query.log.read(None, 0, query.log.steps), 0, due)
+    return {
+        (j * WINDOWS.slide, name): values[i, k]
+        for i, j in enumerate(due)
+        for k, name in enumerate(query.log.names)
+    }
+
+
+def estimated(sink, query):
+    """Starts of each worker's windows that are estimated; all others must be exact."""
+    expected, found = truth(query), {}
+    for row in sink.windows().itertuples():
+        if row.estimated:
+            key = query.log.names.index(row.key)
+            found.setdefault(int(query.assignment.worker_of[key]), set()).add(row.start)
+        else:
+            assert row.value == expected[row.start, row.key]
+    return found
+
+
+def test_what_overlaps_the_outage_is_estimated_and_nothing_else(query, tmp_path):
+    people = staff(query, tmp_path, [Outage(1, 52, 61)])
+    for start in (0, 40, 80):
+        sink = micro_batch(people, start, start + 40)
+    assert len(sink.windows()) == len(truth(query))
+    assert estimated(sink, query) == {1: {45, 50, 55, 60}}
+    (outage,) = sink.outages()
+    assert (outage.worker, outage.failure, outage.recovery) == (1, 52, 61)
+    assert outage.dead_pid not in (None, outage.substitute_pid)
+
+
+def test_samples_read_again_are_counted(query, tmp_path):
+    for name, exact, counted in (("approximate", False, 0), ("exact", True, 3 * (52 - 35))):
+        asked = Query(**{**vars(query), "exact": exact})
+        people = staff(asked, tmp_path / name, [Outage(1, 52, 61)])
+        micro_batch(people, 40, 80)
+        assert [shift["again"] for shift in people[2].shifts] == [0, counted]
+
+
+def test_a_worker_that_dies_while_a_batch_is_done_again_costs_nothing(query, tmp_path, monkeypatch):
+    micro_batch(staff(query, tmp_path), 0, 40)
+    monkeypatch.delattr(Master, "estimate")  # whose memory begins from what the sink holds
+    # the driver dies after the sink's write and before Spark's commit
+    sink = micro_batch(staff(query, tmp_path, [Outage(0, 20, 27)]), 0, 40)
+    assert estimated(sink, query) == {}
+    assert [o.worker for o in sink.outages()] == [0]
+
+
+def test_another_worker_that_dies_while_a_batch_is_done_again(query, tmp_path):
+    first = micro_batch(staff(query, tmp_path, [Outage(1, 20, 27)]), 0, 40).windows()
+    again = staff(query, tmp_path, [Outage(0, 22, 29)])
+    sink = micro_batch(again, 0, 40)
+    assert estimated(sink, query) == {1: {15, 20, 25}}
+    assert sink.windows().equals(first)
+    assert [o.worker for o in sink.outages()] == [1]  # the other was recovered exactly
+    micro_batch(again, 40, 80)
+    assert estimated(sink, query) == {1: {15, 20, 25}}
+
+
+def test_two_workers_that_die_in_one_batch_are_not_both_estimated(query, tmp_path):
+    people = staff(query, tmp_path, [Outage(0, 20, 27), Outage(1, 22, 29)])
+    sink = micro_batch(people, 0, 40)
+    assert estimated(sink, query) == {0: {15, 20, 25}}
+
+
+def test_driver_and_worker_that_die_together(query, tmp_path):
+    shifts, worker, _ = staff(query, tmp_path, [Outage(1, 20, 27)])
+    assert attempt(shifts, worker, shifts.partitions(0, 40)[1], 0, lambda *_: None) is None
+    sink = micro_batch(staff(query, tmp_path, [Outage(1, 20, 27)]), 0, 40)
+    assert estimated(sink, query) == {}  # whoever starts again has read all, and lost nothing
+
+
+def test_a_second_attempt_without_a_death_is_exact(query, tmp_path):
+    def failing(shift, number):
+        if shift.worker == 1 and number == 0:
+            raise RuntimeError("no input")
+
+    shifts, worker, _ = people = staff(query, tmp_path)
+    sink = micro_batch(people, 0, 40, failing)
+    assert estimated(sink, query) == {} and sink.outages() == []
+    with Mailbox(worker.mail).writing(1, 40, 0, begin=35):  # slow: Spark speculates beside it
+        found = attempt(shifts, worker, shifts.partitions(40, 80)[1], 1, lambda *_: None)
+    rows = [row for row in found.to_pylist() if row["window"] is not None]
+    assert all(row["values"] is not None and row["dead"] is None for row in rows)
+
+
+def test_what_makes_another_query(query):
+    def changed(**other):
+        return Query(**{**vars(query), **other}).fingerprint
+
+    same = changed(every=7), changed(stop=60), changed(exact=True)
+    assert {*same} == {query.fingerprint}
+    sums = Windows(10, 5, "sum")
+    others = [{"windows": sums}, {"requirement": Requirement(0.9, 0.05)}, {"model": MODEL}]
+    others += [{"assignment": assign_packed(query.model, 2, REQUIREMENT)}]
+    assert len({query.fingerprint, *(changed(**other) for other in others)}) == 5
+
+
+def test_what_too_little_is_known_of_is_read_again(query, tmp_path):
+    values = query.log.read(None, 0, 120)
+    for key in query.assignment.workers[0]:
+        values[50:58, key] = np.nan  # of the peers' windows 5, 2, 7 and 10 samples are left
+    log = SensorLog.write(tmp_path / "log", values, query.log.names)
+    tight = Requirement(0.45, 0.05)
+    asked = Query(**{**vars(query), "log": log, "requirement": tight})
+    people = staff(asked, tmp_path, [Outage(1, 52, 61)])
+    sink = micro_batch(people, 40, 80)
+    found = sink.windows()
+    lost = found[found["estimated"]]
+    assert (lost["half_width"] <= tight.epsilon).all()
+    assert set(lost["start"]) == {55, 60}
+    assert [shift["again"] for shift in people[2].shifts] == [0, 2 * 10 * 3]
+    whole, _ = WINDOWS.aggregate(values, 0, WINDOWS.ending_in(0, 120))
+    for row in found[~found["estimated"]].itertuples():
+        expected = whole[row.start // 5, log.names.index(row.key)]
+        np.testing.assert_equal(row.value, expected)
