@@ -12,11 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.pipeline import replay_in_process, replay_stream
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.faults import Fault
-from aftlib.spark.session import session
 
 KINDS = ("bare", "spark")
 _TASK, _PASSED = "task.pickle", "passed.jsonl"
@@ -35,7 +33,11 @@ def passed(directory: Path) -> dict[tuple[str, int], float]:
 
 
 def main(place: str, kind: str, point: str = "", batch: str = "0") -> None:
-    """Stream what is left; SIGKILL this very process when it passes the point of the batch."""
+    """Recover what an earlier process left, then stream the rest.
+
+    This process kills itself by SIGKILL when it passes the point of the batch. Spark is loaded once
+    the recovery is committed: none of its start is part of T_rec.
+    """
     directory = Path(place)
     fault = Fault(directory / "faults" / f"{os.getpid()}-{time.time_ns()}", point, int(batch))
 
@@ -45,13 +47,17 @@ def main(place: str, kind: str, point: str = "", batch: str = "0") -> None:
         fault.passes(point, number)
 
     query, path = pickle.loads((directory / _TASK).read_bytes())
+    log = SensorLog.open(path)
     passes("loaded", -1)
-    spark = session("partial replay") if kind == "spark" else None
-    passes("started", -1)
-    if spark:
-        replay_stream(spark, query, SensorLog.open(path), directory, passes)
+    prepare(query, log, directory, passes).recover()
+
+    from aftlib.checkpoint_planning.pipeline import replay_in_process, replay_stream
+    from aftlib.spark.session import session
+
+    if kind == "spark":
+        replay_stream(session("partial replay"), query, log, directory, passes)
     else:
-        replay_in_process(query, SensorLog.open(path), directory, passes)
+        replay_in_process(query, log, directory, passes)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ _PARTS = {
 }
 _PHASES = {
     "python_ms": ("Python, imports", GREY),
-    "spark_ms": ("Spark session", ORANGE),
-    "stream_ms": ("stream, up to the failed batch", GREEN),
-    "recovery_ms": ("T_rec", BLUE),
-    "commit_ms": ("planning anew, commit", RED),
+    "open_ms": ("opening the state", ORANGE),
+    "recovery_ms": ("T_rec, cold", BLUE),
+    "commit_ms": ("commit", GREEN),
+    "plan_ms": ("afterwards: planning anew", RED),
 }
 
 
@@ -238,7 +238,7 @@ def t_sla(recoveries: pd.DataFrame) -> go.Figure:
 
 
 def restarts(frame: pd.DataFrame) -> go.Figure:
-    """Median milliseconds of each phase from the new process's start to its commit."""
+    """Median milliseconds of each phase from the new process's start to its next plan."""
     median = frame.groupby("kind")[list(_PHASES)].median()
     figure = go.Figure()
     for phase, (name, color) in _PHASES.items():

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.replay import COMPARED_TO
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
@@ -23,6 +25,7 @@ from aftlib.checkpoint_planning.state import (
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import atomic_directory
 from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
 
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
 """Sums and numbers of the samples of some sensors, in their order, over the steps [start, stop)."""
@@ -67,6 +70,11 @@ class ReplayQuery:
             checkpoint_variance=checkpoint_variance,
         )
 
+    @property
+    def allowed(self) -> float:
+        """Largest error variance of a window's sum, w² σ* for a mean (D2 eq. (20))."""
+        return self.requirement.max_variance * (self.window**2 if self.query == "mean" else 1)
+
     @cached_property
     def first_plan(self) -> CheckpointPlan:
         """Plan of a window that nothing has happened to."""
@@ -87,26 +95,27 @@ class Preparation:
     Parameters
     ----------
     directory : path
-        One folder a plan in it: sensors, gain and variance of each interval.
+        One folder a plan in it: sensors, gain and variance of each interval. A folder is named by
+        what determines its contents, so no other plan's or model's is ever taken for it.
     """
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
 
-    def keep(self, window: int, plan: CheckpointPlan) -> None:
-        """Compute and keep what a failure in each interval of a plan will need."""
-        folder = self._folder(window, plan.times[0])
-        if folder.exists():
-            return
-        with atomic_directory(folder) as scratch:
-            for k, replay in enumerate(plan.replay):
-                np.save(scratch / f"{k}-sensors.npy", np.array(replay.sensors, dtype=np.int64))
-                np.save(scratch / f"{k}-gain.npy", replay.gain())
-                np.save(scratch / f"{k}-variance.npy", replay.variance)
-            (scratch / "times.json").write_text(json.dumps(plan.times))
+    def keep(self, fingerprint: str, plan: CheckpointPlan) -> str:
+        """Compute and keep what a failure in each interval of a plan will need; its name."""
+        text = repr((fingerprint, plan.times, [replay.sensors for replay in plan.replay]))
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if not (self.directory / name).exists():
+            with atomic_directory(self.directory / name) as scratch:
+                for k, replay in enumerate(plan.replay):
+                    np.save(scratch / f"{k}-sensors.npy", np.array(replay.sensors, dtype=np.int64))
+                    np.save(scratch / f"{k}-gain.npy", replay.gain())
+                    np.save(scratch / f"{k}-variance.npy", replay.variance)
+        return name
 
-    def load(self, window: int, origin: int, interval: int) -> PreparedReplay:
-        """What a failure in an interval needs of the plan made `origin` steps into a window.
+    def load(self, name: str, interval: int) -> PreparedReplay:
+        """What a failure in an interval of a plan needs.
 
         Raises
         ------
@@ -114,20 +123,16 @@ class Preparation:
             When a file is gone or damaged.
         """
         parts = {}
-        for name in ("sensors", "gain", "variance"):
-            path = self._folder(window, origin) / f"{interval}-{name}.npy"
+        for part in ("sensors", "gain", "variance"):
+            path = self.directory / name / f"{interval}-{part}.npy"
             try:
-                parts[name] = np.load(path, allow_pickle=False)
+                parts[part] = np.load(path, allow_pickle=False)
             except (OSError, ValueError) as error:
                 raise ValueError(
-                    f"directory lacks an intact {path.name} of the plan at step {origin} "
-                    f"({error}); delete the directory, and the plan is prepared again"
+                    f"directory lacks an intact {path.name} of plan {name} ({error}); restore "
+                    f"{str(self.directory)!r} from a copy, or start the stream anew"
                 ) from error
         return PreparedReplay(parts["sensors"].tolist(), parts["gain"], parts["variance"])
-
-    def _folder(self, window: int, origin: int) -> Path:
-        """A plan made at a window's beginning serves every window; a later one its own."""
-        return self.directory / ("first" if origin == 0 else f"{window}-{origin}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,19 +152,13 @@ class PreparedReplay:
     gain: np.ndarray
     variance: np.ndarray
 
-    def complete(
-        self, mean: np.ndarray, sums: np.ndarray, counts: np.ndarray, steps: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Sums and numbers of all n sensors from those of O over some steps (D2 eqs (5), (10)).
-
-        A gap in what was replayed tells nothing of the others: there a sensor stands at its mean.
-        """
+    def complete(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
+        """Sums of all n sensors over some steps from those of O, whole (D2 eqs (5), (10))."""
+        everyone, replayed = np.empty(mean.size), mean[self.sensors]
         others = np.setdiff1d(np.arange(mean.size), self.sensors)
-        everyone, number = np.empty(mean.size), np.full(mean.size, steps)
-        everyone[self.sensors], number[self.sensors] = sums, counts
-        deviation = sums - counts * mean[self.sensors]
-        everyone[others] = steps * mean[others] + self.gain @ deviation
-        return everyone, number
+        everyone[self.sensors] = sums
+        everyone[others] = steps * mean[others] + self.gain @ (sums - steps * replayed)
+        return everyone
 
 
 @dataclass
@@ -169,16 +168,19 @@ class PartialReplay:
     Parameters
     ----------
     query : ReplayQuery
+    log : SensorLog
+        What is streamed.
     store : CheckpointStore
     preparation : Preparation
     process_id : str
         Of this process; a batch that another one began is recovered.
     passes : callable, optional
         Told of each point that a batch passes, with the batch: "begun", "restored", "replayed",
-        "estimated", "committed". Faults strike there.
+        "estimated", "committed", "planned". Faults strike there.
     """
 
     query: ReplayQuery
+    log: SensorLog
     store: CheckpointStore
     preparation: Preparation
     process_id: str
@@ -192,7 +194,24 @@ class PartialReplay:
                 f"t_sla_ms must be at least {shortest:.6g}, got {q.t_sla_ms!r}: once failures have "
                 f"spent the whole error, all {q.model.size} sensors are replayed step by step"
             )
-        self.preparation.keep(0, q.first_plan)
+        checkpoint = self.store.restore()
+        if checkpoint is None or not checkpoint.plan:
+            self._plan_rest(checkpoint or fresh(q, 0))
+
+    def recover(self) -> bool:
+        """Recover at once the batch that a process had begun when it died, if there is one.
+
+        It is read in this process: what T_SLA lets be replayed is small, and no Spark has to start.
+        """
+        batch = self.store.unfinished(self.checkpoint.position)
+        if batch is not None:
+            self.process(batch, bare_read(self.log))
+        return batch is not None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The last one."""
+        return cast("Checkpoint", self.store.restore())
 
     def process(self, batch: int, read: Read) -> None:
         """Aggregate the next planned interval; read partially when a process died in it.
@@ -204,12 +223,11 @@ class PartialReplay:
         """
         if self.store.committed(batch):
             return  # the process died after its commit, before Spark noted the batch
-        laps, model = [time.perf_counter()], self.query.model
-        checkpoint = self.store.restore() or fresh(self.query, 0)
+        laps, model, checkpoint = [time.perf_counter()], self.query.model, self.checkpoint
         start, stop = checkpoint.position, checkpoint.next_boundary
         failed = self.store.begin(batch, start, self.process_id)
         self.passes("begun", batch)
-        prepared = self.preparation.load(*checkpoint.interval) if failed else None
+        prepared = self.preparation.load(checkpoint.plan, checkpoint.interval) if failed else None
         keys = prepared.sensors if prepared else list(range(model.size))
         laps.append(time.perf_counter())
         self.passes("restored", batch)
@@ -218,10 +236,13 @@ class PartialReplay:
         laps.append(time.perf_counter())
         self.passes("replayed", batch)
 
-        variance = np.zeros(model.size)
-        if prepared:
-            sums, counts = prepared.complete(model.mean, sums, counts, stop - start)
-            variance = (stop - start) * prepared.variance
+        steps, variance = stop - start, np.zeros(model.size)
+        if prepared and np.all(counts == steps):
+            sums = prepared.complete(model.mean, sums, steps)
+            variance = steps * prepared.variance
+        elif prepared:
+            keys, sums, variance = self._replay_with_gaps(checkpoint, prepared.sensors)
+        counts = np.full(model.size, steps) if prepared else counts
         laps.append(time.perf_counter())
         self.passes("estimated", batch)
 
@@ -235,28 +256,93 @@ class PartialReplay:
             variance=checkpoint.variance + variance,
         )
         self._commit(aggregated, record)
-        self.passes("committed", batch)
+
+    def _replay_with_gaps(
+        self, checkpoint: Checkpoint, sensors: list[int]
+    ) -> tuple[list[int], np.ndarray, np.ndarray]:
+        """Replay further sensors until every sensor is known as well as eq. (20) wants it, or all.
+
+        Sensors replayed, and sums and variances of all n. T_SLA may be exceeded; where even all
+        sensors tell too little, the variance says so, and the window's results are not `kept`.
+        """
+        q, start, stop = self.query, checkpoint.position, checkpoint.next_boundary
+        left = np.maximum(q.allowed - checkpoint.variance, 0)
+        limit = left * (stop - start) / (checkpoint.window + q.window - start)
+        more = 1
+        while True:
+            values = self.log.read(sensors, start, stop)
+            sums, variance = estimate_with_gaps(q.model, sensors, values)
+            lacking = np.setdiff1d(np.arange(q.model.size), sensors)
+            if np.all(variance <= limit * (1 + COMPARED_TO)) or not lacking.size:
+                return sensors, sums, variance
+            first = np.argsort(-q.model.posterior_variance(sensors)[lacking], kind="stable")
+            sensors, more = [*sensors, *lacking[first[:more]].tolist()], 2 * more
 
     def _commit(self, checkpoint: Checkpoint, record: IntervalRecord) -> None:
-        """Finish the window; or go on with its plan, made anew if the checkpoint is not exact."""
+        """Make the batch durable; only then plan anew what follows a recovery."""
         window, results = checkpoint.window, []
         if checkpoint.position == window + self.query.window:
             results = window_results(self.query, checkpoint)
             checkpoint = fresh(self.query, checkpoint.position)
-        elif record.recovered:
-            done = checkpoint.position - window
-            scale = done**2 if self.query.query == "mean" else 1
-            plan = self.query.plan(done, checkpoint.variance / scale)
-            self.preparation.keep(window, plan)
-            checkpoint = replace(checkpoint, times=tuple(window + t for t in plan.times))
+        if record.recovered:
+            checkpoint = replace(checkpoint, times=(checkpoint.position,), plan="")
+        elif not checkpoint.plan:
+            checkpoint = self._planned(checkpoint)
         self.store.commit(checkpoint, results, record)
+        self.passes("committed", record.batch)
+        if not checkpoint.plan:
+            self._plan_rest(checkpoint)
+        self.passes("planned", record.batch)
+
+    def _plan_rest(self, checkpoint: Checkpoint) -> None:
+        self.store.keep(self._planned(checkpoint))
+
+    def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint with a plan for the rest of its window, prepared."""
+        q, window, done = self.query, checkpoint.window, checkpoint.position - checkpoint.window
+        scale = done**2 if q.query == "mean" else 1
+        if checkpoint.variance.max() > q.allowed * (1 + COMPARED_TO):
+            q = replace(q, method="exactly-once")  # which adds no error to what is lost already
+        plan = q.plan(done, checkpoint.variance / scale) if done else q.first_plan
+        name = self.preparation.keep(self.query.fingerprint, plan)
+        return replace(checkpoint, times=tuple(window + t for t in plan.times), plan=name)
 
 
 def fresh(query: ReplayQuery, window: int) -> Checkpoint:
-    """The exact, empty checkpoint c⁰ at the beginning of a window."""
-    n, times = query.model.size, tuple(window + t for t in query.first_plan.times)
-    zeros = np.zeros(n)
-    return Checkpoint(window, window, zeros, np.zeros(n, dtype=np.int64), zeros, times)
+    """The exact, empty checkpoint c⁰ at the beginning of a window, not planned yet."""
+    zeros = np.zeros(query.model.size)
+    return Checkpoint(window, window, zeros, zeros.astype(np.int64), zeros, (window,), "")
+
+
+def estimate_with_gaps(
+    model: GaussianModel, sensors: Sequence[int], values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums over some steps, and their error variances, of all n sensors from what some show.
+
+    Parameters
+    ----------
+    model : GaussianModel
+    sensors : sequence of int
+        Those replayed.
+    values : ndarray, shape (steps, len(sensors))
+        NaN or infinite where a sample is missing; it is estimated as if its sensor were not read.
+
+    Notes
+    -----
+    Steps at which the same sensors P are present are estimated together, from those alone:
+    Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). Their variances Σ_{Y|P} add up.
+    """
+    replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
+    sums, variance = len(values) * model.mean, np.zeros(model.size)
+    patterns, number = np.unique(present, axis=0, return_inverse=True)
+    for i, pattern in enumerate(patterns):
+        at, seen = number.ravel() == i, replayed[pattern]
+        deviation = (values[at][:, pattern] - model.mean[seen]).sum(axis=0)
+        others = np.setdiff1d(np.arange(model.size), seen)
+        sums[seen] += deviation
+        sums[others] += model.gain(seen, others) @ deviation
+        variance += at.sum() * model.posterior_variance(seen)
+    return sums, variance
 
 
 def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowResult]:
@@ -265,5 +351,52 @@ def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowRes
     divisor = np.maximum(counts, 1) if query.query == "mean" else np.ones(len(counts))
     values = np.where(counts > 0, checkpoint.sums / divisor, np.nan)
     half = query.requirement.half_width(checkpoint.variance) / divisor
-    rows = zip(query.model.names, values.tolist(), half.tolist(), counts.tolist(), strict=True)
+    kept = half <= query.requirement.epsilon * (1 + 1e-9)
+    columns = (column.tolist() for column in (values, half, counts, kept))
+    rows = zip(query.model.names, *columns, strict=True)
     return [WindowResult(checkpoint.window, checkpoint.position, *row) for row in rows]
+
+
+def interval_sums(
+    log: SensorLog, keys: Sequence[int], start: int, stop: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and number of the finite samples of each sensor over the steps [start, stop)."""
+    sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
+    for values in log.blocks(keys, start, stop) if len(keys) else ():
+        present = np.isfinite(values)
+        sums += np.ascontiguousarray(np.where(present, values, 0.0).T).sum(axis=1)
+        counts += present.sum(axis=0)
+    return sums, counts
+
+
+def bare_read(log: SensorLog) -> Read:
+    """Reader of a log in this process."""
+    return partial(interval_sums, log)
+
+
+def prepare(
+    query: ReplayQuery,
+    log: SensorLog,
+    directory: Path | str,
+    passes: Callable[[str, int], None] = lambda point, batch: None,
+) -> PartialReplay:
+    """The operator over the state in a directory, under a new name of this process.
+
+    Raises
+    ------
+    ValueError
+        When the log's keys are not the model's, or the state belongs to another stream.
+    """
+    if log.names != query.model.names:
+        gone = sorted(set(query.model.names) - set(log.names))
+        new = sorted(set(log.names) - set(query.model.names))
+        raise ValueError(
+            f"log must have the model's {query.model.size} keys in their order, got "
+            f"{len(log.names)} (missing {gone[:5]}, new {new[:5]}); fit the model on these sensors"
+        )
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
+    return PartialReplay(
+        query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes
+    )

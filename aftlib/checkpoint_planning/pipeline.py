@@ -1,15 +1,13 @@
 """Partial replay on Structured Streaming: micro-batch boundaries are the planned τ_k (D2).
 
-A micro-batch that is begun again after the driver died is the recovery: its tasks read the replay
-set O only, and the driver estimates the other sensors.
+A batch that had begun when the driver died is recovered by the next driver before Spark's stream
+starts; Spark then runs it again, and the operator finds it committed.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -18,8 +16,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
-from aftlib.checkpoint_planning.operator import PartialReplay, Preparation, Read, ReplayQuery
-from aftlib.checkpoint_planning.state import CheckpointStore, IntervalRecord, WindowResult
+from aftlib.checkpoint_planning.operator import (
+    Read,
+    ReplayQuery,
+    bare_read,
+    interval_sums,
+    prepare,
+)
+from aftlib.checkpoint_planning.state import (
+    Checkpoint,
+    CheckpointStore,
+    IntervalRecord,
+    WindowResult,
+)
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.drain import drain
 from aftlib.spark.planned import PlannedInput
@@ -51,12 +60,10 @@ class PlannedLog(PlannedInput):
 
     Attributes
     ----------
-    log, state, preparation : str
-        Paths of the sensor log, the checkpoint store and the prepared replay sets.
-    fingerprint, process_id : str
-        Of the stream, and of the process that runs it.
-    times : tuple of int
-        Planned τ of a window nothing has happened to.
+    log, state : str
+        Paths of the sensor log and the checkpoint store.
+    fingerprint : str
+        Of the stream.
     stop : int
         Step at which the stream ends: its last window is whole.
     tasks : int
@@ -65,10 +72,7 @@ class PlannedLog(PlannedInput):
 
     log: str
     state: str
-    preparation: str
     fingerprint: str
-    process_id: str
-    times: tuple[int, ...]
     stop: int
     tasks: int
 
@@ -79,50 +83,33 @@ class PlannedLog(PlannedInput):
         """Next τ of the plan in force."""
         if start >= self.stop:
             return start
-        checkpoint = CheckpointStore(self.state, self.fingerprint).restore()
-        position = 0 if checkpoint is None else checkpoint.position
-        if position != start:
+        checkpoint = self._checkpoint()
+        if checkpoint.position != start:
             raise ValueError(
-                f"batch must go on at step {position}, where the state ends, got {start} "
-                "from Spark's checkpoint; restore both from the same copy, or delete both"
+                f"batch must go on at step {checkpoint.position}, where the state ends, got "
+                f"{start} from Spark's checkpoint; restore both from the same copy, or delete both"
             )
-        return self.times[1] if checkpoint is None else checkpoint.next_boundary
+        return checkpoint.next_boundary
 
     def partitions(self, start: int, stop: int) -> list[SensorSlice]:
-        """Slices of all sensors, or of the replay set when another process died in this batch."""
-        keys = list(range(len(SensorLog.open(self.log).names)))
-        store = CheckpointStore(self.state, self.fingerprint)
-        if store.begun_by_another(start, self.process_id):
-            checkpoint = store.restore()
-            interval = (0, 0, 0) if checkpoint is None else checkpoint.interval
-            if checkpoint is not None and checkpoint.position != start:
-                keys = []  # committed already: the operator will not look at what is read
-            else:
-                keys = Preparation(self.preparation).load(*interval).sensors
-        return [SensorSlice(keys, start, stop) for keys in sliced(keys, self.tasks)]
+        """Slices of all sensors; of none when the operator has committed these steps already."""
+        done = self._checkpoint().position != start
+        keys = range(0 if done else len(SensorLog.open(self.log).names))
+        return [SensorSlice(part, start, stop) for part in sliced(keys, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Sums of the slice, in one row."""
         piece = cast("SensorSlice", partition)
         yield sum_slice(SensorLog.open(self.log), piece.keys, piece.start, piece.stop)
 
+    def _checkpoint(self) -> Checkpoint:
+        return cast("Checkpoint", CheckpointStore(self.state, self.fingerprint).restore())
+
 
 def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
     """Keys cut into one part a task; one empty part when there are none."""
     parts = np.array_split(np.array(keys, dtype=int), min(tasks, max(1, len(keys))))
     return [part.tolist() for part in parts]
-
-
-def interval_sums(
-    log: SensorLog, keys: Sequence[int], start: int, stop: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and number of the finite samples of each sensor over the steps [start, stop)."""
-    sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
-    for values in log.blocks(keys, start, stop) if len(keys) else ():
-        present = np.isfinite(values)
-        sums += np.ascontiguousarray(np.where(present, values, 0.0).T).sum(axis=1)
-        counts += present.sum(axis=0)
-    return sums, counts
 
 
 def sum_slice(log: SensorLog, keys: Sequence[int], start: int, stop: int) -> pa.RecordBatch:
@@ -170,11 +157,6 @@ def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
     return read
 
 
-def bare_read(log: SensorLog) -> Read:
-    """Reader of a log in this process."""
-    return partial(interval_sums, log)
-
-
 @dataclass(frozen=True)
 class ReplayedStream:
     """What a stream left: finished windows, and what each batch did."""
@@ -216,13 +198,11 @@ def replay_stream(
         When the log's keys are not the model's, or the state belongs to another stream.
     """
     operator = prepare(query, log, directory, passes)
+    operator.recover()
     planned = PlannedLog(
         log=str(log.path.absolute()),
         state=str(operator.store.path.absolute()),
-        preparation=str(operator.preparation.directory.absolute()),
         fingerprint=query.fingerprint,
-        process_id=operator.process_id,
-        times=query.first_plan.times,
         stop=log.steps - log.steps % query.window,
         tasks=tasks,
     )
@@ -230,7 +210,10 @@ def replay_stream(
     def step(batch: DataFrame, number: int) -> None:
         operator.process(number, collected(batch))
 
-    drain(planned.stream(spark).writeStream.foreachBatch(step), Path(directory))
+    try:
+        drain(planned.stream(spark).writeStream.foreachBatch(step), Path(directory))
+    finally:
+        operator.store.end(operator.process_id)
     return ReplayedStream(operator.store.results(), operator.store.records())
 
 
@@ -242,36 +225,13 @@ def replay_in_process(
 ) -> ReplayedStream:
     """`replay_stream` in this process, without Spark; arguments, result and errors are the same."""
     operator, read = prepare(query, log, directory, passes), bare_read(log)
-    stop, batch = log.steps - log.steps % query.window, len(operator.store.records())
-    while (state := operator.store.restore()) is None or state.position < stop:
-        operator.process(batch, read)
-        batch += 1
+    stop = log.steps - log.steps % query.window
+    operator.recover()
+    batch = len(operator.store.records())
+    try:
+        while operator.checkpoint.position < stop:
+            operator.process(batch, read)
+            batch += 1
+    finally:
+        operator.store.end(operator.process_id)
     return ReplayedStream(operator.store.results(), operator.store.records())
-
-
-def prepare(
-    query: ReplayQuery,
-    log: SensorLog,
-    directory: Path | str,
-    passes: Callable[[str, int], None] = lambda point, batch: None,
-) -> PartialReplay:
-    """The operator over the state in a directory, under a new name of this process.
-
-    Raises
-    ------
-    ValueError
-        When the log's keys are not the model's, or the state belongs to another stream.
-    """
-    if log.names != query.model.names:
-        gone = sorted(set(query.model.names) - set(log.names))
-        new = sorted(set(log.names) - set(query.model.names))
-        raise ValueError(
-            f"log must have the model's {query.model.size} keys in their order, got "
-            f"{len(log.names)} (missing {gone[:5]}, new {new[:5]}); fit the model on these sensors"
-        )
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
-    return PartialReplay(
-        query, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes
-    )

@@ -14,8 +14,8 @@ import numpy as np
 from aftlib.core.sqlite import open_database, transaction
 
 APPLICATION = 0x41465431
-VERSION = 2
-_MAGIC = b"aft-checkpoint-1\n"
+VERSION = 3
+_MAGIC = b"aft-checkpoint-2\n"
 _TABLES = (
     "CREATE TABLE stream (fingerprint TEXT NOT NULL)",
     "CREATE TABLE begun (batch INTEGER, start INTEGER, process TEXT, PRIMARY KEY (batch, process))",
@@ -23,7 +23,7 @@ _TABLES = (
     "CREATE TABLE batches (batch INTEGER PRIMARY KEY, start INTEGER, stop INTEGER, "
     "recovered INTEGER, sensors INTEGER, res_ms REAL, rep_ms REAL, est_ms REAL)",
     "CREATE TABLE windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
-    "samples INTEGER, PRIMARY KEY (start, key))",
+    "samples INTEGER, kept INTEGER, PRIMARY KEY (start, key))",
 )
 
 
@@ -45,6 +45,8 @@ class Checkpoint:
         Error variance of each sum; 0 where nothing was estimated.
     times : tuple of int
         Steps τ of the plan in force, from the one it was made at to the window's end.
+    plan : str
+        Name of the plan in force; empty while the rest of the window is not planned yet.
     """
 
     window: int
@@ -53,23 +55,25 @@ class Checkpoint:
     counts: np.ndarray
     variance: np.ndarray
     times: tuple[int, ...]
+    plan: str
 
     @property
-    def interval(self) -> tuple[int, int, int]:
-        """The interval that comes next: window, step in it at which it was planned, and number."""
-        return self.window, self.times[0] - self.window, self.times.index(self.position)
+    def interval(self) -> int:
+        """Number of the plan's interval that comes next."""
+        return self.times.index(self.position)
 
     @property
     def next_boundary(self) -> int:
         """Step of the next planned τ."""
-        return self.times[self.times.index(self.position) + 1]
+        return self.times[self.interval + 1]
 
     def to_bytes(self) -> bytes:
         """The checkpoint with a version and a check sum."""
         buffer = io.BytesIO()
-        fields = {"head": [self.window, self.position], "times": self.times}
+        plan = {"times": np.array(self.times), "plan": np.array(self.plan)}
+        head = np.array([self.window, self.position])
         arrays = {"sums": self.sums, "counts": self.counts, "variance": self.variance}
-        np.savez(buffer, allow_pickle=False, **fields, **arrays)
+        np.savez(buffer, allow_pickle=False, head=head, **plan, **arrays)
         body = buffer.getvalue()
         return _MAGIC + zlib.crc32(body).to_bytes(4, "big") + body
 
@@ -94,7 +98,8 @@ class Checkpoint:
         with np.load(io.BytesIO(body), allow_pickle=False) as found:
             window, position = map(int, found["head"])
             times = tuple(map(int, found["times"]))
-            return cls(window, position, found["sums"], found["counts"], found["variance"], times)
+            values = found["sums"], found["counts"], found["variance"]
+            return cls(window, position, *values, times, str(found["plan"]))
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,8 @@ class WindowResult:
         Half-width of the interval of probability 1 − δ; 0 when exact.
     samples : int
         Samples aggregated, estimated ones included.
+    kept : bool
+        Whether the half-width is at most ε. False: not recoverable, for too little was observed.
     """
 
     start: int
@@ -120,6 +127,7 @@ class WindowResult:
     value: float
     half_width: float
     samples: int
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -194,17 +202,28 @@ class CheckpointStore:
         what = "a checkpoint store"
         self._connection = open_database(path, what, APPLICATION, create=create, check=check)
 
-    def begin(self, batch: int, start: int, process: str) -> bool:
-        """Note that a process begins a batch; True when another process began it before."""
+    def begin(self, batch: int, start: int, process_id: str) -> bool:
+        """Note that a process begins a batch; True when another began it before and died."""
         with transaction(self._connection, f"begin batch {batch} in") as connection:
-            row = batch, start, process
+            row = batch, start, process_id
             connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?, ?)", row)
-        return self.begun_by_another(start, process)
-
-    def begun_by_another(self, start: int, process: str) -> bool:
-        """Whether another process than this one began a batch at this step."""
         others = "SELECT 1 FROM begun WHERE start = ? AND process != ? LIMIT 1"
-        return bool(self._rows(others, start, process))
+        return bool(self._rows(others, start, process_id))
+
+    def unfinished(self, start: int) -> int | None:
+        """Batch that a process has begun at this step, None when there is none."""
+        rows = self._rows("SELECT batch FROM begun WHERE start = ? LIMIT 1", start)
+        return rows[0][0] if rows else None
+
+    def end(self, process_id: str) -> None:
+        """Note that a process ends of itself: what it had begun has not failed."""
+        with transaction(self._connection, "end the process in") as connection:
+            connection.execute("DELETE FROM begun WHERE process = ?", (process_id,))
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Make a checkpoint durable that finishes no batch: the first, or one planned anew."""
+        with transaction(self._connection, "keep the plan in") as connection:
+            connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
 
     def restore(self) -> Checkpoint | None:
         """The last checkpoint, None before the first; ValueError when it is damaged."""
@@ -228,7 +247,7 @@ class CheckpointStore:
         with transaction(self._connection, f"commit batch {record.batch} to") as connection:
             connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
             windows = [astuple(result) for result in results]
-            connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?)", windows)
+            connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?)", windows)
             marks = ", ".join("?" * len(astuple(record)))
             connection.execute(f"INSERT INTO batches VALUES ({marks})", astuple(record))
 
@@ -237,8 +256,10 @@ class CheckpointStore:
         rows = self._rows("SELECT * FROM windows ORDER BY start, key")
         # SQLite keeps NaN as NULL
         return [
-            WindowResult(start, stop, key, np.nan if value is None else value, *rest)
-            for start, stop, key, value, *rest in rows
+            WindowResult(
+                start, stop, key, np.nan if value is None else value, half, count, bool(ok)
+            )
+            for start, stop, key, value, half, count, ok in rows
         ]
 
     def records(self) -> list[IntervalRecord]:

@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning.operator import Preparation, PreparedReplay, ReplayQuery
-from aftlib.checkpoint_planning.pipeline import bare_read, prepare
+from aftlib.checkpoint_planning.operator import (
+    Preparation,
+    PreparedReplay,
+    ReplayQuery,
+    bare_read,
+    estimate_with_gaps,
+    prepare,
+)
+from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -129,10 +137,10 @@ def test_completed_sums_are_the_posterior_mean():
     sensors, steps = [1, 6], 10
     gain = MODEL.gain(sensors, [0, 2, 3, 4, 5, 7])
     prepared = PreparedReplay(sensors, gain, MODEL.posterior_variance(sensors))
-    sums, counts = prepared.complete(MODEL.mean, np.array([60.0, 45.0]), np.array([10, 10]), steps)
+    sums = prepared.complete(MODEL.mean, np.array([60.0, 45.0]), steps)
     seen = MODEL.aggregate(steps, "sum").condition({"X2": 60.0, "X7": 45.0})
     np.testing.assert_allclose(sums[[0, 2, 3, 4, 5, 7]], seen.mean)
-    np.testing.assert_array_equal(counts, 10)
+    assert sums[[1, 6]].tolist() == [60, 45]
 
 
 def test_gaps_are_counted_and_stay_gaps(tmp_path):
@@ -155,14 +163,12 @@ def test_prepared_sets_that_are_gone_or_damaged_are_refused(tmp_path, log):
     with pytest.raises(Died):
         prepare(QUERY, log, tmp_path, dying([("replayed", 0)])).process(0, bare_read(log))
     operator = prepare(QUERY, log, tmp_path)
-    gain = tmp_path / "prepared" / "first" / "0-gain.npy"
+    gain = tmp_path / "prepared" / operator.checkpoint.plan / "0-gain.npy"
     gain.write_bytes(gain.read_bytes()[:50])
-    with pytest.raises(
-        ValueError, match="directory lacks an intact 0-gain.npy of the plan at step 0"
-    ):
+    with pytest.raises(ValueError, match=r"directory lacks an intact 0-gain\.npy of plan"):
         operator.process(0, bare_read(log))
     with pytest.raises(ValueError, match="directory lacks an intact 0-sensors.npy"):
-        Preparation(tmp_path / "nowhere").load(0, 0, 0)
+        Preparation(tmp_path / "nowhere").load("a", 0)
 
 
 def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
@@ -179,3 +185,144 @@ def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path, log):
     tight = ReplayQuery(MODEL, WINDOW, Requirement(0.9, 0.05), RecoveryTime(1.0, 0.1), 1.5)
     with pytest.raises(ValueError, match="t_sla_ms must be at least 1.8, got 1.5"):
         prepare(tight, log, tmp_path)
+
+
+def test_prepared_sets_of_another_model_are_not_used(tmp_path, log):
+    """State deleted, model changed; prepared sets of the old one still lie there."""
+    with pytest.raises(Died):
+        prepare(QUERY, log, tmp_path, dying([("replayed", 0)])).process(0, bare_read(log))
+    for path in tmp_path.glob("state.sqlite*"):
+        path.unlink()
+    weaker = block_model(8, 2, 4.0, 1.0, mean=5.0)
+    other = ReplayQuery(weaker, WINDOW, QUERY.requirement, QUERY.recovery_time, 1.5)
+    assert len(other.first_plan.replay[0].sensors) != len(QUERY.first_plan.replay[0].sensors)
+    with pytest.raises(Died):
+        prepare(other, log, tmp_path, dying([("replayed", 0)])).process(0, bare_read(log))
+    operator = prepare(other, log, tmp_path)
+    operator.process(0, bare_read(log))
+    assert operator.store.records()[0].sensors == len(other.first_plan.replay[0].sensors)
+
+
+def test_prepared_sets_of_another_history_are_not_used(tmp_path, log):
+    """The same query once more from its beginning: a plan made after other failures lies there."""
+    expected = []
+    for place, deaths in (("used", [0]), ("used", [0, 1]), ("new", [0, 1])):
+        for path in (tmp_path / place).glob("state.sqlite*"):
+            path.unlink()
+        store = stream(QUERY, log, tmp_path / place, [("replayed", batch) for batch in deaths])
+        expected = [(r.stop, r.sensors) for r in store.records()], expected
+    again, (other, _) = expected[0], expected[1]
+    assert again == other
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_process_that_stops_of_itself_has_not_failed(tmp_path, log, error):
+    def stop(point, batch):
+        if (point, batch) == ("replayed", 1):
+            raise error
+
+    with pytest.raises(error):
+        replay_in_process(QUERY, log, tmp_path, stop)
+    done = replay_in_process(QUERY, log, tmp_path)
+    assert not any(record.recovered for record in done.records)
+    assert all(result.half_width == 0 for result in done.results)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_a_recovery_is_committed_before_the_rest_is_planned(tmp_path, log, batch):
+    """Planning may take long; a process that dies in it leaves a recovered interval behind."""
+    deaths = dying([("replayed", batch), ("committed", batch)])
+    with pytest.raises(Died):
+        replay = prepare(QUERY, log, tmp_path, deaths)
+        for number in range(batch + 1):
+            replay.process(number, bare_read(log))
+    with pytest.raises(Died):
+        prepare(QUERY, log, tmp_path, deaths).recover()
+    path, fingerprint = tmp_path / "state.sqlite", QUERY.fingerprint
+    left = CheckpointStore(path, fingerprint)
+    assert left.committed(batch)
+    assert left.restore().plan == ""
+    assert not prepare(QUERY, log, tmp_path).recover()  # nothing is left to be recovered
+    planned = left.restore()
+    assert planned.position == planned.times[0]
+    assert planned.next_boundary > planned.position
+    done = replay_in_process(QUERY, log, tmp_path)
+    assert len(done.results) == 5 * 8
+    assert [record.batch for record in done.records if record.recovered] == [batch]
+
+
+def test_estimates_with_gaps_are_the_posterior_of_each_step():
+    values = draw(MODEL, 12, 4)
+    sensors = [1, 6, 2]
+    values[2:5, 1], values[4, 6], values[4, 2], values[9, 6] = np.nan, np.inf, np.nan, np.nan
+    sums, variance = estimate_with_gaps(MODEL, sensors, values[:, sensors])
+    expected, spread = np.zeros(8), np.zeros(8)
+    for row in values:
+        seen = {MODEL.names[i]: row[i] for i in sensors if np.isfinite(row[i])}
+        found = MODEL.condition(seen)
+        means = seen | dict(zip(found.names, found.mean, strict=True))
+        variances = dict(zip(found.names, found.variance, strict=True))
+        expected += [means[name] for name in MODEL.names]
+        spread += [variances.get(name, 0) for name in MODEL.names]
+    np.testing.assert_allclose(sums, expected)
+    np.testing.assert_allclose(variance, spread, atol=1e-12)
+
+
+MISSING = [0.0, 0.1, 0.5, 0.9, 0.97, "one silent", "all of O silent"]
+WIDE = ReplayQuery(MODEL, WINDOW, Requirement(0.36, 0.05), QUERY.recovery_time, 1.5)
+
+
+def with_gaps(values, replayed, missing, seed):
+    """The samples with gaps in those of O."""
+    seen = values.copy()
+    if missing in ("one silent", "all of O silent"):
+        seen[:, replayed[: 1 if missing == "one silent" else None]] = np.nan
+    else:
+        gaps = np.random.default_rng(seed).random((len(seen), len(replayed))) < missing
+        seen[:, replayed] = np.where(gaps, np.nan, seen[:, replayed])
+    return seen
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_the_variance_of_an_estimate_is_told_truly_whatever_is_missing(missing):
+    """1 − δ of the sums lie within z σ of the truth; 500 draws, so 4 % are four standard errors."""
+    replayed, inside = [0, 4, 5], []
+    truth = draw(MODEL, 500 * 10, 3).reshape(500, 10, 8)
+    for seed, values in enumerate(truth):
+        seen = with_gaps(values, replayed, missing, seed)
+        sums, variance = estimate_with_gaps(MODEL, replayed, seen[:, replayed])
+        off = np.abs(sums - values.sum(axis=0))
+        inside.append(off <= WIDE.requirement.z * np.sqrt(variance))
+    np.testing.assert_allclose(np.mean(inside, axis=0)[[1, 2, 3, 6, 7]], 0.95, atol=0.04)
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_further_sensors_stand_in_for_silent_ones(tmp_path, missing):
+    """Every batch dies once; samples of O are missing; the promise is kept all the same."""
+    replayed = list(WIDE.first_plan.replay[0].sensors)
+    assert len(replayed) == 2
+    true = draw(MODEL, 5 * WINDOW, 6)
+    log = SensorLog.write(tmp_path / "log", with_gaps(true, replayed, missing, 6), MODEL.names)
+    store = stream(WIDE, log, tmp_path, [("replayed", batch) for batch in range(40)])
+    off = np.abs(table(store, "value") - true.reshape(5, WINDOW, 8).mean(axis=1))
+    half = table(store, "half_width")
+    assert table(store, "kept").all()
+    assert half.max() <= WIDE.requirement.epsilon * (1 + 1e-9)
+    assert (off <= half * 5 / WIDE.requirement.z + 1e-9).all()  # five standard deviations
+    read = [record.sensors for record in store.records()]
+    assert (max(read) > 2) == (missing != 0.0)
+
+
+def test_what_nothing_tells_is_not_recoverable(tmp_path):
+    """A whole group of sensors is silent in a failed interval: the result says so, and is told."""
+    values = draw(MODEL, 5 * WINDOW, 6)
+    values[:50, :4] = np.nan
+    log = SensorLog.write(tmp_path / "log", values, MODEL.names)
+    store = stream(WIDE, log, tmp_path, [("replayed", batch) for batch in range(3)])
+    kept, half = table(store, "kept"), table(store, "half_width")
+    assert not kept[0, :4].any()
+    assert kept[0, 4:].all()
+    assert kept[1:].all()
+    assert (half[0, :4] > WIDE.requirement.epsilon).all()
+    # from then on the window is planned so that no error is added
+    assert half[0, 0] == pytest.approx(WIDE.requirement.z * np.sqrt(50 * 4) / WINDOW, rel=0.1)

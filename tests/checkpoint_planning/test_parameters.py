@@ -7,7 +7,7 @@ import pytest
 
 from aftlib.checkpoint_planning import experiments, figures
 from aftlib.checkpoint_planning.experiments import check_parameters
-from aftlib.checkpoint_planning.pipeline import bare_read
+from aftlib.checkpoint_planning.operator import bare_read
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.verdicts import verdicts
 from aftlib.core.checks import with_value

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.pipeline import bare_read, replay_stream, spark_read
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
+from aftlib.checkpoint_planning.pipeline import replay_stream, spark_read
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -21,15 +21,18 @@ def log(tmp_path):
     return SensorLog.write(tmp_path / "log", draw(MODEL, 150, 2), MODEL.names)
 
 
-def test_batches_are_the_plan_and_a_second_run_replays_its_set(spark, log, tmp_path):
+def test_batches_are_the_plan_and_a_failed_one_replays_its_set(spark, log, tmp_path):
     def passes(point, batch):
         if (point, batch) == ("replayed", 1):
             raise RuntimeError("struck")
 
     with pytest.raises(StreamingQueryException, match="struck"):
         replay_stream(spark, QUERY, log, tmp_path, passes)
-    done = replay_stream(spark, QUERY, log, tmp_path)
     first, second, third, fourth = QUERY.first_plan.times[1:]
+    store = prepare(QUERY, log, tmp_path).store
+    assert store.unfinished(first) is None  # the process ended of itself
+    store.begin(1, first, "one that is killed")
+    done = replay_stream(spark, QUERY, log, tmp_path)
     assert [(r.start, r.stop) for r in done.records[:2]] == [(0, first), (first, second)]
     assert [r.recovered for r in done.records][:3] == [False, True, False]
     assert done.records[1].sensors == len(QUERY.first_plan.replay[1].sensors) == 4
@@ -43,6 +46,18 @@ def test_batches_are_the_plan_and_a_second_run_replays_its_set(spark, log, tmp_p
         assert result.samples == 60
         assert off <= (1e-12 if result.half_width == 0 else 0.3 * 2)
         assert (result.half_width > 0) <= (start == 0)
+
+
+def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, log, tmp_path):
+    def passes(point, batch):
+        if (point, batch) == ("estimated", 2):
+            raise RuntimeError("a full disk")
+
+    with pytest.raises(StreamingQueryException, match="a full disk"):
+        replay_stream(spark, QUERY, log, tmp_path, passes)
+    done = replay_stream(spark, QUERY, log, tmp_path)
+    assert not any(r.recovered for r in done.records)
+    assert {r.half_width for r in done.results} == {0.0}
 
 
 def test_readers_agree(spark, log):

@@ -1,7 +1,7 @@
 """The checkpoint store: whole commits or none, and nobody else's files."""
 
 import sqlite3
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -13,8 +13,13 @@ from aftlib.checkpoint_planning.state import (
     WindowResult,
 )
 
-C1 = Checkpoint(0, 3, np.array([1.5, np.pi]), np.array([3, 2]), np.array([0.0, 0.25]), (0, 3, 7))
-RESULTS = [WindowResult(0, 7, "X1", 1.5, 0.1, 7), WindowResult(0, 7, "X2", float("nan"), 0.0, 0)]
+C1 = Checkpoint(
+    0, 3, np.array([1.5, np.pi]), np.array([3, 2]), np.array([0.0, 0.25]), (0, 3, 7), "a"
+)
+RESULTS = [
+    WindowResult(0, 7, "X1", 1.5, 0.1, 7, True),
+    WindowResult(0, 7, "X2", float("nan"), 0.0, 0, False),
+]
 
 
 def record(batch=0, **other):
@@ -57,16 +62,35 @@ def test_commit_is_restored_by_another_process(store):
 
 
 def test_a_batch_begun_by_a_dead_process_is_known(store):
+    assert store.unfinished(30) is None
     assert not store.begin(4, 30, "first")
     assert not store.begin(4, 30, "first")
-    assert store.begun_by_another(30, "second")
+    assert store.unfinished(30) == 4
     assert store.begin(4, 30, "second")
-    assert not store.begun_by_another(31, "second")
+    assert store.unfinished(31) is None
+
+
+def test_a_process_that_ends_of_itself_takes_back_its_own_batch_only(store):
+    store.begin(4, 30, "died")
+    store.begin(4, 30, "ends")
+    store.end("ends")
+    assert store.begin(4, 30, "next")
+    store.end("died")
+    store.end("next")
+    assert store.unfinished(30) is None
+
+
+def test_a_plan_made_after_the_commit_is_kept(store):
+    store.commit(C1, [], record())
+    store.keep(replace(C1, times=(3, 5, 7), plan="b"))
+    assert store.restore().times == (3, 5, 7)
+    assert store.restore().next_boundary == 5
+    assert store.records() == [record()]
 
 
 def test_commit_that_fails_half_way_leaves_all_as_it_was(store):
     store.commit(C1, [], record())
-    later = Checkpoint(0, 7, C1.sums * 2, C1.counts * 2, C1.variance, C1.times)
+    later = Checkpoint(0, 7, C1.sums * 2, C1.counts * 2, C1.variance, C1.times, "a")
     with pytest.raises(sqlite3.IntegrityError):
         store.commit(later, RESULTS, record())  # the same batch twice
     assert same(store.restore(), C1)
@@ -77,7 +101,7 @@ def test_full_disk_while_committing(store):
     store.commit(C1, [], record())
     pages = store._rows("PRAGMA page_count")[0][0]
     store._rows(f"PRAGMA max_page_count = {pages}")
-    wide = Checkpoint(0, 7, np.ones(9000), np.ones(9000), np.ones(9000), (0, 7))
+    wide = Checkpoint(0, 7, np.ones(9000), np.ones(9000), np.ones(9000), (0, 7), "a")
     with pytest.raises(
         OSError, match=r"could not commit batch 1 .*full.*nothing before it is lost"
     ):
@@ -104,7 +128,7 @@ def test_files_of_others_are_refused(tmp_path, store):
         CheckpointStore(store.path, "two")
     with sqlite3.connect(store.path) as connection:
         connection.execute("PRAGMA user_version = 9")
-    with pytest.raises(ValueError, match="path must be of version 2, got version 9"):
+    with pytest.raises(ValueError, match="path must be of version 3, got version 9"):
         CheckpointStore(store.path, "one")
 
 

@@ -25,7 +25,7 @@ _spec.loader.exec_module(driver)
 pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
 BARE, SPARK = (60, 8) if FULL else (3, 1)
-POINTS = ("begun", "restored", "replayed", "estimated", "committed")
+POINTS = ("begun", "restored", "replayed", "estimated", "committed", "planned")
 
 
 def start(directory, kind, store="sound", point=None, batch=0):
@@ -91,9 +91,9 @@ def test_spark_drivers_killed(tmp_path, seed, once):
     """Inside a batch, during its recovery, and between its commit and Spark's own note of it."""
     chance, log = random.Random(100 + seed), driver.write_log(tmp_path)
     batch = chance.randrange(0, 3)
-    first = POINTS[seed % 4]
-    killed_at(tmp_path, "spark", first, batch)
+    killed_at(tmp_path, "spark", POINTS[seed % 4], batch)
     killed_at(tmp_path, "spark", chance.choice(POINTS[1:4]), batch)
+    killed_at(tmp_path, "spark", "committed", batch)  # recovered, but what follows is not planned
     killed_at(tmp_path, "spark", "committed", batch + 1)
     store = finished(tmp_path, "spark")
     check(store, log)

@@ -121,24 +121,26 @@ def recovery_times(
         log = wide_log(directory, n, tuples, seed)
         read, sizes = reader(log), replayed_sizes(n, shares)
         zeros = np.zeros(n)
-        checkpoint = Checkpoint(0, 0, zeros, zeros.astype(np.int64), zeros, (0, log.steps))
+        counts = zeros.astype(np.int64)
+        checkpoint = Checkpoint(0, 0, zeros, counts, zeros, (0, log.steps), plan="")
         store = CheckpointStore(scratch / f"{n}.sqlite", "recovery times")
         store.commit(checkpoint, [], IntervalRecord(0, 0, 0, False, n, 0, 0, 0))
-        ready = {size: Preparation(scratch / f"{n}-{size}") for size in sizes if size < n}
-        for size, preparation in ready.items():
+        preparation, plans = Preparation(scratch / "prepared"), {}
+        for size in (size for size in sizes if size < n):
             replay, asked = (equally_correlated(n, size),), Requirement(1, 0.5)
-            preparation.keep(0, CheckpointPlan((0, log.steps), replay, asked, "mean", zeros))
+            plan = CheckpointPlan((0, log.steps), replay, asked, "mean", zeros)
+            plans[size] = preparation.keep(f"{n} equally correlated", plan)
         # sizes take turns, which spreads what else the machine does; the first turn warms up
         for repeat, size in product(range(-1, repeats), sizes):
             laps = [time.perf_counter()]
             store.restore()
-            prepared = ready[size].load(0, 0, 0) if size < n else None
+            prepared = preparation.load(plans[size], 0) if size < n else None
             laps.append(time.perf_counter())
             keys = prepared.sensors if prepared else list(range(n))
-            sums, counts = read(keys, 0, log.steps)
+            sums, _ = read(keys, 0, log.steps)
             laps.append(time.perf_counter())
             if prepared:
-                prepared.complete(zeros, sums, counts, log.steps)
+                prepared.complete(zeros, sums, log.steps)
             laps.append(time.perf_counter())
             about = {"n": n, "sensors": size, "steps": log.steps, "tuples": size * log.steps}
             parts = zip(PARTS, (np.diff(laps) * 1e3).tolist(), strict=True)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.operator import PartialReplay, Preparation, ReplayQuery
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.pipeline import spark_read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -79,9 +78,8 @@ def three_sensors(spark: SparkSession, directory: Path, failure: int = 5) -> Thr
     requirement, budget = Requirement(EPSILON, DELTA), RecoveryTime(0, 1)
     query = ReplayQuery(MODEL, len(FIGURE_1), requirement, budget, BUDGET)
     log = SensorLog.write(directory / "log", FIGURE_1.to_numpy(), FIGURE_1.columns.tolist())
-    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
-    read, prepared = spark_read(spark, log, tasks=2), Preparation(directory / "prepared")
-    first, second = (PartialReplay(query, store, prepared, name) for name in ("first", "second"))
+    first, second = (prepare(query, log, directory / "state") for _ in range(2))
+    read, store = spark_read(spark, log, tasks=2), second.store
     plan = query.first_plan
     struck = batch = int(np.searchsorted(plan.times, failure)) - 1
     begin, end = plan.times[struck : struck + 2]

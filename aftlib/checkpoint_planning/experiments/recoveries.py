@@ -17,17 +17,16 @@ from scipy.stats import binomtest
 
 from aftlib.checkpoint_planning.driver import KINDS, passed, write_task
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
-from aftlib.checkpoint_planning.operator import Read, ReplayQuery
-from aftlib.checkpoint_planning.pipeline import prepare
+from aftlib.checkpoint_planning.operator import Read, ReplayQuery, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 
-PHASES = ("python_ms", "spark_ms", "stream_ms", "recovery_ms", "commit_ms")
-"""From the start of the new process: Python and its imports; the Spark session; the stream up to
-the failed batch; T_rec itself; planning the rest of the window anew and committing."""
+PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
+"""From the start of the new process: Python and its imports; opening the state; T_rec itself, cold;
+committing what was recovered; and then planning the rest of the window anew."""
 
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds, for measuring before a machine's times are known."""
@@ -156,20 +155,22 @@ def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        Result of `recoveries`.
+        t_sla_ms and total_ms of each recovery, and process: what recovered, such as "cold".
 
     Returns
     -------
     DataFrame
-        t_sla_ms, recoveries, kept, share, low, high (Clopper and Pearson), median_ms, longest_ms.
+        process, t_sla_ms, recoveries, kept, share, low, high (Clopper and Pearson), median_ms,
+        longest_ms.
     """
     rows = []
-    for t_sla, group in frame.groupby("t_sla_ms"):
+    for (process, t_sla), group in frame.groupby(["process", "t_sla_ms"], sort=False):
         kept, total = int((group["total_ms"] <= t_sla).sum()), len(group)
         interval = binomtest(kept, total).proportion_ci(CONFIDENCE)
         times = {"median_ms": group["total_ms"].median(), "longest_ms": group["total_ms"].max()}
         share = {"share": kept / total, "low": interval.low, "high": interval.high}
-        rows.append({"t_sla_ms": t_sla, "recoveries": total, "kept": kept} | share | times)
+        about = {"process": process, "t_sla_ms": t_sla, "recoveries": total, "kept": kept}
+        rows.append(about | share | times)
     return pd.DataFrame(rows)
 
 
@@ -196,13 +197,14 @@ def restarts(
     count, seed : int
         Drivers of each kind to kill; of the batch in which each dies.
     kinds : tuple of str
-        "bare" is one process without Spark, "spark" runs the stream on Spark.
+        What is killed: "bare" is one process without Spark, "spark" runs the stream on Spark. Both
+        are recovered alike.
 
     Returns
     -------
     DataFrame
-        kind, trial, batch, sensors, the milliseconds of `PHASES`, and all_ms from the start of
-        the new process to its commit.
+        kind, trial, batch, sensors, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec again,
+        and all_ms from the start of the new process to its commit.
 
     Raises
     ------
@@ -216,19 +218,17 @@ def restarts(
         directory, batch = scratch / f"{kind}-{trial}", int(rng.integers(min(3, batches)))
         write_task(directory, query, log)
         _killed(directory, kind, "replayed", batch)
-        start = _killed(directory, kind, "committed", batch)
+        start = _killed(directory, kind, "planned", batch)
 
         store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
         record = next(r for r in store.records() if r.batch == batch)
-        at = passed(directory)
-        marks = [start, at["loaded", -1], at["started", -1], at["estimated", batch]]
-        python, spark, until = np.diff(marks) * 1e3
-        recovery = record.res_ms + record.rep_ms + record.est_ms
-        commit = (at["committed", batch] - at["estimated", batch]) * 1e3
-        phases = zip(PHASES, (python, spark, until - recovery, recovery, commit), strict=True)
+        at, total = passed(directory), record.res_ms + record.rep_ms + record.est_ms
+        points = ("loaded", -1), ("estimated", batch), ("committed", batch), ("planned", batch)
+        python, until, commit, planning = np.diff([start, *(at[p] for p in points)]) * 1e3
+        phases = zip(PHASES, (python, until - total, total, commit, planning), strict=True)
         about = {"kind": kind, "trial": trial, "batch": batch, "sensors": record.sensors}
-        everything = (at["committed", batch] - start) * 1e3
-        rows.append(about | dict(phases) | {"all_ms": everything})
+        asked = {"t_sla_ms": query.t_sla_ms, "total_ms": total}
+        rows.append(about | dict(phases) | asked | {"all_ms": python + until + commit})
     return pd.DataFrame(rows)
 
 
