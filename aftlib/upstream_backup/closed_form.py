@@ -132,6 +132,14 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     segments = len(Segments.cut(written, parameters.tuples_per_segment).sizes)
     hop = (len(written) * parameters.tuple_bytes + segments * header) / _SECONDS
 
+    # a node is acknowledged in every interval that its turn touches: at a switch, both are
+    acks = min(1000 / parameters.ack_ms, parameters.rate)
+    if scheme.switching:
+        cycle, every = 2 * parameters.switching_ms, parameters.ack_ms
+        turns = (parameters.share * cycle, (1 - parameters.share) * cycle)
+        acks = sum(min(1000 / every, 1000 * (turn / every + 1) / cycle) for turn in turns)
+        acks = min(acks, parameters.rate)
+
     told = min(1000 / parameters.checkpoint_ms, parameters.rate)
     state = parameters.message_bytes + parameters.state_bytes * parameters.rate / told
     state += math.ceil(state / parameters.tcp.segment_bytes) * header
@@ -139,9 +147,7 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
         stream=2 * hop,
         into_node=hop,
         copies=(0 if not scheme.both else 2 if scheme.trimmed_by == "copy" else 1) * hop,
-        acks=2 * message * min(1000 / parameters.ack_ms, parameters.rate)
-        if scheme.trimmed_by == "ack"
-        else 0,
+        acks=2 * message * acks if scheme.trimmed_by == "ack" else 0,
         checkpoints=told * (state + message) if scheme.trimmed_by == "checkpoint" else 0,
         heartbeats=2 * message * (2 if scheme.switching else 1) * 1000 / parameters.heartbeat_ms,
     )

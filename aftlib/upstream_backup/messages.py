@@ -8,7 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from aftlib.upstream_backup.parameters import MS, NODES
+from aftlib.upstream_backup.parameters import NODES
 from aftlib.upstream_backup.recursion import Simulated
 from aftlib.upstream_backup.routes import NEVER, Route, acknowledged, checkpointed, results_kept
 
@@ -43,7 +43,8 @@ def messages(found: Simulated) -> list[Message]:
     for route in found.routes:
         said += _carried(found, route)
         said += _acknowledgements(found, route) if found.scheme.trimmed_by == "ack" else ()
-    for beat in range(0, found.until, round(found.parameters.heartbeat_ms * MS)):
+    every, phase = found.parameters.rhythm("heartbeat")
+    for beat in range(phase, found.until, every):
         for monitor, target in (NODES, NODES[::-1]):
             if _lives(found, monitor, beat):
                 said.append(Message(beat + hop, beat, "heartbeat", monitor, target))
@@ -105,9 +106,9 @@ def _carried(found: Simulated, route: Route) -> Iterator[Message]:
 def _acknowledgements(found: Simulated, route: Route) -> Iterator[Message]:
     """Level-0 ACKs for what has newly arrived from a node, and what a living node passes on."""
     feed, hop = route.feed, found.parameters.hop_ns
-    every = round(found.parameters.ack_ms * MS)
+    every, phase = found.parameters.rhythm("ack")
     backs = (r.downtime.back for r in found.recoveries if r.downtime.request == feed.end)
-    ticks = np.arange(every, found.until + every, every)
+    ticks = np.arange(every + phase, found.until + every, every)
     ticks = ticks[(ticks > feed.begin) & (ticks <= next(backs, NEVER))]
 
     arrived = route.delivered < NEVER

@@ -75,6 +75,28 @@ class Tcp:
 
 
 @dataclass(frozen=True)
+class Phases:
+    """When the intervals begin, as fractions of them: nothing sets the nodes' clocks alike.
+
+    Attributes
+    ----------
+    ack, heartbeat, checkpoint : float
+        Of their intervals, in [0, 1).
+    switching : float
+        Of two turns.
+    """
+
+    ack: float = 0.0
+    heartbeat: float = 0.0
+    switching: float = 0.0
+    checkpoint: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            require_number(name, value, least=0, below=1)
+
+
+@dataclass(frozen=True)
 class Parameters:
     """A system of upstream, primary, secondary and downstream node (D4 table 1 by default).
 
@@ -103,6 +125,7 @@ class Parameters:
         From the re-send request until the dead node is back, empty.
     link : Link
     tcp : Tcp
+    phases : Phases
 
     Raises
     ------
@@ -127,9 +150,10 @@ class Parameters:
     repair_ms: float = 1000.0
     link: Link = field(default_factory=Link)
     tcp: Tcp = field(default_factory=Tcp)
+    phases: Phases = field(default_factory=Phases)
 
     def __post_init__(self) -> None:
-        for name in (f.name for f in fields(self) if f.name not in ("link", "tcp")):
+        for name in (f.name for f in fields(self) if f.name not in ("link", "tcp", "phases")):
             if not (name == "secondary_us" and self.secondary_us is None):
                 require_number(name, getattr(self, name), above=0)
         require_number("share", self.share, below=1)
@@ -202,7 +226,16 @@ class Parameters:
     @property
     def settling_ms(self) -> float:
         """Time from which on queues are as they will stay."""
-        return 4 * self.link.delay_ms + self.ack_ms + self.switching_ms
+        waits = self.ack_ms * (1 + self.phases.ack) + self.switching_ms
+        return 4 * self.link.delay_ms + waits
+
+    def rhythm(self, name: str) -> tuple[int, int]:
+        """Interval and phase of "ack", "heartbeat", "checkpoint" or "switching", nanoseconds.
+
+        That of switching is the cycle of two turns.
+        """
+        every = round(getattr(self, f"{name}_ms") * MS) * (2 if name == "switching" else 1)
+        return every, round(every * getattr(self.phases, name))
 
     def cost_ns(self, node: str) -> int:
         """Time that a node takes for a tuple."""

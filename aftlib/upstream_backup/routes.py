@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aftlib.upstream_backup.parameters import MS, Parameters
+from aftlib.upstream_backup.parameters import Parameters
 from aftlib.upstream_backup.stream import Segments, lindley, slow_start
 
 NEVER = np.iinfo(np.int64).max
@@ -89,10 +89,10 @@ def acknowledged(parameters: Parameters, route: Route, time: int) -> int:
     The last level-0 ACK that counts left the downstream node early enough to meet the node alive
     and to be passed on by `time`; it names everything that had arrived by then.
     """
-    every, hop = round(parameters.ack_ms * MS), parameters.hop_ns
+    (every, phase), hop = parameters.rhythm("ack"), parameters.hop_ns
     latest = min(route.feed.crash - 1 - hop, time - 2 * hop)
-    tick = latest // every * every
-    return int(np.searchsorted(route.delivered, tick, side="right")) if tick > 0 else 0
+    tick = (latest - phase) // every * every + phase
+    return int(np.searchsorted(route.delivered, tick, side="right")) if tick > phase else 0
 
 
 def checkpointed(parameters: Parameters, route: Route, time: int) -> int:
@@ -101,8 +101,8 @@ def checkpointed(parameters: Parameters, route: Route, time: int) -> int:
     The secondary, when it has a checkpoint, tells the upstream node; the state's changes since the
     last one travel in as many full segments as they need.
     """
-    every = round(parameters.checkpoint_ms * MS)
-    ticks = np.arange(every, min(route.feed.crash, time), every)
+    every, phase = parameters.rhythm("checkpoint")
+    ticks = np.arange(every + phase, min(route.feed.crash, time), every)
     counts = np.searchsorted(route.written, ticks, side="right")
     sent = np.diff(counts, prepend=0)
     changed = sent > 0

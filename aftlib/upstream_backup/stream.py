@@ -23,8 +23,8 @@ def written_ns(parameters: Parameters, until_ns: int) -> np.ndarray:
 
 def primary_turn(parameters: Parameters, time_ns: np.ndarray | int) -> np.ndarray | bool:
     """Whether a moment belongs to the primary's turn (the proposal)."""
-    cycle = 2 * round(parameters.switching_ms * MS)
-    return time_ns % cycle < round(cycle * parameters.share)
+    cycle, phase = parameters.rhythm("switching")
+    return (time_ns - phase) % cycle < round(cycle * parameters.share)
 
 
 @dataclass(frozen=True)

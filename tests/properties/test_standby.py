@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aftlib.upstream_backup.failures import Failure
 from aftlib.upstream_backup.messages import kept, messages
-from aftlib.upstream_backup.parameters import NODES, Link, Parameters, Tcp
+from aftlib.upstream_backup.parameters import NODES, Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import SCHEMES
 from tests.upstream_backup.event_simulation import traced
@@ -36,7 +36,7 @@ def systems(draw):
             processing_us=draw(number(0.005, 0.3)) * 1e3,
             secondary_us=draw(number(0.005, 0.3)) * 1e3, write_ms=draw(number(0.2, 60)),
             state_bytes=draw(st.integers(1, 200)), repair_ms=draw(number(50, 300)),
-            link=link, tcp=tcp,
+            link=link, tcp=tcp, phases=Phases(*(draw(st.floats(0, 0.99)) for _ in range(4))),
         )  # fmt: skip
     except ValueError:
         assume(False)

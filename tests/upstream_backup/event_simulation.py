@@ -222,9 +222,9 @@ class _System:
             self.env.process(self._crash(failure))
         self.env.process(self._emit())
         if self.scheme.trimmed_by == "checkpoint":
-            self.env.process(self._every(self.parameters.checkpoint_ms, self._checkpoint))
+            self.env.process(self._every("checkpoint", self._checkpoint))
         elif self.scheme.trimmed_by == "ack":
-            self.env.process(self._every(self.parameters.ack_ms, self._acknowledge))
+            self.env.process(self._every("ack", self._acknowledge))
         for name in NODES:
             self.env.process(self._watch(name, NODES[1 - NODES.index(name)]))
 
@@ -271,9 +271,11 @@ class _System:
 
         self.env.process(process())
 
-    def _every(self, interval_ms: float, action: Callable[[], None]) -> Events:
+    def _every(self, name: str, action: Callable[[], None]) -> Events:
+        every, phase = self.parameters.rhythm(name)
+        yield self.env.timeout(phase)
         while self.env.ns < self.until:
-            yield self.env.timeout(round(interval_ms * MS))
+            yield self.env.timeout(every)
             yield self.env.timeout(0)  # whatever arrives at this very moment counts
             action()
 
@@ -378,8 +380,9 @@ class _System:
 
     def _watch(self, monitor: str, target: str) -> Events:
         """Heartbeats from one node to the other, which is dead if the last is still unanswered."""
-        every, hop = round(self.parameters.heartbeat_ms * MS), self.parameters.hop_ns
+        (every, phase), hop = self.parameters.rhythm("heartbeat"), self.parameters.hop_ns
         answered = True
+        yield self.env.timeout(phase)
         while self.env.ns < self.until:
             last = next((n for n in reversed(self.noticed) if n.failure.node == target), None)
             known = self.nodes[target].dead and last is not None and last.detected > 0

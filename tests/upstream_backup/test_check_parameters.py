@@ -137,5 +137,5 @@ def test_odd_values_work_to_the_end(changed, monkeypatch):
 
 def test_a_point_of_the_sweep_names_its_trials():
     system = experiments.check_parameters(**DEFAULTS)
-    rows = one_point((system, "proposed", 1000, range(5, 7), [2000.5, 2100.5]))
+    rows = one_point(("proposed", 1000, 5, [(system, 2000.5), (system, 2100.5)]))
     assert [row["trial"] for row in rows] == [5, 6]

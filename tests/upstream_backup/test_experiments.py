@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.upstream_backup import experiments, figures
-from aftlib.upstream_backup.experiments.recoveries import recovery_row
+from aftlib.upstream_backup.experiments.recoveries import one_point, recovery_row
 from aftlib.upstream_backup.messages import messages
 from aftlib.upstream_backup.parameters import Parameters
 from aftlib.upstream_backup.schemes import SCHEMES
@@ -51,8 +51,18 @@ def test_the_queue_is_shown_at_every_step():
 def test_a_sweep_is_a_loop(trials):
     assert len(trials) == len(SCHEMES) * len(CASE.rates) * CASE.trials
     for row in trials.sample(15, random_state=1).to_dict("records"):
-        again = recovery_row(CASE.at(row["rate"]), row["scheme"], row["failure_ms"])
+        system, time = CASE.drawn(row["rate"])[row["trial"]]
+        assert time == row["failure_ms"]
+        again = recovery_row(system, row["scheme"], time)
         assert {name: row[name] for name in again} == again
+
+
+def test_phases_are_drawn_for_each_trial():
+    """In step, 200 failures sent only four different numbers of tuples again."""
+    case = experiments.Sweep((1000,), 200)
+    rows = one_point(("upstream backup", 1000, 0, case.drawn(1000)))
+    assert len({row["resent"] for row in rows}) > 60
+    assert case.drawn(200)[3][0].phases == case.drawn(1000)[3][0].phases
 
 
 def test_trials_are_paired(trials):

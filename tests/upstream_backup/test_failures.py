@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from aftlib.upstream_backup.failures import Failure, downtimes, failure_times
-from aftlib.upstream_backup.parameters import Parameters
+from aftlib.upstream_backup.failures import Failure, downtimes, drawn_phases, failure_times
+from aftlib.upstream_backup.parameters import Parameters, Phases
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import ACTIVE, PASSIVE, PROPOSED, UPSTREAM
 
@@ -75,3 +75,18 @@ def test_simulate_refuses_what_it_cannot_do():
             simulate(P, UPSTREAM, [Failure(2000)], until_ms=until)
     with pytest.raises(ValueError, match="scheme 'warm' is not one of"):
         simulate(P, "warm", [Failure(2000)])
+
+
+def test_phases_are_a_stream_of_their_own():
+    assert drawn_phases(50, 3)[:10] == drawn_phases(10, 3)
+    assert drawn_phases(5, 3) != drawn_phases(5, 4)
+    assert np.mean([vars(one)["ack"] for one in drawn_phases(2000, 1)]) == pytest.approx(
+        0.5, abs=0.02
+    )
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.3])
+def test_beats_follow_their_phase(phase):
+    system = Parameters(phases=Phases(heartbeat=phase))
+    (found,) = downtimes(system, UPSTREAM, [Failure(2001.0 + 100 * phase)])
+    assert found.detected == (2100 + 100 * phase) * 1_000_000

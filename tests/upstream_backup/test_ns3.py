@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 
 from aftlib.upstream_backup import experiments
-from aftlib.upstream_backup.failures import Failure, failure_times
+from aftlib.upstream_backup.closed_form import traffic
+from aftlib.upstream_backup.failures import Failure, drawn_phases, failure_times
 from aftlib.upstream_backup.ns3 import scenario, tables
 from aftlib.upstream_backup.ns3.scenario import Scenario
-from aftlib.upstream_backup.parameters import Link, Parameters, Tcp
+from aftlib.upstream_backup.parameters import Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
 
@@ -54,7 +55,9 @@ def test_agreement_on_tcps_parts():
 def test_a_run_made_anew_is_the_stored_one(tmp_path):
     made = Scenario.compiled(tmp_path)
     for scheme in (UPSTREAM, PROPOSED):
-        fresh = made.run(Parameters(rate=500), scheme, failure_times(2, tables.SEED))
+        phases = drawn_phases(2, tables.SEED)
+        times = failure_times(2, tables.SEED).tolist()
+        fresh = made.run(Parameters(rate=500), scheme, times, phases)
         stored = tables.read("recoveries").query("rate == 500 and scheme == @scheme.name")
         names = ["queue_at_crash", "resent", "recovery_ms", "caught_up_ms"]
         pd.testing.assert_frame_equal(
@@ -83,12 +86,46 @@ def test_other_parameters_than_the_documents(tmp_path):
     same_as_simulated(found, usual, PROPOSED, "secondary")
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_short_heartbeats_and_phases(tmp_path):
+    """The network has settled when the first heartbeat goes out, so four delays are enough."""
+    made = Scenario.compiled(tmp_path)
+    phases = Phases(ack=0.3, heartbeat=0.7, switching=0.1, checkpoint=0.5)
+    for beat in (20.0, 15.0, 100.0):
+        system = Parameters(rate=500, heartbeat_ms=beat, phases=phases)
+        for scheme in SCHEMES.values():
+            same_as_simulated(made.run(system, scheme, [2789.65]), system, scheme, "primary")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_a_death_that_is_noticed_before_it_happens_stops_the_run(tmp_path, monkeypatch):
+    made = Scenario.compiled(tmp_path)
+    monkeypatch.setattr(Parameters, "__post_init__", lambda system: None)
+    with pytest.raises(RuntimeError, match="taken for dead before it died"):
+        made.run(Parameters(rate=500, heartbeat_ms=9), UPSTREAM, [2789.65])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@pytest.mark.parametrize("rate", [200, 5000])
+def test_traffic_is_what_ns3_counts(tmp_path, rate):
+    """Each part of it, one ACK pair a switch included, within 2 %."""
+    made = Scenario.compiled(tmp_path)
+    system = Parameters(rate=rate, phases=Phases(0.3, 0.7, 0.1, 0.5))
+    for scheme in SCHEMES.values():
+        counted, said = made.run(system, scheme, [8000.0]).iloc[0], traffic(system, scheme)
+        for part in ("stream", "copies", "acks", "checkpoints", "heartbeats"):
+            assert getattr(said, part) == pytest.approx(counted[f"{part}_bps"], rel=0.02), part
+
+
 def same_as_simulated(found, system, scheme, node):
     ours = simulate(system, scheme, [Failure(2789.65, node)]).recoveries[0]
     row = found.iloc[0]
     assert (row["queue_at_crash"], row["resent"]) == (ours.queue_at_crash, len(ours.resent))
-    assert row["recovery_ms"] == pytest.approx(ours.recovery_ms, rel=0.02)
-    assert row["caught_up_ms"] == pytest.approx(ours.caught_up_ms, rel=0.02)
+    assert row["recovery_ms"] == pytest.approx(ours.recovery_ms, rel=0.02, abs=0.2)
+    assert row["caught_up_ms"] == pytest.approx(ours.caught_up_ms, rel=0.02, abs=0.2)
 
 
 def test_tables_are_written_with_their_command(tmp_path, monkeypatch):

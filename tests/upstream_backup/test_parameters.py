@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from aftlib.upstream_backup.parameters import Link, Parameters, Tcp
+from aftlib.upstream_backup.parameters import Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.schemes import SCHEMES, scheme_named
 
 NUMBERS = (
@@ -85,3 +85,13 @@ def test_schemes_by_name():
     assert len({scheme.slug for scheme in SCHEMES.values()}) == 5
     with pytest.raises(ValueError, match="scheme 'hot' is not one of passive standby, upstream"):
         scheme_named("hot")
+
+
+@pytest.mark.parametrize("name", ["ack", "heartbeat", "switching", "checkpoint"])
+def test_phases_are_fractions(name):
+    with pytest.raises(ValueError, match=f"{name} must be below 1 and at least 0, got 1"):
+        Phases(**{name: 1})
+    with pytest.raises(ValueError, match=f"{name} must be below 1 and at least 0, got -1"):
+        Phases(**{name: -1})
+    cycle = 200_000_000 if name == "switching" else Parameters().rhythm(name)[0]
+    assert Parameters(phases=Phases(**{name: 0.25})).rhythm(name) == (cycle, cycle // 4)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WINDOW, LAG = 100, 10
 """Tuples of an aggregate's window, and between the partners of a join."""
 
-SharePoint = tuple[Parameters, str, Sequence[float]]
+SharePoint = tuple[float, str, Sequence[tuple[Parameters, float]]]
 
 
 def unequal_nodes(
@@ -49,29 +49,30 @@ def unequal_nodes(
         share, failed: node, resent and recovery_ms: means over the failure times; primary_load,
         secondary_load: share of its time that each node works while nothing fails.
     """
-    system = replace(case.at(rate), secondary_us=secondary_us)
-    points: list[SharePoint] = [
-        (replace(system, share=share), node, case.failures_ms.tolist())
-        for share in with_value(shares)
-        for node in NODES
-    ]
+    points: list[SharePoint] = []
+    for share in with_value(shares):
+        drawn = [
+            (replace(system, secondary_us=secondary_us, share=share), time)
+            for system, time in case.drawn(rate)
+        ]
+        points += [(share, node, drawn) for node in NODES]
     return pd.DataFrame(sweep(spark, one_share, points))
 
 
 def one_share(point: SharePoint) -> dict[str, object]:
     """One row of `unequal_nodes`."""
-    parameters, node, times = point
-    streams = [simulate(parameters, PROPOSED, [Failure(time, node)]) for time in times]
+    share, node, drawn = point
+    streams = [simulate(one, PROPOSED, [Failure(time, node)]) for one, time in drawn]
     found = [stream.recoveries[0] for stream in streams]
-    shares = dict(zip(NODES, (parameters.share, 1 - parameters.share), strict=True))
+    system, parts = drawn[0][0], dict(zip(NODES, (share, 1 - share), strict=True))
     return {
-        "share": parameters.share,
+        "share": share,
         "failed": node,
         "resent": float(np.mean([len(one.resent) for one in found])),
         "recovery_ms": float(np.mean([one.recovery_ms for one in found])),
     } | {
-        f"{name}_load": parameters.rate * share * parameters.cost_ns(name) / 1e9
-        for name, share in shares.items()
+        f"{name}_load": system.rate * part * system.cost_ns(name) / 1e9
+        for name, part in parts.items()
     }
 
 
@@ -87,9 +88,9 @@ def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd
         back at most. A filter needs none of it.
     """
     rows = []
-    system, least_ms = case.at(rate), 2000 * (window + 1) / rate  # two windows, at any rate
+    least_ms = 2000 * (window + 1) / rate  # two windows, at any rate
     for scheme in SCHEMES.values():
-        for time in case.failures_ms.tolist():
+        for system, time in case.drawn(rate):
             failure = Failure(max(time, least_ms))
             delivered = simulate(system, scheme, [failure]).delivered
             cost = sorting(delivered)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from aftlib.upstream_backup.failures import Failure
+from aftlib.upstream_backup.failures import Failure, drawn_phases
 from aftlib.upstream_backup.node_process import ACK_S, HEARTBEAT_S
 from aftlib.upstream_backup.parameters import MS, Link, Parameters, Tcp
 from aftlib.upstream_backup.processes import BATCH, PAUSE_S, TURN, NodeKill, deliver
@@ -61,8 +62,11 @@ def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.Da
                 switching_ms=TURN * batch_ms, write_ms=batch_ms, processing_us=work_us,
                 link=LOOPBACK, tcp=Tcp(handshake=False, initial_window=None),
             )  # fmt: skip
-            moments = system.settling_ms + system.heartbeat_ms * (2 + np.arange(PHASES) / PHASES)
-            same = [simulate(system, scheme, [Failure(at)]).recoveries[0] for at in moments]
+            moments = system.settling_ms + system.heartbeat_ms * (3 + np.arange(PHASES) / PHASES)
+            same = [
+                simulate(replace(system, phases=one), scheme, [Failure(at)]).recoveries[0]
+                for at, one in zip(moments, drawn_phases(PHASES, seed), strict=True)
+            ]
             rows.append(
                 {
                     "scheme": scheme.name,

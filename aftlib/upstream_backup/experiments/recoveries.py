@@ -13,7 +13,7 @@ from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.intervals import t_interval
 from aftlib.spark.sweep import sweep
 from aftlib.upstream_backup.closed_form import traffic
-from aftlib.upstream_backup.failures import Failure, failure_times
+from aftlib.upstream_backup.failures import Failure, drawn_phases, failure_times
 from aftlib.upstream_backup.parameters import Parameters
 from aftlib.upstream_backup.recursion import Simulated, simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
@@ -83,15 +83,21 @@ class Sweep:
     @property
     def failures_ms(self) -> np.ndarray:
         """Failure times, shape (trials,)."""
-        steady = max(self.steady_ms, self.parameters.settling_ms)
+        steady = max(self.steady_ms, self.parameters.settling_ms + self.parameters.ack_ms)
         return failure_times(self.trials, self.seed, steady, self.spread_ms)
+
+    def drawn(self, rate: float) -> list[tuple[Parameters, float]]:
+        """Each trial's system, its phases drawn, and failure time."""
+        phases = drawn_phases(self.trials, self.seed)
+        systems = [replace(self.at(rate), phases=one) for one in phases]
+        return list(zip(systems, self.failures_ms.tolist(), strict=True))
 
     def at(self, rate: float) -> Parameters:
         """The system's parameters at one rate."""
         return replace(self.parameters, rate=float(rate))
 
 
-Point = tuple[Parameters, str, float, Sequence[int], Sequence[float]]
+Point = tuple[str, float, int, Sequence[tuple[Parameters, float]]]
 
 
 def recoveries(
@@ -104,12 +110,12 @@ def recoveries(
     DataFrame
         scheme, rate, trial, failure_ms, queue_at_crash, resent, reprocessed, duplicates: results
         that came twice, recovery_ms: the experiment's, restored_ms: Hwang et al.'s, caught_up_ms:
-        until downstream has everything. Trials are paired: the same failure time in every scheme.
+        until downstream has everything. Trials are paired: every scheme has the same failure times
+        and phases.
     """
-    times = case.failures_ms.tolist()
     points: list[Point] = [
-        (case.at(rate), name, rate, range(i, min(i + _CHUNK, case.trials)), times[i : i + _CHUNK])
-        for rate in case.rates
+        (name, rate, i, drawn[i : i + _CHUNK])
+        for rate, drawn in ((rate, case.drawn(rate)) for rate in case.rates)
         for name in schemes
         for i in range(0, case.trials, _CHUNK)
     ]
@@ -118,12 +124,12 @@ def recoveries(
 
 
 def one_point(point: Point) -> list[dict[str, object]]:
-    """Some trials of one scheme at one rate, a row each."""
-    parameters, name, rate, trials, times = point
+    """Some trials of one scheme at one rate, from a number on, a row each."""
+    name, rate, first, drawn = point
     return [
         {"scheme": name, "rate": rate, "trial": trial, "failure_ms": time}
         | recovery_row(parameters, name, time)
-        for trial, time in zip(trials, times, strict=True)
+        for trial, (parameters, time) in enumerate(drawn, start=first)
     ]
 
 

@@ -53,9 +53,9 @@ def against_ns3() -> pd.DataFrame:
         (…_ns3_half), and the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
     """
     stored = tables.read("recoveries")
-    rates, schemes, times = (stored[c].tolist() for c in ("rate", "scheme", "failure_ms"))
-    points = zip(rates, schemes, times, strict=True)
-    rows = [recovery_row(Parameters(rate=rate), name, time) for rate, name, time in points]
+    schemes, times = stored["scheme"].tolist(), stored["failure_ms"].tolist()
+    points = zip(tables.systems(stored), schemes, times, strict=True)
+    rows = [recovery_row(*point) for point in points]
     ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms", "caught_up_ms"]]
     both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
     only_results = np.array([scheme_named(name).both for name in schemes])
@@ -95,10 +95,11 @@ def tcp_parts() -> pd.DataFrame:
     """
     stored = tables.read("switches")
     ours = []
-    for switch, rate, time in stored[["switch", "rate", "failure_ms"]].itertuples(index=False):
+    cases = zip(tables.systems(stored), stored["switch"], stored["failure_ms"], strict=True)
+    for system, switch, time in cases:
         scheme, tcp, options = tables.SWITCHES[switch]
-        system = Parameters(rate=rate, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
-        row = {} if options else recovery_row(system, scheme.name, time)
+        changed = replace(system, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
+        row = {} if options else recovery_row(changed, scheme.name, time)
         ours.append(row.get("recovery_ms", float("nan")))
     table = stored.assign(ms=ours, ns3_ms=stored["recovery_ms"])
     means = table.groupby(["switch", "rate"], sort=False)[["ns3_ms", "ms"]].mean().reset_index()

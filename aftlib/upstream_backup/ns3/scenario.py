@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pandas as pd
 
-from aftlib.upstream_backup.parameters import NODES, Link, Parameters
+from aftlib.upstream_backup.parameters import MS, NODES, Link, Parameters, Phases
 from aftlib.upstream_backup.schemes import Scheme
 
 SOURCE = Path(__file__).with_name("standby.cc")
@@ -65,19 +65,22 @@ class Scenario:
         self,
         parameters: Parameters,
         scheme: Scheme,
-        failures_ms: Iterable[float],
+        failures_ms: Sequence[float],
+        phases: Sequence[Phases] | None = None,
         nagle: bool = False,
         delayed_acks: int = 1,
         failed: str = "primary",
     ) -> pd.DataFrame:
-        """One run of a node's failure at each time.
+        """One run of a node's failure at each time, of as many systems that differ in `phases`.
 
         Parameters
         ----------
         parameters : Parameters
             Both nodes equally fast, even turns, headers of their real size: what the scenario has.
         scheme : Scheme
-        failures_ms : iterable of float
+        failures_ms : sequence of float
+        phases : sequence of Phases, optional
+            One a failure; by default those of the parameters.
         nagle : bool
             Nagle's algorithm on all connections.
         delayed_acks : int
@@ -88,12 +91,13 @@ class Scenario:
         Returns
         -------
         DataFrame
-            failure_ms, queue_at_crash, resent, recovery_ms, caught_up_ms.
+            failure_ms, queue_at_crash, resent, recovery_ms, caught_up_ms, and the bytes a second on
+            all links until the crash, of stream, copies, acks, checkpoints, heartbeats (…_bps).
 
         Raises
         ------
         RuntimeError
-            When ns-3 stops with an error.
+            When ns-3 stops with an error, as where a node is taken for dead before it died.
         ValueError
             For parameters or a failing node that the scenario does not have.
         """
@@ -119,11 +123,16 @@ class Scenario:
                 f"failed must be {' or '.join(working)} in {scheme.name} with ns-3, got {failed!r}"
             )
 
-        times = ",".join(f"{t:.6f}" for t in failures_ms)
+        drawn = phases or [parameters.phases] * len(failures_ms)
+        trials = []
+        for time, one in zip(failures_ms, drawn, strict=True):
+            system = replace(parameters, phases=one)
+            begins = [system.rhythm(f.name)[1] / MS for f in fields(Phases)]
+            trials.append(":".join(f"{value:.6f}" for value in (time, *begins)))
         options = {option: getattr(parameters, name) for option, name in OPTIONS.items()} | {
             "scheme": scheme.slug,
             "failed": failed,
-            "failures": times,
+            "trials": ",".join(trials),
             "bandwidth": parameters.link.bandwidth_mbps,
             "delay": parameters.link.delay_ms,
             "initialWindow": parameters.tcp.initial_window or 1_000_000,

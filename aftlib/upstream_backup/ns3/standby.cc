@@ -1,14 +1,18 @@
 // D4's experiment on ns-3: four nodes, TCP, a silent crash, and what is sent again.
 //
-// One run a failure time; prints a line of CSV for each. Content travels beside the packets: a
-// connection delivers in order, so the receiver only counts bytes and takes as many messages from
-// the sender's list. The parameters are those of aftlib/upstream_backup/parameters.py.
+// One run a trial; prints a line of CSV for each. A trial is a failure time and the phases of ACKs,
+// heartbeats, turns and checkpoints. Time 0 is when the network has settled: all connections that
+// are opened in advance are open. Bytes are counted until the crash. Content travels beside the
+// packets: a connection delivers in order, so the receiver only counts bytes and takes as many
+// messages from the sender's list. The parameters are those of aftlib/upstream_backup/parameters.py.
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <deque>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -26,13 +30,17 @@ namespace {
 struct Settings {
   std::string scheme = "upstream-backup";
   std::string failed = "primary";
-  std::string failures = "3000";  // ms, separated by commas
+  std::string trials = "3000:0:0:0:0";  // ms, see main; separated by commas
   double rate = 1000, ackMs = 25, heartbeatMs = 100, switchingMs = 100, checkpointMs = 25;
   double bandwidthMbps = 16, delayMs = 5, processingUs = 10, writeMs = 1;
   uint32_t tupleBytes = 58, messageBytes = 8, stateBytes = 58;
   uint32_t initialWindow = 10, segmentBytes = 522, delayedAcks = 1;
   bool handshake = true, nagle = false;
 } settings;
+
+struct Trial {
+  double failureMs = 0, ackMs = 0, heartbeatMs = 0, switchingMs = 0, checkpointMs = 0;
+};
 
 Time Ms(double value) { return NanoSeconds(static_cast<int64_t>(std::llround(value * 1e6))); }
 
@@ -118,7 +126,8 @@ class Channel {
 // The whole system for one failure.
 class Standby {
  public:
-  explicit Standby(double failureMs) : m_crash(Ms(failureMs)) {
+  explicit Standby(const Trial& trial)
+      : m_trial(trial), m_crash(Ms(trial.failureMs)), m_begin(Ms(1000 + 10 * settings.delayMs)) {
     m_nodes.Create(4);
     InternetStackHelper().Install(m_nodes);
     m_both = settings.scheme.rfind("active-standby", 0) == 0;
@@ -132,29 +141,32 @@ class Standby {
   void Run() {
     Every(settings.writeMs, 0, [this] { Emit(); });
     if (m_passive)
-      Every(settings.checkpointMs, settings.checkpointMs, [this] { Checkpoint(); });
+      Every(settings.checkpointMs, settings.checkpointMs + m_trial.checkpointMs, [this] { Checkpoint(); });
     else if (!m_wan)
-      Every(settings.ackMs, settings.ackMs, [this] { Acknowledge(); });
+      Every(settings.ackMs, settings.ackMs + m_trial.ackMs, [this] { Acknowledge(); });
     for (int monitor : {1, 0})
       if (monitor == 1 || m_proposed)
-        Every(settings.heartbeatMs, 0, [this, monitor] { Beat(monitor); });
-    Simulator::Schedule(m_crash, &Standby::Crash, this);
-    Simulator::Stop(m_crash + Ms(2 * settings.heartbeatMs + 800));
+        Every(settings.heartbeatMs, m_trial.heartbeatMs, [this, monitor] { Beat(monitor); });
+    Simulator::Schedule(m_begin + m_crash, &Standby::Crash, this);
+    Simulator::Stop(m_begin + m_crash + Ms(2 * settings.heartbeatMs + 800));
     Simulator::Run();
     Print();
   }
 
  private:
   static constexpr int kUp = 2, kDown = 3;  // nodes 0 and 1 are the primary and the secondary
+  enum Kind { kStream, kCopies, kAcks, kCheckpoints, kHeartbeats, kRequests, kKinds };
 
   void Every(double ms, double first, std::function<void()> action) {
-    Simulator::Schedule(Ms(first), [this, ms, action] { Again(ms, action); });
+    Simulator::Schedule(m_begin + Ms(first), [this, ms, action] { Again(ms, action); });
   }
 
   void Again(double ms, const std::function<void()>& action) {
     action();
     Simulator::Schedule(Ms(ms), [this, ms, action] { Again(ms, action); });
   }
+
+  Time Clock() const { return Simulator::Now() - m_begin; }
 
   // A link of its own between two nodes; nobody forwards.
   void Wire(int a, int b) {
@@ -163,6 +175,8 @@ class Standby {
     link.SetChannelAttribute("Delay", TimeValue(Ms(settings.delayMs)));
     link.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", StringValue("1000000p"));
     NetDeviceContainer devices = link.Install(m_nodes.Get(a), m_nodes.Get(b));
+    for (uint32_t i : {0, 1})
+      devices.Get(i)->TraceConnectWithoutContext("PhyTxEnd", MakeCallback(&Standby::Count, this));
     // a queue discipline would drop: the links' own queues are the only ones
     std::ostringstream base;
     base << "10.0." << ++m_subnet << ".0";
@@ -173,12 +187,28 @@ class Standby {
     m_address[b][a] = found.GetAddress(0);
   }
 
-  Channel* Make(int from, int to, Channel::Deliver deliver, bool open = true) {
+  // Bytes of segments with a payload, headers included, by the kind of their connection.
+  void Count(Ptr<const Packet> packet) {
+    if (Clock().IsNegative() || m_dead) return;
+    Ptr<Packet> copy = packet->Copy();
+    PppHeader ppp;
+    Ipv4Header ip;
+    TcpHeader tcp;
+    copy->RemoveHeader(ppp);
+    copy->RemoveHeader(ip);
+    if (ip.GetProtocol() != 6) return;
+    copy->RemoveHeader(tcp);
+    const auto kind = m_kinds.find(tcp.GetDestinationPort());
+    if (copy->GetSize() > 0 && kind != m_kinds.end()) m_counted[kind->second] += packet->GetSize();
+  }
+
+  Channel* Make(Kind kind, int from, int to, Channel::Deliver deliver, bool open = true) {
     auto guarded = [this, to, deliver](const Channel::Batch& batch) {
       if (Alive(to)) deliver(batch);
     };
     m_channels.push_back(std::make_unique<Channel>(
         m_nodes.Get(from), m_nodes.Get(to), m_address[from][to], ++m_port, guarded));
+    m_kinds[m_port] = kind;
     if (open) m_channels.back()->Open();
     return m_channels.back().get();
   }
@@ -192,16 +222,21 @@ class Standby {
     for (int node : {0, 1}) {
       const int other = 1 - node;
       const bool used = node == 0 || m_both || m_proposed || !settings.handshake || m_passive;
-      m_data[node] = Make(kUp, node, [this, node](auto& b) { Process(node, b); }, used);
+      const Kind flow = node == 1 && m_both ? kCopies : kStream;
+      const Kind told = m_passive ? kCheckpoints : kAcks;
+      m_data[node] = Make(flow, kUp, node, [this, node](auto& b) { Process(node, b); }, used);
       const bool sends = node == 0 || m_wan || m_proposed || !m_both || !settings.handshake;
-      m_result[node] = Make(node, kDown, [this, node](auto& b) { Arrive(node, b); }, sends);
-      m_level0[node] = Make(kDown, node, [this, node](auto& b) { Level0(node, b); });
+      m_result[node] = Make(flow, node, kDown, [this, node](auto& b) { Arrive(node, b); }, sends);
+      m_level0[node] = Make(kAcks, kDown, node, [this, node](auto& b) { Level0(node, b); });
       // in passive standby it is the secondary that tells what the primary has done
-      m_level1[node] = Make(node, kUp, [this, node](auto& b) { Level1(m_passive ? 0 : node, b); });
-      m_beat[node] = Make(node, other, [this, node](auto&) { m_answer[1 - node]->Send({Small()}); });
-      m_answer[node] = Make(node, other, [this, other](auto&) { m_unanswered[other] = false; });
-      m_request[node] = Make(node, kUp, [this, node](auto&) { Request(node); });
-      m_state[node] = Make(node, other, [this, other](auto& b) { Trim(other, b); });
+      m_level1[node] =
+          Make(told, node, kUp, [this, node](auto& b) { Level1(m_passive ? 0 : node, b); });
+      m_beat[node] = Make(kHeartbeats, node, other,
+                          [this, node](auto&) { m_answer[1 - node]->Send({Small()}); });
+      m_answer[node] = Make(kHeartbeats, node, other,
+                            [this, other](auto&) { m_unanswered[other] = false; });
+      m_request[node] = Make(kRequests, node, kUp, [this, node](auto&) { Request(node); });
+      m_state[node] = Make(told, node, other, [this, other](auto& b) { Trim(other, b); });
     }
   }
 
@@ -213,11 +248,12 @@ class Standby {
 
   int Turn() const {
     const int64_t slot = Ms(settings.switchingMs).GetNanoSeconds();
-    return Simulator::Now().GetNanoSeconds() / slot % 2;
+    const int64_t since = (Clock() - Ms(m_trial.switchingMs)).GetNanoSeconds();
+    return (since % (2 * slot) + 2 * slot) / slot % 2;
   }
 
   void Emit() {
-    const double now = Simulator::Now().GetSeconds();
+    const double now = Clock().GetSeconds();
     Channel::Batch batch;
     while (m_next / settings.rate <= now + 1e-12) batch.push_back({settings.tupleBytes, m_next++});
     if (batch.empty()) return;
@@ -301,6 +337,7 @@ class Standby {
   void Beat(int monitor) {
     if (!Alive(monitor) || m_detected) return;
     if (m_unanswered[monitor]) {
+      NS_ABORT_MSG_IF(!m_dead, "a node was taken for dead before it died: the heartbeat is too short");
       m_detected = true;
       m_detectTime = Simulator::Now();
       if (!m_both)
@@ -352,10 +389,17 @@ class Standby {
   void Print() {
     std::cout << m_crash.GetNanoSeconds() / 1e6 << "," << m_atCrash << "," << m_resent << ","
               << (m_both ? 0 : Since(m_requestTime, m_recovered)) << ","
-              << Since(m_detectTime, m_caughtUp) << std::endl;
+              << Since(m_detectTime, m_caughtUp);
+    for (int kind : {kStream, kCopies, kAcks, kCheckpoints, kHeartbeats})
+      std::cout << "," << m_counted[kind] / m_crash.GetSeconds();
+    std::cout << std::endl;
   }
 
-  Time m_crash, m_requestTime, m_detectTime, m_recovered, m_caughtUp;
+  const Trial m_trial;
+  const Time m_crash, m_begin;
+  std::map<uint16_t, Kind> m_kinds;
+  uint64_t m_counted[kKinds] = {};
+  Time m_requestTime, m_detectTime, m_recovered, m_caughtUp;
   Time m_busy[2];
   NodeContainer m_nodes;
   Ipv4Address m_address[4][4];
@@ -379,7 +423,10 @@ int main(int argc, char* argv[]) {
   CommandLine command;
   command.AddValue("scheme", "name of the scheme", settings.scheme);
   command.AddValue("failed", "primary or secondary", settings.failed);
-  command.AddValue("failures", "failure times in ms, separated by commas", settings.failures);
+  command.AddValue("trials",
+                   "failure:ack:heartbeat:switching:checkpoint, a time and phases in ms, separated by "
+                   "commas",
+                   settings.trials);
   command.AddValue("rate", "tuples a second", settings.rate);
   command.AddValue("ack", "ACK interval, ms", settings.ackMs);
   command.AddValue("heartbeat", "heartbeat interval, ms", settings.heartbeatMs);
@@ -408,12 +455,19 @@ int main(int argc, char* argv[]) {
   Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 26));
 
   std::cout.precision(12);
-  std::cout << "failure_ms,queue_at_crash,resent,recovery_ms,caught_up_ms" << std::endl;
-  std::istringstream times(settings.failures);
-  for (std::string time; std::getline(times, time, ',');) {
-    const double failure = std::stod(time);
-    NS_ABORT_MSG_IF(!(failure > 0 && failure < 1e7), "a failure time must lie in (0, 1e7) ms");
-    Standby(failure).Run();
+  std::cout << "failure_ms,queue_at_crash,resent,recovery_ms,caught_up_ms,stream_bps,copies_bps,"
+               "acks_bps,checkpoints_bps,heartbeats_bps"
+            << std::endl;
+  std::istringstream trials(settings.trials);
+  for (std::string text; std::getline(trials, text, ',');) {
+    Trial trial;
+    const int read =
+        std::sscanf(text.c_str(), "%lf:%lf:%lf:%lf:%lf", &trial.failureMs, &trial.ackMs,
+                    &trial.heartbeatMs, &trial.switchingMs, &trial.checkpointMs);
+    NS_ABORT_MSG_IF(read != 5, "a trial is a failure time and four phases, got " << text);
+    NS_ABORT_MSG_IF(!(trial.failureMs > 0 && trial.failureMs < 1e7),
+                    "a failure time must lie in (0, 1e7) ms");
+    Standby(trial).Run();
     Simulator::Destroy();
   }
   return 0;

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pandas as pd
 
 from aftlib.core.paths import atomic_file
-from aftlib.upstream_backup.failures import failure_times
+from aftlib.upstream_backup.failures import drawn_phases, failure_times
 from aftlib.upstream_backup.ns3.scenario import Scenario
-from aftlib.upstream_backup.parameters import Parameters, Tcp
+from aftlib.upstream_backup.parameters import Parameters, Phases, Tcp
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM, Scheme
 
 RATES = (200, 500, 1000, 2000, 5000, 10_000, 15_000, 20_000)
@@ -61,12 +61,14 @@ def made(
         Is told of each part that is done.
     """
     by, cases, usual = TABLES[name]
-    times, parts = failure_times(trials, SEED), []
+    times, phases, parts = failure_times(trials, SEED).tolist(), drawn_phases(trials, SEED), []
     for rate in rates or usual:
         for case, (scheme, tcp, options) in cases.items():
             parameters = Parameters(rate=rate, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
-            found = scenario.run(parameters, scheme, times, **options)  # type: ignore[arg-type]
+            found = scenario.run(parameters, scheme, times, phases, **options)  # type: ignore[arg-type]
             found["rate"], found[by] = rate, case
+            for one in fields(Phases):
+                found[f"{one.name}_phase"] = [getattr(drawn, one.name) for drawn in phases]
             parts.append(found)
             told(f"{rate} tuples/s, {case}")
     table = pd.concat(parts, ignore_index=True)
@@ -82,5 +84,14 @@ def write(name: str, table: pd.DataFrame) -> Path:
 
 
 def read(name: str) -> pd.DataFrame:
-    """A stored table: rate, scheme or switch, failure_ms, and what `Scenario.run` returns."""
+    """A stored table: rate, scheme or switch, what `Scenario.run` returns, and the phases."""
     return pd.read_csv(PLACE / f"{name}.csv", comment="#")
+
+
+def systems(table: pd.DataFrame) -> list[Parameters]:
+    """The system of each row of a stored table."""
+    columns = [table[f"{one.name}_phase"] for one in fields(Phases)]
+    return [
+        Parameters(rate=rate, phases=Phases(*phases))
+        for rate, *phases in zip(table["rate"].tolist(), *columns, strict=True)
+    ]
