@@ -19,11 +19,6 @@ from aftlib.exponential_histogram.operator import HistogramQuery, warm
 Chunks = Iterator[tuple[NDArray[np.int64], NDArray[Any]]]
 Reader = Callable[[Iterator[pa.RecordBatch]], Chunks]
 
-PART_SCHEMA = "events long, histogram binary"
-PART = pa.schema([("events", pa.int64()), ("histogram", pa.binary())])
-COUNT_SCHEMA = "events long, ones long"
-COUNT = pa.schema([("events", pa.int64()), ("ones", pa.int64())])
-
 
 def rows(batches: Iterator[pa.RecordBatch]) -> Chunks:
     """Reader of a frame with the columns `at` and `event`, one row an event."""
@@ -94,12 +89,11 @@ def aggregate(frame: DataFrame, query: HistogramQuery, reader: Reader = rows) ->
         for at, event in reader(batches):
             histogram.update(event, at)
             events += at.size
-        yield pa.RecordBatch.from_pydict(
-            {"events": [events], "histogram": [histogram.to_bytes()]}, schema=PART
-        )
+        data = histogram.to_bytes()
+        yield pa.RecordBatch.from_pydict({"events": [events], "histogram": [data]})
 
     warm()
-    parts = frame.mapInArrow(part, PART_SCHEMA).toArrow().to_pydict()
+    parts = frame.mapInArrow(part, "events long, histogram binary").toArrow().to_pydict()
     histograms = [ExponentialHistogram.from_bytes(data) for data in parts["histogram"]]
     merged = query.histogram().merge(*histograms) if histograms else query.histogram()
     return Merged(merged, sum(parts["events"]), len(histograms))
@@ -112,7 +106,7 @@ def count(frame: DataFrame, reader: Reader = rows) -> tuple[int, int]:
         events, ones = 0, 0
         for at, event in reader(batches):
             events, ones = events + at.size, ones + int(np.count_nonzero(event))
-        yield pa.RecordBatch.from_pydict({"events": [events], "ones": [ones]}, schema=COUNT)
+        yield pa.RecordBatch.from_pydict({"events": [events], "ones": [ones]})
 
-    parts = frame.mapInArrow(part, COUNT_SCHEMA).toArrow().to_pydict()
+    parts = frame.mapInArrow(part, "events long, ones long").toArrow().to_pydict()
     return sum(parts["events"]), sum(parts["ones"])
