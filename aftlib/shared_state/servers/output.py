@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+
 import numpy as np
 
 from aftlib.core.paths import atomic_file
@@ -13,8 +16,9 @@ from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
 class Output:
     """Puts windows out of the global store.
 
-    A window is a file that is there whole or not at all, and its name says which one it is. So
-    doing it again after a death changes nothing. A slice is forgotten when all its windows are out.
+    A window is a file that is there whole or not at all, and its name says which one it is. One
+    that is there is never replaced, so doing it again after a death changes nothing. A slice is
+    forgotten when all its windows are out.
 
     Parameters
     ----------
@@ -45,8 +49,12 @@ class Output:
                 rows = self.stage.function.group(rows)
                 values = self.stage.function.result(rows.values).tolist()
                 lines = zip(rows.keys.tolist(), values, strict=True)
-                with atomic_file(path) as scratch:
+                draft = self.stage.directory / f"draft-{os.getpid()}.csv"
+                with atomic_file(draft) as scratch:
                     scratch.write_text("".join(f"{start},{k},{v}\n" for k, v in lines))
+                with suppress(FileExistsError):  # unlike a rename, a link replaces nothing
+                    os.link(draft, path)
+                draft.unlink()
                 self.at("written")
 
         for moment, begin in zip(slices.tolist(), last.tolist(), strict=True):
