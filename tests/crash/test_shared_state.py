@@ -227,10 +227,44 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
     assert read == everything
 
 
+def stopped_after(directory, settings, windows):
+    """Run until so many windows are out, and kill the supervisor; its processes die with it."""
+    process, output = start(directory, settings), directory / "stage" / "output"
+    while process.poll() is None and len(list(output.glob("window-*"))) < windows:
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.kill()
+    process.communicate(timeout=60)
+    time.sleep(0.3)
+
+
+@pytest.mark.parametrize("back", ["an older copy", "emptied"])
+@pytest.mark.parametrize("own", ["sqlite", "memory"])
+def test_a_global_store_taken_back_is_exact_or_said_so(trial, expected, own, back):
+    """W7: 10 of 17 such runs were silently wrong, and 7 hung."""
+    directory, settings = trial("sqlite", own=own)
+    stopped_after(directory, settings, 1)
+    files = list((directory / "stage").glob("shared.sqlite*"))
+    copies = {path: path.read_bytes() for path in files}
+    stopped_after(directory, settings, 4)
+    for path in (directory / "stage").glob("shared.sqlite*"):
+        path.unlink()
+    if back == "an older copy":
+        for path, content in copies.items():
+            path.write_bytes(content)
+    process = start(directory, settings)
+    _, said = process.communicate(timeout=60)
+    if own == "memory" and back == "an older copy":  # nothing else knew more: it is read again
+        assert process.returncode == 0, said
+        check(directory, settings, expected)
+    else:
+        assert process.returncode == 1
+        assert "is an older copy" in said or "has been emptied" in said
+
+
 BROKEN = [
     ("sqlite", "rows first", ("server-0", "between", 40)),
     ("rocksdb", "offsets first", ("server-0", "between", 40)),
-    ("sqlite", "tokenless", ("server-0", "handed", 2)),
 ]
 
 
@@ -242,6 +276,15 @@ def test_a_broken_store_is_caught(trial, expected, own, broken, strike):
     assert deaths(directory) == 1
     with pytest.raises(AssertionError):
         check(directory, settings, expected)
+
+
+def test_a_hand_over_that_is_not_remembered_is_noticed(trial):
+    """The broken control of the hand-over: the offsets say that it has been there before."""
+    broken, strike = "tokenless", ("server-0", "handed", 2)
+    directory, settings = trial("sqlite", own="sqlite", broken=broken, strikes=[strike])
+    with pytest.raises(AssertionError, match="instead of .* was replaced or is an older copy"):
+        finished(directory, settings)
+    assert deaths(directory) == 1
 
 
 def test_a_broken_store_passes_when_nobody_dies(trial, expected):

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.cycle import Cycle, State
 from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.stores.tables import END, Progress, StateTable
+from aftlib.shared_state.stores.tables import END, Progress, StateTable, furthest
+
+BASE = 0
+"""Table of a server's own store that has no rows: how far its partitions were handed over."""
+LOOK_S = 0.2
 
 
 class Server:
     """What a server does; `wire` lets tasks call it, `handover` empties its complete tables.
 
     The death of a server counts as a barrier that all its tasks have met. So whatever its own store
-    holds when it starts is complete. Partitions go on where its own store says. What that store has
-    lost goes on where the global one says. Safe to call from several threads.
+    holds when it starts is complete. Partitions go on where its own store says, or, if that has
+    been lost, where the global one says. Safe to call from several threads.
+
+    Invariant: each partition stands in the global store exactly where this server's hand-overs have
+    brought it (`agreed`).
 
     Parameters
     ----------
@@ -27,7 +35,7 @@ class Server:
     Raises
     ------
     ValueError
-        When its own store is older than the global one, so not the one that handed over.
+        When the global store stands elsewhere: one of the two is not the one that it was.
     """
 
     def __init__(self, stage: Stage, number: int, own: StateTable, shared: StateTable) -> None:
@@ -35,40 +43,68 @@ class Server:
         self.own, self.shared, self.at = own, shared, stage.points(f"server-{number}")
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
-        self.complete = [*own.epochs()]
-        self.cycle = Cycle(max([self._fence(), *self.complete]) + 1)
+        self.complete = self.tables
+        if not own.progress():
+            self._begin_from_the_global_store()
+        handed, _ = self.agreed()
+        self.cycle = Cycle(max([handed, *self.complete]) + 1)
 
-        mine, theirs = own.progress(), shared.progress()
-        older = [p for p in mine if p in theirs and mine[p].offset < theirs[p].offset]
-        if older:
-            raise ValueError(
-                f"own must know what was handed over, got a store of {self.name} that is older "
-                f"than the global one in partitions {older}: remove it, and the server goes on "
-                "from the global store"
-            )
-        self._begin = {p: there for p, there in theirs.items() if p not in mine}
+    @property
+    def tables(self) -> list[int]:
+        """Tables of its own store that hold something to be handed over."""
+        return [epoch for epoch in self.own.epochs() if epoch != BASE]
 
-    def _fence(self) -> int:
-        """Keep out what a dead process of this server may still be committing; the last epoch.
+    def _begin_from_the_global_store(self) -> None:
+        """Go on from there once nothing more of a dead process of this server can come there.
 
-        Such a transaction carries the number of its last table. Where the tables are still here,
-        they keep their numbers: it is seen at the hand-over whether the transaction was committed.
-        Where they are lost, this takes the next number in a transaction of its own, after which
-        the other one is refused. Either waits for the other if both are on their way.
+        A hand-over that is still on its way there carries the number of its last table. This takes
+        the next number, after which that one is refused. Either waits for the other.
         """
         handed = self.shared.handed().get(self.name, 0)
-        if self.own.epochs():
-            return handed
         nothing = Partials.empty(len(self.stage.function.components))
         while not self.shared.merge(nothing, {}, token=(self.name, handed + 1)):
             handed = self.shared.handed()[self.name]
-        return handed + 1
+        mine, stands = self.stage.partitions_of(self.number), self.shared.progress()
+        self.own.merge(nothing, {p: stands[p] for p in mine if p in stands}, BASE)
+
+    def agreed(self) -> tuple[int, dict[int, Progress]]:
+        """Last of this server's tables in the global store, and where its partitions stand there.
+
+        Raises
+        ------
+        ValueError
+            When the global store does not stand where this server's hand-overs have brought it. It
+            is looked at twice, as a hand-over of a dead process may come between two questions.
+        """
+        mine = self.stage.partitions_of(self.number)
+        for pause_s in (LOOK_S, 0.0):
+            handed, found = self.shared.handed().get(self.name, 0), self.shared.progress()
+            with self.lock:
+                known = self.reached([BASE, *(e for e in self.complete if e <= handed)])
+            stands, due = ({p: at.get(p, Progress()).offset for p in mine} for at in (found, known))
+            if stands == due:
+                return handed, known
+            time.sleep(pause_s)
+        wrong = [f"{p} at {stands[p]} instead of {due[p]}" for p in mine if stands[p] != due[p]]
+        raise ValueError(
+            f"the global store must stand where {self.name} has brought it, got partition "
+            f"{', '.join(wrong)}: it, or the server's own store, was replaced or is an older copy; "
+            "bring back the newest ones, or begin anew in another directory and schema"
+        )
+
+    def reached(self, epochs: Iterable[int]) -> dict[int, Progress]:
+        """How far some tables of its own store bring the partitions."""
+        found: dict[int, Progress] = {}
+        for epoch in epochs:
+            for partition, now in self.own.progress(epoch).items():
+                found[partition] = furthest(found.get(partition), now)
+        return found
 
     def join(self, task: str, partitions: list[int]) -> dict[int, Progress]:
         """A task begins; returns where its partitions stand, as far as they have begun."""
         with self.lock:
             self.cycle.join(task)
-            stands = self.stands()
+            stands = self.own.progress()
             self._look()
             return {p: stands[p] for p in partitions if p in stands}
 
@@ -99,7 +135,7 @@ class Server:
     def checkpoint(self) -> None:
         """Raise a barrier, if there is anything to flush."""
         with self.lock:
-            if self.cycle.epoch in self.own.epochs():
+            if self.cycle.epoch in self.tables:
                 self.cycle.raise_barrier()
                 self._look()
 
@@ -113,20 +149,16 @@ class Server:
         self.complete.append(self.cycle.finish())
         self.changed.notify_all()
 
-    def stands(self) -> dict[int, Progress]:
-        """How far each partition is part of this server's state."""
-        with self.lock:
-            return {**self._begin, **self.own.progress()}
-
     @property
     def read_all(self) -> bool:
         """Whether every partition has been read to its end."""
-        stands = self.stands()
         mine = self.stage.partitions_of(self.number)
+        with self.lock:
+            stands = self.own.progress()
         return all(p in stands and stands[p].watermark == END for p in mine)
 
     @property
     def finished(self) -> bool:
         """Whether all of it has been read and handed over."""
         with self.lock:
-            return self.read_all and not self.own.epochs()
+            return self.read_all and not self.tables

@@ -123,11 +123,21 @@ class Stage:
         place = self.directory / f"server-{server}.{self.own}"
         return open_table(f"{self.own}:{place}", self.function, "barrier")
 
+    @property
+    def place(self) -> str:
+        """Where the global store is, without what lets one in."""
+        kind, _, address = self.shared.partition(":")
+        if kind == "sqlite":
+            return f"sqlite:{(self.directory / (address or 'shared.sqlite')).resolve()}"
+        from psycopg.conninfo import conninfo_to_dict
+
+        parts = {**conninfo_to_dict(self.shared), "password": None, "schema": self.schema}
+        return " ".join(f"{name}={parts[name]}" for name in sorted(parts) if parts[name])
+
     def open_shared(self) -> StateTable:
         """The global store."""
         if self.shared.startswith("sqlite:"):
-            place = self.shared.removeprefix("sqlite:") or self.directory / "shared.sqlite"
-            return open_table(f"sqlite:{place}", self.function)
+            return open_table(self.place, self.function)
         return open_table(self.shared, self.function, schema=self.schema)
 
     def points(self, who: str) -> Callable[[str], None]:
@@ -151,6 +161,7 @@ class Stage:
             "slide": self.windows.slide,
             "aggregate": self.aggregate,
             "own": self.own,
+            "shared": self.place,
             "servers": self.servers,
         }
 
@@ -189,5 +200,8 @@ class Stage:
         Raises
         ------
         ValueError
+            Also when the store no longer knows that it was this one's.
         """
-        claim(shared, f"stage {self.keep_folder()}")
+        noted = self.directory / "claimed"
+        claim(shared, f"stage {self.keep_folder()}", begun=noted.exists())
+        noted.touch()

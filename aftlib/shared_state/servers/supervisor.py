@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TypeVar
 
-from aftlib.shared_state.servers.handover import HandOver
+from aftlib.shared_state.servers.handover import hand_over_always
 from aftlib.shared_state.servers.journal import Account, Journal
 from aftlib.shared_state.servers.lifetime import die_with, fail, only_one, start_thread
 from aftlib.shared_state.servers.output import Output
@@ -129,7 +129,7 @@ def serve(stage: Stage, number: int, journal: Journal) -> None:
     with only_one(f"server-{number}.lock"), stage.open_own(number) as own:
         server = patiently(lambda: server_of(stage, number, own))
         journal.note("began", epoch=server.cycle.epoch, pending=len(server.complete))
-        start_thread(HandOver(server).run)
+        start_thread(hand_over_always, server)
         start_thread(Door(server).run)
         while not server.finished:
             with server.changed:
@@ -144,11 +144,21 @@ def serve(stage: Stage, number: int, journal: Journal) -> None:
             os._exit(0)
 
 
-def server_of(stage: Stage, number: int, own: StateTable) -> Server:
-    """A server that has asked the global store where it stands."""
+def shared_of(stage: Stage) -> StateTable:
+    """The global store, once it is known to be this stage's."""
     shared = stage.open_shared()
     try:
         stage.keep_table(shared)
+    except BaseException:
+        shared.close()
+        raise
+    return shared
+
+
+def server_of(stage: Stage, number: int, own: StateTable) -> Server:
+    """A server that has asked the global store where it stands."""
+    shared = shared_of(stage)
+    try:
         return Server(stage, number, own, shared)
     except BaseException:
         shared.close()
@@ -156,15 +166,30 @@ def server_of(stage: Stage, number: int, own: StateTable) -> Server:
 
 
 def put_out(stage: Stage, journal: Journal) -> None:
-    """Be the output process, until everything is out."""
-    with patiently(stage.open_shared) as table:
+    """Be the output process, until everything is out.
+
+    Raises
+    ------
+    ValueError
+        When the servers have handed over everything, and the global store does not have it.
+    """
+    with patiently(lambda: shared_of(stage)) as table:
         output = Output(stage, table)
+        servers = [Path(f"server-{number}.done") for number in range(stage.servers)]
         done = False
         while not done:
+            over = all(server.exists() for server in servers)
             try:
                 done = output.put_out()
             except ConnectionError:  # out of reach for a while
                 journal.note("waits")
+                over = False
+            if over and not done:
+                raise ValueError(
+                    "the global store must have what all servers have handed over, got one that "
+                    "does not: it was replaced or is an older copy; begin anew in another "
+                    "directory and schema"
+                )
             time.sleep(TICK_S)
 
 

@@ -34,7 +34,7 @@ def work(stage: Stage, server: int, task: int, journal: Journal) -> None:
                 read_on(stage, link, stage.partitions_of(server, task), journal, at)
                 journal.note("ended")
                 link.stay()
-        except (ConnectionError, FileNotFoundError, EOFError, StaleBatch):
+        except (ConnectionError, EOFError, StaleBatch):
             time.sleep(RETRY_S)
 
 

@@ -6,7 +6,14 @@ import os
 import threading
 from collections.abc import Mapping
 from itertools import count
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing import AuthenticationError, current_process
+from multiprocessing.connection import (
+    Client,
+    Connection,
+    Listener,
+    answer_challenge,
+    deliver_challenge,
+)
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +31,9 @@ def address_of(server: int) -> str:
 class Door:
     """Lets tasks in; a connection that ends, however it ends, is a task that has left.
 
+    Only processes of the same user can reach the socket, and only those of the same supervisor,
+    which hands its key down to them, are listened to.
+
     Parameters
     ----------
     server : Server
@@ -36,15 +46,31 @@ class Door:
         address = address_of(server.number)
         if os.path.exists(address):  # left by a server that died
             os.unlink(address)
-        self._listener = Listener(address, "AF_UNIX", backlog=server.stage.tasks)
+        mask = os.umask(0o177)
+        try:
+            self._listener = Listener(address, "AF_UNIX", backlog=server.stage.tasks)
+        finally:
+            os.umask(mask)
 
     def run(self) -> None:
         """Let tasks in, for ever."""
         while True:
             link = self._listener.accept()
-            threading.Thread(target=or_die(self._serve), args=(link,), daemon=True).start()
+            threading.Thread(target=or_die(self.let_in), args=(link,), daemon=True).start()
 
-    def _serve(self, link: Connection) -> None:
+    def let_in(self, link: Connection) -> None:
+        """Serve a task of the same supervisor; nothing that another one sends is unpickled."""
+        key = current_process().authkey
+        try:
+            deliver_challenge(link, key)
+            answer_challenge(link, key)
+        except (AuthenticationError, EOFError, OSError):
+            link.close()
+        else:
+            self.serve(link)
+
+    def serve(self, link: Connection) -> None:
+        """Do what a task asks for, until it leaves."""
         task = f"visit {next(self._visits)}"
         try:
             while True:
@@ -67,12 +93,15 @@ class Link:
 
     Raises
     ------
-    ConnectionError, FileNotFoundError, EOFError
+    ConnectionError, EOFError
         When the server is not there, or dies; by any method.
     """
 
     def __init__(self, server: int) -> None:
-        self._link = Client(address_of(server), "AF_UNIX")
+        try:
+            self._link = Client(address_of(server), "AF_UNIX", current_process().authkey)
+        except (FileNotFoundError, AuthenticationError) as error:  # not there, or about to die
+            raise ConnectionError(f"server {server} does not answer ({error})") from error
 
     def join(self, partitions: list[int]) -> dict[int, Progress]:
         """Begin; returns where the partitions stand."""

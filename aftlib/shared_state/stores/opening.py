@@ -50,7 +50,7 @@ def open_table(
     return BufferedTable(table) if flush == "barrier" else table
 
 
-def claim(table: StateTable, owner: str) -> None:
+def claim(table: StateTable, owner: str, begun: bool = False) -> None:
     """Note in a table, as a hand-over of nothing, whose state it holds; refuse another's.
 
     Parameters
@@ -59,6 +59,8 @@ def claim(table: StateTable, owner: str) -> None:
         One that several processes share.
     owner : str
         What the offsets and rows in it stand for; the same for all that may merge into it.
+    begun : bool
+        Whether the owner is known to have claimed it before, so that it cannot be new.
 
     Raises
     ------
@@ -71,12 +73,12 @@ def claim(table: StateTable, owner: str) -> None:
         return {name for name in table.handed() if name.startswith(_OWNER)}
 
     ours = {_OWNER + owner}
-    free = owners() <= ours and (owners() or not table.progress())
+    free = owners() <= ours and (owners() or not (begun or table.progress()))
     if free:
         table.merge(Partials.empty(len(table.aggregate.components)), {}, token=(_OWNER + owner, 0))
     if not free or owners() != ours:
         raise ValueError(
-            "table must be new, or the one that this was begun with: the one given holds the state "
-            "of another log, job or setting; choose another table (file or schema), or go on with "
-            "that one"
+            "table must be new, or the one that this was begun with: the one given has been "
+            "emptied, or holds the state of another log, job or setting; choose another table "
+            "(file or schema), or go on with that one"
         )

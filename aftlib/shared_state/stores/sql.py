@@ -78,6 +78,8 @@ class SqlTable(StateTable):
             for partition, now in sorted(progress.items()):  # in one order: rows are locked
                 for table, since in ((LATEST, now.since), (epoch, None)):
                     row = [table, partition, *now.stored]
+                    if since and partition not in self.progress():
+                        raise stale(partition, since, 0)
                     if not self._execute(note, [*row, since, since]).rowcount:
                         raise stale(partition, since, self.progress()[partition].offset)
 

@@ -39,7 +39,8 @@ class Progress:
         were left out, all tuples, and lines that are no tuples.
     since : int or None
         Where this batch begins. When given, a merge is refused unless the partition stands there,
-        so that a task that was given up for dead does no harm. Not stored.
+        at 0 if nothing is known of it. So neither a task that was given up for dead does harm, nor
+        a store that has forgotten something. Not stored.
     """
 
     offset: int = 0
@@ -189,9 +190,9 @@ def check_since(progress: Mapping[int, Progress], stands: Mapping[int, Progress]
     StaleBatch
     """
     for partition, now in progress.items():
-        before = stands.get(partition)
-        if now.since is not None and before is not None and before.offset != now.since:
-            raise stale(partition, now.since, before.offset)
+        before = stands.get(partition, Progress()).offset
+        if now.since is not None and before != now.since:
+            raise stale(partition, now.since, before)
 
 
 def stale(partition: int, since: int | None, stands: int) -> StaleBatch:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.stores.opening import claim
-from aftlib.shared_state.stores.tables import StateTable
+from aftlib.shared_state.stores.tables import Progress, StateTable
 from aftlib.shared_state.strategies.notes import (
     note_task,
     note_try,
@@ -298,6 +298,14 @@ def late_global(
     _per_task(spark, given.tasks, merge, "task long").collect()
     before = time.perf_counter()
     with table() as shared:
+        stands = shared.progress()
+        ends = {p: given.log.size(p) for p in range(given.log.partitions)}
+        short = [p for p, end in ends.items() if stands.get(p, Progress()).offset != end]
+        if short:
+            raise RuntimeError(
+                f"table must hold what the tasks have merged into it, got partitions {short} short "
+                "of their ends: it was replaced or taken back meanwhile; begin anew with a new one"
+            )
         return shared.read(), time.perf_counter() - before
 
 

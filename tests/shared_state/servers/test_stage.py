@@ -156,6 +156,14 @@ def test_too_many_malformed_lines_end_the_run(stage, tmp_path):
         ({"aggregate": "max"}, "aggregate was 'sum', is 'max'"),
         ({"own": "memory"}, "own was 'rocksdb', is 'memory'"),
         ({"rules": Rules(Windows(10, 5), delay=7)}, "delay was None, is 7"),
+        (
+            {"shared": "sqlite:other"},
+            "shared was 'sqlite:.*shared.sqlite', is 'sqlite:.*other'",
+        ),
+        (
+            {"shared": "postgresql://me:secret@there/db"},
+            "is 'dbname=db host=there schema=aft user=me'",
+        ),
     ],
 )
 def test_a_folder_keeps_to_the_stage_that_began_there(stage, other, said):
@@ -163,3 +171,15 @@ def test_a_folder_keeps_to_the_stage_that_began_there(stage, other, said):
     assert replace(stage, batch=7, tasks=1).keep_folder() == name
     with pytest.raises(ValueError, match=f"{said}.*choose a new directory and schema"):
         run_stage(replace(stage, **other))
+
+
+def test_a_global_store_that_was_lost_is_not_begun_anew(stage):
+    """W7: a restart with an emptied store put out what was read since, as if it were all."""
+    one = replace(stage, servers=1, tasks=1, own="memory")
+    run_stage(one)
+    for path in one.directory.glob("shared.sqlite*"):
+        path.unlink()
+    for path in [*one.directory.glob("*.done"), *one.output.iterdir()]:
+        path.unlink()
+    with pytest.raises(RuntimeError, match="table must be new, or .* has been emptied"):
+        run_stage(one)

@@ -102,6 +102,14 @@ def test_a_batch_that_begins_elsewhere_is_refused_whole(opened):
     assert table.progress() == {0: Progress(12)}
 
 
+def test_a_batch_after_what_the_table_has_forgotten_is_refused(opened):
+    """W7: a table that had been emptied took it, and stood for what it did not have."""
+    table = opened()
+    with pytest.raises(StaleBatch, match="partition 3 stands at 0, the batch begins at 7"):
+        table.merge(rows((0, 1, 5)), {3: Progress(9, since=7)})
+    assert (len(table.read()), table.progress()) == (0, {})
+
+
 def test_overflow_is_refused_whole(opened):
     table = opened()
     table.merge(rows((0, 1, INT64.max - 1), (0, 2, INT64.min + 1)), {0: Progress(1)})

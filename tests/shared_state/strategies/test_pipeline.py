@@ -221,6 +221,19 @@ def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
             table=partial(SqliteTable, tmp_path / "filled.sqlite", SUMS))  # fmt: skip
 
 
+def test_a_table_that_is_lost_meanwhile_is_an_error(spark, log, tmp_path):
+    """W7: the sums were those of what was left."""
+
+    def opened():
+        if list((tmp_path / "notes").glob("task-*.json")):
+            for path in tmp_path.glob("shared.sqlite*"):
+                path.unlink()
+        return shared(tmp_path)()
+
+    with pytest.raises(RuntimeError, match=r"got partitions \[0, 1, 2\] short of their ends"):
+        merge_log(spark, log, RULES, "late global", 1, tmp_path / "notes", opened)
+
+
 @pytest.mark.parametrize(
     "table",
     [
