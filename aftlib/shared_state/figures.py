@@ -9,12 +9,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+from aftlib.shared_state.scaling import SERVED
 
 LOOK: Mapping[str, dict] = {
     "upfront": {"color": RED, "symbol": "square"},
     "late local": {"color": BLUE, "symbol": "circle"},
     "late global": {"color": GREEN, "symbol": "diamond"},
-    "servers and tasks": {"color": PURPLE, "symbol": "cross"},
+    SERVED: {"color": PURPLE, "symbol": "cross"},
 }
 _SKEWS = (GREY, GREEN, BLUE, PURPLE, ORANGE, RED)
 _PARTS = {

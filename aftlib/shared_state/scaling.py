@@ -6,6 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+SERVED = "servers and tasks"
+"""The document's own design, beside Spark's strategies."""
+SKEWED = 1.4
+"""Skew from which D3 sees no growth of the shuffle's throughput beyond few tasks."""
+GROWTH = (8, 24)
+"""Parallelisms between which throughput is compared."""
+
 
 @dataclass(frozen=True)
 class ShuffleCosts:

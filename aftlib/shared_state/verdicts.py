@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from aftlib.reports.claims import Settled, settle
-from aftlib.shared_state.experiments.streams import SKEWED
-from aftlib.shared_state.experiments.throughputs import SERVED
+from aftlib.shared_state.scaling import GROWTH, SERVED, SKEWED
 from aftlib.shared_state.stream.tuples import UNIFORM
 
 LATE = ("late local", "late global", SERVED)
@@ -87,7 +86,7 @@ def growth_ends(modelled: pd.DataFrame, calibrated: pd.DataFrame) -> Settled:
     """D3-6: growth ends at about 24 tasks."""
     uniform = modelled[(modelled["skew"] == UNIFORM) & modelled["strategy"].isin(LATE)]
     wide = uniform.pivot_table(index="tasks", columns="strategy", values="throughput")
-    best, grown = wide.idxmax().to_dict(), wide.loc[24] / wide.loc[8]
+    best, grown = wide.idxmax().to_dict(), wide.loc[GROWTH[1]] / wide.loc[GROWTH[0]]
     far = max(best.values(), key=lambda tasks: abs(tasks - 24))
     inside, said = _trusted(calibrated[calibrated["strategy"].isin(wide.columns)])
     shown = "; ".join(f"{s}: most at {best[s]}, 8 to 24 × {grown[s]:.2f}" for s in wide.columns)
@@ -128,7 +127,7 @@ def skew_lowers_the_shuffle(
 def skew_stops_the_shuffle(pipelined: pd.DataFrame, calibrated: pd.DataFrame) -> Settled:
     """D3-7: behind a shuffle, growth stops at 8 tasks from skew 1.4 on, but not before."""
     wide = _upfront(pipelined)
-    growth = wide.loc[24] / wide.loc[8]
+    growth = wide.loc[GROWTH[1]] / wide.loc[GROWTH[0]]
     skewed = growth[growth.index >= SKEWED].to_numpy()
     inside, said = _trusted(calibrated[calibrated["strategy"] == "upfront"])
     shown = ", ".join(f"{skew:g}: × {value:.2f}" for skew, value in growth.items())

@@ -7,8 +7,7 @@ import pytest
 from aftlib.reports.claims import CLAIMS
 from aftlib.shared_state import experiments, verdicts
 from aftlib.shared_state.experiments import model
-from aftlib.shared_state.experiments.throughputs import SERVED
-from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts
+from aftlib.shared_state.scaling import SERVED, MergeCosts, ShuffleCosts
 from aftlib.shared_state.strategies.pipeline import STRATEGIES
 from aftlib.shared_state.stream.tuples import TupleStream
 from aftlib.shared_state.verdicts import explanation

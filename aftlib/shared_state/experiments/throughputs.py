@@ -17,6 +17,7 @@ from aftlib.core.paths import project_root
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
+from aftlib.shared_state.scaling import SERVED
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.stores.sqlite import SqliteTable
@@ -30,8 +31,6 @@ from aftlib.shared_state.stream.tuplelog import TupleLog
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SERVED = "servers and tasks"
-"""The document's own design, beside Spark's strategies."""
 TABLE_WINDOWS = Windows(10, 5, "sum")
 TABLE_TUPLES = (
     ((1, 0, 10), (3, 1, 20), (8, 0, 30), (6, 1, 40), (14, 0, 50)),
