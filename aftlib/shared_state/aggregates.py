@@ -82,6 +82,13 @@ class Aggregate:
         Name under which `AGGREGATES` has it.
     components : tuple of {"add", "min", "max"}
         How each of the integers that it keeps merges: the mean keeps a sum and a count.
+
+    Examples
+    --------
+    >>> windows, keys, values = np.array([[0, 0, 0], [7, 3, 7], [1, 2, 4]])
+    >>> rows = SUM.partials(windows, keys, values)
+    >>> rows.keys.tolist(), SUM.result(rows.values).tolist()
+    ([3, 7], [2, 5])
     """
 
     name: str

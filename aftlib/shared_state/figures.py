@@ -9,11 +9,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+from aftlib.shared_state.scaling import SERVED
 
 LOOK: Mapping[str, dict] = {
     "upfront": {"color": RED, "symbol": "square"},
     "late local": {"color": BLUE, "symbol": "circle"},
     "late global": {"color": GREEN, "symbol": "diamond"},
+    SERVED: {"color": PURPLE, "symbol": "cross"},
 }
 _SKEWS = (GREY, GREEN, BLUE, PURPLE, ORANGE, RED)
 _PARTS = {
@@ -30,10 +32,11 @@ def scaling(
     measured: pd.DataFrame,
     modelled: pd.DataFrame,
     pipelined: pd.DataFrame,
+    calibrated: pd.DataFrame,
     strategy: str,
     title: str,
 ) -> go.Figure:
-    """Throughput against parallelism, a colour a skew: measured filled, modelled open and dashed.
+    """Throughput against parallelism, a colour a skew: measured filled, modelled open.
 
     Parameters
     ----------
@@ -41,11 +44,15 @@ def scaling(
         As `experiments.measured` and `experiments.modelled` give them.
     pipelined : DataFrame
         Modelled for a pipelined shuffle, dotted; the same as `modelled` where there is no shuffle.
+    calibrated : DataFrame
+        As `experiments.calibrated` gives it: open diamonds beside what was measured.
     strategy : str
     title : str
     """
     figure = go.Figure()
-    found, model, piped = (f[f["strategy"] == strategy] for f in (measured, modelled, pipelined))
+    found, model, piped, same = (
+        f[f["strategy"] == strategy] for f in (measured, modelled, pipelined, calibrated)
+    )
     for color, (skew, curve) in zip(cycle(_SKEWS), model.groupby("skew"), strict=False):
         name = "uniform" if skew == 1 else f"Zipf {skew:g}"
         figure.add_scatter(
@@ -66,6 +73,12 @@ def scaling(
             x=middle.index, y=middle, error_y=error, mode="markers", name=f"{name}, measured",
             marker={"color": color, "symbol": "diamond", "size": 11}, legendgroup=name,
         )  # fmt: skip
+        beside = same[same["skew"] == skew]
+        figure.add_scatter(
+            x=beside["tasks"], y=beside["modelled"] / 1e6, mode="markers", legendgroup=name,
+            name=f"{name}, modelled for what was measured",
+            marker={"color": color, "symbol": "diamond-open", "size": 11},
+        )  # fmt: skip
     styled(figure, title, "parallelism (tasks, logarithmic)", "million tuples a second", 560)
     ticks = sorted(model["tasks"].unique())
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks])
@@ -81,6 +94,8 @@ def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
     chosen = measured[measured["tasks"] == tasks]
     for strategy, look in LOOK.items():
         runs = chosen[chosen["strategy"] == strategy].groupby("skew")["throughput"]
+        if not len(runs):
+            continue
         middle, low, high = (getattr(runs, how)() / 1e6 for how in ("median", "min", "max"))
         figure.add_scatter(
             x=middle.index, y=middle, name=strategy, mode="lines+markers",

@@ -6,6 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+SERVED = "servers and tasks"
+"""The document's own design, beside Spark's strategies."""
+SKEWED = 1.4
+"""Skew from which D3 sees no growth of the shuffle's throughput beyond few tasks."""
+GROWTH = (8, 24)
+"""Parallelisms between which throughput is compared."""
+
 
 @dataclass(frozen=True)
 class ShuffleCosts:
@@ -29,7 +36,11 @@ class ShuffleCosts:
         return self.receiver_s / (self.sender_s + self.receiver_s)
 
     def saturation(self, top_share: float) -> float:
-        """Parallelism 1 / (b · top1) from which the most frequent key's receiver sets the pace."""
+        """Parallelism 1 / (b · top1) from which the most frequent key's receiver sets the pace.
+
+        >>> ShuffleCosts(fixed_s=0, sender_s=3e-7, receiver_s=1e-7).saturation(top_share=0.5)
+        8.0
+        """
         return 1 / (self.receiver_share * top_share)
 
     def throughput(self, tuples: int, tasks: int, largest_share: float, pipelined: bool) -> float:
@@ -70,12 +81,16 @@ class MergeCosts:
     merge_s: float
 
     def throughput(self, tuples: int, tasks: int, states: int) -> float:
-        """Tuples a second when every task ends with that many sums."""
+        """Tuples a second: N / (fixed + N t / p + p s m), when every task ends with s sums."""
         work = tuples * self.tuple_s / tasks
         return tuples / (self.fixed_s + work + tasks * states * self.merge_s)
 
     def best_tasks(self, tuples: int, states: int) -> float:
-        """Parallelism beyond which merging costs more than another task saves."""
+        """Parallelism beyond which merging costs more than another task saves: √(N t / (s m)).
+
+        >>> MergeCosts(fixed_s=0, tuple_s=4e-8, merge_s=1e-6).best_tasks(10**8, states=10_000)
+        20.0
+        """
         return float(np.sqrt(tuples * self.tuple_s / (states * self.merge_s)))
 
 
@@ -94,6 +109,11 @@ def load_imbalance(shares: np.ndarray, receivers: np.ndarray, tasks: int) -> flo
     ------
     ValueError
         When a receiver is not one of the tasks, or nothing is shared out.
+
+    Examples
+    --------
+    >>> load_imbalance(np.array([6, 1, 1]), receivers=np.array([0, 1, 1]), tasks=2)
+    1.5
     """
     if len(receivers) and not 0 <= receivers.min() <= receivers.max() < tasks:
         raise ValueError(

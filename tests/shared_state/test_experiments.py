@@ -2,7 +2,7 @@
 
 import json
 from contextlib import contextmanager
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,15 +10,16 @@ import pytest
 
 from aftlib.shared_state import experiments as d3
 from aftlib.shared_state import figures, verdicts
-from aftlib.shared_state.experiments.failures import require_alike, tried_again
+from aftlib.shared_state.experiments import failures as deaths
+from aftlib.shared_state.experiments.failures import tried_again
 from aftlib.shared_state.experiments.stores import MODES
 from aftlib.shared_state.experiments.throughputs import require_same
 from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts
+from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.strategies.pipeline import STRATEGIES
 from aftlib.shared_state.stream.sums import SliceSums
+from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.shared_state.stream.tuples import TupleStream
-from aftlib.shared_state.verdicts import explanation
-from aftlib.spark.faults import Fault
 from benchmarks.merging import TOTALS, require_equal
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
@@ -44,6 +45,11 @@ def failures(spark, given):
 
 
 @pytest.fixture(scope="module")
+def sharing(tmp_path_factory):
+    return d3.servers_and_tasks_die(tmp_path_factory.mktemp("sharing"), 20_000, seed=1)
+
+
+@pytest.fixture(scope="module")
 def locality():
     return d3.states_or_locality([100, 1_000], 20_000, 2.0, repeats=1)
 
@@ -58,16 +64,6 @@ def costs():
     work = {1.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
     late = {(n, s): MergeCosts(0.3, work[s], 4e-8) for n in STRATEGIES[1:] for s in work}
     return shuffle | late
-
-
-def speeds(factor=1.5, repeats=3):
-    """Throughputs that rise with skew for the late strategies, by `factor` a step."""
-    rows = [
-        {"strategy": n, "skew": s.skew, "tasks": 2, "repeat": r,
-         "throughput": (1 + r / 100) * (factor**i if n != "upfront" else 1)}
-        for n in STRATEGIES for i, s in enumerate(STREAMS) for r in range(repeats)
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
 
 
 def test_table_1_by_hand(spark, tmp_path):
@@ -135,6 +131,16 @@ def test_imbalance_is_near_the_digests(imbalance):
     assert (wide.loc[1] == 1).all()
 
 
+def test_the_model_is_set_beside_what_was_measured(measured, imbalance):
+    found = d3.calibrated(measured, costs(), imbalance, STREAMS)
+    assert len(found) == 3 * 2 * 2
+    row = found.set_index(["strategy", "skew", "tasks"]).loc[("upfront", 1.0, 1)]
+    assert row["modelled"] == pytest.approx(100_000 / (0.3 + 0.06))
+    runs = measured.set_index(["strategy", "skew", "tasks"])["throughput"]
+    assert row["measured"] == runs["upfront", 1.0, 1]
+    assert row["ratio"] == row["modelled"] / row["measured"]
+
+
 def test_model_is_its_closed_form(imbalance):
     model = d3.modelled(costs(), imbalance, STREAMS, 10**8, pipelined=True)
     at = model.set_index(["strategy", "skew", "tasks"])["throughput"]
@@ -186,91 +192,77 @@ def test_a_death_that_never_comes_is_refused(spark, given):
         d3.one_task_dies(spark, given[0], 2, every=40_000, after=1_000_000)
 
 
-def settled(imbalance, locality, failures, given_costs=None, runs=None, large=None):
-    chosen = given_costs or costs()
-    model, piped = (
-        d3.modelled(chosen, imbalance, STREAMS, 10**8, pipelined=p) for p in (False, True)
+def test_a_death_disturbs_only_its_own_among_servers(sharing):
+    calm, task, server = (
+        sharing[sharing["run"] == name].set_index("task")
+        for name in ("undisturbed", "a task dies", "a server dies")
     )
-    runs = speeds() if runs is None else runs
-    return verdicts.judge(runs, model, piped, locality, failures, large)
+    assert not calm["dead"].any()
+    assert task.index[task["dead"]].tolist() == ["task-0-0"]
+    assert server.index[server["dead"]].tolist() == ["task-0-0", "task-0-1"]
+    for run in (calm, task, server):
+        assert (run.loc[~run["dead"], "joined"] == 1).all()
+        assert (run.loc[~run["dead"], "read_again"] == 0).all()
+        assert (run.loc[run["dead"], "joined"] > 1).all()
+    assert (sharing["error"] == 0).all()
 
 
-def test_verdicts_settle_all_five_claims(imbalance, locality, failures):
-    found = settled(imbalance, locality, failures)
-    assert [s.id for s in found] == [f"D3-{i}" for i in range(1, 6)]
-    assert {s.verdict for s in found} == {"holds"}
-    assert [s.basis for s in found] == ["modelled"] * 2 + ["measured"] * 3
+IN_SPARK = pd.DataFrame({"strategy": [*deaths.WAYS], "tuples": 9, "again": 1,
+                         "disturbed": [1, 0, 0], "error": 0})  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("claim", "wrong"),
-    [
-        (1, {"given_costs": costs() | {("late local", 1.0): MergeCosts(0, 1e-8, 1e-4)}}),
-        (2, {"given_costs": costs() | {("upfront", 1.4): ShuffleCosts(0, 3e-7, 1e-9)}}),
-        (3, {"runs": speeds(factor=0.9)}),
-        (4, {"runs": speeds(factor=1.0)}),
-    ],
-)
-def test_wrong_frames_deviate(imbalance, locality, failures, claim, wrong):
-    found = settled(imbalance, locality, failures, **wrong)
-    assert found[claim - 1].verdict == "deviates"
+def test_deaths_settle_their_claims(failures, sharing):
+    for given in (failures, IN_SPARK):
+        assert verdicts.nobody_is_disturbed(given, sharing).verdict == "holds"
+        assert verdicts.nothing_is_lost(given, sharing).verdict == "holds"
 
 
-@pytest.mark.parametrize(
-    ("kept", "said"),
-    [
-        (40, "100% remains when every key has a sum: in a task it is the cache, not"),
-        (35, " 100% remains"),
-        (100, "0% remains when every key has a sum: in a task it is the number of sums"),
-        (110, " 0% remains"),
-        (70, "50% remains when every key has a sum: in a task it is both"),
-    ],
-)
-def test_the_explanation_follows_the_numbers(kept, said):
-    ns = {"uniform": 100, "skewed": 40, "skewed, all sums kept": kept}
-    assert said in explanation(ns)
-    assert "nothing to explain" in explanation(ns | {"skewed": 97})
+def test_a_window_that_a_death_loses_turns_its_claim(tmp_path, monkeypatch):
+    def loses_a_window(stage):
+        account = run_stage(stage)
+        if stage.faults:
+            next(stage.output.iterdir()).unlink()
+        return account
+
+    monkeypatch.setattr(deaths, "run_stage", loses_a_window)
+    found = d3.servers_and_tasks_die(tmp_path, 1_000, seed=1)
+    assert found.groupby("run")["error"].max().to_dict() == {
+        "undisturbed": 0, "a task dies": 1, "a server dies": 1,
+    }  # fmt: skip
+    assert verdicts.nothing_is_lost(IN_SPARK, found).verdict == "deviates"
+    assert verdicts.nobody_is_disturbed(IN_SPARK, found).verdict == "holds"
 
 
-def test_larger_runs_are_mentioned(imbalance, locality, failures):
-    large = speeds(factor=2.0, repeats=1).assign(tuples=10**8)
-    notes = [s.note for s in settled(imbalance, locality, failures, large=large)]
-    assert all("With 100,000,000 tuples, one run each: late local 1.2: × 2.00" in notes[i]
-               for i in (2, 3))  # fmt: skip
-    for none in (None, large[large["skew"] > 1], large[large["skew"] == 1], pd.DataFrame()):
-        found = settled(imbalance, locality, failures, large=none)
-        assert not any("one run each" in s.note for s in found)
+def test_a_death_that_takes_the_server_along_turns_its_claim(tmp_path, monkeypatch):
+    def takes_the_server_along(stage):
+        along = [replace(fault, point="server-0 merged") for fault in stage.faults]
+        return run_stage(replace(stage, faults=(*stage.faults, *along)))
+
+    monkeypatch.setattr(deaths, "run_stage", takes_the_server_along)
+    found = d3.servers_and_tasks_die(tmp_path, 1_000, seed=1)
+    assert verdicts.nobody_is_disturbed(IN_SPARK, found).verdict == "deviates"
+    assert verdicts.nothing_is_lost(IN_SPARK, found).verdict == "holds"
 
 
-@pytest.mark.parametrize("wrong", [{"error": 1}, {"disturbed": 1}])
-def test_a_disturbed_or_wrong_sum_deviates(imbalance, locality, failures, wrong):
-    found = settled(imbalance, locality, failures.assign(**wrong))
-    assert found[4].verdict == "deviates"
+def test_a_run_without_its_death_is_refused(tmp_path, monkeypatch):
+    def spared(stage):
+        return run_stage(replace(stage, faults=()))
+
+    monkeypatch.setattr(deaths, "run_stage", spared)
+    with pytest.raises(RuntimeError, match="a task dies, but nobody died: take more tuples"):
+        d3.servers_and_tasks_die(tmp_path, 1_000, seed=1)
 
 
-def test_deaths_of_a_server_and_a_task_disturb_only_their_own(tmp_path):
-    found = d3.servers_and_tasks_die(tmp_path / "sharing", 100_000, seed=1)
-    calm, struck = (found[found["run"] == name].set_index("task") for name in ("calm", "struck"))
-    assert (calm["joined"] == 1).all()
-    assert (calm["read_again"] == 0).all()
-    assert (struck.loc[["task-0-0", "task-0-1"], "joined"] > 1).all()
-    assert struck.loc[["task-1-0", "task-1-1"], "joined"].tolist() == [1, 1]
-    assert struck.loc[["task-1-0", "task-1-1"], "read_again"].tolist() == [0, 0]
-
-
-def test_other_windows_or_no_death_are_refused(tmp_path):
-    faults = [Fault(tmp_path, f"{who}-0 read", 1) for who in ("task", "server")]
-    calm, struck = (SimpleNamespace(output=tmp_path / n, faults=faults) for n in ("calm", "struck"))
-    for stage in (calm, struck):
-        stage.output.mkdir()
-    with pytest.raises(RuntimeError, match="no task died: take more tuples"):
-        require_alike(calm, struck)
-    for fault in faults:
-        fault.note.write_text('{"pid": 1, "reached": 1}')
-    assert require_alike(calm, struck) is None
-    (calm.output / "window").write_text("1,2,3")
-    with pytest.raises(RuntimeError, match="with deaths puts out other windows"):
-        require_alike(calm, struck)
+def test_servers_sum_the_same_as_the_strategies(tmp_path):
+    stream = TupleStream(50_000, 1_000, 1.4)
+    log = TupleLog.draw(tmp_path / "log", stream, 4)
+    found = d3.served([d3.Input(stream, log)], [1, 2], 2)
+    draws = [stream.draw(index) for index in range(stream.ranges)]
+    assert found[["tasks", "repeat"]].to_numpy().tolist() == [[1, 0], [2, 0], [1, 1], [2, 1]]
+    assert (found["tuples"] == 50_000).all()
+    assert (found["sum"] == sum(int(values.sum()) for _, _, values in draws)).all()
+    assert (found["states"] == len(np.unique(np.concatenate([d[1] for d in draws])))).all()
+    np.testing.assert_allclose(found["throughput"], 50_000 / found["seconds"])
 
 
 def test_stores_bear_what_is_asked_of_them():
@@ -352,18 +344,22 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
 def test_every_skew_is_drawn():
     skews = [1 + i / 10 for i in range(9)]
     model = pd.DataFrame({"strategy": "upfront", "skew": skews, "tasks": 1, "throughput": 1e6})
-    figure = figures.scaling(model, model, model, "upfront", "title")
-    assert len(figure.data) == 2 * len(skews)
+    same = model.assign(measured=1e6, modelled=2e6)
+    figure = figures.scaling(model, model, model, same, "upfront", "title")
+    assert len(figure.data) == 3 * len(skews)
+    assert list(figure.data[2].y) == [2]
 
 
 def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failures):
     model = d3.modelled(costs(), imbalance, STREAMS, 10**8)
-    figure = figures.scaling(measured, model, model.copy(), "upfront", "title")
-    assert [trace.name for trace in figure.data[:3]] == [
+    same = d3.calibrated(measured, costs(), imbalance, STREAMS)
+    figure = figures.scaling(measured, model, model.copy(), same, "upfront", "title")
+    assert [trace.name for trace in figure.data[:4]] == [
         "uniform, modelled", "uniform, modelled, pipelined", "uniform, measured",
+        "uniform, modelled for what was measured",
     ]  # fmt: skip
     assert list(figure.data[0].x) == TASKS
-    assert len(figures.scaling(measured, model, model, "late local", "title").data) == 8
+    assert len(figures.scaling(measured, model, model, same, "late local", "title").data) == 12
     assert [t.name for t in figures.by_skew(measured, 2, "title").data] == list(STRATEGIES)
     bars = figures.breakdown(measured, 2, "title")
     total = sum(np.array(bar.x) for bar in bars.data)

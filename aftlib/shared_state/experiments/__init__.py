@@ -2,19 +2,27 @@
 
 from aftlib.shared_state.experiments.failures import one_task_dies, servers_and_tasks_die
 from aftlib.shared_state.experiments.locality import states_or_locality
-from aftlib.shared_state.experiments.model import costs_table, fitted, imbalances, modelled
+from aftlib.shared_state.experiments.model import (
+    calibrated,
+    costs_table,
+    fitted,
+    imbalances,
+    modelled,
+)
 from aftlib.shared_state.experiments.stores import EMBEDDED, checkpoints, merges
 from aftlib.shared_state.experiments.streams import Input, check_parameters, inputs
 from aftlib.shared_state.experiments.throughputs import (
     measured,
     memory_stored,
     other_engines,
+    served,
     table_1,
 )
 
 __all__ = [
     "EMBEDDED",
     "Input",
+    "calibrated",
     "check_parameters",
     "checkpoints",
     "costs_table",
@@ -27,6 +35,7 @@ __all__ = [
     "modelled",
     "one_task_dies",
     "other_engines",
+    "served",
     "servers_and_tasks_die",
     "states_or_locality",
     "table_1",

@@ -96,6 +96,32 @@ def modelled(
     return pd.DataFrame(rows, columns=["strategy", "skew", "tasks", "throughput"])
 
 
+def calibrated(
+    measured: pd.DataFrame,
+    costs: Mapping[tuple[str, float], Costs],
+    imbalance: pd.DataFrame,
+    streams: Sequence[TupleStream],
+) -> pd.DataFrame:
+    """The model beside what was measured, for the same number of tuples and tasks.
+
+    The costs come from the least parallelism, so there the two agree more or less by construction;
+    at the others it is seen how far the model may be trusted.
+
+    Returns
+    -------
+    DataFrame
+        strategy, skew, tasks, measured (median) and modelled throughput, ratio: modelled over
+        measured.
+    """
+    at = ["strategy", "skew", "tasks"]
+    middle = measured.groupby(at, as_index=False)[["tuples", "throughput"]].median()
+    model = modelled(costs, imbalance, streams, int(middle["tuples"].iloc[0]))
+    both = middle.merge(model, on=at, how="inner", suffixes=("_measured", "_modelled"))
+    both["ratio"] = both["throughput_modelled"] / both["throughput_measured"]
+    names = {"throughput_measured": "measured", "throughput_modelled": "modelled"}
+    return both.drop(columns="tuples").rename(columns=names)
+
+
 def costs_table(
     costs: Mapping[tuple[str, float], Costs], streams: Sequence[TupleStream], tuples: int
 ) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.windows import Windows
+from aftlib.shared_state.scaling import GROWTH, SKEWED
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
 from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, UNIFORM, TupleStream
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 8
-SKEWED = 1.4
-"""Skew from which D3 sees no growth of the shuffle's throughput beyond few tasks."""
-GROWTH = (8, 24)
-"""Parallelisms between which throughput is compared."""
 FEWEST = 10_000
 """Tuples below which nothing takes a time that Spark's clock shows."""
 LEAST = {

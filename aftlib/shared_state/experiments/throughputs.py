@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ from aftlib.core.paths import project_root
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
+from aftlib.shared_state.scaling import SERVED
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.stores.sqlite import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge_log
@@ -124,6 +128,35 @@ def measured(
         }
         sides = stages if strategy == "upfront" else (np.nan, np.nan)
         rows.append(at | found | timed | {"sender_s": sides[0], "receiver_s": sides[1]})
+    return pd.DataFrame(rows)
+
+
+def served(given: Sequence[Input], tasks: Sequence[int], repeats: int) -> pd.DataFrame:
+    """Time the document's own design on every input: a server and its tasks, without Spark.
+
+    Each task sums its partitions and merges them into its server's own table (RocksDB behind a
+    buffer), which is flushed and handed over to SQLite at the end, when the clock has stopped.
+
+    Returns
+    -------
+    DataFrame
+        strategy ("servers and tasks"), skew, tasks, repeat, tuples, states, sum: over all keys;
+        seconds: from the first task's beginning until the last has merged all; throughput.
+    """
+    rows = []
+    for repeat, each, p in product(range(repeats), given, tasks):
+        with tempfile.TemporaryDirectory(prefix="aft-") as folder:
+            stage = Stage(
+                each.log, each.rules, Path(folder), servers=1, tasks=p,
+                batch=each.stream.tuples, checkpoint_s=1e9,
+            )  # fmt: skip
+            account = run_stage(stage)
+            (window,) = stage.output.iterdir()
+            sums = pd.read_csv(window, names=["window", "key", "sum"])["sum"]
+        at = {"strategy": SERVED, "skew": each.stream.skew, "tasks": p, "repeat": repeat}
+        found = {"tuples": account.tuples, "states": len(sums), "sum": int(sums.sum())}
+        speed = {"seconds": account.seconds, "throughput": account.tuples / account.seconds}
+        rows.append(at | found | speed)
     return pd.DataFrame(rows)
 
 

@@ -3,10 +3,17 @@
 import ast
 import json
 
+import numpy as np
 import pytest
 
 from aftlib.core.paths import notebooks_dir
-from aftlib.shared_state.experiments.streams import LEAST, LEAST_OF_EACH, check_parameters
+from aftlib.shared_state import experiments
+from aftlib.shared_state.experiments.streams import (
+    FEWEST,
+    LEAST,
+    LEAST_OF_EACH,
+    check_parameters,
+)
 
 
 def parameters():
@@ -78,3 +85,30 @@ def test_what_the_report_could_not_go_by_is_refused(wrong, message):
 def test_names_that_are_not_the_notebooks(wrong):
     with pytest.raises(TypeError, match="check_parameters takes"):
         check_parameters(**parameters() | wrong)
+
+
+def test_the_least_that_is_accepted_works_without_spark(tmp_path):
+    assert len(experiments.checkpoints(["memory"], LEAST["stream_tuples"], runs=1)) == 3
+    assert np.isfinite(experiments.merges(experiments.EMBEDDED, [1], 1, 0)["merges_per_s"]).all()
+    locality = experiments.states_or_locality([2, 1, 1], 1, skew=1.4, repeats=1, seed=0)
+    assert locality["keys"].unique().tolist() == [1, 2]
+    assert len(locality) == 10
+    sharing = experiments.servers_and_tasks_die(tmp_path, LEAST["shared_tuples"], seed=0)
+    assert (sharing["error"] == 0).all()
+
+
+def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
+    drawn = {"skews": [1, 1.4], "tuples": FEWEST, "keys": 1, "seed": 0}
+    given = experiments.inputs(spark, tmp_path, **drawn)
+    streams = [each.stream for each in given]
+    measured = experiments.measured(spark, given, [1, 2], 1, warm_up=False)
+    assert (measured["states"] == 1).all()
+    imbalance = experiments.imbalances(spark, streams, [1, 2, 8, 24])
+    costs = experiments.fitted(measured)
+    for pipelined in (False, True):
+        model = experiments.modelled(costs, imbalance, streams, 1, pipelined)
+        assert np.isfinite(model["throughput"]).all()
+    assert np.isfinite(experiments.calibrated(measured, costs, imbalance, streams)["ratio"]).all()
+    failures = experiments.one_task_dies(spark, given[1], 2, every=LEAST["every"], after=FEWEST)
+    assert (failures["error"] == 0).all()
+    assert len(failures) == 3

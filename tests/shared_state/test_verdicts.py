@@ -1,0 +1,161 @@
+"""Every verdict of D3 comes out as recorded where things are as the document has them, or turns."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.reports.claims import CLAIMS
+from aftlib.shared_state import experiments, verdicts
+from aftlib.shared_state.experiments import model
+from aftlib.shared_state.scaling import SERVED, MergeCosts, ShuffleCosts
+from aftlib.shared_state.strategies.pipeline import STRATEGIES
+from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.verdicts import explanation
+
+TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
+STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
+WORK = {1.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
+
+
+def cost_of(merge_s=4e-8, shuffle=(0.3, 3e-7, 3e-7)):
+    late = {(n, s): MergeCosts(0.1, WORK[s], merge_s) for n in STRATEGIES[1:] for s in WORK}
+    return {("upfront", skew): ShuffleCosts(*shuffle) for skew in WORK} | late
+
+
+def frames(monkeypatch, costs=None, off=1.0):
+    """What `judge` takes, of a world in which the model is right; `off`: by how much it is not."""
+    monkeypatch.setattr(model, "spark_hashes", lambda spark, keys: keys)
+    costs = costs or cost_of()
+    imbalance = experiments.imbalances(None, STREAMS, TASKS)
+    large, piped, small = (
+        experiments.modelled(costs, imbalance, STREAMS, tuples, pipelined)
+        for tuples, pipelined in ((10**8, False), (10**8, True), (2_000_000, False))
+    )
+    turns = [small[small["tasks"] <= 2].assign(repeat=r, tuples=2_000_000) for r in range(3)]
+    measured = pd.concat(turns, ignore_index=True)
+    measured["throughput"] *= 1 + measured["repeat"] / 100
+    served = measured[measured["strategy"] == "late local"].assign(strategy=SERVED)
+    measured["throughput"] /= off
+    return {
+        "measured": measured,
+        "served": served,
+        "modelled": large,
+        "pipelined": piped,
+        "calibrated": experiments.calibrated(measured, costs, imbalance, STREAMS),
+        "locality": experiments.states_or_locality([100], 1_000, 2.0, repeats=1),
+        "failures": pd.DataFrame(
+            {"strategy": [*experiments.failures.WAYS], "tuples": 100, "again": [9, 9, 3],
+             "disturbed": [1, 0, 0], "error": 0}
+        ),
+        "sharing": pd.DataFrame(
+            {"run": ["undisturbed"] * 2 + ["a task dies"] * 2, "task": ["0", "1"] * 2,
+             "dead": [False, False, True, False], "joined": [1, 1, 2, 1],
+             "read_again": [0, 0, 5, 0], "error": 0}
+        ),
+    }  # fmt: skip
+
+
+def judged(given):
+    return {settled.id: settled for settled in verdicts.judge(**given)}
+
+
+def recorded(claim):
+    return CLAIMS[claim].recorded
+
+
+def test_all_claims_come_out_as_recorded(monkeypatch):
+    found = judged(frames(monkeypatch))
+    assert [*found] == [claim for claim in CLAIMS if claim.startswith("D3-")]
+    assert {id: s.verdict for id, s in found.items()} == {id: recorded(id) for id in found}
+    modelled = [id for id, settled in found.items() if settled.basis == "modelled"]
+    assert modelled == ["D3-2", "D3-6", "D3-7"]
+
+
+def scaled(frame, factor, **where):
+    """The frame with its throughput times a factor, or a function of the skew, in some rows."""
+    rows = np.logical_and.reduce([frame[name] == value for name, value in where.items()])
+    times = frame["skew"].map(factor) if callable(factor) else factor
+    return frame.assign(throughput=frame["throughput"] * np.where(rows, times, 1))
+
+
+def with_row(frame, row, **values):
+    frame = frame.copy()
+    for name, value in values.items():
+        frame.loc[row, name] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("claim", "name", "mutated"),
+    [
+        ("D3-1", "served", lambda f: scaled(f, 0.4, tasks=2)),
+        ("D3-3", "served", lambda f: scaled(f, 0.4, skew=1.2)),
+        ("D3-3", "measured", lambda f: scaled(f, 0.4, strategy="late global", skew=1.4)),
+        ("D3-4", "served", lambda f: scaled(f, 0.4, skew=2.0)),
+        ("D3-4", "measured", lambda f: scaled(f, 0.4, strategy="late local", skew=2.0)),
+        ("D3-5", "failures", lambda f: with_row(f, 2, disturbed=1)),
+        ("D3-5", "failures", lambda f: with_row(f, 0, disturbed=0)),  # nothing would be seen
+        ("D3-5", "sharing", lambda f: with_row(f, 3, joined=2)),
+        ("D3-5", "sharing", lambda f: with_row(f, 3, read_again=1)),
+        ("D3-5", "sharing", lambda f: with_row(f, 2, joined=1)),  # nobody died
+        ("D3-8", "failures", lambda f: with_row(f, 2, error=1)),
+        ("D3-8", "sharing", lambda f: with_row(f, 3, error=1)),
+        ("D3-8", "sharing", lambda f: f.assign(dead=False)),
+    ],
+)
+def test_a_world_in_which_the_claim_is_false_turns_it(monkeypatch, claim, name, mutated):
+    given = frames(monkeypatch)
+    found = judged(given | {name: mutated(given[name])})
+    assert found[claim].verdict == "deviates"
+
+
+def test_without_imbalance_skew_neither_slows_nor_stops_the_shuffle(monkeypatch):
+    monkeypatch.setattr(model, "load_imbalance", lambda shares, receivers, tasks: 1.0)
+    found = judged(frames(monkeypatch))
+    assert [found[claim].verdict for claim in ("D3-2", "D3-7")] == ["deviates"] * 2
+
+
+def test_growth_that_stops_for_uniform_keys_too_is_not_stopped_by_skew(monkeypatch):
+    found = judged(frames(monkeypatch, cost_of(shuffle=(1e4, 3e-7, 3e-7))))
+    assert found["D3-7"].verdict == "deviates"
+
+
+def test_merging_at_another_price_ends_growth_at_24(monkeypatch):
+    found = judged(frames(monkeypatch, cost_of(merge_s=1.39e-7)))
+    assert found["D3-6"].verdict == "holds"
+    assert found["D3-6"].measured == 24
+
+
+@pytest.mark.parametrize("off", [0.4, 2.5])
+def test_a_model_that_is_not_what_was_measured_settles_nothing(monkeypatch, off):
+    found = judged(frames(monkeypatch, cost_of(merge_s=1.39e-7), off))
+    assert {found[claim].verdict for claim in ("D3-2", "D3-6", "D3-7")} == {"deviates"}
+    assert f"the model gives × {off / 1.01:.2f} … " in found["D3-2"].note
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (40, "100% remains when every key has a sum: in a task it is the cache, not"),
+        (35, " 100% remains"),
+        (100, "0% remains when every key has a sum: in a task it is the number of sums"),
+        (110, " 0% remains"),
+        (70, "50% remains when every key has a sum: in a task it is both"),
+    ],
+)
+def test_the_explanation_follows_the_numbers(kept, said):
+    ns = {"uniform": 100, "skewed": 40, "skewed, all sums kept": kept}
+    assert said in explanation(ns)
+    assert "nothing to explain" in explanation(ns | {"skewed": 97})
+
+
+def test_larger_runs_are_mentioned(monkeypatch):
+    given = frames(monkeypatch)
+    rows = given["measured"]
+    large = rows[(rows["tasks"] == 2) & (rows["repeat"] == 0)].assign(tuples=10**8)
+    found = judged(given | {"large": large})
+    for claim in ("D3-3", "D3-4"):
+        assert "With 100,000,000 tuples, one run each: late local 1.2: ×" in found[claim].note
+    for none in (None, large[large["skew"] > 1], large[large["skew"] == 1], pd.DataFrame()):
+        found = judged(given | {"large": none})
+        assert not any("one run each" in settled.note for settled in found.values())
