@@ -27,30 +27,6 @@ REPEATED = {
     *("__init__", "__main__", "experiments", "verdicts", "figures"),
     *("pipeline", "operator", "source", "parallel"),
 }
-# What does not keep a rule yet: to be emptied, never added to.
-NOT_YET = {
-    "approximately_once/experiments/cases.py",
-    "approximately_once/experiments/examples.py",
-    "approximately_once/experiments/grid.py",
-    "approximately_once/experiments/recovery.py",
-    "checkpoint_planning/experiments/cases.py",
-    "checkpoint_planning/experiments/counts.py",
-    "checkpoint_planning/experiments/examples.py",
-    "checkpoint_planning/experiments/success.py",
-    "exponential_histogram/experiments/errors.py",
-    "exponential_histogram/experiments/streams.py",
-    "shared_state/experiments/examples.py",
-    "shared_state/experiments/failures.py",
-    "shared_state/experiments/model.py",
-    "shared_state/experiments/streams.py",
-    "shared_state/experiments/throughputs.py",
-    "shared_state/stream/writing.py",
-    "upstream_backup/experiments/beyond.py",
-    "upstream_backup/experiments/recoveries.py",
-    "shared_state/strategies/pipeline.py",
-    *("driver", "kernels", "processes", "tables"),
-}
-
 FILES = sorted(path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py"))
 
 
@@ -101,18 +77,18 @@ def test_what_takes_spark_says_so_by_its_name():
         or file.split("/")[0] in AT_THE_EDGE
         or ON_SPARK & set(file.removesuffix(".py").split("/"))
     }
-    assert takes - may - NOT_YET == set()
+    assert takes - may == set()
 
 
 def test_a_files_name_says_where_it_is():
     stems = Counter(Path(file).stem for file in FILES if "/experiments/" not in file)
     twice = {stem for stem, count in stems.items() if count > 1}
-    assert twice - REPEATED - NOT_YET == set()
+    assert twice - REPEATED == set()
 
 
 def test_every_module_is_short():
     lines = {file: len((HOUSE / file).read_text().splitlines()) for file in FILES}
-    assert {file for file, count in lines.items() if count >= 400} - NOT_YET == set()
+    assert {file for file, count in lines.items() if count >= 400} == set()
 
 
 @pytest.mark.parametrize("room", sorted(MAY_IMPORT))

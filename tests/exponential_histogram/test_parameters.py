@@ -9,11 +9,11 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pytest
-from aftlib.reports.parameter_cell import read_parameters
 
 from aftlib.core.checks import with_value
 from aftlib.exponential_histogram import experiments, figures, verdicts
 from aftlib.exponential_histogram.bits import BitStream
+from aftlib.reports.parameter_cell import read_parameters
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_exponential_histogram.ipynb"
 PARAMETERS = read_parameters(nbformat.read(NOTEBOOK, 4))
