@@ -103,10 +103,6 @@ def check_parameters(**given: Any) -> None:
             require_numbers(name, given[name], least=least, whole=not name.endswith("skews"))
     for name, least in LEAST.items():
         require_number(name, given[name], least=least, whole=True)
-    for name in {*LEAST, *LEAST_OF_EACH} - {"skews", "large_skews"}:
-        for value in given[name] if name in LEAST_OF_EACH else [given[name]]:
-            if not isinstance(value, int):  # 2e6 is a whole number, but counts nothing in Python
-                raise ValueError(f"{name} must be without a point, got {value}: take {value:.0f}")
 
     skews, tasks, modelled_tasks = (given[n] for n in ("skews", "tasks", "modelled_tasks"))
     if UNIFORM not in skews:
