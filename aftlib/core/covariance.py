@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 LEAST_EIGENVALUE = 1e-6
 """Of the correlations: what is not positive definite by this much is shrunk until it is."""
+
+
+def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and unbiased covariance of values without gaps; ValueError where two keys are one."""
+    covariance = np.atleast_2d(np.cov(values, rowvar=False))
+    scale = np.sqrt(np.diag(covariance))
+    twins = np.argwhere(np.triu(np.abs(covariance) > (1 - 1e-12) * np.outer(scale, scale), 1))
+    if len(twins):
+        one, other = (names[i] for i in twins[0])
+        raise ValueError(
+            f"keys must differ, got {one!r} and {other!r}, each of which tells the other exactly; "
+            "drop one"
+        )
+    return values.mean(axis=0), covariance
 
 
 def pairwise_moments(values: np.ndarray, shrinkage: float | str) -> tuple[np.ndarray, np.ndarray]:

@@ -139,16 +139,22 @@ def read_table(
         raise ValueError(f"path must end in .csv or .parquet, got {str(path)!r}")
     if not path.exists():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
-    if path.suffix == ".parquet":
-        return even_grid(pd.read_parquet(path), time, resample=resample, drop=drop)
+    try:
+        frame = pd.read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
+    except (ValueError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"path must hold a table, got {str(path)!r} ({reason})") from error
+    return even_grid(frame, time, resample=resample, drop=drop)
 
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read a text table whose separator and decimal sign its first lines tell."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         head = [file.readline() for _ in range(50)]
     separator = max(",;\t", key=head[0].count)
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
     decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
-    frame = pd.read_csv(path, sep=separator, decimal=decimal, encoding="utf-8-sig")
-    return even_grid(frame, time, resample=resample, drop=drop)
+    return pd.read_csv(path, sep=separator, decimal=decimal, encoding="utf-8-sig")
 
 
 def even_grid(
@@ -255,11 +261,14 @@ def _dates(column: pd.Series, name: str) -> pd.DatetimeIndex:
             unit = next((unit for unit, least in _EPOCH.items() if size >= least), "s")
             times = pd.DatetimeIndex(pd.to_datetime(column, unit=unit))  # type: ignore[call-overload]
         else:
-            times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601"))
+            # of times with offsets, which change in spring and autumn, only UTC is even
+            offsets = bool(column.astype(str).str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$").all())
+            times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", utc=offsets))
     except (ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0].partition(". You might")[0]
         raise ValueError(
             f"column {name!r} must hold numbers or ISO 8601 times, got {column.iloc[0]!r} "
-            f"({error}); leave it out with drop=[{name!r}], or name the column of times with time="
+            f"({reason}); leave it out with drop=[{name!r}], or name the column of times with time="
         ) from error
     if times.hasnans:
         raise ValueError(f"column {name!r} must have a time in every row, got an empty one")

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
-from aftlib.core.covariance import pairwise_moments
+from aftlib.core.covariance import complete_moments, pairwise_moments
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class GaussianModel:
                 f"each key must vary, got one value only in {_listed(names, constant)}; drop it"
             )
         if shrinkage == 0 and not np.isnan(values).any():
-            return cls(values.mean(axis=0), np.atleast_2d(np.cov(values, rowvar=False)), names)
+            return cls(*complete_moments(values, names), names)
         return cls(*pairwise_moments(values, shrinkage), names)
 
     @property

@@ -51,11 +51,6 @@ class Windows:
         """Windows j whose end lies in (after, until]."""
         return range(max(0, self._count_ended(after)), max(0, self._count_ended(until)))
 
-    def overlapping(self, begin: int, stop: int) -> range:
-        """Windows j that share a step with [begin, stop); none when it is empty."""
-        first = max(0, self._count_ended(begin))
-        return range(first, max(first, -(-stop // self.slide))) if stop > begin else range(0)
-
     def aggregate(
         self, values: np.ndarray, first_step: int, windows: range
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -210,3 +210,17 @@ def test_options_that_do_not_fit_are_named(options, message):
 def test_columns_of_one_name_are_refused():
     with pytest.raises(ValueError, match="columns must differ, got 'a' more than once"):
         even_grid(frame().rename(columns={"b": "a"}))
+
+
+def test_offsets_that_change_in_spring_keep_an_even_grid():
+    hours = pd.date_range("2026-03-29", periods=6, freq="h", tz="Europe/Berlin")
+    table = even_grid(frame(t=hours.map(str)))  # text, as a file has it
+    assert len(set(hours.map(str).str[-6:])) == 2
+    assert list(table.time) == list(hours.tz_convert("UTC"))
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n1,2,3\n"])
+def test_a_file_that_is_no_table_is_named(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"path must hold a table, got '.*x.csv' \(.*\)"):
+        read_table(tmp_path / "x.csv")

@@ -10,14 +10,6 @@ def test_figure_8s_windows():
     windows = Windows(10, 5)
     assert list(windows.ending_in(0, 15)) == [0, 1]
     assert list(windows.ending_in(15, 20)) == [2]
-    assert list(windows.overlapping(16, 19)) == [2, 3]  # [10, 20) and [15, 25)
-
-
-def test_tumbling_windows_share_no_step():
-    windows = Windows(4, 4)
-    assert list(windows.overlapping(4, 8)) == [1]
-    assert list(windows.overlapping(3, 5)) == [0, 1]
-    assert list(windows.overlapping(5, 5)) == []
 
 
 def test_mean_counts_the_samples_present():

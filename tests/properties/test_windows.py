@@ -20,15 +20,6 @@ def test_ending_in_is_brute_force(shape, span):
     assert list(Windows(width, slide).ending_in(after, until)) == expected
 
 
-@given(SHAPES, SPANS)
-def test_overlapping_is_brute_force(shape, span):
-    width, slide = shape
-    begin, stop = span
-    steps = set(range(begin, stop))
-    expected = [j for j in range(100) if steps & set(range(j * slide, j * slide + width))]
-    assert list(Windows(width, slide).overlapping(begin, stop)) == expected
-
-
 @given(SHAPES, st.integers(0, 2**32), st.sampled_from(["mean", "sum"]))
 def test_aggregate_is_each_windows_own(shape, seed, query):
     windows, rng = Windows(*shape, query), np.random.default_rng(seed)
