@@ -96,7 +96,6 @@ class Worker:
         box, memory = Mailbox(self.mail), self.memory(shift, due)
         earlier = [box.read(shift["worker"], shift["start"], i, self.keys) for i in range(attempt)]
         known = max((mail.reached for mail in earlier if mail), default=0)
-
         own = [
             outage
             for outage in self.outages

@@ -48,8 +48,8 @@ class Query:
     assignment : Assignment
     requirement : Requirement
     every : int
-        Steps a micro-batch. What a task has computed counts as emitted once its micro-batch is
-        committed, so a death takes the windows of one micro-batch at least.
+        Steps a micro-batch. A death that was not scheduled takes the worker's input from the last
+        block of steps that it had taken in until the end of the micro-batch.
     stop : int, optional
         Step at which the stream ends; default the end of the log.
     exact : bool
