@@ -4,8 +4,9 @@ What goes through the room, in order:
 
 1. `assignment` says which worker computes which key, so that a lost worker can be estimated.
 2. `source` streams a sensor log, one partition a worker and micro-batch.
-3. `pipeline`: a Spark task is a worker. It fills windows in its own memory; Spark's retry of a
-   killed one is the substitute, which goes on from the present and names the windows lost.
+3. `operator`: a Spark task is a worker. It fills windows in its own memory and sends each that
+   is finished to the `mailbox`. Spark's retry of a killed one is the substitute: it proves the
+   death, goes on from the present and names the windows lost. `pipeline` puts it all together.
 4. `master` holds each window until all workers are done, and estimates what is still owed.
 5. `sink` takes all windows, estimates flagged, and the outages that explain them.
 6. `experiments` run it: `cases` (which data), `grid` (figs 10–13), `streams` (fig. 8, real kills).

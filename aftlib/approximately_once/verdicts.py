@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr, t
 
 from aftlib.core.intervals import CONFIDENCE
+from aftlib.core.requirement import Requirement
 from aftlib.reports.claims import Settled, settle
 
 
-def verdicts(grid: pd.DataFrame, delta: float, replications: int) -> list[Settled]:
+def verdicts(
+    grid: pd.DataFrame, *, delta: float, replications: int, dimensions: int, blocks: int
+) -> list[Settled]:
     """Settle D1-1 … D1-5.
 
     Parameters
@@ -19,6 +23,8 @@ def verdicts(grid: pd.DataFrame, delta: float, replications: int) -> list[Settle
     delta : float
     replications : int
         Further parts that the grid had.
+    dimensions, blocks : int
+        Of the document's data.
 
     Returns
     -------
@@ -31,7 +37,7 @@ def verdicts(grid: pd.DataFrame, delta: float, replications: int) -> list[Settle
     )
     return [
         assigns_well(estimable),
-        scales_with_workers(estimable["greedy"]),
+        scales_with_workers(estimable, delta, dimensions // blocks),
         keeps_promise(grid, delta, replications + 1),
         close_to_best(pooled),
         better_than_random(pooled, everyone),
@@ -39,44 +45,60 @@ def verdicts(grid: pd.DataFrame, delta: float, replications: int) -> list[Settle
 
 
 def assigns_well(estimable: pd.DataFrame) -> Settled:
-    """D1-1: greedy does not reach h-best but assigns well."""
-    expected = "below h-best, most of the gap from h-worst closed"
-    gap = (estimable["h-best"] - estimable["h-worst"]).sum()
-    if not gap:
+    """D1-1: greedy does not reach h-best but assigns well, better than chance."""
+    greedy, best, worst, random = (estimable[m] for m in ("greedy", "h-best", "h-worst", "random"))
+    expected = "below h-best, most of the gap from h-worst and from chance closed"
+    if not (best > worst).any():
         return _not_run("D1-1", expected, "h-best has no more estimable workers than h-worst")
-    closed = (estimable["greedy"] - estimable["h-worst"]).sum() / gap
-    above = int((estimable["greedy"] > estimable["h-best"]).sum())
-    ahead = int((estimable["random"] > estimable["greedy"]).sum())
+    closed = float((greedy - worst).sum() / (best - worst).sum())
+    behind, above = int((greedy < best).sum()), int((greedy > best).sum())
+    tight = random < best
+    lead = float((greedy - random)[tight].sum() / (best - random)[tight].sum()) if any(tight) else 1
     return settle(
         "D1-1",
         expected=expected,
-        measured=float(closed),
-        holds=above == 0 and closed >= 0.5,
+        measured=closed,
+        holds=above == 0 and behind > 0 and closed >= 0.5 and lead >= 0.25,
         note=f"Share of h-best's lead over h-worst that greedy reaches, over {len(estimable)} "
-        f"points (ε, m); above h-best at {above} of them. Random assignment has more estimable "
-        f"workers than greedy at {ahead} points: ties are broken towards packing.",
+        f"points (ε, m); below h-best at {behind} of them, above it at {above}. Where a random "
+        f"assignment does not reach h-best, greedy reaches {lead:.2f} of what is missing. Random "
+        f"assignment has more estimable workers than greedy at {int((random > greedy).sum())} "
+        "points: ties are broken towards packing.",
     )
 
 
-def scales_with_workers(greedy: pd.Series) -> Settled:
-    """D1-2: estimable workers scale with m."""
-    table = greedy.unstack("epsilon")
+def scales_with_workers(estimable: pd.DataFrame, delta: float, size: int) -> Settled:
+    """D1-2: estimable workers scale with m.
+
+    With blocks of `size` keys, variance 1 and covariance ρ = .9, a key with k mates on other
+    workers has the variance 1 − ρ²k / (1 + ρ(k − 1)); h-best leaves k = size − ⌈size / m⌉.
+    """
+    table = estimable["greedy"].unstack("epsilon")
     varying = table.loc[:, table.max() > table.min()]
     if varying.empty:
         return _not_run("D1-2", "rises with m", "no ε at which greedy's estimable workers vary")
     least = float(min(spearmanr(varying.index, varying[e]).statistic for e in varying))
+
+    m = estimable.index.get_level_values("workers").to_numpy()
+    epsilon = estimable.index.get_level_values("epsilon").to_numpy()
+    k = size - np.ceil(size / m)
+    variance = np.where(k > 0, 1 - 0.81 * k / (1 + 0.9 * (k - 1)), 1)
+    smallest = Requirement(1.0, delta).half_width(variance)
+    unlike = (estimable["h-best"] == m) != (epsilon >= smallest)
     return settle(
         "D1-2",
         expected="rises with m",
         measured=least,
-        holds=least >= 0.9,
+        holds=least >= 0.9 and not unlike.any(),
         note="Smallest rank correlation between m and greedy's estimable workers, over the "
-        f"{varying.shape[1]} values of ε at which any worker is estimable.",
+        f"{varying.shape[1]} values of ε at which any worker is estimable. That all of h-best's "
+        f"workers are estimable differs from the closed form at {int(unlike.sum())} of "
+        f"{len(estimable)} points.",
     )
 
 
 def keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
-    """D1-3: the error rate is at most δ in every setting."""
+    """D1-3: the error rate is at most δ in every setting, and what the model foresees."""
     counted, expected = grid.dropna(subset="pooled"), f"≤ {delta:g} in every setting"
     if counted.empty:
         return _not_run("D1-3", expected, "no worker is estimable at any ε and m")
@@ -85,6 +107,8 @@ def keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
     wider = t.ppf(level, parts - 1) / t.ppf((1 + CONFIDENCE) / 2, parts - 1)
     half = (counted["pooled_high"] - counted["pooled"]) * wider
     broken = int((counted["pooled"] - half > delta).sum())
+    # rates of a few in ten thousand rarely show in any row
+    off = (counted["pooled"] - counted["expected"]).abs() > half + 1e-3
     worst = int(counted["pooled"].to_numpy().argmax())
     at, reach = counted.iloc[worst], float(half.iloc[worst])
     rate = float(at["pooled"])
@@ -93,10 +117,11 @@ def keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
         expected=expected,
         measured=rate,
         interval=(rate - reach, rate + reach),
-        holds=broken == 0,
+        holds=broken == 0 and not off.any(),
         note=f"Largest of {len(counted)} rates, {at['method']} at m = {at['workers']:.0f}, "
         f"ε = {at['epsilon']:g}; the intervals hold for all points together (Bonferroni), and "
-        f"{broken} of them exclude δ. In the document's {int(at['windows'] / parts):,} rows alone "
+        f"{broken} of them lie above δ, and {int(off.sum())} exclude the rate that the model "
+        f"foresees. In the document's {int(at['windows'] / parts):,} rows alone "
         f"the largest rate is {counted['error'].max():.4f}.",
     )
 

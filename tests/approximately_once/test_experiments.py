@@ -204,7 +204,9 @@ def test_odd_parameters_work_to_the_end(spark, tmp_path, odd):
     figures.coverage(coverage, 0.05, case.workers[-1])
     shown = coverage.pivot(index="epsilon", columns="reading", values=["share", "low", "high"])
     shown.style.format(precision=4, na_rep="–").format_index("{:g}").to_html()
-    assert len(verdicts(grid, 0.05, case.replications)) == 5
+    settings = {"delta": 0.05, "replications": case.replications}
+    settings |= {name: sizes[name] for name in ("dimensions", "blocks")}
+    assert len(verdicts(grid, **settings)) == 5
 
     query = case.query(case.workers[0], case.epsilons[-1], 0.05, pipeline_steps)
     outage = Outage(0, failure := int(0.7 * query.steps), failure + 6)

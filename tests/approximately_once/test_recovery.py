@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from aftlib.approximately_once import pipeline, source
+from aftlib.approximately_once import operator, source
 from aftlib.approximately_once.assignment import assign_packed, assign_spread
 from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Master, Outage
@@ -35,7 +35,7 @@ def attempt(shifts, worker, shift, number, gate):
 
     def work():
         task = SimpleNamespace(get=lambda: SimpleNamespace(attemptNumber=lambda: number))
-        source.TaskContext = pipeline.TaskContext = task
+        source.TaskContext = operator.TaskContext = task
         gate(shift, number)
         batches = list(worker(shifts.read(shift)))
         sending.send(pa.Table.from_batches(batches))

@@ -1,33 +1,103 @@
-"""What the grid says about each claim, and that it can say otherwise."""
+"""What the grid says about each claim, and the mutants of the code under which it turns."""
 
+from importlib import import_module
+
+import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.approximately_once import experiments
+from aftlib.approximately_once.experiments import METHODS
+from aftlib.approximately_once.experiments.grid import ASSIGN, GridPoints
 from aftlib.approximately_once.verdicts import verdicts
+from aftlib.core.generators import block_model, draw
+from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from aftlib.reports.documents import CLAIMS
+
+ROWS, PARTS = 300, 5
+MODEL = block_model()
+WORKERS, EPSILONS = (2, 6, 10, 24), (0.65, 0.67, 0.8, 1.0, 1.96)
+
+
+def measured(folder, of=MODEL, told=MODEL):
+    """The grid without Spark: data of one model, estimated with another."""
+    log = folder / "log"
+    if not log.exists():
+        SensorLog.write(log, draw(of, ROWS * PARTS, 1), of.names)
+    shape = {"part": ROWS, "parts": PARTS, "seed": 1, "block": 1}
+    points = GridPoints(told, SensorLog.open(log), Windows(1, 1), EPSILONS, 0.05, **shape)
+    draws = {method: 2 if method == "random" else 1 for method in METHODS}
+    chosen = [(method, m, d) for m in WORKERS for method in METHODS for d in range(draws[method])]
+    return pd.concat(map(points, chosen), ignore_index=True)
 
 
 @pytest.fixture(scope="module")
-def grid(spark, tmp_path_factory):
-    sizes = {"dimensions": 12, "blocks": 2, "rows": 300, "replications": 3, "seed": 1}
-    lists = {"windows": Windows(3, 1), "workers": [3, 6], "epsilons": [0.5, 0.75]}
-    case = experiments.block_case(spark, tmp_path_factory.mktemp("data"), **sizes, **lists)
-    return experiments.grid(spark, case, experiments.ROWS, 0.05, seed=1)
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("data")
 
 
-def test_all_five_claims_are_settled(grid):
-    settled = verdicts(grid, 0.05, replications=3)
-    assert [s.id for s in settled] == [f"D1-{i}" for i in range(1, 6)]
-    assert settled[2].verdict == "holds"
+@pytest.fixture(scope="module")
+def grid(folder):
+    return measured(folder)
+
+
+def found(grid, **other):
+    settings = {"delta": 0.05, "replications": PARTS - 1, "dimensions": 120, "blocks": 10}
+    return {s.id: s.verdict for s in verdicts(grid, **settings | other)}
+
+
+RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "D1"}
+
+
+def turned(grid):
+    return {id for id, verdict in found(grid).items() if verdict != RECORDED[id]}
+
+
+def test_all_five_claims_come_out_as_recorded(grid):
+    assert list(found(grid)) == list(RECORDED)
+    assert turned(grid) == set()
+
+
+@pytest.mark.parametrize(
+    ("other", "turns"), [("random", {"D1-1"}), ("h-best", {"D1-1"}), ("h-worst", {"D1-1", "D1-4"})]
+)
+def test_another_assignment_for_greedy_is_noticed(folder, monkeypatch, other, turns):
+    monkeypatch.setitem(ASSIGN, "greedy", ASSIGN[other])
+    assert turned(measured(folder)) >= turns
+
+
+@pytest.mark.parametrize(
+    ("whose", "turns"), [(METHODS, {"D1-3"}), (("greedy",), {"D1-3", "D1-5"})], ids=str
+)
+def test_halved_errors_are_noticed(grid, folder, monkeypatch, whose, turns):
+    def halved(*arguments):
+        return residuals(*arguments) / 2
+
+    grid_module = import_module("aftlib.approximately_once.experiments.grid")
+    residuals = grid_module.residuals
+    monkeypatch.setattr(grid_module, "residuals", halved)
+    wrong = measured(folder)
+    mixed = [wrong[wrong["method"].isin(whose)], grid[~grid["method"].isin(whose)]]
+    assert turned(pd.concat(mixed, ignore_index=True)) >= turns
+
+
+def test_another_covariance_is_noticed(tmp_path):
+    weaker = block_model(covariance=0.85)
+    assert "D1-2" in turned(measured(tmp_path / "both", of=weaker, told=weaker))
+    assert "D1-3" in turned(measured(tmp_path / "data", of=weaker))
+
+
+def test_estimable_workers_that_do_not_rise_are_noticed(grid):
+    assert "D1-2" in turned(grid.assign(estimable=grid["estimable"] / grid["workers"] ** 2))
+
+
+def test_a_broken_promise_is_noticed(grid):
     broken = grid.assign(pooled=0.5, pooled_low=0.49, pooled_high=0.51)
-    assert verdicts(broken, 0.05, replications=3)[2].verdict == "deviates"
+    assert "D1-3" in turned(broken)
 
 
 def test_where_nothing_is_estimable_nothing_is_settled(grid):
     rates = ["error", "error_low", "error_high", "pooled", "pooled_low", "pooled_high"]
-    nothing = grid.assign(estimable=0, **dict.fromkeys(rates, float("nan")))
-    assert {s.verdict for s in verdicts(nothing, 0.05, replications=3)} == {"not run"}
-    one = grid[grid["workers"] == 3]
-    assert verdicts(one, 0.05, replications=3)[1].verdict == "not run"
-    assert isinstance(one, pd.DataFrame)
+    nothing = grid.assign(estimable=0, **dict.fromkeys(rates, np.nan))
+    assert set(found(nothing).values()) == {"not run"}
+    assert found(grid[grid["workers"] == 6])["D1-2"] == "not run"

@@ -16,7 +16,8 @@ from pyspark import cloudpickle
 from aftlib.approximately_once import pipeline as approximately_once
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.pipeline import Memory, Query, Worker, recover_stream
+from aftlib.approximately_once.operator import Memory, Worker
+from aftlib.approximately_once.pipeline import Query, recover_stream
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement

@@ -63,8 +63,8 @@ def grid(
         method, workers, epsilon, draw, estimable; windows: those counted, which miss no sample;
         error, error_low, error_high: rate of (9) in the first part with its bootstrap interval
         over whole windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval
-        over parts; error_all, pooled_all: the same over all keys, estimable or not. NaN where no
-        key counts.
+        over parts; error_all, pooled_all: the same over all keys, estimable or not; expected: the
+        rate that the model foresees for the keys counted. NaN where no key counts.
 
     Raises
     ------
@@ -123,17 +123,22 @@ class GridPoints:
         """Row of every ε at one (method, m, draw); equal assignments share their residuals."""
         method, workers, draw = point
         scaled, edges = self.scaled
-        off, last, counted, everyone, estimable = np.empty(0), None, [], [], []
+        off, variance, last = np.empty(0), np.empty(self.model.size), None
+        counted, everyone, estimable, expected = [], [], [], []
         for epsilon in self.epsilons:
             requirement = Requirement(epsilon, self.delta)
             rng = np.random.default_rng([self.seed, draw])
             assignment = ASSIGN[method](self.model, workers, requirement, rng)
             if assignment.workers != last:
                 off, last = np.abs(residuals(self.model, assignment, scaled)), assignment.workers
+                for keys in map(list, last):
+                    variance[keys] = self.model.block_variance(keys)
             wrong = (off > epsilon).view(np.uint8)
             counted.append(_share(wrong[assignment.estimable_keys]))
             everyone.append(_share(wrong))
             estimable.append(assignment.estimable.sum())
+            beyond = 1 - requirement.reliability(variance[assignment.estimable_keys])
+            expected.append(beyond.mean() if len(beyond) else np.nan)
 
         shares, all_shares = np.array(counted), np.array(everyone)
         first = shares[:, : edges[1]]
@@ -156,6 +161,7 @@ class GridPoints:
                 "pooled_high": pooled_high,
                 "error_all": all_shares[:, : edges[1]].mean(axis=1),
                 "pooled_all": all_shares.mean(axis=1),
+                "expected": expected,
             }
         )
 
