@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from aftlib.checkpoint_planning.operator import (
-    Preparation,
-    PreparedReplay,
     ReplayQuery,
     bare_read,
     estimate_with_gaps,
     prepare,
 )
 from aftlib.checkpoint_planning.pipeline import replay_in_process
+from aftlib.checkpoint_planning.preparation import Preparation, PreparedReplay
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.generators import block_model, draw
