@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.preparation import Preparation
@@ -261,15 +262,20 @@ def estimate_with_gaps(
     Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). Their variances Σ_{Y|P} add up.
     """
     replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
+    prior = model.covariance.diagonal()
     sums, variance = len(values) * model.mean, np.zeros(model.size)
     patterns, number = np.unique(present, axis=0, return_inverse=True)
     for i, pattern in enumerate(patterns):
         at, seen = number.ravel() == i, replayed[pattern]
         deviation = (values[at][:, pattern] - model.mean[seen]).sum(axis=0)
-        others = np.setdiff1d(np.arange(model.size), seen)
-        sums[seen] += deviation
-        sums[others] += model.gain(seen, others) @ deviation
-        variance += at.sum() * model.posterior_variance(seen)
+        factor = np.linalg.cholesky(model.covariance[np.ix_(seen, seen)])
+        right = np.column_stack([model.covariance[seen], deviation])
+        right = solve_triangular(factor, right, lower=True, check_finite=False)
+        explained = (right[:, :-1] ** 2).sum(axis=0)
+        estimate = right[:, :-1].T @ right[:, -1]
+        explained[seen], estimate[seen] = prior[seen], deviation
+        sums += estimate
+        variance += at.sum() * np.maximum(prior - explained, 0)
     return sums, variance
 
 
