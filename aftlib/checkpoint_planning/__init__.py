@@ -4,8 +4,9 @@ What goes through the room, in order:
 
 `replay`, `plan`, `recovery_time`: which sensors must be replayed, and how far that reaches within
 T_SLA. From these the times τ of a window's checkpoints, and for each interval a replay set O.
-`operator`: adds a window up, interval by interval. An interval that an earlier process had begun is
-recovered: it reads O only, estimates the others, and plans the rest of the window anew.
+`preparation`: each O with the matrix that estimates the others, on disk before anything fails.
+`operator`: adds a window up, interval by interval. An interval in which an earlier process died is
+recovered: O is read, the others are estimated, that is committed, and then the rest is planned.
 `state`: running sums, batch number and finished windows in SQLite, one transaction a batch.
 `pipeline`: the operator on Structured Streaming, whose micro-batches end at the τ, or in one
 process. `driver` runs either in a process of its own that can be killed.

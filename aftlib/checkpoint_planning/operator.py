@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
+from aftlib.checkpoint_planning.preparation import Preparation
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO
 from aftlib.checkpoint_planning.state import (
@@ -23,7 +25,6 @@ from aftlib.checkpoint_planning.state import (
     WindowResult,
 )
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.paths import atomic_directory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 
@@ -87,78 +88,6 @@ class ReplayQuery:
         settings = (self.window, self.requirement, self.recovery_time, self.t_sla_ms)
         text = repr((parts, settings, self.method, self.query))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-class Preparation:
-    """Replay sets and gain matrices on disk, made with the plan so that recovery only loads them.
-
-    Parameters
-    ----------
-    directory : path
-        One folder a plan in it: sensors, gain and variance of each interval. A folder is named by
-        what determines its contents, so no other plan's or model's is ever taken for it.
-    """
-
-    def __init__(self, directory: Path | str) -> None:
-        self.directory = Path(directory)
-
-    def keep(self, fingerprint: str, plan: CheckpointPlan) -> str:
-        """Compute and keep what a failure in each interval of a plan will need; its name."""
-        text = repr((fingerprint, plan.times, [replay.sensors for replay in plan.replay]))
-        name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        if not (self.directory / name).exists():
-            with atomic_directory(self.directory / name) as scratch:
-                for k, replay in enumerate(plan.replay):
-                    np.save(scratch / f"{k}-sensors.npy", np.array(replay.sensors, dtype=np.int64))
-                    np.save(scratch / f"{k}-gain.npy", replay.gain())
-                    np.save(scratch / f"{k}-variance.npy", replay.variance)
-        return name
-
-    def load(self, name: str, interval: int) -> PreparedReplay:
-        """What a failure in an interval of a plan needs.
-
-        Raises
-        ------
-        ValueError
-            When a file is gone or damaged.
-        """
-        parts = {}
-        for part in ("sensors", "gain", "variance"):
-            path = self.directory / name / f"{interval}-{part}.npy"
-            try:
-                parts[part] = np.load(path, allow_pickle=False)
-            except (OSError, ValueError) as error:
-                raise ValueError(
-                    f"directory lacks an intact {path.name} of plan {name} ({error}); restore "
-                    f"{str(self.directory)!r} from a copy, or start the stream anew"
-                ) from error
-        return PreparedReplay(parts["sensors"].tolist(), parts["gain"], parts["variance"])
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedReplay:
-    """What a recovery loads: the replay set O and how the others follow from it.
-
-    Attributes
-    ----------
-    sensors : list of int
-        O, |O| key indices.
-    gain : ndarray, shape (n − |O|, |O|)
-    variance : ndarray, shape (n,)
-        Of each sensor's value at one step given those of O.
-    """
-
-    sensors: list[int]
-    gain: np.ndarray
-    variance: np.ndarray
-
-    def complete(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
-        """Sums of all n sensors over some steps from those of O, whole (D2 eqs (5), (10))."""
-        everyone, replayed = np.empty(mean.size), mean[self.sensors]
-        others = np.setdiff1d(np.arange(mean.size), self.sensors)
-        everyone[self.sensors] = sums
-        everyone[others] = steps * mean[others] + self.gain @ (sums - steps * replayed)
-        return everyone
 
 
 @dataclass
@@ -333,15 +262,20 @@ def estimate_with_gaps(
     Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). Their variances Σ_{Y|P} add up.
     """
     replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
+    prior = model.covariance.diagonal()
     sums, variance = len(values) * model.mean, np.zeros(model.size)
     patterns, number = np.unique(present, axis=0, return_inverse=True)
     for i, pattern in enumerate(patterns):
         at, seen = number.ravel() == i, replayed[pattern]
         deviation = (values[at][:, pattern] - model.mean[seen]).sum(axis=0)
-        others = np.setdiff1d(np.arange(model.size), seen)
-        sums[seen] += deviation
-        sums[others] += model.gain(seen, others) @ deviation
-        variance += at.sum() * model.posterior_variance(seen)
+        factor = np.linalg.cholesky(model.covariance[np.ix_(seen, seen)])
+        right = np.column_stack([model.covariance[seen], deviation])
+        right = solve_triangular(factor, right, lower=True, check_finite=False)
+        explained = (right[:, :-1] ** 2).sum(axis=0)
+        estimate = right[:, :-1].T @ right[:, -1]
+        explained[seen], estimate[seen] = prior[seen], deviation
+        sums += estimate
+        variance += at.sum() * np.maximum(prior - explained, 0)
     return sums, variance
 
 

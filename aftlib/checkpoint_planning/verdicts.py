@@ -6,56 +6,65 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from aftlib.checkpoint_planning.experiments.cases import AXES
+from aftlib.checkpoint_planning.experiments.cases import AXES, PlanningCase
 from aftlib.checkpoint_planning.experiments.costs import LARGEST_N, SMALLEST_N, fastest
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.reports.claims import Settled, settle
 
+SPREAD = 1.5
+"""95 % intervals that the mean success rate may be off from what the plans expect."""
+CONSTANT = 0.3
+"""Largest share of a full replay's time that may not depend on what is replayed."""
+
 
 def verdicts(
-    *, counts: pd.DataFrame, success: pd.DataFrame, times: pd.DataFrame, replications: int
+    case: PlanningCase, *, counts: pd.DataFrame, success: pd.DataFrame, times: pd.DataFrame
 ) -> list[Settled]:
     """Settle D2-1 … D2-7.
 
     Parameters
     ----------
+    case : PlanningCase
+        What the first two were run on.
     counts, success, times : DataFrame
         Results of `checkpoint_counts`, `success_rates` and `recovery_times`.
-    replications : int
-        Further parts that `success_rates` had.
     """
-    promise = promise_verdict(success, replications + 1)
     wide = counts.pivot_table(index=list(AXES), columns="method", values="checkpoints")
-    return [*count_verdicts(wide), *saving_verdicts(wide), promise, *time_verdicts(times)]
+    promise = promise_verdict(success, case.replications + 1)
+    return [*count_verdicts(case, wide), *saving_verdicts(wide), promise, *time_verdicts(times)]
 
 
-def count_verdicts(wide: pd.DataFrame) -> list[Settled]:
+def count_verdicts(case: PlanningCase, wide: pd.DataFrame) -> list[Settled]:
     """D2-1 and D2-2; `wide` has a row for each point of the grid and a column for each method."""
     exact, fixed, proposed = (wide[m] for m in ("exactly-once", "no-relaxation", "proposed"))
-
-    by = exact.groupby("t_sla_ms")
-    spread = int((by.max() - by.min()).max())
+    t_sla, cost = exact.index.get_level_values("t_sla_ms"), case.recovery_time
+    steps = (t_sla - cost.fixed_ms) / (cost.per_tuple_ms * case.model.size)
+    by_hand = np.ceil(case.windows.width / np.floor(steps * (1 + 1e-12))) - 1
+    off = int((exact - np.maximum(by_hand, 0)).abs().max())
     independent = settle(
         "D2-1",
         expected=0,
-        measured=spread,
-        holds=spread == 0,
-        basis="modelled",
-        note="Largest difference between exactly-once's counts at one T_SLA, over "
-        f"{by.size().iloc[0]} combinations of ε and δ; counts come from the planner and the "
-        "cost model (27), (28).",
+        measured=off,
+        holds=off == 0,
+        basis="derived",
+        note="Largest difference of exactly-once's counts from ⌈w / l⌉ − 1, where l = ⌊(T_SLA − "
+        f"fixed) / (n · per tuple)⌋ steps; neither ε nor δ is in it. {len(wide)} combinations of "
+        "ε, δ and T_SLA; the planner's exactly-once does not look at ε and δ, so it could differ "
+        "by a wrong count only.",
     )
 
-    above = (proposed > fixed) | (fixed > exact)
+    above = int(((proposed > fixed) | (fixed > exact)).sum())
+    relaxed, estimated = float((proposed < fixed).mean()), float((fixed < exact).mean())
     ordered = settle(
         "D2-2",
         expected=0,
-        measured=int(above.sum()),
-        holds=not above.any(),
+        measured=above,
+        holds=above == 0 and relaxed > 0 and estimated > 0,
         basis="modelled",
-        note=f"Points out of order among {len(wide)} combinations of ε, δ and T_SLA.",
+        note=f"Points out of order among {len(wide)} combinations of ε, δ and T_SLA. To hold, each "
+        f"must also save somewhere: no-relaxation takes fewer than exactly-once at {estimated:.0%}"
+        f" of them, proposed fewer than no-relaxation at {relaxed:.0%}.",
     )
-
     return [independent, ordered]
 
 
@@ -79,22 +88,30 @@ def saving_verdicts(wide: pd.DataFrame) -> list[Settled]:
     )
 
     saved = (exact - proposed).unstack("t_sla_ms")
-    most = saved.iloc[:, 0] >= saved.max(axis=1)
-    means = ", ".join(f"{mean:.1f} at {t_sla:g} ms" for t_sla, mean in saved.mean().items())
+    most = (saved.iloc[:, 0] >= saved.max(axis=1)) & (saved.iloc[:, 0] > 0)
+    mean = saved.mean()
+    falls = len(mean) > 1 and mean.iloc[0] > mean.iloc[-1]
+    means = ", ".join(f"{value:.1f} at {t_sla:g} ms" for t_sla, value in mean.items())
     greatest = settle(
         "D2-4",
         expected="most checkpoints saved at the shortest T_SLA",
         measured=float(most.mean()),
-        holds=bool(most.all()),
+        holds=bool(most.all() and falls),
         basis="modelled",
         note=f"Share of the {len(saved)} combinations of ε and δ at which the shortest T_SLA saves "
-        f"the most checkpoints against exactly-once. Saved on average: {means}.",
+        "some checkpoints against exactly-once, and the most. The mean must be larger there than "
+        f"at the longest. Saved on average: {means}.",
     )
     return [tight, greatest]
 
 
 def promise_verdict(success: pd.DataFrame, parts: int) -> Settled:
-    """D2-5, from `success_rates` over that many parts."""
+    """D2-5, from `success_rates` over that many parts.
+
+    A promise may not be broken; and what is measured must be what the plan expects, or the
+    experiment is not one of these plans. Checkpoints share their windows, so the error of their
+    mean is taken to be as large as the mean of their errors.
+    """
     estimated = success["worst_expected"] < 1
     judged = success[estimated] if estimated.any() else success
     # one interval a checkpoint would exclude 1 − δ somewhere by chance: widen them all
@@ -105,18 +122,21 @@ def promise_verdict(success: pd.DataFrame, parts: int) -> Settled:
     least = int((over / (1 - judged["delta"])).to_numpy().argmin())
     at, rate, reach = judged.iloc[least], float(judged["worst"].iloc[least]), half.iloc[least]
     broken, below = int((over + half < 0).sum()), int((over < 0).sum())
+    bias = float((judged["worst"] - judged["worst_expected"]).mean())
+    bearable = SPREAD * float((judged["worst_high"] - judged["worst"]).mean())
     return settle(
         "D2-5",
         expected="≥ 1 − δ everywhere",
         measured=rate,
         interval=(max(0.0, rate - float(reach)), min(1.0, rate + float(reach))),
-        holds=broken == 0,
+        holds=bool(estimated.any()) and broken == 0 and abs(bias) <= bearable,
         note=f"Lowest success against its 1 − δ, over {len(judged)} planned checkpoints in the "
         f"worst case of (12): ε = {at['epsilon']:g}, δ = {at['delta']:g}, T_SLA = "
         f"{at['t_sla_ms']:g} ms, τ = {at['time']:.0f}, where the plan expects "
         f"{at['worst_expected']:.4f}. Intervals over {parts} data sets hold for all checkpoints "
         f"together (Bonferroni): {broken} exclude 1 − δ; {below} rates lie below it by chance, as "
-        "plans spend the tolerance to the last.",
+        f"plans spend the tolerance to the last. On average {bias:+.4f} from what the plans expect "
+        f"(at most {bearable:.4f} either way is asked).",
     )
 
 
@@ -157,14 +177,15 @@ def time_verdicts(times: pd.DataFrame) -> list[Settled]:
         f"{rows['res_ms'].min():.2f} … {rows['res_ms'].max():.2f} ms"
         for n, (r2, start), rows in zip(ns, fits, partial, strict=True)
     )
-    least_r2 = min(r2 for r2, _ in fits)
+    least_r2, constant = min(r2 for r2, _ in fits), max(abs(start) for _, start in fits)
     proportional = settle(
         "D2-7",
-        expected="T_rep a line in |O| (R² ≥ 0.9), T_res constant beside it",
+        expected="T_rep a line through 0 in |O| (R² ≥ 0.9), T_res constant beside it",
         measured=least_r2,
-        holds=growth <= 0.1 and least_r2 >= 0.9,
-        note=f"Smallest R² of a straight line, n ≥ {SMALLEST_N}. T_res grows with |O| at most "
-        f"{max(growth, 0):.1%} as fast as T_rep (10 % is allowed). {shown}. Loading the "
+        holds=growth <= 0.1 and least_r2 >= 0.9 and constant <= CONSTANT,
+        note=f"Smallest R² of a straight line, n ≥ {SMALLEST_N}; at |O| = 0 it is at most "
+        f"{constant:.0%} of full replay's ({CONSTANT:.0%} is allowed). T_res grows with |O| at "
+        f"most {max(growth, 0):.1%} as fast as T_rep (10 % is allowed). {shown}. Loading the "
         "(n − |O|) × |O| gain matrix is part of T_res here; the document's is at most 2 ms.",
     )
     return [beats, proportional]

@@ -12,7 +12,6 @@ from aftlib.checkpoint_planning.pipeline import spark_read
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
-from aftlib.checkpoint_planning.verdicts import verdicts
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -325,63 +324,6 @@ def test_t_sla_kept_by_hand():
     assert table.loc[10, "low"] == pytest.approx(beta.ppf(0.025, 3, 2))
     assert table.loc[10, "high"] == pytest.approx(beta.ppf(0.975, 4, 1))
     assert table.loc[20, ["kept", "low", "median_ms", "longest_ms"]].tolist() == [0, 0, 30, 30]
-
-
-def timing(rep, res=0.0):
-    """Times of n = 100 for |O| = 10, 50, 100, replaying as `rep` says; full replay as well."""
-    sizes = np.array([10, 50, 100])
-    frame = pd.DataFrame({"n": 100, "sensors": sizes, "tuples": sizes, "est_ms": 0.1})
-    frame = frame.assign(rep_ms=[rep(m) for m in sizes], res_ms=1 + res * sizes)
-    return frame.assign(total_ms=frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
-
-
-def settle_all(counts, success, times, replications):
-    return verdicts(counts=counts, success=success, times=times, replications=replications)
-
-
-def test_verdicts_settle_all_seven_claims(counts, success):
-    settled = settle_all(counts, success, timing(lambda m: 1 + m), 3)
-    assert [s.id for s in settled] == [f"D2-{i}" for i in range(1, 8)]
-    assert {s.verdict for s in settled} == {"holds"}
-
-
-def changed(counts, method, by):
-    chosen = (counts["method"] == method) & (counts["epsilon"] == 0.15)
-    return counts.assign(checkpoints=counts["checkpoints"] + np.where(chosen, by, 0))
-
-
-@pytest.mark.parametrize(
-    ("claim", "broken"),
-    [
-        (1, lambda c: changed(c, "exactly-once", 1)),
-        (2, lambda c: changed(c, "proposed", 500)),
-        (3, lambda c: c.assign(checkpoints=7)),
-        (4, lambda c: c.assign(t_sla_ms=-c["t_sla_ms"])),
-    ],
-)
-def test_wrong_counts_deviate(counts, success, claim, broken):
-    settled = settle_all(broken(counts), success, timing(lambda m: 1 + m), 3)
-    assert settled[claim - 1].verdict == "deviates"
-
-
-def test_a_broken_promise_deviates(counts, success):
-    rates = {"worst": 0.7, "worst_low": 0.69, "worst_high": 0.71}
-    settled = settle_all(counts, success.assign(**rates), timing(lambda m: 1 + m), 30)
-    assert settled[4].verdict == "deviates"
-    low, high = settled[4].interval
-    assert 0 <= low < 0.69 < 0.71 < high <= 1  # wide enough for all checkpoints together
-
-
-@pytest.mark.parametrize(
-    ("claim", "times"),
-    [
-        (6, timing(lambda m: 100 - 0.1 * m)),
-        (7, timing(lambda m: 1 + (m == 50))),
-        (7, timing(lambda m: 1 + m, res=0.5)),
-    ],
-)
-def test_wrong_times_deviate(counts, success, claim, times):
-    assert settle_all(counts, success, times, 3)[claim - 1].verdict == "deviates"
 
 
 def test_a_killed_driver_is_started_again_and_each_phase_is_timed(case, tmp_path):

@@ -130,8 +130,7 @@ def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, 
     times = experiments.recovery_times(
         bare_read, tmp_path, tmp_path / "times", ns=[100], shares=[0.1, 0.5], repeats=1, tuples=100
     )
-    replications = p["replications"]
-    settled = verdicts(counts=counts, success=success, times=times, replications=replications)
+    settled = verdicts(case, counts=counts, success=success, times=times)
     assert len(settled) == 7
 
 

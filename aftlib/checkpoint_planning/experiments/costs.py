@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import theilslopes
 
-from aftlib.checkpoint_planning.operator import Preparation, Read
+from aftlib.checkpoint_planning.operator import Read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
+from aftlib.checkpoint_planning.preparation import Preparation
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
@@ -72,6 +73,22 @@ def equally_correlated(sensors: int, size: int, correlation: float = CORRELATION
 def replayed_sizes(n: int, shares: Sequence[float]) -> list[int]:
     """Numbers of sensors that are replayed, ascending; all n are always among them."""
     return sorted({max(1, round(share * n)) for share in shares} | {n})
+
+
+def require_judged(ns: Sequence[int], shares: Sequence[float]) -> None:
+    """Refuse sizes by which D2-6 and D2-7 cannot be judged; ValueError names ns or shares."""
+    if not any(SMALLEST_N <= n <= LARGEST_N for n in ns):
+        raise ValueError(
+            f"ns must hold a number of {SMALLEST_N} … {LARGEST_N} sensors, by which claims are "
+            f"judged, got {list(ns)!r}"
+        )
+    for n in (n for n in ns if n >= SMALLEST_N):
+        partial = [size for size in replayed_sizes(n, shares) if size < n]
+        if len(partial) < 2 or min(partial) > n / 4:
+            raise ValueError(
+                "shares must hold two different parts of the sensors, one of them at most 0.25, "
+                f"got {list(shares)!r}, which replay {partial} of {n}"
+            )
 
 
 def recovery_times(

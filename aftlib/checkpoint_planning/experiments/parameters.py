@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aftlib.checkpoint_planning.experiments.costs import LARGEST_N, SMALLEST_N, replayed_sizes
+from aftlib.checkpoint_planning.experiments.costs import require_judged
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.requirement import Requirement
@@ -96,15 +96,4 @@ def check_parameters(
     require_numbers("ns", ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("spark_ns", spark_ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("shares", shares, above=0, most=1)
-    if not any(SMALLEST_N <= n <= LARGEST_N for n in ns):
-        raise ValueError(
-            f"ns must hold a number of {SMALLEST_N} … {LARGEST_N} sensors, by which claims are "
-            f"judged, got {list(ns)!r}"
-        )
-    for n in (n for n in ns if n >= SMALLEST_N):
-        partial = [size for size in replayed_sizes(n, shares) if size < n]
-        if len(partial) < 2 or min(partial) > n / 4:
-            raise ValueError(
-                "shares must hold two different parts of the sensors, one of them at most 0.25, "
-                f"got {list(shares)!r}, which replay {partial} of {n}"
-            )
+    require_judged(ns, shares)

@@ -1,0 +1,84 @@
+"""What a recovery will need of a plan, computed with it and kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from aftlib.checkpoint_planning.plan import CheckpointPlan
+from aftlib.core.paths import atomic_directory
+
+
+class Preparation:
+    """Replay sets and gain matrices on disk, made with the plan so that recovery only loads them.
+
+    Parameters
+    ----------
+    directory : path
+        One folder a plan in it: sensors, gain and variance of each interval. A folder is named by
+        what determines its contents, so no other plan's or model's is ever taken for it.
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+
+    def keep(self, fingerprint: str, plan: CheckpointPlan) -> str:
+        """Compute and keep what a failure in each interval of a plan will need; its name."""
+        text = repr((fingerprint, plan.times, [replay.sensors for replay in plan.replay]))
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if not (self.directory / name).exists():
+            with atomic_directory(self.directory / name) as scratch:
+                for k, replay in enumerate(plan.replay):
+                    np.save(scratch / f"{k}-sensors.npy", np.array(replay.sensors, dtype=np.int64))
+                    np.save(scratch / f"{k}-gain.npy", replay.gain())
+                    np.save(scratch / f"{k}-variance.npy", replay.variance)
+        return name
+
+    def load(self, name: str, interval: int) -> PreparedReplay:
+        """What a failure in an interval of a plan needs.
+
+        Raises
+        ------
+        ValueError
+            When a file is gone or damaged.
+        """
+        parts = {}
+        for part in ("sensors", "gain", "variance"):
+            path = self.directory / name / f"{interval}-{part}.npy"
+            try:
+                parts[part] = np.load(path, allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"directory lacks an intact {path.name} of plan {name} ({error}); restore "
+                    f"{str(self.directory)!r} from a copy, or start the stream anew"
+                ) from error
+        return PreparedReplay(parts["sensors"].tolist(), parts["gain"], parts["variance"])
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedReplay:
+    """What a recovery loads: the replay set O and how the others follow from it.
+
+    Attributes
+    ----------
+    sensors : list of int
+        O, |O| key indices.
+    gain : ndarray, shape (n − |O|, |O|)
+    variance : ndarray, shape (n,)
+        Of each sensor's value at one step given those of O.
+    """
+
+    sensors: list[int]
+    gain: np.ndarray
+    variance: np.ndarray
+
+    def complete(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
+        """Sums of all n sensors over some steps from those of O, whole (D2 eqs (5), (10))."""
+        everyone, replayed = np.empty(mean.size), mean[self.sensors]
+        others = np.setdiff1d(np.arange(mean.size), self.sensors)
+        everyone[self.sensors] = sums
+        everyone[others] = steps * mean[others] + self.gain @ (sums - steps * replayed)
+        return everyone

@@ -1,0 +1,32 @@
+"""What a recovery loads: the right plan's sets, and a gain that gives the posterior mean."""
+
+import numpy as np
+
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.preparation import Preparation, PreparedReplay
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+
+MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
+QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
+
+
+def test_completed_sums_are_the_posterior_mean():
+    sensors, steps = [1, 6], 10
+    gain = MODEL.gain(sensors, [0, 2, 3, 4, 5, 7])
+    prepared = PreparedReplay(sensors, gain, MODEL.posterior_variance(sensors))
+    sums = prepared.complete(MODEL.mean, np.array([60.0, 45.0]), steps)
+    seen = MODEL.aggregate(steps, "sum").condition({"X2": 60.0, "X7": 45.0})
+    np.testing.assert_allclose(sums[[0, 2, 3, 4, 5, 7]], seen.mean)
+    assert sums[[1, 6]].tolist() == [60, 45]
+
+
+def test_prepared_sets_of_another_history_are_not_used(tmp_path):
+    """Plans made at the same step after different failures are kept apart."""
+    preparation, spent = Preparation(tmp_path), QUERY.requirement.max_variance
+    plans = [QUERY.plan(30, np.full(8, share * spent)) for share in (0.0, 2.0)]
+    assert plans[0].replay[0].sensors != plans[1].replay[0].sensors
+    for plan in plans:
+        name = preparation.keep(QUERY.fingerprint, plan)
+        assert preparation.load(name, 0).sensors == list(plan.replay[0].sensors)

@@ -1,0 +1,181 @@
+"""Each verdict of D2 turns when the code that it judges is changed."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.checkpoint_planning import experiments
+from aftlib.checkpoint_planning.experiments import cases
+from aftlib.checkpoint_planning.experiments import success as success_module
+from aftlib.checkpoint_planning.operator import bare_read
+from aftlib.checkpoint_planning.plan import plan_checkpoints
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.verdicts import saving_verdicts, verdicts
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+
+
+class InProcess:
+    """Does a grid's tasks here, so that what is changed here counts in them."""
+
+    sparkContext = type("Context", (), {"defaultParallelism": 1})  # noqa: N815
+
+    def __init__(self, frame=None):
+        self.frame = frame
+
+    def range(self, begin, stop, step, tasks):
+        return InProcess(pd.DataFrame({"id": range(begin, stop, step)}))
+
+    createDataFrame = classmethod(lambda cls, frame: cls(frame))  # noqa: N815
+
+    def repartition(self, parts):
+        return self
+
+    def mapInPandas(self, work, schema):  # noqa: N802
+        return InProcess(pd.concat(list(work(iter([self.frame])))))
+
+    def toPandas(self):  # noqa: N802
+        return self.frame
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    """The document's sensors and promises; windows of a thousand steps, tolerances alike."""
+    place, model = tmp_path_factory.mktemp("verdicts"), block_model(100, 5, 60, 30)
+    log = SensorLog.write(place / "log", draw(model, 4000, 1), model.names)
+    epsilons = tuple(e * np.sqrt(10) for e in (0.05, 0.08, 0.10, 0.12, 0.13, 0.15))
+    cost = RecoveryTime(28.33, 9.332e-3)
+    grid = {"epsilons": epsilons, "deltas": (0.05, 0.1), "t_slas": (35, 50, 75, 100, 200)}
+    return experiments.PlanningCase(
+        model, log, Windows(1000, 500), **grid, recovery_time=cost, replications=9, seed=1
+    )
+
+
+def timing(rep=lambda m: 1 + m, res=0.0):
+    """Times of n = 100 for |O| = 10, 50, 100, replaying as `rep` says; full replay as well."""
+    sizes = np.array([10, 50, 100])
+    frame = pd.DataFrame({"n": 100, "sensors": sizes, "tuples": sizes, "est_ms": 0.1})
+    frame = frame.assign(rep_ms=[rep(m) for m in sizes], res_ms=1 + res * sizes)
+    return frame.assign(total_ms=frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
+
+
+def settled(case, times=None):
+    """Verdicts by claim, of the code as it is now."""
+    few = replace(case, epsilons=case.epsilons[3:], deltas=(0.05,), t_slas=(50, 100))
+    found = verdicts(
+        case,
+        counts=experiments.checkpoint_counts(InProcess(), case),
+        success=experiments.success_rates(InProcess(), few),
+        times=timing() if times is None else times,
+    )
+    return {claim.id: claim.verdict for claim in found}
+
+
+def turned(case, times=None):
+    return {claim for claim, verdict in settled(case, times).items() if verdict == "deviates"}
+
+
+def test_all_seven_claims_hold(document):
+    assert settled(document) == {f"D2-{i}": "holds" for i in range(1, 8)}
+
+
+def mutated(monkeypatch, change):
+    """Plan otherwise: `change` takes and gives (method, options)."""
+
+    def planner(*given, method, **options):
+        method, options = change(method, options)
+        return plan_checkpoints(*given, method=method, **options)
+
+    monkeypatch.setattr(cases, "plan_checkpoints", planner)
+
+
+@pytest.mark.parametrize(
+    ("change", "claims"),
+    [
+        (lambda m, o: ("exactly-once", o), {"D2-2", "D2-3", "D2-4"}),  # nothing saves anything
+        (lambda m, o: (m.replace("proposed", "no-relaxation"), o), {"D2-2", "D2-3"}),
+        (lambda m, o: (m.replace("no-relaxation", "exactly-once"), o), {"D2-2"}),
+        (lambda m, o: (m.replace("exactly-once", "proposed"), o), {"D2-1"}),
+        (lambda m, o: (m, o | {"exactly_once_pays_fixed": False}), {"D2-1"}),
+    ],
+)
+def test_other_plans_turn_the_claims_on_counts(document, monkeypatch, change, claims):
+    mutated(monkeypatch, change)
+    assert turned(document) >= claims
+
+
+def test_the_tightest_t_sla_must_save_most(document):
+    """Recoveries whose fixed part falls with T_SLA: the savings no longer grow as it tightens."""
+    counts = experiments.checkpoint_counts(InProcess(), document)
+    found = {}
+    for name, times in (("reversed", -counts["t_sla_ms"]), ("alike", counts["t_sla_ms"])):
+        frame = counts.assign(t_sla_ms=times)
+        if name == "alike":
+            frame["checkpoints"] = frame["method"].map(
+                {"exactly-once": 9, "no-relaxation": 7, "proposed": 5}
+            )
+        wide = frame.pivot_table(index=list(cases.AXES), columns="method", values="checkpoints")
+        found[name] = saving_verdicts(wide)[1].verdict
+    assert found == {"reversed": "deviates", "alike": "deviates"}
+
+
+def halved(model, rows, seed, first=0):
+    return model.mean + (draw(model, rows, seed, first) - model.mean) / 2
+
+
+def weaker(model, rows, seed, first=0):
+    """Samples of sensors that go together less than the model says."""
+    return draw(block_model(100, 5, 60, 20), rows, seed, first)
+
+
+@pytest.mark.parametrize("samples", [halved, weaker])
+def test_errors_of_another_size_turn_the_promise(document, monkeypatch, samples):
+    """Too small ones as well: then the promise is kept, but not by these plans."""
+    monkeypatch.setattr(success_module, "draw", samples)
+    assert turned(document) == {"D2-5"}
+
+
+def test_a_wrong_gain_turns_the_promise(document, monkeypatch):
+    right = GaussianModel.gain
+    monkeypatch.setattr(GaussianModel, "gain", lambda *given: 0.4 * right(*given))
+    assert turned(document) == {"D2-5"}
+
+
+def test_a_plan_that_spends_too_much_turns_the_promise(document, monkeypatch):
+    right = Requirement.max_variance.fget
+    monkeypatch.setattr(Requirement, "max_variance", property(lambda self: 1.5 * right(self)))
+    assert "D2-5" in turned(document)
+
+
+@pytest.mark.parametrize(
+    ("times", "claim"),
+    [
+        (timing(lambda m: 100 - 0.1 * m), "D2-6"),
+        (timing(lambda m: 1 + (m == 50)), "D2-7"),
+        (timing(res=0.5), "D2-7"),
+        (timing(lambda m: 98 + 0.02 * m), "D2-7"),  # 98 % constant
+    ],
+)
+def test_wrong_times_turn_their_claim(document, times, claim):
+    assert claim in turned(document, times)
+
+
+def test_a_reader_that_takes_as_long_for_few_sensors_turns_its_claims(document, tmp_path):
+    def slow(log):
+        read = bare_read(log)
+
+        def reading(keys, start, stop):
+            time.sleep(0.02)
+            return read(keys, start, stop)
+
+        return reading
+
+    sizes = {"ns": [100], "shares": [0.1, 0.25, 0.5], "repeats": 1, "tuples": 1000}
+    times = experiments.recovery_times(slow, tmp_path, tmp_path / "slow", **sizes)
+    assert "D2-7" in turned(document, times)
