@@ -132,7 +132,8 @@ def test_odd_values_work_to_the_end(changed, monkeypatch):
     assert len(experiments.unequal_nodes(None, small, *slow)) == 2 * len(set(given["shares"]))
     assert len(experiments.orders(small, rate)) == 10
     assert (experiments.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
-    assert len(verdicts(found, experiments.tcp_parts(), costs, ns3)) == 6
+    counted = experiments.counted_traffic()
+    assert len(verdicts(found, experiments.tcp_parts(), costs, ns3, counted)) == 6
 
 
 def test_a_point_of_the_sweep_names_its_trials():
