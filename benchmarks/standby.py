@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from aftlib.upstream_backup.experiments import against_ns3
+from aftlib.upstream_backup.experiments.references import COUNT_LIMIT, TIME_LIMIT
 from aftlib.upstream_backup.failures import Failure
 from aftlib.upstream_backup.parameters import Parameters
 from aftlib.upstream_backup.recursion import Simulated, simulate
@@ -26,7 +27,6 @@ from tests.upstream_backup import event_simulation
 
 RATES = (200, 1000, 5000, 20_000)
 EVENT_TUPLES, SWEEP_TUPLES, REPEATS = 20_000, 1_000_000, 5
-COUNT_LIMIT, TIME_LIMIT = 0.10, 0.15
 
 
 def run() -> dict[str, Any]:

@@ -54,7 +54,7 @@ def failures(draw, parameters, scheme):
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data(), systems(), st.sampled_from(sorted(SCHEMES)))
 def test_twins_agree(data, parameters, scheme):
     schedule = data.draw(failures(parameters, scheme))

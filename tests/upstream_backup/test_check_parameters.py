@@ -28,6 +28,12 @@ def defaults():
     return values
 
 
+@pytest.fixture(scope="module")
+def stored():
+    """What is compared with ns-3's stored runs: the same for every parameter."""
+    return experiments.against_ns3(), experiments.tcp_parts(), experiments.counted_traffic()
+
+
 DEFAULTS = defaults()
 NUMBERS = [name for name, value in DEFAULTS.items() if type(value) in (int, float)]
 LISTS = ["rates", "shares"]
@@ -107,7 +113,7 @@ def test_what_cannot_work_is_refused_by_name(name, value):
     ],
     ids=str,
 )
-def test_odd_values_work_to_the_end(changed, monkeypatch):
+def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     """Everything that the notebook does, Spark's part in this process."""
     for module in (experiments.recoveries, experiments.unequal_nodes):
         monkeypatch.setitem(
@@ -118,7 +124,7 @@ def test_odd_values_work_to_the_end(changed, monkeypatch):
     rates = tuple(sorted({*given["rates"], rate}))
     case = experiments.Sweep(rates, given["trials"], given["seed"], parameters=system)
     found = experiments.recoveries(None, case)
-    means, ns3 = experiments.summary(found), experiments.against_ns3()
+    means, (ns3, parts, counted) = experiments.summary(found), stored
     assert len(experiments.savings(found)) == len(rates)
     half = 1e3 * min(given["document_seconds"], 1)
     own = experiments.Sweep(rates, given["document_trials"], 1, half, half, system)
@@ -132,7 +138,7 @@ def test_odd_values_work_to_the_end(changed, monkeypatch):
     assert len(experiments.unequal_nodes(None, small, *slow)) == 2 * len(set(given["shares"]))
     assert len(experiments.orders(small, rate)) == 10
     assert (experiments.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
-    assert len(verdicts(found, experiments.tcp_parts(), costs, ns3)) == 6
+    assert len(verdicts(found, parts, costs, ns3, counted)) == 6
 
 
 def test_a_point_of_the_sweep_names_its_trials():

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import t_interval
-from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, four_hops
+from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, four_hops, traffic
 from aftlib.upstream_backup.experiments.recoveries import Sweep, recovery_row
 from aftlib.upstream_backup.ns3 import tables
 from aftlib.upstream_backup.parameters import Parameters, Tcp
 from aftlib.upstream_backup.schemes import scheme_named
 
-COUNT_LIMIT, TIME_LIMIT = 0.10, 0.15
-"""Relative differences from ns-3 up to which counts and times count as the same."""
+COUNT_LIMIT, TIME_LIMIT, BYTES_LIMIT = 0.10, 0.15, 0.05
+"""Relative differences from ns-3 up to which counts, times and traffic count as the same."""
 BASE, PROPOSAL = "as it is", "proposed"
 
 
@@ -136,3 +136,22 @@ def explained(parts: pd.DataFrame, column: str = "ns3_ms") -> pd.DataFrame:
             "window_1_adds": ms["initial window 1"] - ms[BASE],
         }
     )
+
+
+def counted_traffic() -> pd.DataFrame:
+    """Traffic for availability by the closed form beside what ns-3 counted, bytes a second.
+
+    Returns
+    -------
+    DataFrame
+        scheme, rate, said: by the closed form, counted: mean over ns-3's stored runs, error: the
+        relative difference.
+    """
+    parts = [f"{name}_bps" for name in ("copies", "acks", "checkpoints", "heartbeats")]
+    means = tables.read("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
+    table = means.sum(axis=1).rename("counted").reset_index()
+    table["said"] = [
+        traffic(Parameters(rate=rate), scheme_named(name)).availability
+        for name, rate in zip(table["scheme"], table["rate"].tolist(), strict=True)
+    ]
+    return table.assign(error=table["said"] / table["counted"] - 1)

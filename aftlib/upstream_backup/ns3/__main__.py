@@ -11,14 +11,14 @@ from aftlib.upstream_backup.ns3.scenario import Scenario, missing
 
 
 def main() -> None:
-    """Make both tables anew."""
+    """Make all tables anew."""
     if lacks := missing():
         sys.exit(lacks)
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         scenario = Scenario.compiled(Path(folder))
         for name in tables.TABLES:
-            found = tables.made(name, scenario, told=print)
-            print(f"{tables.write(name, found)}: {len(found)} rows")
+            found = tables.made(name, scenario, told=lambda text: sys.stderr.write(f"{text}\n"))
+            sys.stderr.write(f"{tables.write(name, found)}: {len(found)} rows\n")
 
 
 if __name__ == "__main__":

@@ -35,33 +35,36 @@ SWITCHES: Cases = {
 """What is changed about TCP, one at a time: scheme, fields of `Tcp`, options of the scenario."""
 
 
-TABLES: dict[str, tuple[str, Cases, Sequence[int]]] = {
-    "switches": ("switch", SWITCHES, SWITCH_RATES),
-    "recoveries": ("scheme", {name: (one, {}, {}) for name, one in SCHEMES.items()}, RATES),
+EACH: Cases = {name: (one, {}, {}) for name, one in SCHEMES.items()}
+TABLES: dict[str, tuple[str, Cases, Sequence[int], int]] = {
+    "traffic": ("scheme", EACH, SWITCH_RATES, 2),
+    "switches": ("switch", SWITCHES, SWITCH_RATES, TRIALS),
+    "recoveries": ("scheme", EACH, RATES, TRIALS),
 }
-"""Of each table the column that tells its cases apart, the cases, and the rates."""
+"""Of each table the column that tells its cases apart, the cases, the rates, and the trials."""
 
 
 def made(
     name: str,
     scenario: Scenario,
     rates: Sequence[int] | None = None,
-    trials: int = TRIALS,
+    trials: int | None = None,
     told: Callable[[str], object] = str,
 ) -> pd.DataFrame:
-    """Run every scheme, or every switch, at every rate with the same failure times.
+    """Run every scheme, or every switch, at every rate with the same failure times and phases.
 
     Parameters
     ----------
-    name : {"recoveries", "switches"}
+    name : {"recoveries", "switches", "traffic"}
     scenario : Scenario
     rates : sequence of int, optional
-    trials : int
+    trials : int, optional
     told : callable
         Is told of each part that is done.
     """
-    by, cases, usual = TABLES[name]
-    times, phases, parts = failure_times(trials, SEED).tolist(), drawn_phases(trials, SEED), []
+    by, cases, usual, count = TABLES[name]
+    count, parts = trials or count, []
+    times, phases = failure_times(count, SEED).tolist(), drawn_phases(count, SEED)
     for rate in rates or usual:
         for case, (scheme, tcp, options) in cases.items():
             parameters = Parameters(rate=rate, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
