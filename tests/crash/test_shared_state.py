@@ -101,6 +101,15 @@ def start(directory, settings):
     )  # fmt: skip
 
 
+def told(process, seconds):
+    """What it said by its end; one that comes to none is killed."""
+    try:
+        return process.communicate(timeout=seconds)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
 def wait_for_joins(directory, process, number):
     journal = directory / "stage" / "journal.jsonl"
     while process.poll() is None:
@@ -120,7 +129,7 @@ def finished(directory, settings, supervisor_kills=()):
     code = -signal.SIGKILL
     while code == -signal.SIGKILL:
         process = start(directory, settings)
-        _, said = process.communicate(timeout=120)
+        said = told(process, 120)
         code = process.returncode
     assert code == 0, said
     return directory / "stage"
@@ -254,7 +263,7 @@ def test_a_global_store_taken_back_is_exact_or_said_so(trial, expected, own, bac
         for path, content in copies.items():
             path.write_bytes(content)
     process = start(directory, settings)
-    _, said = process.communicate(timeout=60)
+    said = told(process, 60)
     if process.returncode == 0:  # the servers did not know more than the copy
         assert back == "an older copy"
         check(directory, settings, expected)
@@ -264,7 +273,7 @@ def test_a_global_store_taken_back_is_exact_or_said_so(trial, expected, own, bac
 
 def ends_with_an_error(directory, settings):
     process = start(directory, settings)
-    _, said = process.communicate(timeout=60)
+    said = told(process, 60)
     assert process.returncode == 1, said
     return said
 
