@@ -34,13 +34,14 @@ class Output:
         """Put out what is complete; True when nothing will come any more."""
         windows = self.stage.windows
         mark = watermark(self.table.progress(), list(range(self.stage.log.partitions)))
+        until = float("inf") if mark == END else mark  # a window may end beyond 64 bits
         slices = self.table.windows()
         last = slices // windows.slide * windows.slide  # window that begins last, of each slice's
 
         backs = np.arange(0, windows.width, windows.slide)
         for start in np.unique(last[:, None] - backs).tolist():
             held = slices[(slices >= start) & (slices < start + windows.width)]
-            complete = start >= 0 and start + windows.width <= mark
+            complete = start >= 0 and start + windows.width <= until
             path = self.stage.output / f"window-{start:020d}.csv"
             if complete and len(held) and not path.exists():
                 parts = [self.table.read(moment) for moment in held.tolist()]
@@ -58,7 +59,7 @@ class Output:
                 self.at("written")
 
         for moment, begin in zip(slices.tolist(), last.tolist(), strict=True):
-            if begin + windows.width <= mark:
+            if begin + windows.width <= until:
                 self.table.forget(moment)
                 self.at("forgotten")
         return mark == END

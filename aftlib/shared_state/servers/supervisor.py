@@ -32,7 +32,7 @@ from aftlib.shared_state.servers.wire import Door
 from aftlib.shared_state.stores.tables import StateTable
 
 TICK_S = 0.02
-OTHERS_S = 5.0
+OTHERS_S = 10.0
 """Seconds that a dead supervisor's processes take to end."""
 SILENT_S = 5.0
 """Seconds without a sign of life after which a process is noted as waited for."""
@@ -82,7 +82,7 @@ class Supervisor:
         self.processes: dict[str, BaseProcess] = {}
         self._at = stage.points("supervisor")
         self._ears: dict[str, int] = {}
-        self._silent: set[str] = set()
+        self._silent: dict[str, tuple[int, float]] = {}
         self._deaths: dict[str, tuple[tuple[int, int] | None, int]] = {}
         self._work: dict[str, Callable[[Journal], None]] = {"output": partial(put_out, stage)}
         for server in range(stage.servers):
@@ -109,13 +109,17 @@ class Supervisor:
             try:
                 for name in self._work:
                     self._start(name)
+                looked = time.monotonic()
                 while self.processes:
                     wait([p.sentinel for p in self.processes.values()], TICK_S)
+                    # no more, for this process may have been stopped, or the machine asleep
+                    passed_s = min(time.monotonic() - looked, 1.0)
+                    looked = time.monotonic()
                     for name, process in list(self.processes.items()):
                         if process.exitcode is not None:
                             self._bury(name, process)
                         else:
-                            self._look_after(name, process)
+                            self._look_after(name, process, passed_s)
                     tick(self)
             finally:
                 for process in self.processes.values():
@@ -162,16 +166,18 @@ class Supervisor:
         self._start(name)
         self._at("restarted")
 
-    def _look_after(self, name: str, process: BaseProcess) -> None:
+    def _look_after(self, name: str, process: BaseProcess, passed_s: float) -> None:
         """Say who is waited for when a process gives no sign of life; at last wait no longer."""
-        silent_s = time.time() - sign_of(name).stat().st_mtime
-        if silent_s > SILENT_S and name not in self._silent:
+        sign = sign_of(name).stat().st_mtime_ns
+        before, was_silent_s = self._silent.get(name, (0, 0.0))
+        silent_s = was_silent_s + passed_s if sign == before else 0.0
+        self._silent[name] = sign, silent_s
+        if was_silent_s <= SILENT_S < silent_s:
             self._journal.note("waits for", name=name, pid=process.pid)
-        self._silent = self._silent | {name} if silent_s > SILENT_S else self._silent - {name}
         if silent_s > self.stage.patience_s:
             raise RuntimeError(
-                f"{name} (process {process.pid}) has given no sign of life for "
-                f"{silent_s:.0f} s: is it stopped? continue or kill it, or run the stage again"
+                f"{name} (process {process.pid}) has given no sign of life for {silent_s:.0f} s: "
+                "is it stopped? continue or kill it, or run the stage again"
             )
 
 

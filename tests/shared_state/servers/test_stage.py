@@ -85,6 +85,15 @@ def test_windows_go_out_when_the_watermark_has_passed_them(stage):
     assert table.windows().tolist() == []
 
 
+def test_the_last_window_goes_out_though_it_ends_beyond_64_bits(stage):
+    stage.keep_folder()
+    table, moment = MemoryTable(SUM), (2**63 - 1) // 5 * 5
+    table.merge(SUM.lift(np.array([moment]), np.array([1]), np.array([7])), {0: Progress(2, END)})
+    assert Output(stage, table).put_out()
+    assert [*put_out(stage).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
+    assert table.windows().tolist() == []
+
+
 def test_a_window_that_is_out_is_not_put_out_again(stage):
     stage.keep_folder()
     mean = replace(stage, aggregate="mean")
