@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -35,20 +36,26 @@ class Settings:
 
     Attributes
     ----------
-    own, shared, schema, checkpoint_s
+    own, shared, schema, checkpoint_s, patience_s
         As `Stage` has them.
+    stops : list of (who, point, number)
+        Where a process is stopped, and lives on.
+    stops : list of (who, point, number)
+        Where a process is stopped, at its so-manieth passing, and lives on.
     strikes : list of (who, point, number)
         Where a process kills itself, at its so-manieth passing, once in the trial.
     random_kills, seed : int
         Processes killed at moments of nobody's choosing.
-    broken : {"", "rows first", "offsets first", "tokenless"}
-        A store that breaks its contract.
+    broken : {"", "rows first", "offsets first", "tokenless", "dies always", "full disk"}
+        A store that breaks its contract; or task 0-1 whenever it has read a batch.
     """
 
     own: str = "rocksdb"
     shared: str = "sqlite:"
     schema: str = "aft"
     checkpoint_s: float = 0.05
+    patience_s: float = 600.0
+    stops: list = field(default_factory=list)
     strikes: list = field(default_factory=list)
     random_kills: int = 0
     seed: int = 0
@@ -114,6 +121,11 @@ class BreakableStage(Stage):
         def slowly(point: str) -> None:
             if point == "read":
                 time.sleep(0.001)  # time for others to come between
+            if (who, point) == ("task-0-1", "read"):
+                if self.broken == "dies always":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if self.broken == "full disk":
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
             passes(point)
 
         return slowly
@@ -144,6 +156,8 @@ def notes_in(directory: Path) -> Path:
 def stage_in(directory: Path, settings: Settings) -> Stage:
     """The stage of a trial."""
     notes = notes_in(directory)
+    strikes = [(*strike, signal.SIGKILL) for strike in settings.strikes]
+    stops = [(*stop, signal.SIGSTOP) for stop in settings.stops]
     return BreakableStage(
         TupleLog.open(directory / "log"),
         Rules(WINDOWS, DELAY),
@@ -153,7 +167,11 @@ def stage_in(directory: Path, settings: Settings) -> Stage:
         schema=settings.schema,
         batch=100,
         checkpoint_s=settings.checkpoint_s,
-        faults=tuple(Fault(notes, f"{who} {point}", n) for who, point, n in settings.strikes),
+        patience_s=settings.patience_s,
+        faults=tuple(
+            Fault(notes, f"{who} {point}", number, how)
+            for who, point, number, how in strikes + stops
+        ),
         broken=settings.broken,
     )
 

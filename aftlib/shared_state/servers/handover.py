@@ -10,8 +10,6 @@ from aftlib.shared_state.servers.server import BASE, Server
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
 
 RETRY_S = 0.1
-PATIENCE_S = 600.0
-"""Seconds that the global store may be out of reach."""
 
 
 def hand_over_always(server: Server) -> None:
@@ -28,7 +26,7 @@ def hand_over_always(server: Server) -> None:
             server.changed.wait_for(lambda: server.read_all, server.stage.handover_s)
 
 
-def hand_over(server: Server, patience_s: float = PATIENCE_S) -> None:
+def hand_over(server: Server) -> None:
     """Wait for a complete table, and merge all that are into the global store, each once.
 
     The global transaction says where each partition's delta begins, and is refused unless the
@@ -48,7 +46,7 @@ def hand_over(server: Server, patience_s: float = PATIENCE_S) -> None:
         epochs = list(server.complete)
 
     nothing = Partials.empty(len(server.stage.function.components))
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + server.stage.patience_s
     while True:
         try:
             handed, stands = server.agreed()

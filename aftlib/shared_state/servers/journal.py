@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,26 @@ class Journal:
     def note(self, what: str, **more: object) -> None:
         """Write a line."""
         line = {"time": time.time(), "who": self.who, "what": what, **more}
-        os.write(self._file, (json.dumps(line) + "\n").encode())
+        # the end of the line before comes first: on a full disk that may be missing
+        os.write(self._file, ("\n" + json.dumps(line)).encode())
+
+
+def lines_of(directory: Path) -> list[dict]:
+    """What was noted in a stage's folder; a line that a full disk has cut short is left out."""
+    found = []
+    for line in (directory / JOURNAL).read_text(errors="replace").splitlines():
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return found
+
+
+def read_so_far(directory: Path) -> dict[int, int]:
+    """Tuples of each partition that were read, once or more."""
+    read: dict[int, int] = {}
+    for line in lines_of(directory):
+        if line["what"] == "read":
+            read[line["partition"]] = max(read.get(line["partition"], 0), line["upto"])
+    return read
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,7 @@ class Account:
     @classmethod
     def of(cls, directory: Path) -> Account:
         """The account of a stage's folder."""
-        lines = [json.loads(line) for line in (directory / JOURNAL).read_text().splitlines()]
+        lines = lines_of(directory)
         joined = Counter(line["who"] for line in lines if line["what"] == "joined")
         times = [line["time"] for line in lines if line["who"] in joined]
         read: dict[int, int] = {}

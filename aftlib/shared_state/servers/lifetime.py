@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 LOOK_S = 0.05
+_last_words: list[int] = []
+"""Pipe to the supervisor, in a process that has one: a full disk does not stop it."""
+
+
+def speak_through(pipe: int) -> None:
+    """Send the error that ends this process through a pipe."""
+    _last_words[:] = [pipe]
 
 
 def or_die(work: Callable[..., None]) -> Callable[..., None]:
@@ -30,10 +38,11 @@ def or_die(work: Callable[..., None]) -> Callable[..., None]:
 
 
 def fail() -> None:
-    """End this process, and leave the error where the supervisor finds it."""
+    """End this process, and tell the supervisor why."""
     try:
-        Path(f"error-{os.getpid()}.txt").write_text(traceback.format_exc())
-    finally:  # on a full disk too
+        for pipe in _last_words:
+            os.write(pipe, traceback.format_exc()[-30_000:].encode())  # a pipe holds 64 KiB
+    finally:
         os._exit(1)
 
 
@@ -42,16 +51,39 @@ def start_thread(work: Callable[..., None], *args: object) -> None:
     threading.Thread(target=or_die(work), args=args, daemon=True).start()
 
 
-def die_with(parent: int) -> None:
-    """End this process soon after its parent has: nobody would restart it."""
+def live_with(parent: int, sign: Path) -> None:
+    """Renew a sign of life now and then; end this process soon after its parent has ended."""
     while os.getppid() == parent:
+        with suppress(OSError):  # of a full disk others will tell
+            sign.touch()
         time.sleep(LOOK_S)
     os._exit(1)
 
 
 @contextmanager
-def only_one(path: str) -> Iterator[None]:
-    """Wait until nobody else holds the file; the lock is gone with its process."""
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def only_one(path: Path | str, patience_s: float) -> Iterator[None]:
+    """Hold a lock that nobody else holds; it is gone with its process and those forked from it.
+
+    Raises
+    ------
+    TimeoutError
+        When somebody else holds it for so long; names who.
+    """
+    until = time.monotonic() + patience_s
+    with open(path, "a+") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    file.seek(0)
+                    raise TimeoutError(
+                        f"{str(path)!r} is held by {file.read()}, or by one that it started: wait "
+                        "until that has ended, or end it"
+                    ) from None
+                time.sleep(LOOK_S)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
         yield

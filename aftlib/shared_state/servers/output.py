@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+
 import numpy as np
 
 from aftlib.core.paths import atomic_file
@@ -13,8 +16,9 @@ from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
 class Output:
     """Puts windows out of the global store.
 
-    A window is a file that is there whole or not at all, and its name says which one it is. So
-    doing it again after a death changes nothing. A slice is forgotten when all its windows are out.
+    A window is a file that is there whole or not at all, and its name says which one it is. One
+    that is there is never replaced, so doing it again after a death changes nothing. A slice is
+    forgotten when all its windows are out.
 
     Parameters
     ----------
@@ -30,13 +34,14 @@ class Output:
         """Put out what is complete; True when nothing will come any more."""
         windows = self.stage.windows
         mark = watermark(self.table.progress(), list(range(self.stage.log.partitions)))
+        until = float("inf") if mark == END else mark  # a window may end beyond 64 bits
         slices = self.table.windows()
         last = slices // windows.slide * windows.slide  # window that begins last, of each slice's
 
         backs = np.arange(0, windows.width, windows.slide)
         for start in np.unique(last[:, None] - backs).tolist():
             held = slices[(slices >= start) & (slices < start + windows.width)]
-            complete = start >= 0 and start + windows.width <= mark
+            complete = start >= 0 and start + windows.width <= until
             path = self.stage.output / f"window-{start:020d}.csv"
             if complete and len(held) and not path.exists():
                 parts = [self.table.read(moment) for moment in held.tolist()]
@@ -45,12 +50,16 @@ class Output:
                 rows = self.stage.function.group(rows)
                 values = self.stage.function.result(rows.values).tolist()
                 lines = zip(rows.keys.tolist(), values, strict=True)
-                with atomic_file(path) as scratch:
+                draft = self.stage.directory / f"draft-{os.getpid()}.csv"
+                with atomic_file(draft) as scratch:
                     scratch.write_text("".join(f"{start},{k},{v}\n" for k, v in lines))
+                with suppress(FileExistsError):  # unlike a rename, a link replaces nothing
+                    os.link(draft, path)
+                draft.unlink()
                 self.at("written")
 
         for moment, begin in zip(slices.tolist(), last.tolist(), strict=True):
-            if begin + windows.width <= mark:
+            if begin + windows.width <= until:
                 self.table.forget(moment)
                 self.at("forgotten")
         return mark == END

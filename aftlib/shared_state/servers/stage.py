@@ -50,6 +50,8 @@ class Stage:
         Seconds between barriers.
     handover_s : float
         Seconds between hand-overs to the global store at least; 0: whenever a table is complete.
+    patience_s : float
+        Seconds for which the global store may be out of reach, or a process give no sign of life.
     faults : tuple of Fault
         Failures to inject. Their points are a process and what it has just done, such as
         ``task-0-1 read`` or ``server-0 merged``, passed with how often it has done that.
@@ -72,6 +74,7 @@ class Stage:
     batch: int = 10_000
     checkpoint_s: float = 1.0
     handover_s: float = 0.0
+    patience_s: float = 600.0
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:

@@ -16,8 +16,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from aftlib.shared_state.servers.handover import hand_over_always
-from aftlib.shared_state.servers.journal import Account, Journal
-from aftlib.shared_state.servers.lifetime import die_with, fail, only_one, start_thread
+from aftlib.shared_state.servers.journal import Account, Journal, read_so_far
+from aftlib.shared_state.servers.lifetime import (
+    fail,
+    live_with,
+    only_one,
+    speak_through,
+    start_thread,
+)
 from aftlib.shared_state.servers.output import Output
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.stage import Stage
@@ -26,8 +32,12 @@ from aftlib.shared_state.servers.wire import Door
 from aftlib.shared_state.stores.tables import StateTable
 
 TICK_S = 0.02
-PATIENCE_S = 600.0
-"""Seconds for which the global store may be out of reach when a process starts."""
+OTHERS_S = 5.0
+"""Seconds that a dead supervisor's processes take to end."""
+SILENT_S = 5.0
+"""Seconds without a sign of life after which a process is noted as waited for."""
+MOST_DEATHS = 20
+"""Deaths of a process without anything getting further in between."""
 T = TypeVar("T")
 
 
@@ -70,6 +80,10 @@ class Supervisor:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.processes: dict[str, BaseProcess] = {}
+        self._at = stage.points("supervisor")
+        self._ears: dict[str, int] = {}
+        self._silent: dict[str, tuple[int, float]] = {}
+        self._deaths: dict[str, tuple[tuple[int, int] | None, int]] = {}
         self._work: dict[str, Callable[[Journal], None]] = {"output": partial(put_out, stage)}
         for server in range(stage.servers):
             self._work[f"server-{server}"] = partial(serve, stage, server)
@@ -82,52 +96,100 @@ class Supervisor:
         Raises
         ------
         RuntimeError
-            When a process ended with an error.
+            When a process ended with an error, gives no sign of life, or dies again and again.
+        TimeoutError
+            When another supervisor runs the stage, or processes of a dead one are left.
         ValueError
             When another stage began in its folder (`Stage.keep_folder`).
         """
         self.stage.keep_folder()
         os.chdir(self.stage.directory)
-        at = self.stage.points("supervisor")
-        try:
-            for name in self._work:
-                self._start(name)
-            while self.processes:
-                wait([p.sentinel for p in self.processes.values()], TICK_S)
-                for name, process in list(self.processes.items()):
-                    if process.exitcode is None:
-                        continue
-                    process.join()
-                    del self.processes[name]
-                    if process.exitcode > 0:
-                        said = Path(f"error-{process.pid}.txt")
-                        word = said.read_text() if said.exists() else "it left no word"
-                        raise RuntimeError(f"{name} ended with an error: {word}")
-                    if process.exitcode < 0:
-                        self._start(name)
-                        at("restarted")
-                tick(self)
-        finally:
-            for process in self.processes.values():
-                process.kill()
+        with only_one(self.stage.directory / "supervisor.lock", OTHERS_S):
+            self._journal = Journal("supervisor")
+            try:
+                for name in self._work:
+                    self._start(name)
+                looked = time.monotonic()
+                while self.processes:
+                    wait([p.sentinel for p in self.processes.values()], TICK_S)
+                    # no more, for this process may have been stopped, or the machine asleep
+                    passed_s = min(time.monotonic() - looked, 1.0)
+                    looked = time.monotonic()
+                    for name, process in list(self.processes.items()):
+                        if process.exitcode is not None:
+                            self._bury(name, process)
+                        else:
+                            self._look_after(name, process, passed_s)
+                    tick(self)
+            finally:
+                for process in self.processes.values():
+                    process.kill()
 
     def _start(self, name: str) -> None:
+        ear, mouth = os.pipe()
         fork = multiprocessing.get_context("fork")
-        self.processes[name] = fork.Process(target=self._live, args=(name, os.getpid()))
+        self.processes[name] = fork.Process(target=self._live, args=(name, os.getpid(), mouth))
+        sign_of(name).touch()
         self.processes[name].start()
+        os.close(mouth)
+        self._ears[name] = ear
 
-    def _live(self, name: str, supervisor: int) -> None:
+    def _live(self, name: str, supervisor: int, mouth: int) -> None:
         try:
-            start_thread(die_with, supervisor)
+            speak_through(mouth)
+            start_thread(live_with, supervisor, sign_of(name))
             self._work[name](Journal(name))
         except BaseException:
             fail()
 
+    def _bury(self, name: str, process: BaseProcess) -> None:
+        """Start a process again that has died by a signal, unless that leads nowhere."""
+        process.join()
+        code = process.exitcode or 0
+        del self.processes[name]
+        with open(self._ears.pop(name), "rb") as ear:
+            said = ear.read().decode(errors="replace") if code > 0 else ""
+        if code > 0:
+            raise RuntimeError(f"{name} ended with an error: {said or 'it left no word'}")
+        if code == 0:
+            return
+
+        windows = len(list(self.stage.output.glob("window-*.csv")))
+        reached = sum(read_so_far(self.stage.directory).values()), windows
+        before, deaths = self._deaths.get(name, (None, 0))
+        self._deaths[name] = reached, deaths + 1 if reached == before else 1
+        if self._deaths[name][1] > MOST_DEATHS:
+            raise RuntimeError(
+                f"{name} died {MOST_DEATHS + 1} times, the last time by signal {-code}, and the "
+                "stage got nowhere in between: find out what kills it"
+            )
+        self._start(name)
+        self._at("restarted")
+
+    def _look_after(self, name: str, process: BaseProcess, passed_s: float) -> None:
+        """Say who is waited for when a process gives no sign of life; at last wait no longer."""
+        sign = sign_of(name).stat().st_mtime_ns
+        before, was_silent_s = self._silent.get(name, (0, 0.0))
+        silent_s = was_silent_s + passed_s if sign == before else 0.0
+        self._silent[name] = sign, silent_s
+        if was_silent_s <= SILENT_S < silent_s:
+            self._journal.note("waits for", name=name, pid=process.pid)
+        if silent_s > self.stage.patience_s:
+            raise RuntimeError(
+                f"{name} (process {process.pid}) has given no sign of life for {silent_s:.0f} s: "
+                "is it stopped? continue or kill it, or run the stage again"
+            )
+
+
+def sign_of(name: str) -> Path:
+    """File that a living process touches."""
+    return Path(f"alive-{name}")
+
 
 def serve(stage: Stage, number: int, journal: Journal) -> None:
     """Be a server process, until all is read and handed over."""
-    with only_one(f"server-{number}.lock"), stage.open_own(number) as own:
-        server = patiently(lambda: server_of(stage, number, own))
+    with only_one(f"server-{number}.lock", stage.patience_s), stage.open_own(number) as own:
+        server = patiently(stage, lambda: server_of(stage, number, own))
         journal.note("began", epoch=server.cycle.epoch, pending=len(server.complete))
         start_thread(hand_over_always, server)
         start_thread(Door(server).run)
@@ -173,7 +235,7 @@ def put_out(stage: Stage, journal: Journal) -> None:
     ValueError
         When the servers have handed over everything, and the global store does not have it.
     """
-    with patiently(lambda: shared_of(stage)) as table:
+    with patiently(stage, lambda: shared_of(stage)) as table:
         output = Output(stage, table)
         servers = [Path(f"server-{number}.done") for number in range(stage.servers)]
         done = False
@@ -193,13 +255,13 @@ def put_out(stage: Stage, journal: Journal) -> None:
             time.sleep(TICK_S)
 
 
-def patiently(asks: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+def patiently(stage: Stage, asks: Callable[[], T]) -> T:
     """What needs the global store, as soon as that is there."""
     begin = time.monotonic()
     while True:
         try:
             return asks()
         except ConnectionError:
-            if time.monotonic() - begin > patience_s:
+            if time.monotonic() - begin > stage.patience_s:
                 raise
             time.sleep(TICK_S)

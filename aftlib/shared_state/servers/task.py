@@ -11,6 +11,7 @@ from aftlib.shared_state.servers.wire import Link
 from aftlib.shared_state.stores.tables import END, StaleBatch
 from aftlib.shared_state.stream.intake import Intake
 from aftlib.shared_state.stream.parsing import BLOCK
+from aftlib.shared_state.stream.tuplelog import TupleLog
 
 RETRY_S = 0.02
 
@@ -24,8 +25,9 @@ def work(stage: Stage, server: int, task: int, journal: Journal) -> None:
 
     Raises
     ------
-    ValueError, OverflowError
-        As `PartitionReader.blocks` and `StateTable.merge`.
+    ValueError, OverflowError, OSError
+        As `PartitionReader.blocks` and `StateTable.merge`; also when a partition's file is gone, or
+        has not the length that it was written with.
     """
     at = stage.points(journal.who)
     while not (stage.directory / f"server-{server}.done").exists():
@@ -42,6 +44,7 @@ def read_on(
     stage: Stage, link: Link, partitions: list[int], journal: Journal, at: Callable[[str], None]
 ) -> None:
     """Read partitions to their ends, a batch of each in turn."""
+    TupleLog.open(stage.log.path)  # all of it is there
     stands = link.join(partitions)
     journal.note("joined", offsets={p: now.offset for p, now in stands.items()})
     intake = Intake(stage.rules, stands, stage.function, stage.rejects, note_all=False)
@@ -55,6 +58,7 @@ def read_on(
         for partition in list(readers):
             since = intake.tuples_of(partition)
             if not any(waiting >= stage.batch for waiting in readers[partition]):
+                TupleLog.open(stage.log.path)  # as it was written: this is a partition's end
                 intake.end(partition)
                 del readers[partition]
             partials, progress = intake.take()

@@ -2,8 +2,8 @@
 
 Import this module only where lines are parsed or tuples summed: importing it imports numba.
 
-A line is ``timestamp,key,value``, three whole numbers of at most 18 digits, so that none can leave
-64 bits while it is read. Buffers end with a line's end: no loop over a line looks past it.
+A line is ``timestamp,key,value``, three whole numbers of 64 bits. Buffers end with a line's end: no
+loop over a line looks past it.
 """
 
 from __future__ import annotations
@@ -24,29 +24,35 @@ MERGES = ADD, MIN, MAX = range(3)
 #: What `split`, `add` and `merge` came back for.
 DONE, FULL, CROWDED, OVERFLOW = range(4)
 
-DIGITS = 18
+DIGITS = 19
+"""Of the longest number."""
 NO_DELAY = -1
 _ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
 _MIX_KEY = np.uint64(0x9E3779B97F4A7C15)
 _MIX_SLICE = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(32)
+_TEN, _MOST = np.uint64(10), np.uint64(2**63 - 1)
+_LAST = 2**63 - 2
+"""The largest watermark of a partition that has not ended."""
 
 
 @jit()
 def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
-    """The whole number at i and the index after the byte that ends it, or 0 where there is none."""
+    """The whole number at i and the index after the byte that ends it; 0 where none fits."""
     negative = lines[i] == _MINUS
     if negative:
         i += 1
-    first, value = i, np.int64(0)
+    first, value = i, np.uint64(0)
     digit = np.int64(lines[i]) - _ZERO
     while 0 <= digit <= 9:
-        value = value * 10 + digit
+        value = value * _TEN + np.uint64(digit)
         i += 1
         digit = np.int64(lines[i]) - _ZERO
     if lines[i] != ending or i == first or i - first > DIGITS:
         return 0, 0
-    return (-value if negative else value), i + 1
+    if value > _MOST + np.uint64(negative):
+        return 0, 0
+    return (-np.int64(value) if negative else np.int64(value)), i + 1
 
 
 @jit()
@@ -86,7 +92,7 @@ def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, b
             late += 1
         else:
             if delay != NO_DELAY:
-                watermark = max(watermark, time - delay)
+                watermark = max(watermark, min(time - delay, _LAST))
             columns[0, used], columns[1, used], columns[2, used] = part, key, value
             used += 1
         tuples += 1

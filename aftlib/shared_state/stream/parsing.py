@@ -16,12 +16,11 @@ from aftlib.shared_state.stream import loops
 from aftlib.shared_state.stream.tuplelog import CHUNK, whole_lines
 
 FIELDS = ("timestamp", "key", "value")
-DIGITS = loops.DIGITS
-"""Longest number: nothing of so many digits can leave 64 bits."""
 BLOCK = 8_192
 """Tuples handed on at once: their columns stay in the processor's cache."""
 NO_END = "the file ends before the line does"
 
+_MOST = 2**63 - 1
 _NUMBER = re.compile(rb"-?[0-9]+")
 
 
@@ -42,7 +41,7 @@ class Rules:
     Raises
     ------
     ValueError
-        When delay or most_rejected is negative.
+        When delay or most_rejected is negative, or delay leaves 64 bits.
     """
 
     windows: Windows
@@ -54,6 +53,10 @@ class Rules:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be at least 0, got {value!r}")
+        if self.delay is not None and self.delay > _MOST:
+            raise ValueError(
+                f"delay must be at most 2⁶³ − 1, got {self.delay!r}; with None no tuple is late"
+            )
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class PartitionReader:
         ValueError
             When more than `rules.most_rejected` lines are malformed.
         OverflowError
-            When a value has more than 18 digits.
+            When a value does not fit into 64 bits.
         """
         columns, before = np.empty((3, rows), np.int64), time.perf_counter()
         for lines, stop, offset in whole_lines(self.path, self.progress.offset, self.chunk):
@@ -157,9 +160,9 @@ class PartitionReader:
                 f"malformed lines, the last at byte {offset} ({reason}): mend the input, "
                 "or allow more"
             )
-        if reason.startswith("value has more"):
+        if reason.startswith("value does not fit"):
             raise OverflowError(
-                f"value at byte {offset} of {self.path.name} has more than {DIGITS} digits, "
+                f"value at byte {offset} of {self.path.name} does not fit into 64 bits, "
                 f"{text[:80]!r}: sums are of 64 bits; scale the values down or remove the line"
             )
 
@@ -172,6 +175,7 @@ def reason_against(line: bytes) -> str:
     for name, text in zip(FIELDS, fields, strict=True):
         if not _NUMBER.fullmatch(text) or (name == "timestamp" and text.startswith(b"-")):
             return f"{name} is no whole number" + (" from 0 on" if name == "timestamp" else "")
-        if len(text.lstrip(b"-")) > DIGITS:
-            return f"{name} has more than {DIGITS} digits"
+        long = len(text.lstrip(b"-")) > loops.DIGITS
+        if long or not -_MOST - 1 <= int(text) <= _MOST:
+            return f"{name} does not fit into 64 bits"
     return ""

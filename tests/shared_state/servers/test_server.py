@@ -3,7 +3,6 @@
 import os
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 from unittest.mock import Mock
 
@@ -12,7 +11,7 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.servers import handover
+from aftlib.shared_state.servers import handover, lifetime
 from aftlib.shared_state.servers.handover import hand_over, hand_over_always
 from aftlib.shared_state.servers.lifetime import fail
 from aftlib.shared_state.servers.server import Server
@@ -199,7 +198,7 @@ def test_a_global_store_out_of_reach_is_waited_for(stage, monkeypatch):
 def test_but_not_for_ever(stage, monkeypatch):
     monkeypatch.setattr(handover, "RETRY_S", 0.001)
     with pytest.raises(ConnectionError, match="could not merge"):
-        hand_over(with_a_complete_table(stage, Away(SUM)), patience_s=0.0)
+        hand_over(with_a_complete_table(replace(stage, patience_s=0.0), Away(SUM)))
 
 
 class Elsewhere(Away):
@@ -213,10 +212,10 @@ class Elsewhere(Away):
 
 def test_nor_is_a_refusal_repeated_for_ever(stage, monkeypatch):
     monkeypatch.setattr(handover, "RETRY_S", 0.001)
-    server = with_a_complete_table(stage, Elsewhere(SUM))
+    server = with_a_complete_table(replace(stage, patience_s=0.01), Elsewhere(SUM))
     server.shared.tries = 0
     with pytest.raises(StaleBatch, match="stands at 7"):
-        hand_over(server, patience_s=0.01)
+        hand_over(server)
 
 
 class Going(MemoryTable):
@@ -279,9 +278,10 @@ def test_a_global_store_that_goes_back_is_an_error(stage, back):
         Server(stage, 0, server.own, shared[0])
 
 
-def test_a_process_ends_when_not_even_its_error_can_be_written(monkeypatch):
-    monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError("no space left")))
+def test_a_process_ends_when_not_even_its_error_can_be_told(monkeypatch):
+    monkeypatch.setattr(os, "write", Mock(side_effect=OSError("no space left")))
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
+    monkeypatch.setattr(lifetime, "_last_words", [99])
     with pytest.raises(SystemExit):
         fail()
     assert os._exit.call_args.args == (1,)
@@ -292,11 +292,12 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(stage, monkeypatch):
     opened = []
     monkeypatch.setattr(Stage, "open_shared", lambda stage: opened.append(Going(SUM)) or opened[-1])
     own = MemoryTable(SUM)
-    server = patiently(lambda: server_of(stage, 0, own))
+    server = patiently(stage, lambda: server_of(stage, 0, own))
     assert server.shared is opened[1]
+    at_once = replace(stage, patience_s=0.0)
     with pytest.raises(ConnectionError, match="could not read"):
         Going.answers[:] = [ConnectionError("could not read")]
-        patiently(lambda: server_of(stage, 0, own), patience_s=0.0)
+        patiently(at_once, lambda: server_of(stage, 0, own))
 
 
 def test_many_threads_merge_and_barriers_fall_between(stage):

@@ -1,6 +1,8 @@
 """Stages, what they refuse, their output and journal, and runs from end to end."""
 
 from dataclasses import replace
+from os import getpid
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
 from aftlib.shared_state.servers.journal import Account, Journal
+from aftlib.shared_state.servers.lifetime import only_one
 from aftlib.shared_state.servers.output import Output, watermark
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import run_stage
@@ -82,6 +85,15 @@ def test_windows_go_out_when_the_watermark_has_passed_them(stage):
     assert table.windows().tolist() == []
 
 
+def test_the_last_window_goes_out_though_it_ends_beyond_64_bits(stage):
+    stage.keep_folder()
+    table, moment = MemoryTable(SUM), (2**63 - 1) // 5 * 5
+    table.merge(SUM.lift(np.array([moment]), np.array([1]), np.array([7])), {0: Progress(2, END)})
+    assert Output(stage, table).put_out()
+    assert [*put_out(stage).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
+    assert table.windows().tolist() == []
+
+
 def test_a_window_that_is_out_is_not_put_out_again(stage):
     stage.keep_folder()
     mean = replace(stage, aggregate="mean")
@@ -93,6 +105,40 @@ def test_a_window_that_is_out_is_not_put_out_again(stage):
     assert output.put_out()
     assert put_out(stage) == {"window-00000000000000000000.csv": ["there"]}
     assert table.windows().tolist() == []
+
+
+def test_a_window_is_never_replaced_by_another(stage):
+    """W7: an output task that had been paused overwrote what another one had put out."""
+    stage.keep_folder()
+    path = stage.output / "window-00000000000000000000.csv"
+
+    class Slow(MemoryTable):
+        def read(self, window=None, epoch=0):
+            path.write_text("there\n")
+            return super().read(window, epoch)
+
+    table = Slow(SUM)
+    table.merge(SUM.lift(*np.ones((3, 1), int)), {0: Progress(2, END)})
+    assert Output(replace(stage, rules=Rules(Windows(10, 10))), table).put_out()
+    assert put_out(stage) == {path.name: ["there"]}
+
+
+def test_only_one_supervisor_runs_a_stage(stage, monkeypatch):
+    stage.keep_folder()
+    held = pytest.raises(RuntimeError, match=rf"supervisor.lock' is held by process {getpid()}")
+    with only_one(stage.directory / "supervisor.lock", 0), held:
+        run_stage(stage)
+
+
+def test_a_torn_line_of_the_journal_is_left_out(tmp_path, monkeypatch):
+    """W7: a full disk that had cut a line short made the folder unusable for ever."""
+    monkeypatch.chdir(tmp_path)
+    journal = Journal("task")
+    journal.note("joined")
+    with Path("journal.jsonl").open("a") as file:
+        file.write('\n{"time": 3.5, "who": "ta')
+    journal.note("read", partition=0, since=0, upto=7)
+    assert Account.of(tmp_path).read == {0: 7}
 
 
 def test_the_account_of_a_journal(tmp_path, monkeypatch):

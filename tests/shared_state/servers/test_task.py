@@ -147,3 +147,18 @@ def test_the_threshold_counts_what_was_rejected_before_a_death(read, tuples, tmp
     with pytest.raises(ValueError, match="more than most_rejected = 1 malformed lines"):
         read(text, stands, most_rejected=1)
     assert rejects(tmp_path) == ["no tuple"] * 2
+
+
+@pytest.mark.parametrize("wrong", ["gone", "emptied"])
+def test_a_partition_that_goes_away_is_an_error(read, tuples, tmp_path, monkeypatch, wrong):
+    """W7: a file that was gone was waited for for ever, an emptied one taken for its end."""
+    text, part = lines(tuples), tmp_path / "log" / "part-00000.csv"
+    merge = Recording.merge
+
+    def taken_away(link, *batch):
+        merge(link, *batch)
+        part.unlink(missing_ok=True) if wrong == "gone" else part.write_bytes(b"")
+
+    monkeypatch.setattr(Recording, "merge", taken_away)
+    with pytest.raises(ValueError, match="path holds"):
+        read(text)

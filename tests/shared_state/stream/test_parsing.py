@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.stores.tables import NEVER, Progress
+from aftlib.shared_state.stores.tables import END, NEVER, Progress
 from aftlib.shared_state.stream.parsing import (
     PartitionReader,
     Rejected,
@@ -34,7 +34,8 @@ def slow(text, rules):
             rejects.append((at, "the file ends before the line does"))
         elif (
             len(fields) != 3
-            or not all(re.fullmatch(rb"-?\d{1,18}", field) for field in fields)
+            or not all(re.fullmatch(rb"-?\d{1,19}", field) for field in fields)
+            or not all(abs(int(field) * 2 + 1) < 2**64 for field in fields)
             or fields[0].startswith(b"-")
         ):
             rejects.append((at, reason_against(line.rstrip(b"\n"))))
@@ -46,7 +47,7 @@ def slow(text, rules):
                 late += 1
             else:
                 tuples.append([part, key, value])
-                mark = mark if rules.delay is None else max(mark, time - rules.delay)
+                mark = mark if rules.delay is None else max(mark, min(time - rules.delay, END - 1))
         at += len(line)
     return tuples, Progress(at, mark, late, count, len(rejects)), rejects
 
@@ -54,6 +55,7 @@ def slow(text, rules):
 NUMBERS = st.one_of(
     st.integers(0, 200).map(str),
     st.sampled_from(["-3", "", "007", "-0", "+1", " 1", "1.5", "x", "0x1F", "NA", '"4"', "1" * 18]),
+    st.sampled_from([str(sign * (2**63 + one)) for sign in (1, -1) for one in (-1, 0, 1)]),
     st.sampled_from(["-", "--1", "1-", "9" * 19, "0" * 30, "١", "\r", "1\r", "\x00"]),
 )
 LINES = st.one_of(
@@ -91,7 +93,9 @@ def test_the_parser_is_the_slow_twin(tmp_path_factory, lines, ended, delay):
         (b"1,abc,3", "key is no whole number"),
         (b"1,2,3\r", "value is no whole number"),
         (b"-1,2,3", "timestamp is no whole number from 0 on"),
-        (b"1," + b"1" * 19 + b",3", "key has more than 18 digits"),
+        (b"1,%d,%d" % (2**63 - 1, -(2**63)), ""),
+        (b"1," + b"9" * 19 + b",3", "key does not fit into 64 bits"),
+        (b"1," + b"0" * 20 + b",3", "key does not fit into 64 bits"),
     ],
 )
 def test_reasons_name_the_field(line, reason):
@@ -131,7 +135,7 @@ def test_many_rejects_in_one_chunk(tmp_path):
 def test_a_huge_value_is_an_error_and_not_a_reject(tmp_path):
     path = tmp_path / "part"
     path.write_bytes(b"1,2,3\n1,2," + b"9" * 19 + b"\n")
-    with pytest.raises(OverflowError, match="value at byte 6 of part has more than 18 digits"):
+    with pytest.raises(OverflowError, match="value at byte 6 of part does not fit into 64 bits"):
         read(path, Rules(BY_TENS))
 
 
@@ -154,6 +158,19 @@ def test_a_slice_is_closed_once_the_watermark_reaches_its_end(tmp_path, newest, 
     found, reader = read(path, Rules(BY_TENS, delay=5))
     assert found == [[1, 1, 1], [0, 2, 1]][: 2 - late]
     assert reader.progress == Progress(len(path.read_bytes()), newest - 5, late, 2, 0)
+
+
+def test_the_largest_numbers_are_read(tmp_path):
+    """W7: 19 digits were refused, and the largest delay made every tuple late."""
+    path, most = tmp_path / "part", 2**63 - 1
+    path.write_bytes(b"%d,%d,%d\n%d,1,%d\n" % (most, most, most, 3, -most - 1))
+    found, reader = read(path, Rules(Windows(1, 1), delay=most))
+    assert found == [[most, most, most], [3, 1, -most - 1]]
+    assert reader.progress.late == 0
+    _, reader = read(path, Rules(Windows(1, 1), delay=0))
+    assert (reader.progress.late, reader.progress.watermark) == (1, END - 1)
+    with pytest.raises(ValueError, match="delay must be at most 2⁶³ − 1, got 9223372036854775808"):
+        Rules(Windows(1, 1), delay=2**63)
 
 
 @pytest.mark.parametrize("name", ["delay", "most_rejected"])
