@@ -22,7 +22,7 @@ from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import Supervisor
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
-from aftlib.shared_state.stores.sqlite import SqliteTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.faults import Fault

@@ -9,7 +9,7 @@ import pytest
 from aftlib.upstream_backup import experiments
 from aftlib.upstream_backup.closed_form import traffic
 from aftlib.upstream_backup.failures import Failure, failure_times
-from aftlib.upstream_backup.ns3 import scenario, tables
+from aftlib.upstream_backup.ns3 import reference, scenario
 from aftlib.upstream_backup.ns3.scenario import Scenario
 from aftlib.upstream_backup.parameters import Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import simulate
@@ -19,17 +19,17 @@ MISSING = scenario.missing()
 
 
 def test_stored_runs_are_of_all_schemes_rates_and_paired_failures():
-    stored = tables.read("recoveries")
-    assert len(stored) == len(SCHEMES) * len(tables.RATES) * tables.TRIALS
+    stored = reference.read("recoveries")
+    assert len(stored) == len(SCHEMES) * len(reference.RATES) * reference.TRIALS
     times = stored.groupby(["scheme", "rate"])["failure_ms"].apply(tuple)
     assert len(set(times)) == 1
-    np.testing.assert_allclose(times.iloc[0], failure_times(tables.TRIALS, tables.SEED))
+    np.testing.assert_allclose(times.iloc[0], failure_times(reference.TRIALS, reference.SEED))
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", reference.TABLES)
 def test_tables_name_the_command_that_made_them(name):
-    with (tables.PLACE / f"{name}.csv").open() as table:
-        assert table.readline() == f"# {tables.COMMAND}\n"
+    with (reference.PLACE / f"{name}.csv").open() as table:
+        assert table.readline() == f"# {reference.COMMAND}\n"
 
 
 def test_agreement_at_every_rate():
@@ -47,7 +47,7 @@ def test_agreement_at_every_rate():
 def test_agreement_on_traffic():
     """Stored bytes, ACKs at a switch included: without them the proposal was 14 % low."""
     table = experiments.counted_traffic()
-    assert len(table) == len(SCHEMES) * len(tables.SWITCH_RATES)
+    assert len(table) == len(SCHEMES) * len(reference.SWITCH_RATES)
     assert (table["error"].abs() < 0.01).all()
 
 
@@ -62,15 +62,17 @@ def test_agreement_on_tcps_parts():
 def test_a_run_made_anew_is_the_stored_one(tmp_path):
     made = Scenario.compiled(tmp_path)
     for scheme in (UPSTREAM, PROPOSED):
-        stored = tables.read("recoveries").query("rate == 500 and scheme == @scheme.name").head(2)
-        phases = [system.phases for system in tables.systems(stored)]
+        stored = (
+            reference.read("recoveries").query("rate == 500 and scheme == @scheme.name").head(2)
+        )
+        phases = [system.phases for system in reference.systems(stored)]
         fresh = made.run(Parameters(rate=500), scheme, stored["failure_ms"].tolist(), phases)
         names = ["queue_at_crash", "resent", "recovery_ms", "caught_up_ms"]
         pd.testing.assert_frame_equal(fresh[names], stored[names].reset_index(drop=True), rtol=1e-6)
     one = Parameters(rate=500, tcp=Tcp(initial_window=None))
     told = []
-    table = tables.made("switches", made, rates=(500,), trials=1, told=told.append)
-    assert len(table) == len(told) == len(tables.SWITCHES)
+    table = reference.made("switches", made, rates=(500,), trials=1, told=told.append)
+    assert len(table) == len(told) == len(reference.SWITCHES)
     assert made.run(one, UPSTREAM, [2500.0])["recovery_ms"].iloc[0] > 0
     with pytest.raises(RuntimeError, match="a failure time must lie in"):
         made.run(one, UPSTREAM, [float("nan")])
@@ -133,9 +135,9 @@ def same_as_simulated(found, system, scheme, node):
 
 
 def test_tables_are_written_with_their_command(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "PLACE", tmp_path)
-    tables.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
-    assert tables.read("switches").to_dict("list") == {"rate": [200], "switch": ["as it is"]}
+    monkeypatch.setattr(reference, "PLACE", tmp_path)
+    reference.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
+    assert reference.read("switches").to_dict("list") == {"rate": [200], "switch": ["as it is"]}
 
 
 def test_what_is_missing_is_said(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.scaling import SERVED
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import run_stage
-from aftlib.shared_state.stores.sqlite import SqliteTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge_log
 from aftlib.shared_state.strategies.stages import stage_seconds

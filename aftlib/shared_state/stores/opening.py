@@ -11,7 +11,7 @@ from aftlib.shared_state.stores.tables import StateTable
 
 KINDS = {
     "rocksdb": "aftlib.shared_state.stores.rocksdb:RocksTable",
-    "sqlite": "aftlib.shared_state.stores.sqlite:SqliteTable",
+    "sqlite": "aftlib.shared_state.stores.sqlite_table:SqliteTable",
     "postgresql": "aftlib.shared_state.stores.postgres:PostgresTable",
 }
 _OWNER = "owner "

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from aftlib.upstream_backup.ns3 import tables
+from aftlib.upstream_backup.ns3 import reference
 from aftlib.upstream_backup.ns3.scenario import Scenario, missing
 
 
@@ -16,9 +16,9 @@ def main() -> None:
         sys.exit(lacks)
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         scenario = Scenario.compiled(Path(folder))
-        for name in tables.TABLES:
-            found = tables.made(name, scenario, told=lambda text: sys.stderr.write(f"{text}\n"))
-            sys.stderr.write(f"{tables.write(name, found)}: {len(found)} rows\n")
+        for name in reference.TABLES:
+            found = reference.made(name, scenario, told=lambda text: sys.stderr.write(f"{text}\n"))
+            sys.stderr.write(f"{reference.write(name, found)}: {len(found)} rows\n")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import patiently, server_of
 from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.sqlite import SqliteTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog

@@ -15,7 +15,7 @@ from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
-from aftlib.shared_state.stores.sqlite import SqliteTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import Progress
 
 ROWS = SUM.partials(np.array([0]), np.array([1]), np.array([5]))

@@ -9,7 +9,7 @@ from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import claim
-from aftlib.shared_state.stores.sqlite import SqliteTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
 
 INT64 = np.iinfo(np.int64)

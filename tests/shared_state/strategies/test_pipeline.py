@@ -14,7 +14,7 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
-from aftlib.shared_state.stores.sqlite import SqliteTable
+from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import Progress
 from aftlib.shared_state.strategies.pipeline import (
     STRATEGIES,
