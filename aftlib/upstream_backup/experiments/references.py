@@ -10,7 +10,7 @@ import pandas as pd
 from aftlib.core.intervals import t_interval
 from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, four_hops, traffic
 from aftlib.upstream_backup.experiments.recoveries import Sweep, recovery_row
-from aftlib.upstream_backup.ns3 import reference
+from aftlib.upstream_backup.ns3 import reference as stored_runs
 from aftlib.upstream_backup.parameters import Parameters, Tcp
 from aftlib.upstream_backup.schemes import scheme_named
 
@@ -52,9 +52,9 @@ def against_ns3() -> pd.DataFrame:
         over the stored failure times, ns-3's (…_ns3) with its t interval's half-width
         (…_ns3_half), and the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
     """
-    stored = reference.read("recoveries")
+    stored = stored_runs.read("recoveries")
     schemes, times = stored["scheme"].tolist(), stored["failure_ms"].tolist()
-    points = zip(reference.systems(stored), schemes, times, strict=True)
+    points = zip(stored_runs.systems(stored), schemes, times, strict=True)
     rows = [recovery_row(*point) for point in points]
     ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms", "caught_up_ms"]]
     both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
@@ -67,7 +67,7 @@ def against_ns3() -> pd.DataFrame:
         table[f"{measure}_ns3_half"] = [float(high - centre) for centre, _, high in bounds]
     for name in ours:
         reference = table[f"{name}_ns3"]
-        table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1
+        table[f"{name}_error"] = table[name] / stored_runs.where(reference > 0) - 1
     return table
 
 
@@ -93,11 +93,11 @@ def tcp_parts() -> pd.DataFrame:
         failures (NaN for Nagle's algorithm and delayed ACKs, which it does not have),
         changes_ms: ns-3's difference from upstream backup as it is.
     """
-    stored = reference.read("switches")
+    stored = stored_runs.read("switches")
     ours = []
-    cases = zip(reference.systems(stored), stored["switch"], stored["failure_ms"], strict=True)
+    cases = zip(stored_runs.systems(stored), stored["switch"], stored["failure_ms"], strict=True)
     for system, switch, time in cases:
-        scheme, tcp, options = reference.SWITCHES[switch]
+        scheme, tcp, options = stored_runs.SWITCHES[switch]
         changed = replace(system, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
         row = {} if options else recovery_row(changed, scheme.name, time)
         ours.append(row.get("recovery_ms", float("nan")))
@@ -148,7 +148,7 @@ def counted_traffic() -> pd.DataFrame:
         relative difference.
     """
     parts = [f"{name}_bps" for name in ("copies", "acks", "checkpoints", "heartbeats")]
-    means = reference.read("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
+    means = stored_runs.read("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
     table = means.sum(axis=1).rename("counted").reset_index()
     table["said"] = [
         traffic(Parameters(rate=rate), scheme_named(name)).availability
