@@ -1,5 +1,6 @@
 """Which windows are estimated after which deaths: real processes, without Spark between them."""
 
+from dataclasses import replace
 from multiprocessing import get_context
 from types import SimpleNamespace
 
@@ -93,6 +94,16 @@ def test_what_overlaps_the_outage_is_estimated_and_nothing_else(query, tmp_path)
     (outage,) = sink.outages()
     assert (outage.worker, outage.failure, outage.recovery) == (1, 52, 61)
     assert outage.dead_pid not in (None, outage.substitute_pid)
+
+
+def test_an_unscheduled_death_lasts_until_the_end_of_the_micro_batch(query, tmp_path):
+    shifts, worker, coordinator = staff(query, tmp_path)
+    people = shifts, replace(worker, outages=(Outage(1, 52, 53),)), coordinator
+    for start in (0, 40, 80):
+        sink = micro_batch(people, start, start + 40)
+    assert estimated(sink, query) == {1: set(range(45, 80, 5))}
+    (outage,) = sink.outages()
+    assert (outage.worker, outage.failure, outage.recovery) == (1, 52, 80)
 
 
 def test_samples_read_again_are_counted(query, tmp_path):

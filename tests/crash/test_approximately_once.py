@@ -115,8 +115,30 @@ def struck_stream(spark, log, directory, seed):
     raise RuntimeError("ten streams and no worker died: the killer does not hit")
 
 
+class SlowMemory(Memory):
+    """Long enough at each block to be hit."""
+
+    def take(self, block):
+        time.sleep(0.1)
+        return super().take(block)
+
+
+class Slow(Worker):
+    def memory(self, shift, due):
+        return SlowMemory(**vars(super().memory(shift, due)))
+
+
+@pytest.fixture
+def working(monkeypatch):
+    """Let workers of another class work."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield lambda kind: monkeypatch.setattr(approximately_once, "Worker", kind)
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
 @pytest.mark.parametrize("seed", range(TRIALS))
-def test_workers_killed_at_random(spark, log, tmp_path, seed):
+def test_workers_killed_at_random(spark, log, tmp_path, working, seed):
+    working(Slow)
     done = struck_stream(spark, log, tmp_path, seed)
     check(done, log)
 
@@ -148,15 +170,11 @@ class Forgetful(Worker):
     def memory(self, shift, due):
         needed = due.start * self.windows.slide
         hidden = np.zeros((max(0, shift["begin"] - needed), self.keys))
-        return Memory(self.windows, needed, due.start, hidden)
+        return SlowMemory(self.windows, needed, due.start, hidden)
 
 
-def test_a_worker_that_hides_its_loss_is_caught(spark, log, tmp_path, monkeypatch):
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    monkeypatch.setattr(approximately_once, "Worker", Forgetful)
-    try:
-        done = struck_stream(spark, log, tmp_path, seed=0)
-    finally:
-        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+def test_a_worker_that_hides_its_loss_is_caught(spark, log, tmp_path, working):
+    working(Forgetful)
+    done = struck_stream(spark, log, tmp_path, seed=0)
     with pytest.raises(AssertionError):
         check(done, log)
