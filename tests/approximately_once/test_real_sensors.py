@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.approximately_once import experiments
 from aftlib.approximately_once.experiments.cases import fitted
 from aftlib.core.datasets import even_grid
+from aftlib.core.windows import Windows
 
 
 def table(rows, gaps):
@@ -29,3 +31,22 @@ def test_fewer_rows_than_sensors_are_enough():
 
 def test_complete_rows_serve_alone_where_they_are_many():
     assert fitted(table(60_000, gaps=0.02))[2] > 10_000
+
+
+def test_how_a_file_is_read_is_told_by_parameters(tmp_path):
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(400, 1)) + 0.3 * rng.normal(size=(400, 4))
+    frame = pd.DataFrame(values, columns=list("abcd"))
+    late = np.cumsum(rng.integers(58, 63, 400))  # jitter that only resampling bears
+    frame.insert(0, "at", pd.Timestamp("2026-01-01") + pd.to_timedelta(late, unit="s"))
+    frame["note"] = "text"
+    frame.to_csv(file := tmp_path / "jitter.csv", index=False)
+    reading = {"time": "at", "resample": "5min", "drop": ["note"]}
+    cases = [
+        experiments.sensor_case(file, tmp_path, Windows(3, 3), **(reading | more))
+        for more in ({}, {"resample": "10min"}, {"drop": ["note", "a"]})
+    ]
+    assert [case.log.steps for case in cases] == pytest.approx([40, 20, 40], abs=1)
+    assert [len(case.log.names) for case in cases] == [4, 4, 3]
+    with pytest.raises(ValueError, match="note"):
+        experiments.sensor_case(file, tmp_path, Windows(3, 3), time="at", resample="5min")

@@ -98,6 +98,9 @@ def check_parameters(
     slide: int,
     seed: int,
     data: str | None,
+    time: str | None = None,
+    resample: str | None = None,
+    drop: Sequence[str] = (),
     pipeline_steps: int,
 ) -> None:
     """Refuse what the notebook could not run to its end with.
@@ -115,6 +118,11 @@ def check_parameters(
     streams = {"pipeline_steps": pipeline_steps}
     if epsilons is not None:
         require_numbers("epsilons", _listed("epsilons", epsilons), above=0)
+    if data is None and (time or resample or drop):
+        raise ValueError(
+            f"time, resample and drop are of a file, got {time!r}, {resample!r} and {drop!r}: "
+            "name it by data"
+        )
     if data is None:
         require_number("dimensions", dimensions, least=2, most=5000, whole=True)
         require_number("blocks", blocks, least=1, most=dimensions, whole=True)
@@ -128,7 +136,7 @@ def check_parameters(
     else:
         if not (isinstance(data, str) and Path(data).is_file()):
             raise ValueError(f"data must name a wide CSV or Parquet file, got {data!r}")
-        model, test, _ = fitted(read_table(data))
+        model, test, _ = fitted(read_table(data, time, resample=resample, drop=drop))
         n, streams = model.size, streams | {f"a {PARTS}th of data": len(test.values) // PARTS}
     for name, steps in streams.items():
         if steps < width:
@@ -195,6 +203,10 @@ def sensor_case(
     workers: Sequence[int] | None = None,
     epsilons: Sequence[float] | None = None,
     parts: int = PARTS,
+    *,
+    time: str | None = None,
+    resample: str | None = None,
+    drop: Sequence[str] = (),
 ) -> SensorCase:
     """Real sensors: a model fitted on the first half of a wide file, the second half as log.
 
@@ -203,7 +215,7 @@ def sensor_case(
     file : path
         Wide CSV or Parquet file, see `datasets.read_table`.
     directory : path
-        The second half is kept there as a log, keyed by the file's contents.
+        The second half is kept there as a log, keyed by the file's contents and how it is read.
     windows : Windows
     workers : sequence of int, optional
         Default all divisors of the number of sensors but 1.
@@ -211,15 +223,18 @@ def sensor_case(
         Default fractions of the sensors' median standard deviation.
     parts : int
         Equal stretches of time from which the intervals come.
+    time, resample, drop
+        As `datasets.read_table`.
 
     Raises
     ------
     ValueError
         When the file is no such table or has too few complete rows to fit a model.
     """
-    table = read_table(file)
+    table = read_table(file, time, resample=resample, drop=drop)
     model, test, left_out = fitted(table)
-    contents = sha256(Path(file).read_bytes()).hexdigest()[:12]
+    how = repr((time, resample, list(drop))).encode()
+    contents = sha256(Path(file).read_bytes() + how).hexdigest()[:12]
     path = directory / f"{Path(file).stem}-{contents}-second-half"
     log = SensorLog.open(path) if path.exists() else test.write_log(path)
     deviation = float(np.sqrt(np.median(np.diag(model.covariance))))

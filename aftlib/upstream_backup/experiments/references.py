@@ -67,7 +67,7 @@ def against_ns3() -> pd.DataFrame:
         table[f"{measure}_ns3_half"] = [float(high - centre) for centre, _, high in bounds]
     for name in ours:
         reference = table[f"{name}_ns3"]
-        table[f"{name}_error"] = table[name] / stored_runs.where(reference > 0) - 1
+        table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1
     return table
 
 
