@@ -32,7 +32,7 @@ from aftlib.shared_state.servers.wire import Door
 from aftlib.shared_state.stores.tables import StateTable
 
 TICK_S = 0.02
-OTHERS_S = 5.0
+OTHERS_S = 10.0
 """Seconds that a dead supervisor's processes take to end."""
 SILENT_S = 5.0
 """Seconds without a sign of life after which a process is noted as waited for."""

@@ -64,7 +64,7 @@ class Door:
         try:
             deliver_challenge(link, key)
             answer_challenge(link, key)
-        except (AuthenticationError, EOFError, OSError):
+        except (AuthenticationError, AssertionError, ValueError, EOFError, OSError):
             link.close()
         else:
             self.serve(link)

@@ -1,5 +1,7 @@
 """The three strategies on Spark give the same sums, with everything that was left out counted."""
 
+import os
+import pickle
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,7 +23,7 @@ from aftlib.shared_state.strategies.pipeline import (
     merge_log,
     received,
 )
-from aftlib.shared_state.strategies.pipelined import pipelined
+from aftlib.shared_state.strategies.pipelined import SavedSums, pipelined
 from aftlib.shared_state.strategies.stages import stage_seconds
 from aftlib.shared_state.stream.intake import summed
 from aftlib.shared_state.stream.parsing import BLOCK, Rules
@@ -110,6 +112,27 @@ def test_a_killed_receiver_reads_the_shuffle_again(spark, log, expected, tmp_pat
     )
     assert same(window_sums(sums, RULES.windows), expected[0])
     assert sorted(t["task"] for t in tries) == [0, 1, 1]
+
+
+class Harm:
+    """What leaves a file behind wherever it is unpickled."""
+
+    def __reduce__(self):
+        return (os.mkdir, ("harm",))
+
+
+def test_a_checkpoint_comes_back_and_is_never_unpickled(tmp_path, monkeypatch):
+    """W7: whoever could write into the shared folder could run code in every task."""
+    monkeypatch.chdir(tmp_path)
+    sums, path = merged([SUMS.lift(*np.ones((3, 4), int))]), tmp_path / "checkpoint-2-0"
+    SavedSums(sums, {3: Progress(7, 5, 1, 4, 2)}).save(path)
+    found = SavedSums.load(path)
+    assert same(found.sums, sums)
+    assert found.progress == {3: Progress(7, 5, 1, 4, 2)}
+    path.write_bytes(pickle.dumps(Harm()))
+    with pytest.raises(ValueError, match="contains pickled"):
+        SavedSums.load(path)
+    assert not (tmp_path / "harm").exists()
 
 
 def test_a_pipelined_shuffle_starts_all_anew(spark, log, expected, tmp_path):
