@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PARTITIONS = 8
 FEWEST = 10_000
 """Tuples below which nothing takes a time that Spark's clock shows."""
+MOST_CHECKPOINTS = 100
 LEAST = {
     "tuples": FEWEST,
     "keys": 1,
@@ -129,6 +130,11 @@ def check_parameters(**given: Any) -> None:
             f"large_tuples must be 0 for none or at least {FEWEST}, got {given['large_tuples']}"
         )
     number, parts, most = given["failure_tuples"], [0] * PARTITIONS, min(max(tasks), PARTITIONS)
+    if given["every"] * MOST_CHECKPOINTS < number:
+        raise ValueError(
+            f"every must be at least failure_tuples / {MOST_CHECKPOINTS} = "
+            f"{number / MOST_CHECKPOINTS:g}, got {given['every']}: more checkpoints take too long"
+        )
     for index, first in enumerate(range(0, number, ROWS_PER_RANGE)):  # as `write_tuples` deals them
         parts[index % PARTITIONS] += min(ROWS_PER_RANGE, number - first)
     least = min(sum(parts[task::most]) for task in range(most))

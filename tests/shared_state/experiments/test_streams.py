@@ -12,6 +12,7 @@ from aftlib.shared_state.experiments.streams import (
     FEWEST,
     LEAST,
     LEAST_OF_EACH,
+    MOST_CHECKPOINTS,
     check_parameters,
 )
 
@@ -72,6 +73,7 @@ def test_awkward_values_are_refused_by_their_name(name, wrong):
         ({"tuples": 9_999}, "tuples must be a whole number at least 10000, got 9999"),
         ({"tuples": 2e6}, "tuples must be a whole number at least 10000, got 2000000.0"),
         ({"large_tuples": 10}, "large_tuples must be 0 for none or at least 10000, got 10"),
+        ({"every": 19_999}, "every must be at least failure_tuples / 100 = 20000, got 19999"),
         ({"after": 10**6}, "after must be at most 983040, which each of 2 tasks .*, got 1000000"),
         ({"failure_tuples": 60_000}, "after must be at most 0, .* failure_tuples = 60000, got"),
     ],
@@ -109,6 +111,8 @@ def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
         model = experiments.modelled(costs, imbalance, streams, 1, pipelined)
         assert np.isfinite(model["throughput"]).all()
     assert np.isfinite(experiments.calibrated(measured, costs, imbalance, streams)["ratio"]).all()
-    failures = experiments.one_task_dies(spark, given[1], 2, every=LEAST["every"], after=FEWEST)
+    failures = experiments.one_task_dies(
+        spark, given[1], 2, every=FEWEST // MOST_CHECKPOINTS, after=FEWEST
+    )
     assert (failures["error"] == 0).all()
     assert len(failures) == 3
