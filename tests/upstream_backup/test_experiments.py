@@ -102,7 +102,7 @@ def test_gap_is_taken_apart(parts):
     np.testing.assert_allclose(whole, table["gap"])
     assert table["handshake"].between(9, 11).all()
     assert table["nagle_adds"].loc[1000:].abs().max() < 1
-    assert table["window_1_adds"].between(19, 33).all()
+    assert table["window_1_adds"].between(17, 33).all()  # the fewer tuples wait, the less
     assert experiments.tcp_table(parts).shape == (10, 8)
 
 
