@@ -37,15 +37,8 @@ def correlation(model: GaussianModel, sample: np.ndarray, observed: float) -> go
         hovertemplate="X2 %{x:.2f}, X1 %{y:.2f}<extra></extra>",
     )
     figure = go.Figure(points)
-    figure.add_vline(observed, line={"color": RED, "dash": "dash"})
-    figure.add_annotation(
-        x=observed,
-        y=1,
-        yref="paper",
-        text=f"X2 = {observed:g} observed",
-        showarrow=False,
-        xshift=62,
-    )
+    text = f"X2 = {observed:g} observed"
+    figure.add_vline(observed, line={"color": RED, "dash": "dash"}, annotation_text=text)
     styled(figure, "Two sensors that go together (fig. 4)", model.names[1], model.names[0])
     return figure.update_layout(hovermode="closest")
 
@@ -106,16 +99,8 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
 def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = None) -> go.Figure:
     """Estimable workers or error rate along m or ε, a slider for the other (figs 10–13).
 
-    Parameters
-    ----------
-    grid : DataFrame
-        Result of `experiments.grid`.
-    x : {"workers", "epsilon"}
-        Horizontal axis; the slider takes the other.
-    y : {"estimable", "pooled"}
-    title : str
-    start : float, optional
-        Slider's first value; default the middle one.
+    `x` is "workers" or "epsilon", `y` "estimable" or "pooled", columns of `experiments.grid`; the
+    slider begins at the value nearest to `start`, by default the middle one.
     """
     other = "epsilon" if x == "workers" else "workers"
     columns = ["estimable", "pooled", "pooled_low", "pooled_high", "error"]

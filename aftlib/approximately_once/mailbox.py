@@ -20,24 +20,12 @@ _ENDED = -1
 
 @dataclass(frozen=True)
 class Mail:
-    """What an attempt at a shift has sent.
-
-    Attributes
-    ----------
-    pid : int
-        Its process.
-    reached : int
-        Step up to which it has taken in its input.
-    ended : bool
-        Whether it came to an end, well or by an error, instead of dying.
-    windows : dict of int to (ndarray, ndarray)
-        Aggregates and sample counts of each window sent, shape (keys,).
-    """
+    """What an attempt at a shift has sent."""
 
     pid: int
-    reached: int
-    ended: bool
-    windows: dict[int, tuple[np.ndarray, np.ndarray]]
+    reached: int  # step up to which it has taken in its input
+    ended: bool  # well or by an error, instead of dying
+    windows: dict[int, tuple[np.ndarray, np.ndarray]]  # aggregates and samples, shape (keys,)
 
 
 @dataclass(frozen=True)
@@ -46,14 +34,9 @@ class Mailbox:
 
     A file is locked while its writer lives. The kernel frees the lock of a dead process, so a free
     lock on a file without an end is the proof of a death, which a second attempt is not.
-
-    Parameters
-    ----------
-    folder : path
-        New for each start of a stream, so that no file of an earlier one is taken for mail.
     """
 
-    folder: Path
+    folder: Path  # new for each start of a stream, so that no earlier file is taken for mail
 
     @contextmanager
     def writing(self, worker: int, start: int, attempt: int, begin: int) -> Iterator[Sender]:
@@ -135,9 +118,7 @@ class Sender:
 
     file: BinaryIO
 
-    def send(
-        self, reached: int, windows: range, aggregates: np.ndarray, samples: np.ndarray
-    ) -> None:
+    def send(self, reached: int, windows: range, values: np.ndarray, samples: np.ndarray) -> None:
         """Send finished windows, shape (windows, keys), and the step that was reached."""
         letter = _LETTER.pack(reached, windows.start, len(windows))
-        self.file.write(letter + aggregates.tobytes() + samples.astype(np.int64).tobytes())
+        self.file.write(letter + values.tobytes() + samples.astype(np.int64).tobytes())

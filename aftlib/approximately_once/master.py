@@ -15,46 +15,25 @@ from aftlib.core.windows import Windows
 
 @dataclass(frozen=True)
 class Outage:
-    """A worker that was down: its input of the steps [failure, recovery) is gone.
+    """A worker that was down: its input of the steps [failure, recovery) is gone."""
 
-    Attributes
-    ----------
-    worker : int
-        Index in the assignment.
-    failure, recovery : int
-        Steps.
-    dead_pid, substitute_pid : int or None
-        Processes before and after.
-    """
-
-    worker: int
+    worker: int  # index in the assignment
     failure: int
     recovery: int
-    dead_pid: int | None = None
+    dead_pid: int | None = None  # process before and after
     substitute_pid: int | None = None
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated aggregates of one worker in one window.
-
-    Attributes
-    ----------
-    window, worker : int
-    keys : tuple of int
-        Key indices.
-    value, half_width : ndarray, shape (len(keys),)
-        Posterior means and the half-widths that hold with probability 1 − δ, sensor units.
-    recoverable : bool
-        Whether every half-width is within ε. Too much may be missing of the other workers' windows.
-    """
+    """Estimated aggregates of one worker in one window, a value a key, in sensor units."""
 
     window: int
     worker: int
     keys: tuple[int, ...]
-    value: np.ndarray
-    half_width: np.ndarray
-    recoverable: bool
+    value: np.ndarray  # posterior means
+    half_width: np.ndarray  # hold with probability 1 − δ
+    recoverable: bool  # every one is within ε, unless too much is missing of the others' windows
 
 
 @dataclass

@@ -13,30 +13,15 @@ from pyspark import TaskContext
 
 from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.source import arrow_schema
 from aftlib.core.windows import Windows
 from aftlib.spark.faults import Fault
 
-RESULT = pa.schema(
-    [
-        ("worker", pa.int32()),
-        ("window", pa.int64()),
-        ("values", pa.list_(pa.float64())),
-        ("samples", pa.list_(pa.int64())),
-        ("attempt", pa.int32()),
-        ("pid", pa.int64()),
-        ("start", pa.int64()),
-        ("begin", pa.int64()),
-        ("stop", pa.int64()),
-        ("again", pa.int64()),
-        ("dead", pa.int64()),
-        ("failure", pa.int64()),
-        ("recovery", pa.int64()),
-    ]
-)
 RESULT_SCHEMA = (
     "worker int, window long, values array<double>, samples array<long>, attempt int, pid long, "
     "start long, begin long, stop long, again long, dead long, failure long, recovery long"
 )
+RESULT = arrow_schema(RESULT_SCHEMA)
 
 
 @dataclass
@@ -96,13 +81,9 @@ class Worker:
         box, memory = Mailbox(self.mail), self.memory(shift, due)
         earlier = [box.read(shift["worker"], shift["start"], i, self.keys) for i in range(attempt)]
         known = max((mail.reached for mail in earlier if mail), default=0)
-        own = [
-            outage
-            for outage in self.outages
-            if not attempt
-            and outage.worker == shift["worker"]
-            and shift["start"] <= outage.failure < shift["stop"]
-        ]
+        spans = range(shift["start"], shift["stop"])
+        mine = [o for o in self.outages if o.worker == shift["worker"] and o.failure in spans]
+        own = [] if attempt else mine
 
         yield _results(shift, range(due.start, memory.next))
         writing = box.writing(shift["worker"], shift["start"], attempt, shift["begin"])

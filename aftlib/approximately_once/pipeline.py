@@ -41,12 +41,8 @@ class Query:
 
     Attributes
     ----------
-    log : SensorLog
-    windows : Windows
-    model : GaussianModel
-        Model of the window aggregates.
-    assignment : Assignment
-    requirement : Requirement
+    log, windows, model, assignment, requirement
+        The model is of the window aggregates.
     every : int
         Steps a micro-batch. A death that was not scheduled takes the worker's input from the last
         block of steps that it had taken in until the end of the micro-batch.
@@ -120,8 +116,8 @@ class Coordinator:
         began = time.perf_counter()
         sent = batch.toArrow().to_pylist()
         arrived = time.perf_counter()
-        results = [row for row in sent if row["window"] is not None]
         summaries = [row for row in sent if row["window"] is None]
+        results = [row for row in sent if row["window"] is not None]
         missing = [row for row in results if row["values"] is None]
 
         master, cells, again = self.master, list[tuple](), Counter[int]()
@@ -211,18 +207,12 @@ class Coordinator:
 class StreamRun:
     """What a finished stream left.
 
-    Attributes
-    ----------
-    windows : DataFrame
-        The sink's rows: start, stop, key, value, half_width, estimated, samples.
-    outages : list of Outage
-    shifts : DataFrame
-        One row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch, again
-        (samples that it read although an attempt before it had), and the seconds that the tasks
-        and the master took.
+    `shifts` has one row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch,
+    again (samples that it read although an attempt before it had), and the seconds that the tasks
+    and the master took.
     """
 
-    windows: pd.DataFrame
+    windows: pd.DataFrame  # the sink's: start, stop, key, value, half_width, estimated, samples
     outages: list[Outage]
     shifts: pd.DataFrame
 
@@ -234,16 +224,11 @@ def recover_stream(
 
     Parameters
     ----------
-    spark : SparkSession
-    query : Query
+    spark, query
     directory : path
         Place of the sink and of Spark's own checkpoint; an interrupted stream goes on from there.
     outages : sequence of Outage
         Workers to kill, each at a step of the log.
-
-    Returns
-    -------
-    StreamRun
 
     Raises
     ------

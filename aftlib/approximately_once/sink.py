@@ -36,19 +36,9 @@ class WindowSink:
     """Results by (window start, key), and the outages that explain the estimates among them.
 
     Invariant: `write` is one transaction and idempotent, so a micro-batch that runs twice leaves
-    what it would have left once; and an estimate never takes the place of an exact value.
-
-    Parameters
-    ----------
-    path : path
-        SQLite file; made when absent.
-    query : str, optional
-        What identifies the query whose results these are; without it any sink is opened.
-
-    Raises
-    ------
-    ValueError
-        When the file cannot be written, is no such sink, or is another query's.
+    what it would have left once; and an estimate never takes the place of an exact value. `path` is
+    an SQLite file, made when absent; a ValueError tells of one that cannot be written, is no such
+    sink, or is of another `query`. Without a query any sink is opened.
     """
 
     def __init__(self, path: Path | str, query: str | None = None) -> None:

@@ -18,43 +18,30 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.planned import PlannedInput
 
-BLOCK = pa.schema(
-    [
-        ("worker", pa.int32()),
-        ("start", pa.int64()),
-        ("stop", pa.int64()),
-        ("step", pa.int64()),
-        ("dead", pa.int64()),
-        ("failure", pa.int64()),
-        ("recovery", pa.int64()),
-        ("values", pa.list_(pa.float64())),
-    ]
-)
+_ARROW = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "array<long>": pa.list_(pa.int64()),
+    "array<double>": pa.list_(pa.float64()),
+}
+
+
+def arrow_schema(columns: str) -> pa.Schema:
+    """Arrow's words for Spark's, such as "worker int, values array<double>"."""
+    pairs = (column.split() for column in columns.split(", "))
+    return pa.schema([(name, _ARROW[kind]) for name, kind in pairs])
 
 
 @dataclass
 class Shift(InputPartition):
-    """What one worker has to read in one micro-batch.
-
-    Attributes
-    ----------
-    worker : int
-    keys : list of int
-        Its key indices.
-    begin : int
-        First step that its half-filled windows need; later when an outage took them.
-    start, stop : int
-        The micro-batch: windows ending in (start, stop] are due.
-    resume : int or None
-        Step from which a substitute goes on; None for a worker whose substitute reads all again.
-    """
+    """What one worker has to read in one micro-batch: windows ending in (start, stop] are due."""
 
     worker: int
     keys: list[int]
-    begin: int
+    begin: int  # first step that its half-filled windows need; later when an outage took them
     start: int
     stop: int
-    resume: int | None
+    resume: int | None  # where a substitute goes on; None for one that reads all again
 
 
 @dataclass(frozen=True)
@@ -63,33 +50,16 @@ class SensorShifts(PlannedInput):
 
     Its rows are blocks of steps; `values` is row-major (steps, keys). `dead`, `failure` and
     `recovery` are null unless a substitute skips what a dead process has lost.
-
-    Attributes
-    ----------
-    log, sink, mail : str
-        Paths of the sensor log, of the sink, whose outages say what workers no longer hold, and of
-        the mailbox, which proves that a substitute's predecessor is dead.
-    windows : Windows
-    every : int
-        Steps a micro-batch.
-    workers : list of list of int
-        Key indices of each worker.
-    approximate : list of bool
-        Whether a worker's substitute skips what was lost (else it reads all again).
-    outages : list of (worker, failure, recovery)
-        Scheduled failures.
-    end : int
-        Step at which the stream ends.
     """
 
-    log: str
-    sink: str
-    mail: str
+    log: str  # path of the sensor log
+    sink: str  # path of the sink, whose outages say what workers no longer hold
+    mail: str  # folder of the mailbox, which proves that a substitute's predecessor is dead
     windows: Windows
     every: int
-    workers: list[list[int]]
-    approximate: list[bool]
-    outages: list[tuple[int, int, int]]
+    workers: list[list[int]]  # key indices of each
+    approximate: list[bool]  # whether a worker's substitute skips what was lost
+    outages: list[tuple[int, int, int]]  # worker, failure, recovery, as scheduled
     end: int
 
     schema: ClassVar[str] = (
@@ -150,6 +120,9 @@ class SensorShifts(PlannedInput):
         return deaths[0]
 
 
+BLOCK = arrow_schema(SensorShifts.schema)
+
+
 def _block(
     shift: Shift,
     step: int,
@@ -159,7 +132,6 @@ def _block(
     recovery: int | None = None,
 ) -> pa.RecordBatch:
     row = [shift.worker, shift.start, shift.stop, step, dead, failure, recovery]
-    offsets = pa.array([0, values.size], pa.int32())
-    flat = pa.ListArray.from_arrays(offsets, pa.array(values.ravel()))
+    flat = pa.ListArray.from_arrays(pa.array([0, values.size], pa.int32()), values.ravel())
     arrays = [pa.array([v], f.type) for v, f in zip(row, BLOCK, strict=False)]
     return pa.RecordBatch.from_arrays([*arrays, flat], schema=BLOCK)

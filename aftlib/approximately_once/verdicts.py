@@ -14,22 +14,7 @@ from aftlib.reports.claims import Settled, settle
 def verdicts(
     grid: pd.DataFrame, *, delta: float, replications: int, dimensions: int, blocks: int
 ) -> list[Settled]:
-    """Settle D1-1 … D1-5.
-
-    Parameters
-    ----------
-    grid : DataFrame
-        Result of `grid` on the document's data.
-    delta : float
-    replications : int
-        Further parts that the grid had.
-    dimensions, blocks : int
-        Of the document's data.
-
-    Returns
-    -------
-    list of Settled
-    """
+    """Settle D1-1 … D1-5 by `experiments.grid` on the document's data, of that many dimensions."""
     mean = grid.groupby(["method", "workers", "epsilon"], as_index=False).mean(numeric_only=True)
     estimable, pooled, everyone = (
         mean.pivot_table(index=["workers", "epsilon"], columns="method", values=v, dropna=False)

@@ -35,46 +35,25 @@ EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96
 class Reading:
     """One way to read the data: which model the window aggregates have.
 
-    Attributes
-    ----------
-    name : str
-        "rows are aggregates": the model is the rows' own; "rows are samples": Σ over the width.
-    model : GaussianModel
-        Of the window aggregates.
-    windows : Windows
+    By "rows are aggregates" it is the rows' own, by "rows are samples" it is Σ over the width.
     """
 
     name: str
-    model: GaussianModel
+    model: GaussianModel  # of the window aggregates
     windows: Windows
 
 
 @dataclass(frozen=True)
 class SensorCase:
-    """A log with its readings and the grid to try on it.
+    """A log with its readings and the grid of m and ε to try on it."""
 
-    Attributes
-    ----------
-    log : SensorLog
-        Evaluated; on real sensors the second half.
-    readings : dict of str to Reading
-    workers, epsilons : tuple
-        The values m and ε.
-    replications : int
-        Parts of the log beyond the first.
-    block : int or None
-        Consecutive windows resampled together; None for those that overlap.
-    about : dict
-        Counts a reader should see: rows, missing values, rows left out of the fit.
-    """
-
-    log: SensorLog
+    log: SensorLog  # evaluated; on real sensors the second half
     readings: dict[str, Reading]
     workers: tuple[int, ...]
     epsilons: tuple[float, ...]
-    replications: int
-    block: int | None
-    about: dict[str, int]
+    replications: int  # parts of the log beyond the first
+    block: int | None  # consecutive windows resampled together; None for those that overlap
+    about: dict[str, int]  # what a reader should see: rows, gaps, rows left out of the fit
 
     def query(self, workers: int, epsilon: float, delta: float, steps: int) -> Query:
         """Streaming query over the first `steps` of the log, its keys assigned greedily."""
@@ -103,13 +82,7 @@ def check_parameters(
     drop: Sequence[str] = (),
     pipeline_steps: int,
 ) -> None:
-    """Refuse what the notebook could not run to its end with.
-
-    Raises
-    ------
-    ValueError
-        With the parameter, its value and the way out.
-    """
+    """Raise a ValueError for what the notebook could not run to its end with."""
     require_number("delta", delta, above=0, below=1)
     require_number("seed", seed, least=0, whole=True)
     require_number("width", width, least=1, whole=True)
@@ -118,12 +91,12 @@ def check_parameters(
     streams = {"pipeline_steps": pipeline_steps}
     if epsilons is not None:
         require_numbers("epsilons", _listed("epsilons", epsilons), above=0)
-    if data is None and (time or resample or drop):
-        raise ValueError(
-            f"time, resample and drop are of a file, got {time!r}, {resample!r} and {drop!r}: "
-            "name it by data"
-        )
     if data is None:
+        if time or resample or drop:
+            raise ValueError(
+                f"time, resample and drop are of a file, got {time!r}, {resample!r} and {drop!r}: "
+                "name it by data"
+            )
         require_number("dimensions", dimensions, least=2, most=5000, whole=True)
         require_number("blocks", blocks, least=1, most=dimensions, whole=True)
         require_number("replications", replications, least=1, whole=True)
@@ -210,26 +183,10 @@ def sensor_case(
 ) -> SensorCase:
     """Real sensors: a model fitted on the first half of a wide file, the second half as log.
 
-    Parameters
-    ----------
-    file : path
-        Wide CSV or Parquet file, see `datasets.read_table`.
-    directory : path
-        The second half is kept there as a log, keyed by the file's contents and how it is read.
-    windows : Windows
-    workers : sequence of int, optional
-        Default all divisors of the number of sensors but 1.
-    epsilons : sequence of float, optional
-        Default fractions of the sensors' median standard deviation.
-    parts : int
-        Equal stretches of time from which the intervals come.
-    time, resample, drop
-        As `datasets.read_table`.
-
-    Raises
-    ------
-    ValueError
-        When the file is no such table or has too few complete rows to fit a model.
+    `file`, `time`, `resample`, `drop` and what is refused are as in `datasets.read_table`. The log
+    is kept under `directory`, keyed by the file's contents and how it is read. By default `workers`
+    are all divisors of the number of sensors but 1, and `epsilons` fractions of their median
+    standard deviation. The intervals come from `parts` equal stretches of time.
     """
     table = read_table(file, time, resample=resample, drop=drop)
     model, test, left_out = fitted(table)
@@ -256,20 +213,10 @@ def sensor_case(
 def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
     """Model of single samples from the first half of real sensors, and the second half.
 
-    Returns
-    -------
-    model : GaussianModel
-        Fitted on the complete rows of the first half. Where these are fewer than ten a sensor,
-        all rows serve, each covariance by those that have it, and very few rows by shrinkage.
-    test : SensorTable
-        The second half.
-    left_out : int
-        Incomplete rows of the first half, which could not serve the fit.
-
-    Raises
-    ------
-    ValueError
-        When a sensor has no value in one of the halves, or does not vary in the first.
+    The model is of the complete rows. Where these are fewer than ten a sensor, all rows serve, each
+    covariance by those that have it, and very few rows by shrinkage. Last comes the number of rows
+    that could not serve. A ValueError tells of a sensor without a value in one of the halves, or
+    that does not vary in the first.
     """
     first, test = table.split()
     complete, n = np.isfinite(first.values).all(axis=1), len(table.names)

@@ -42,20 +42,9 @@ def grid(
 ) -> pd.DataFrame:
     """Estimable workers and error rates over (ε, m) for each way to assign (D1 figs 10–13).
 
-    Parameters
-    ----------
-    spark : SparkSession
-        The grid is one Spark job; a task takes some (method, m).
-    case : SensorCase
-        Its log is cut into 1 + `replications` equal parts, the first of which is the document's
-        experiment.
-    reading : str
-        One of the case's readings.
-    delta : float
-    seed : int
-        Of random assignments and of resampling.
-    draws : int
-        Random assignments a point.
+    One Spark job, in which a task takes some (method, m). The case's log is cut into
+    1 + `replications` equal parts, the first of which is the document's experiment. `seed` is of
+    the `draws` random assignments a point and of resampling.
 
     Returns
     -------
@@ -185,13 +174,7 @@ def _share(wrong: np.ndarray) -> np.ndarray:
 
 
 def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd.DataFrame:
-    """Share of estimates within ε, over estimable keys, for each reading.
-
-    Returns
-    -------
-    DataFrame
-        reading, epsilon, estimable, share, low, high, windows; only points where a key counts.
-    """
+    """Share of estimates within ε of estimable keys by reading; only points where a key counts."""
     rows = []
     for reading, frame in grids.items():
         chosen = frame[(frame["method"] == method) & (frame["workers"] == workers)]
@@ -204,13 +187,7 @@ def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd
 
 
 def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float) -> pd.DataFrame:
-    """Smallest ε at which all m workers are estimable, for assignments that do not depend on ε.
-
-    Returns
-    -------
-    DataFrame
-        Index m; columns h-best and h-worst, in sensor units.
-    """
+    """Smallest ε, sensor units, at which all m workers are estimable by h-best and h-worst."""
     one = Requirement(1.0, delta)
     columns = {}
     for name, assign in (("h-best", assign_spread), ("h-worst", assign_packed)):

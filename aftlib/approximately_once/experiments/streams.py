@@ -37,34 +37,16 @@ FIGURE_8 = pd.DataFrame(
 
 @dataclass(frozen=True)
 class SixSensors:
-    """Fig. 8 as it came out of the pipeline.
+    """Fig. 8 as it came out of the pipeline."""
 
-    Attributes
-    ----------
-    table : DataFrame
-        The sink's rows with the true window mean beside: start, stop, key, value, half_width,
-        estimated, samples, truth.
-    stream : StreamRun
-    """
-
-    table: pd.DataFrame
+    table: pd.DataFrame  # the sink's rows, and the true window mean in a column `truth`
     stream: StreamRun
 
 
 def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: int) -> SixSensors:
     """Stream fig. 8's six sensors through two workers and kill worker B for real.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    directory : path
-        New directory for the log, the sink and Spark's checkpoint.
-    failure, recovery : int
-        Steps; 16 and 19 in the document.
-
-    Returns
-    -------
-    SixSensors
+    The `directory` is a new one. Steps 16 and 19 are failure and recovery in the document.
     """
     # samples are constant over half windows, at levels whose sliding means are the table's
     levels = np.zeros((len(FIGURE_8) + 1, FIGURE_8.shape[1]))
@@ -91,22 +73,9 @@ def recovery_cost(
 ) -> tuple[pd.DataFrame, dict[str, StreamRun]]:
     """The same stream undisturbed, recovered approximately, and recovered exactly.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    query : Query
-    directory : path
-        New directory for the three streams.
-    outage : Outage
-        The worker killed and its steps.
-
-    Returns
-    -------
-    table : DataFrame
-        recovery, seconds of the micro-batch with the kill, samples from before the failure that
-        were read again, aggregates estimated, share of estimates within ε of the undisturbed
-        stream, and the largest difference from it among all that was not estimated.
-    streams : dict of str to StreamRun
+    The table has for each of them seconds of the micro-batch with the kill, samples from before the
+    failure that were read again, aggregates estimated, the share of them within ε of the
+    undisturbed stream, and the largest difference from it among all that was not estimated.
     """
     exact = replace(query, exact=True)
     plans = {"none": (query, []), "approximate": (query, [outage]), "exact": (exact, [outage])}
