@@ -51,10 +51,8 @@ def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figur
     x = np.linspace(centre - 4 * deviation, centre + 4 * deviation, 201)
 
     figure = go.Figure()
-    for name, known, color in (
-        (first, prior, GREY),
-        (f"{first} given {second}", posterior, BLUE),
-    ):
+    shown = ((first, prior, GREY), (f"{first} given {second}", posterior, BLUE))
+    for name, known, color in shown:
         density = norm.pdf(x, known.mean[0], np.sqrt(known.variance[0]))
         figure.add_scatter(x=x, y=density, name=name, line={"color": color, "width": 2.5})
     centre = float(posterior.mean[0])

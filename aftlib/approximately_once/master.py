@@ -43,15 +43,6 @@ class Master:
     The numbers are the steps of the document's recovery protocol. Invariant: `held` has a window
     only while some worker owes it.
 
-    Parameters
-    ----------
-    model : GaussianModel
-        Model of the n keys' window aggregates.
-    assignment : Assignment
-    requirement : Requirement
-    windows : Windows
-        Their width says what share of a window its samples are.
-
     Notes
     -----
     A window with c of its L samples shows the aggregate plus a noise of its own. By independent
@@ -60,10 +51,10 @@ class Master:
     o = min(c_i, c_j), as when samples go missing together; the half-width holds for every o.
     """
 
-    model: GaussianModel
+    model: GaussianModel  # of the n keys' window aggregates
     assignment: Assignment
     requirement: Requirement
-    windows: Windows = field(default_factory=lambda: Windows(1, 1))
+    windows: Windows = Windows(1, 1)  # their width says what share of a window its samples are
     held: dict[int, np.ndarray] = field(default_factory=dict)
     _samples: dict[int, np.ndarray] = field(default_factory=dict)
     _owing: dict[int, set[int]] = field(default_factory=dict)

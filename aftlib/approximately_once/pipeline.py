@@ -118,22 +118,18 @@ class Coordinator:
         arrived = time.perf_counter()
         summaries = [row for row in sent if row["window"] is None]
         results = [row for row in sent if row["window"] is not None]
-        missing = [row for row in results if row["values"] is None]
+        known = self._known([row for row in results if row["values"] is None])
 
         master, cells, again = self.master, list[tuple](), Counter[int]()
-        for row in results:  # protocol steps (1) and (2)
-            if row["values"] is not None:
-                values = np.array(row["values"], dtype=float)
-                master.receive(row["window"], row["worker"], values, np.array(row["samples"]))
-                keys = self.query.assignment.workers[row["worker"]]
-                cells += self._cells(row["window"], keys, row["values"], samples=row["samples"])
-        for row, known in zip(missing, self._known(missing), strict=True):
-            if known is None:  # (3)
-                master.expect(row["window"])
+        for row in results:
+            found = next(known) if row["values"] is None else (row["values"], row["samples"])
+            if found is None:
+                master.expect(row["window"])  # protocol step (3)
             else:
-                master.receive(row["window"], row["worker"], *known)
+                values, samples = np.array(found[0], float), np.array(found[1])
+                master.receive(row["window"], row["worker"], values, samples)  # (1) and (2)
                 keys = self.query.assignment.workers[row["worker"]]
-                cells += self._cells(row["window"], keys, known[0].tolist(), known[1].tolist())
+                cells += self._cells(row["window"], keys, values.tolist(), samples.tolist())
         for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
             for lost in master.estimate(window):
                 if lost.recoverable:

@@ -3,28 +3,19 @@
 from aftlib.approximately_once.experiments.cases import (
     ROWS,
     WINDOWS,
-    Reading,
     SensorCase,
     block_case,
     check_parameters,
     sensor_case,
 )
 from aftlib.approximately_once.experiments.grid import METHODS, coverage, grid, smallest_epsilons
-from aftlib.approximately_once.experiments.streams import (
-    FIGURE_8,
-    SixSensors,
-    recovery_cost,
-    six_sensors,
-)
+from aftlib.approximately_once.experiments.streams import recovery_cost, six_sensors
 
 __all__ = [
-    "FIGURE_8",
     "METHODS",
     "ROWS",
     "WINDOWS",
-    "Reading",
     "SensorCase",
-    "SixSensors",
     "block_case",
     "check_parameters",
     "coverage",

@@ -54,11 +54,6 @@ def grid(
         over whole windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval
         over parts; error_all, pooled_all: the same over all keys, estimable or not; expected: the
         rate that the model foresees for the keys counted. NaN where no key counts.
-
-    Raises
-    ------
-    ValueError
-        When the case has no replications or a part holds no window.
     """
     model, windows = case.readings[reading].model, case.readings[reading].windows
     parts, part = 1 + case.replications, case.log.steps // (1 + case.replications)
@@ -71,12 +66,8 @@ def grid(
         )
     block = case.block or -(-windows.width // windows.slide)
     points = GridPoints(model, case.log, windows, case.epsilons, delta, part, parts, seed, block)
-    chosen = [
-        (method, m, draw)
-        for m in case.workers
-        for method in METHODS
-        for draw in range(draws if method == "random" else 1)
-    ]
+    often = {method: range(draws if method == "random" else 1) for method in METHODS}
+    chosen = [(method, m, d) for m in case.workers for method in METHODS for d in often[method]]
     frame = pd.concat(sweep(spark, points, chosen))
     return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
 
