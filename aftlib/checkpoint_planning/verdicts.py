@@ -22,12 +22,8 @@ def verdicts(
 ) -> list[Settled]:
     """Settle D2-1 … D2-7.
 
-    Parameters
-    ----------
-    case : PlanningCase
-        What the first two were run on.
-    counts, success, times : DataFrame
-        Results of `checkpoint_counts`, `success_rates` and `recovery_times`.
+    `counts` and `success`, both of the case, and `times` are the results of `checkpoint_counts`,
+    `success_rates` and `recovery_times`.
     """
     wide = counts.pivot_table(index=list(AXES), columns="method", values="checkpoints")
     promise = promise_verdict(success, case.replications + 1)
