@@ -50,17 +50,8 @@ class ReplayQuery:
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan of a window from `start` steps after its beginning."""
-        return plan_checkpoints(
-            self.model,
-            self.window,
-            self.requirement,
-            self.recovery_time,
-            self.t_sla_ms,
-            method=self.method,
-            query=self.query,
-            start=start,
-            checkpoint_variance=checkpoint_variance,
-        )
+        asked = self.model, self.window, self.requirement, self.recovery_time, self.t_sla_ms
+        return plan_checkpoints(*asked, self.method, self.query, start, checkpoint_variance)
 
     @property
     def allowed(self) -> float:

@@ -48,15 +48,8 @@ class PlanningCase:
         self, epsilon: float, delta: float, t_sla_ms: float, method: str = "proposed"
     ) -> CheckpointPlan:
         """Plan of a window under one promise."""
-        return plan_checkpoints(
-            self.model,
-            self.windows.width,
-            Requirement(epsilon, delta),
-            self.recovery_time,
-            t_sla_ms,
-            method=method,
-            query=self.windows.query,
-        )
+        asked = self.model, self.windows.width, Requirement(epsilon, delta), self.recovery_time
+        return plan_checkpoints(*asked, t_sla_ms, method=method, query=self.windows.query)
 
     @property
     def points(self) -> pd.DataFrame:
@@ -133,12 +126,9 @@ def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
 
 def plan_table(plan: CheckpointPlan) -> pd.DataFrame:
     """A plan's intervals: begin, end, sensors replayed, tuples, and reliability R of (12)."""
-    return pd.DataFrame(
-        {
-            "begin": plan.times[:-1],
-            "end": plan.times[1:],
-            "sensors": [len(replay.sensors) for replay in plan.replay],
-            "tuples": plan.tuples,
-            "reliability": plan.worst_case_reliability.min(axis=1),
-        }
+    table = pd.DataFrame({"begin": plan.times[:-1], "end": plan.times[1:]})
+    return table.assign(
+        sensors=[len(replay.sensors) for replay in plan.replay],
+        tuples=plan.tuples,
+        reliability=plan.worst_case_reliability.min(axis=1),
     )

@@ -84,18 +84,14 @@ def _planned(point: tuple[float, ...], plan: CheckpointPlan) -> pd.DataFrame:
     """Intervals of a plan with what is expected of them."""
     keeps, count = plan.requirement, range(len(plan.replay))
     restored = [float(keeps.reliability(plan.restored_variance(k)).min()) for k in count]
-    return pd.DataFrame(
-        {
-            **dict(zip(AXES, point, strict=True)),
-            "interval": count,
-            "time": plan.times[:-1],
-            "until": plan.times[1:],
-            "end": plan.times[-1],
-            "sensors": [len(replay.sensors) for replay in plan.replay],
-            "worst_expected": plan.worst_case_reliability.min(axis=1),
-            "single_expected": keeps.reliability(plan.single_failure_variance).min(axis=1),
-            "restored_expected": restored,
-        }
+    table = pd.DataFrame({"interval": count, "time": plan.times[:-1], "until": plan.times[1:]})
+    return table.assign(
+        **dict(zip(AXES, point, strict=True)),
+        end=plan.times[-1],
+        sensors=[len(replay.sensors) for replay in plan.replay],
+        worst_expected=plan.worst_case_reliability.min(axis=1),
+        single_expected=keeps.reliability(plan.single_failure_variance).min(axis=1),
+        restored_expected=restored,
     )
 
 
