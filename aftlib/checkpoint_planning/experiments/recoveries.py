@@ -31,6 +31,7 @@ committing what was recovered; and then planning the rest of the window anew."""
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds, for measuring before a machine's times are known."""
 _DEAD = "the process that died"
+_DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
 
 
@@ -176,9 +177,8 @@ def restarts(
 
 def _killed(directory: Path, kind: str, point: str, batch: int) -> float:
     """Start a driver that dies at a point of a batch; when it was started, s since the epoch."""
-    command = [sys.executable, "-m", "aftlib.checkpoint_planning.driver", str(directory), kind]
-    start = time.time()
-    done = subprocess.run([*command, point, str(batch)], capture_output=True, text=True)
+    command, start = [*_DRIVER, str(directory), kind, point, str(batch)], time.time()
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(
             f"driver must die at {point!r} of batch {batch}, ended with status {done.returncode}; "
