@@ -7,23 +7,42 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.faults import Fault
 
 KINDS = ("bare", "spark")
-_TASK, _PASSED = "task.pickle", "passed.jsonl"
+_TASK, _PASSED = "task.npz", "passed.jsonl"
 
 
 def write_task(directory: Path, query: ReplayQuery, log: SensorLog) -> None:
-    """Leave in a new directory what the process is to do there."""
+    """Leave in a new directory what the process is to do there: the model, the rest as JSON."""
     directory.mkdir(parents=True)
-    (directory / _TASK).write_bytes(pickle.dumps((query, str(log.path.absolute()))))
+    rest = {name: getattr(query, name) for name in ("window", "t_sla_ms", "method", "query")}
+    rest |= {"requirement": asdict(query.requirement), "cost": asdict(query.recovery_time)}
+    rest |= {"names": query.model.names, "log": str(log.path.absolute())}
+    arrays = {"mean": query.model.mean, "covariance": query.model.covariance}
+    np.savez(directory / _TASK, allow_pickle=False, rest=np.array(json.dumps(rest)), **arrays)
+
+
+def read_task(directory: Path) -> tuple[ReplayQuery, SensorLog]:
+    """What `write_task` left."""
+    with np.load(directory / _TASK, allow_pickle=False) as found:
+        rest = json.loads(str(found["rest"]))
+        model = GaussianModel(found["mean"], found["covariance"], rest.pop("names"))
+    log, asked = SensorLog.open(rest.pop("log")), Requirement(**rest.pop("requirement"))
+    cost = RecoveryTime(**rest.pop("cost"))
+    return ReplayQuery(model, requirement=asked, recovery_time=cost, **rest), log
 
 
 def passed(directory: Path) -> dict[tuple[str, int], float]:
@@ -46,8 +65,7 @@ def main(place: str, kind: str, point: str = "", batch: str = "0") -> None:
             file.write(json.dumps([point, number, time.time()]) + "\n")
         fault.passes(point, number)
 
-    query, path = pickle.loads((directory / _TASK).read_bytes())
-    log = SensorLog.open(path)
+    query, log = read_task(directory)
     passes("loaded", -1)
     prepare(query, log, directory, passes).recover()
 

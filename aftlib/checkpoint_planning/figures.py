@@ -98,17 +98,9 @@ def counts(
 ) -> go.Figure:
     """Checkpoints a window along one axis, one curve a method, a slider for another (fig. 6).
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Result of `experiments.checkpoint_counts`.
-    x : {"epsilon", "delta", "t_sla_ms"}
-        Horizontal axis.
-    title : str
-    fixed : mapping
-        Value of one other axis; the slider takes the third.
-    start : float, optional
-        Slider's first value; default the middle one.
+    `frame` is what `experiments.checkpoint_counts` gave, `x` "epsilon", "delta" or "t_sla_ms".
+    `fixed` holds the value of one other axis; the slider takes the third and begins at `start`, or
+    in the middle.
     """
     chosen, other = _reduced(frame, x, fixed)
     frames: dict[Any, list[dict]] = {}
@@ -116,14 +108,12 @@ def counts(
         each = [rows[rows["method"] == method] for method in LOOK]
         frames[stop] = [{"x": r[x].tolist(), "y": r["checkpoints"].tolist()} for r in each]
     looks: list[dict] = [
-        {
-            "mode": "lines+markers",
-            "name": method,
-            "line": {"color": look["color"], "dash": look["dash"], "width": 2.5},
-            "marker": {"symbol": look["symbol"], "size": 9},
-        }
+        dict(
+            mode="lines+markers", name=method, marker={"symbol": look["symbol"], "size": 9},
+            line={"color": look["color"], "dash": look["dash"], "width": 2.5},
+        )
         for method, look in LOOK.items()
-    ]
+    ]  # fmt: skip
     titles = title, _AXES[x][0], "checkpoints a window"
     figure = _with_curves(frames, looks, titles, _AXES[other][1], start)
     return _scaled(figure, chosen, x).update_yaxes(rangemode="tozero")
@@ -166,12 +156,7 @@ def success(
         promised: dict = {"x": rows[x].tolist(), "y": (1 - rows["delta"]).tolist()}
         frames[stop] = [*_success_curves(rows, x), promised | _NO_BARS]
     looks: list[dict] = [
-        {
-            "mode": "lines+markers",
-            "name": name,
-            "line": {"color": color},
-            "marker": {"symbol": symbol, "size": 8},
-        }
+        dict(mode="lines+markers", name=name, marker={"color": color, "symbol": symbol, "size": 8})
         for name, color, symbol in _MEASURES.values()
     ]
     dashed = {"color": "#333", "dash": "dash"}

@@ -36,17 +36,8 @@ Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
 class ReplayQuery:
     """A mean or sum over tumbling windows, and how quickly it must recover.
 
-    Attributes
-    ----------
-    model : GaussianModel
-        Of the n sensors' values at one step.
-    window : int
-        Steps w of a window.
-    requirement : Requirement
-    recovery_time : RecoveryTime
-    t_sla_ms : float
-    method, query : str
-        As `plan_checkpoints`.
+    The model is of the n sensors' values at one step, `window` counts steps; all are as
+    `plan_checkpoints` takes them.
     """
 
     model: GaussianModel
@@ -59,17 +50,8 @@ class ReplayQuery:
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan of a window from `start` steps after its beginning."""
-        return plan_checkpoints(
-            self.model,
-            self.window,
-            self.requirement,
-            self.recovery_time,
-            self.t_sla_ms,
-            method=self.method,
-            query=self.query,
-            start=start,
-            checkpoint_variance=checkpoint_variance,
-        )
+        asked = self.model, self.window, self.requirement, self.recovery_time, self.t_sla_ms
+        return plan_checkpoints(*asked, self.method, self.query, start, checkpoint_variance)
 
     @property
     def allowed(self) -> float:
@@ -94,18 +76,9 @@ class ReplayQuery:
 class PartialReplay:
     """The stream's operator: aggregates batch after batch, and recovers the one that had failed.
 
-    Parameters
-    ----------
-    query : ReplayQuery
-    log : SensorLog
-        What is streamed.
-    store : CheckpointStore
-    preparation : Preparation
-    process_id : str
-        Of this process; a batch that another one began is recovered.
-    passes : callable, optional
-        Told of each point that a batch passes, with the batch: "begun", "restored", "replayed",
-        "estimated", "committed", "planned". Faults strike there.
+    A batch that a process other than `process_id` began is recovered. `passes` is told of each
+    point that a batch passes, with the batch: "begun", "restored", "replayed", "estimated",
+    "committed", "planned". Faults strike there.
     """
 
     query: ReplayQuery
@@ -125,7 +98,7 @@ class PartialReplay:
             )
         checkpoint = self.store.restore()
         if checkpoint is None or not checkpoint.plan:
-            self._plan_rest(checkpoint or fresh(q, 0))
+            self.store.keep(self._planned(checkpoint or fresh(q, 0)))
 
     def recover(self) -> bool:
         """Recover at once the batch that a process had begun when it died, if there is one.
@@ -145,10 +118,7 @@ class PartialReplay:
     def process(self, batch: int, read: Read) -> None:
         """Aggregate the next planned interval; read partially when a process died in it.
 
-        Raises
-        ------
-        ValueError
-            When the state is damaged or the prepared replay sets are gone.
+        ValueError when the state is damaged or the prepared replay sets are gone.
         """
         if self.store.committed(batch):
             return  # the process died after its commit, before Spark noted the batch
@@ -220,11 +190,8 @@ class PartialReplay:
         self.store.commit(checkpoint, results, record)
         self.passes("committed", record.batch)
         if not checkpoint.plan:
-            self._plan_rest(checkpoint)
+            self.store.keep(self._planned(checkpoint))
         self.passes("planned", record.batch)
-
-    def _plan_rest(self, checkpoint: Checkpoint) -> None:
-        self.store.keep(self._planned(checkpoint))
 
     def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint with a plan for the rest of its window, prepared."""
@@ -248,18 +215,10 @@ def estimate_with_gaps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums over some steps, and their error variances, of all n sensors from what some show.
 
-    Parameters
-    ----------
-    model : GaussianModel
-    sensors : sequence of int
-        Those replayed.
-    values : ndarray, shape (steps, len(sensors))
-        NaN or infinite where a sample is missing; it is estimated as if its sensor were not read.
-
-    Notes
-    -----
-    Steps at which the same sensors P are present are estimated together, from those alone:
-    Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). Their variances Σ_{Y|P} add up.
+    `values` has shape (steps, len(sensors)), NaN or infinite where a sample is missing; it is
+    estimated as if its sensor were not read. Steps at which the same sensors P are present are
+    estimated together, from those alone: Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). Their variances
+    Σ_{Y|P} add up.
     """
     replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
     prior = model.covariance.diagonal()
@@ -316,10 +275,7 @@ def prepare(
 ) -> PartialReplay:
     """The operator over the state in a directory, under a new name of this process.
 
-    Raises
-    ------
-    ValueError
-        When the log's keys are not the model's, or the state belongs to another stream.
+    ValueError when the log's keys are not the model's, or the state belongs to another stream.
     """
     if log.names != query.model.names:
         gone = sorted(set(query.model.names) - set(log.names))

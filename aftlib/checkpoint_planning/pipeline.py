@@ -34,15 +34,9 @@ from aftlib.spark.drain import drain
 from aftlib.spark.planned import PlannedInput
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
-SUM = pa.schema(
-    [
-        ("start", pa.int64()),
-        ("stop", pa.int64()),
-        ("keys", pa.list_(pa.int32())),
-        ("sums", pa.list_(pa.float64())),
-        ("counts", pa.list_(pa.int64())),
-    ]
-)
+_LONG = pa.int64()
+_LISTS = {"keys": pa.int32(), "sums": pa.float64(), "counts": _LONG}
+SUM = pa.schema({"start": _LONG, "stop": _LONG} | {k: pa.list_(v) for k, v in _LISTS.items()})
 
 
 @dataclass
@@ -56,25 +50,13 @@ class SensorSlice(InputPartition):
 
 @dataclass(frozen=True)
 class PlannedLog(PlannedInput):
-    """A sensor log as a stream whose micro-batches end at the plan's τ.
+    """A sensor log as a stream whose micro-batches end at the plan's τ."""
 
-    Attributes
-    ----------
-    log, state : str
-        Paths of the sensor log and the checkpoint store.
-    fingerprint : str
-        Of the stream.
-    stop : int
-        Step at which the stream ends: its last window is whole.
-    tasks : int
-        Slices of the sensors that are read in parallel.
-    """
-
-    log: str
-    state: str
-    fingerprint: str
-    stop: int
-    tasks: int
+    log: str  # path
+    state: str  # path of the checkpoint store
+    fingerprint: str  # of the stream
+    stop: int  # step at which the stream ends: its last window is whole
+    tasks: int  # slices of the sensors that are read in parallel
 
     schema: ClassVar[str] = SUM_SCHEMA
     unit: ClassVar[str] = "step"
@@ -180,22 +162,14 @@ def replay_stream(
     spark : SparkSession
     query : ReplayQuery
     log : SensorLog
-        Its keys are the model's, in the same order.
+        Its keys are the model's, in the same order; else a ValueError.
     directory : path
-        Place of the state, the prepared replay sets and Spark's own checkpoint.
+        Place of the state, the prepared replay sets and Spark's own checkpoint; those of another
+        stream are refused by a ValueError.
     passes : callable, optional
         Told of each point that a batch passes; faults strike there.
     tasks : int
         Slices of the sensors that are read in parallel.
-
-    Returns
-    -------
-    ReplayedStream
-
-    Raises
-    ------
-    ValueError
-        When the log's keys are not the model's, or the state belongs to another stream.
     """
     operator = prepare(query, log, directory, passes)
     operator.recover()

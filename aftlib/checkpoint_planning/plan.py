@@ -184,8 +184,9 @@ def plan_checkpoints(
     >>> plan_checkpoints(*asked, t_sla_ms=5, method="exactly-once").times
     (0, 2, 4, 6, 8, 10, 12)
     """
-    _check_choice("method", method, METHODS)
-    _check_choice("query", query, QUERIES)
+    for argument, value, choices in (("method", method, METHODS), ("query", query, QUERIES)):
+        if value not in choices:
+            raise ValueError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
     if not (isinstance(window, int | np.integer) and window >= 1):
         raise ValueError(f"window must be a whole number of at least 1 step, got {window!r}")
     if not (isinstance(start, int | np.integer) and 0 <= start < window):
@@ -195,17 +196,9 @@ def plan_checkpoints(
         )
     window, start = int(window), int(start)
     variance = _restored(model, start, checkpoint_variance)
-    replay = [
-        _first_replay(
-            model,
-            requirement,
-            method=method,
-            allowed=_weight(query, window) * requirement.max_variance,
-            debt=_weight(query, start) * variance,
-            steps=window - start,
-            window=window,
-        )
-    ]
+    allowed = _weight(query, window) * requirement.max_variance
+    debt = _weight(query, start) * variance
+    replay = [_first_replay(model, requirement, method, allowed, debt, window - start, window)]
 
     if method == "exactly-once" and not exactly_once_pays_fixed:
         recovery_time = RecoveryTime(0, recovery_time.per_tuple_ms)
@@ -230,7 +223,6 @@ def plan_checkpoints(
 def _first_replay(
     model: GaussianModel,
     requirement: Requirement,
-    *,
     method: str,
     allowed: float,
     debt: np.ndarray,
@@ -280,8 +272,3 @@ def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.n
 def _weight(query: str, steps: int) -> int:
     """Square of what turns an aggregate over `steps` steps into a sum (D2 eq. (14))."""
     return steps**2 if query == "mean" else 1
-
-
-def _check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")

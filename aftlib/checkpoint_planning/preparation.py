@@ -15,11 +15,8 @@ from aftlib.core.paths import atomic_directory
 class Preparation:
     """Replay sets and gain matrices on disk, made with the plan so that recovery only loads them.
 
-    Parameters
-    ----------
-    directory : path
-        One folder a plan in it: sensors, gain and variance of each interval. A folder is named by
-        what determines its contents, so no other plan's or model's is ever taken for it.
+    The directory has a folder a plan: sensors, gain and variance of each interval. It is named by
+    what determines its contents, so no other plan's or model's is ever taken for it.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -38,13 +35,7 @@ class Preparation:
         return name
 
     def load(self, name: str, interval: int) -> PreparedReplay:
-        """What a failure in an interval of a plan needs.
-
-        Raises
-        ------
-        ValueError
-            When a file is gone or damaged.
-        """
+        """What a failure in an interval of a plan needs; ValueError when it is gone or damaged."""
         parts = {}
         for part in ("sensors", "gain", "variance"):
             path = self.directory / name / f"{interval}-{part}.npy"
@@ -55,25 +46,16 @@ class Preparation:
                     f"directory lacks an intact {path.name} of plan {name} ({error}); restore "
                     f"{str(self.directory)!r} from a copy, or start the stream anew"
                 ) from error
-        return PreparedReplay(parts["sensors"].tolist(), parts["gain"], parts["variance"])
+        return PreparedReplay(**parts | {"sensors": parts["sensors"].tolist()})
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedReplay:
-    """What a recovery loads: the replay set O and how the others follow from it.
+    """What a recovery loads: the replay set O and how the others follow from it."""
 
-    Attributes
-    ----------
-    sensors : list of int
-        O, |O| key indices.
-    gain : ndarray, shape (n − |O|, |O|)
-    variance : ndarray, shape (n,)
-        Of each sensor's value at one step given those of O.
-    """
-
-    sensors: list[int]
-    gain: np.ndarray
-    variance: np.ndarray
+    sensors: list[int]  # O
+    gain: np.ndarray  # (n − |O|, |O|)
+    variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
 
     def complete(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
         """Sums of all n sensors over some steps from those of O, whole (D2 eqs (5), (10))."""

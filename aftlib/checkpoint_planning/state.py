@@ -29,33 +29,15 @@ _TABLES = (
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """c^k: the running aggregates of one window at τ_k (D2 section 3.2).
+    """c^k: the running aggregates of one window at τ_k (D2 section 3.2)."""
 
-    Attributes
-    ----------
-    window : int
-        First step t' of the window.
-    position : int
-        Step τ_k up to which it has aggregated.
-    sums : ndarray, shape (n,)
-        Sum of each sensor's samples over [window, position), estimated parts included.
-    counts : ndarray of int, shape (n,)
-        Samples in each sum; an estimated step counts as one.
-    variance : ndarray, shape (n,)
-        Error variance of each sum; 0 where nothing was estimated.
-    times : tuple of int
-        Steps τ of the plan in force, from the one it was made at to the window's end.
-    plan : str
-        Name of the plan in force; empty while the rest of the window is not planned yet.
-    """
-
-    window: int
-    position: int
-    sums: np.ndarray
-    counts: np.ndarray
-    variance: np.ndarray
-    times: tuple[int, ...]
-    plan: str
+    window: int  # its first step t'
+    position: int  # step τ_k up to which it has aggregated
+    sums: np.ndarray  # (n,) over [window, position), estimated parts included
+    counts: np.ndarray  # (n,) samples in each sum; an estimated step counts as one
+    variance: np.ndarray  # (n,) error variance of each sum; 0 where nothing was estimated
+    times: tuple[int, ...]  # τ of the plan in force, from where it was made to the window's end
+    plan: str  # its name; empty while the rest of the window is not planned yet
 
     @property
     def interval(self) -> int:
@@ -75,22 +57,13 @@ class Checkpoint:
         arrays = {"sums": self.sums, "counts": self.counts, "variance": self.variance}
         np.savez(buffer, allow_pickle=False, head=head, **plan, **arrays)
         body = buffer.getvalue()
-        return _MAGIC + zlib.crc32(body).to_bytes(4, "big") + body
+        return _head(body) + body
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:
-        """The checkpoint that `to_bytes` gave.
-
-        Raises
-        ------
-        ValueError
-            When the bytes are damaged or of another version.
-        """
-        start = len(_MAGIC) + 4
-        body = data[start:]
-        if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != zlib.crc32(body).to_bytes(
-            4, "big"
-        ):
+        """The checkpoint that `to_bytes` gave; ValueError when damaged or of another version."""
+        body = data[len(_MAGIC) + 4 :]
+        if data[: -len(body)] != _head(body):
             raise ValueError(
                 f"data is no intact checkpoint ({len(data)} bytes begin with {data[:16]!r}); "
                 "restore the file from a copy, or delete it to start the stream anew"
@@ -104,56 +77,33 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class WindowResult:
-    """A finished window of one sensor.
-
-    Attributes
-    ----------
-    start, stop : int
-        Steps [start, stop).
-    key : str
-    value : float
-        Mean or sum; NaN when every sample was missing.
-    half_width : float
-        Half-width of the interval of probability 1 − δ; 0 when exact.
-    samples : int
-        Samples aggregated, estimated ones included.
-    kept : bool
-        Whether the half-width is at most ε. False: not recoverable, for too little was observed.
-    """
+    """A finished window, the steps [start, stop), of one sensor."""
 
     start: int
     stop: int
     key: str
-    value: float
-    half_width: float
-    samples: int
-    kept: bool
+    value: float  # mean or sum; NaN when every sample was missing
+    half_width: float  # of the interval of probability 1 − δ; 0 when exact
+    samples: int  # aggregated, estimated ones included
+    kept: bool  # half_width ≤ ε; False: not recoverable, for too little was observed
 
 
 @dataclass(frozen=True)
 class IntervalRecord:
-    """What one batch did.
+    """What one batch did, over the steps [start, stop); T_… in milliseconds (D2 section 6.1)."""
 
-    Attributes
-    ----------
-    batch, start, stop : int
-        Spark's batch id, and its steps.
-    recovered : bool
-        Whether the batch had been begun by a process that died.
-    sensors : int
-        Sensors read.
-    res_ms, rep_ms, est_ms : float
-        T_res, T_rep, T_est in milliseconds (D2 section 6.1).
-    """
-
-    batch: int
+    batch: int  # Spark's id
     start: int
     stop: int
-    recovered: bool
-    sensors: int
+    recovered: bool  # begun by a process that died
+    sensors: int  # that were read
     res_ms: float
     rep_ms: float
     est_ms: float
+
+
+def _head(body: bytes) -> bytes:
+    return _MAGIC + zlib.crc32(body).to_bytes(4, "big")
 
 
 class CheckpointStore:
@@ -163,17 +113,8 @@ class CheckpointStore:
     windows that the batch finished are all there or none is. It is flushed to the disk, so it
     survives a power failure as far as the disk keeps what it confirmed.
 
-    Parameters
-    ----------
-    path : path
-        SQLite file, made when absent.
-    fingerprint : str
-        What identifies the stream: a file of another one is refused.
-
-    Raises
-    ------
-    ValueError
-        When the file is no such store, of another version, or of another stream.
+    The file is made when absent; ValueError when it is no such store, of another version, or of a
+    stream that another `fingerprint` identifies.
     """
 
     def __init__(self, path: Path | str, fingerprint: str) -> None:
@@ -239,10 +180,7 @@ class CheckpointStore:
     ) -> None:
         """Make the batch, its checkpoint and its windows durable.
 
-        Raises
-        ------
-        OSError
-            When the disk is full or fails; the state is then as it was before.
+        OSError when the disk is full or fails; the state is then as it was before.
         """
         with transaction(self._connection, f"commit batch {record.batch} to") as connection:
             connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
@@ -254,12 +192,10 @@ class CheckpointStore:
     def results(self) -> list[WindowResult]:
         """Windows finished so far, by start and key."""
         rows = self._rows("SELECT * FROM windows ORDER BY start, key")
-        # SQLite keeps NaN as NULL
+        nan = {None: np.nan}  # SQLite keeps NaN as NULL
         return [
-            WindowResult(
-                start, stop, key, np.nan if value is None else value, half, count, bool(ok)
-            )
-            for start, stop, key, value, half, count, ok in rows
+            WindowResult(start, stop, key, nan.get(value, value), half, count, bool(kept))
+            for start, stop, key, value, half, count, kept in rows
         ]
 
     def records(self) -> list[IntervalRecord]:

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning import experiments, figures
@@ -101,7 +102,7 @@ def test_values_that_do_not_fit_together_are_refused(changed, message):
     ids=str,
 )
 def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, odd):
-    """W6 item 10: a value outside its grid is added to it, at the scale of six sensors."""
+    """A value outside its grid is added to it, at the scale of six sensors."""
     small = {"sensors": 6, "groups": 2, "variance": 4, "covariance": 3, "replications": 2}
     small |= {"window": 24, "slide": 7, "rows": 120, "epsilons": [0.45, 0.55], "epsilon": 0.45}
     small |= {"t_slas": [35, 50], "kept_epsilon": 0.01, "budgets": [6]}
@@ -130,8 +131,9 @@ def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, 
     times = experiments.recovery_times(
         bare_read, tmp_path, tmp_path / "times", ns=[100], shares=[0.1, 0.5], repeats=1, tuples=100
     )
-    settled = verdicts(case, counts=counts, success=success, times=times)
-    assert len(settled) == 7
+    killed = pd.DataFrame({"t_sla_ms": [50.0], "total_ms": [10.0], "all_ms": [400.0]})
+    settled = verdicts(case, counts=counts, success=success, times=times, killed=killed)
+    assert len(settled) == 9
 
 
 @pytest.mark.parametrize("odd", [{"budgets": [6]}, {"budgets": [10**9, 6]}, {"window": 1}], ids=str)

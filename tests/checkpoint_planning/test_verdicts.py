@@ -1,5 +1,6 @@
 """Each verdict of D2 turns when the code that it judges is changed."""
 
+import sys
 import time
 from dataclasses import replace
 
@@ -10,15 +11,16 @@ import pytest
 from aftlib.checkpoint_planning import experiments
 from aftlib.checkpoint_planning.experiments import cases
 from aftlib.checkpoint_planning.experiments import success as success_module
-from aftlib.checkpoint_planning.operator import bare_read
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.verdicts import saving_verdicts, verdicts
+from aftlib.checkpoint_planning.verdicts import restart_verdicts, saving_verdicts, verdicts
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from aftlib.reports.documents import CLAIMS
 
 
 class InProcess:
@@ -65,7 +67,12 @@ def timing(rep=lambda m: 1 + m, res=0.0):
     return frame.assign(total_ms=frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
 
 
-def settled(case, times=None):
+def restarted(t_rec=10.0, from_start=400.0):
+    """What two killed drivers took to recover, at a T_SLA of 100 ms."""
+    return pd.DataFrame({"t_sla_ms": 100.0, "total_ms": [9.0, t_rec], "all_ms": from_start})
+
+
+def settled(case, times=None, killed=None):
     """Verdicts by claim, of the code as it is now."""
     few = replace(case, epsilons=case.epsilons[3:], deltas=(0.05,), t_slas=(50, 100))
     found = verdicts(
@@ -73,16 +80,22 @@ def settled(case, times=None):
         counts=experiments.checkpoint_counts(InProcess(), case),
         success=experiments.success_rates(InProcess(), few),
         times=timing() if times is None else times,
+        killed=restarted() if killed is None else killed,
     )
     return {claim.id: claim.verdict for claim in found}
 
 
-def turned(case, times=None):
-    return {claim for claim, verdict in settled(case, times).items() if verdict == "deviates"}
+def turned(case, times=None, killed=None):
+    """Claims that do not come out as recorded."""
+    found = settled(case, times, killed)
+    return {claim for claim, verdict in found.items() if verdict != CLAIMS[claim].recorded}
 
 
-def test_all_seven_claims_hold(document):
-    assert settled(document) == {f"D2-{i}": "holds" for i in range(1, 8)}
+def test_all_nine_claims_come_out_as_recorded(document):
+    found = settled(document)
+    assert list(found) == [f"D2-{i}" for i in range(1, 10)]
+    assert [claim for claim, verdict in found.items() if verdict == "deviates"] == ["D2-9"]
+    assert turned(document) == set()
 
 
 def mutated(monkeypatch, change):
@@ -157,6 +170,7 @@ def test_a_plan_that_spends_too_much_turns_the_promise(document, monkeypatch):
     ("times", "claim"),
     [
         (timing(lambda m: 100 - 0.1 * m), "D2-6"),
+        (timing(lambda m: m**3), "D2-6"),  # far too quick for what is to be read
         (timing(lambda m: 1 + (m == 50)), "D2-7"),
         (timing(res=0.5), "D2-7"),
         (timing(lambda m: 98 + 0.02 * m), "D2-7"),  # 98 % constant
@@ -179,3 +193,58 @@ def test_a_reader_that_takes_as_long_for_few_sensors_turns_its_claims(document, 
     sizes = {"ns": [100], "shares": [0.1, 0.25, 0.5], "repeats": 1, "tuples": 1000}
     times = experiments.recovery_times(slow, tmp_path, tmp_path / "slow", **sizes)
     assert "D2-7" in turned(document, times)
+
+
+def test_a_reader_that_leaves_out_what_is_replayed_turns_d2_6(document, tmp_path):
+    def forgetful(log):
+        read = bare_read(log)
+
+        def reading(keys, start, stop):
+            if len(keys) < len(log.names):
+                return np.zeros(len(keys)), np.full(len(keys), stop - start)
+            return read(keys, start, stop)
+
+        return reading
+
+    sizes = {"ns": [100], "shares": [0.1, 0.25, 0.5], "repeats": 2, "tuples": 1000}
+    times = experiments.recovery_times(forgetful, tmp_path, tmp_path / "times", **sizes)
+    assert "D2-6" in turned(document, times)
+
+
+@pytest.mark.parametrize(
+    ("killed", "claims"),
+    [
+        (restarted(t_rec=101.0), {"D2-8"}),  # one of two
+        (restarted(from_start=99.0), {"D2-9"}),
+        (restarted(t_rec=101.0, from_start=99.0), {"D2-8", "D2-9"}),
+    ],
+)
+def test_other_times_after_a_kill_turn_their_claim(document, killed, claims):
+    assert turned(document, killed=killed) == claims
+
+
+SLOW = """
+import sys, time
+from aftlib.checkpoint_planning import driver, operator
+sums = operator.interval_sums
+operator.interval_sums = lambda *given: (time.sleep(0.5), sums(*given))[1]
+driver.main(*sys.argv[1:])
+"""
+
+
+def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatch):
+    """A slow recovery turns D2-8; D2-9, which deviates, turns where T_SLA leaves time to start."""
+    model = block_model(6, 2, 4, 3)
+    log = SensorLog.write(tmp_path / "log", draw(model, 48, 1), model.names)
+
+    def found(name, t_sla_ms):
+        cost = RecoveryTime(0.75 * t_sla_ms, 1)
+        query = ReplayQuery(model, 24, Requirement(0.45, 0.05), cost, t_sla_ms)
+        killed = experiments.restarts(query, log, tmp_path / name, 1, 1, kinds=("bare",))
+        return [claim.verdict for claim in restart_verdicts(killed)]
+
+    assert found("as it is", 200) == ["holds", "deviates"]
+    assert found("long", 60_000) == ["holds", "holds"]
+    slow = sys.executable, "-c", SLOW
+    monkeypatch.setitem(experiments.restarts.__globals__, "_DRIVER", slow)
+    assert found("slow", 200) == ["deviates", "deviates"]

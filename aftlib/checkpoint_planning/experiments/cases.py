@@ -32,49 +32,24 @@ _SCHEMA = (
 
 @dataclass(frozen=True)
 class PlanningCase:
-    """Sensors with their samples and the grid (ε, δ, T_SLA) to plan for.
+    """Sensors with their samples and the grid (ε, δ, T_SLA) to plan for."""
 
-    Attributes
-    ----------
-    model : GaussianModel
-        Of the n sensors' values at one step.
-    log : SensorLog
-        The document's experiment: the first rows of the endless sample that `seed` names.
-    windows : Windows
-        Every window follows the same plan.
-    epsilons, deltas, t_slas : tuple of float
-        The grid; T_SLA in milliseconds.
-    recovery_time : RecoveryTime
-        What the plans count on.
-    replications : int
-        Further stretches of the sample, each as long as the log.
-    seed : int
-        Of the sample and of resampling.
-    """
-
-    model: GaussianModel
-    log: SensorLog
-    windows: Windows
+    model: GaussianModel  # of the n sensors' values at one step
+    log: SensorLog  # the document's experiment: the first rows of the sample that `seed` names
+    windows: Windows  # every one follows the same plan
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]
-    t_slas: tuple[float, ...]
-    recovery_time: RecoveryTime
-    replications: int
-    seed: int
+    t_slas: tuple[float, ...]  # ms
+    recovery_time: RecoveryTime  # what the plans count on
+    replications: int  # further stretches of the sample, each as long as the log
+    seed: int  # of the sample and of resampling
 
     def plan(
         self, epsilon: float, delta: float, t_sla_ms: float, method: str = "proposed"
     ) -> CheckpointPlan:
         """Plan of a window under one promise."""
-        return plan_checkpoints(
-            self.model,
-            self.windows.width,
-            Requirement(epsilon, delta),
-            self.recovery_time,
-            t_sla_ms,
-            method=method,
-            query=self.windows.query,
-        )
+        asked = self.model, self.windows.width, Requirement(epsilon, delta), self.recovery_time
+        return plan_checkpoints(*asked, t_sla_ms, method=method, query=self.windows.query)
 
     @property
     def points(self) -> pd.DataFrame:
@@ -106,40 +81,18 @@ def block_case(
     """
     model = block_model(sensors, groups, variance, covariance)
     kind = f"n{sensors}-g{groups}-v{variance:g}-c{covariance:g}"
-    log = write_samples(
-        spark, model, rows, seed, directory / f"groups-{kind}-rows{rows}-seed{seed}"
-    )
-    return PlanningCase(
-        model,
-        log,
-        windows,
-        epsilons=tuple(epsilons),
-        deltas=tuple(deltas),
-        t_slas=tuple(t_slas),
-        recovery_time=recovery_time,
-        replications=replications,
-        seed=seed,
-    )
+    path = directory / f"groups-{kind}-rows{rows}-seed{seed}"
+    log = write_samples(spark, model, rows, seed, path)
+    grid = tuple(epsilons), tuple(deltas), tuple(t_slas)
+    return PlanningCase(model, log, windows, *grid, recovery_time, replications, seed)
 
 
 def checkpoint_counts(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     """Checkpoints strictly inside a window for each method over the grid (D2 fig. 6).
 
-    Parameters
-    ----------
-    spark : SparkSession
-        The grid is one Spark job; a task takes some (method, ε, δ, T_SLA).
-    case : PlanningCase
-
-    Returns
-    -------
-    DataFrame
-        method, epsilon, delta, t_sla_ms, checkpoints, and sensors: |O| at the window's beginning.
-
-    Raises
-    ------
-    ValueError
-        When the shortest T_SLA does not suffice to replay all sensors over one step.
+    method, epsilon, delta, t_sla_ms, checkpoints, and sensors: |O| at the window's beginning. One
+    Spark job; a task takes some (method, ε, δ, T_SLA). ValueError when the shortest T_SLA does not
+    suffice to replay all sensors over one step.
     """
     # the longest of all recoveries over one step: what it permits, every other plan permits too
     case.plan(case.epsilons[0], case.deltas[0], min(case.t_slas), "exactly-once")
@@ -160,10 +113,7 @@ def checkpoint_counts(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
 def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
     """Counts as text, "exactly-once / no-relaxation / proposed", T_SLA down and ε across.
 
-    Raises
-    ------
-    ValueError
-        When the counts have no such δ.
+    ValueError when the counts have no such δ.
     """
     chosen = counts[np.isclose(counts["delta"], delta)]
     if chosen.empty:
@@ -176,12 +126,9 @@ def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
 
 def plan_table(plan: CheckpointPlan) -> pd.DataFrame:
     """A plan's intervals: begin, end, sensors replayed, tuples, and reliability R of (12)."""
-    return pd.DataFrame(
-        {
-            "begin": plan.times[:-1],
-            "end": plan.times[1:],
-            "sensors": [len(replay.sensors) for replay in plan.replay],
-            "tuples": plan.tuples,
-            "reliability": plan.worst_case_reliability.min(axis=1),
-        }
+    table = pd.DataFrame({"begin": plan.times[:-1], "end": plan.times[1:]})
+    return table.assign(
+        sensors=[len(replay.sensors) for replay in plan.replay],
+        tuples=plan.tuples,
+        reliability=plan.worst_case_reliability.min(axis=1),
     )

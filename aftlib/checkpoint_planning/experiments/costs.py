@@ -35,15 +35,8 @@ RESOLUTION = 0.01
 def wide_log(directory: Path, sensors: int, tuples: int, seed: int) -> SensorLog:
     """A log of independent standard normal samples: timing does not look at values.
 
-    Parameters
-    ----------
-    directory : path
-        The log is kept there, keyed by its parameters, and reused when it is there.
-    sensors : int
-    tuples : int
-        Length of the log, all sensors together, but at least a row group (1,024 steps): a shorter
-        one takes as long to read.
-    seed : int
+    It has so many tuples, all sensors together, but at least a row group (1,024 steps): a shorter
+    one takes as long to read. It is kept, keyed by its parameters, and reused when it is there.
     """
     steps = max(-(-tuples // sensors), ROW_GROUP)
     path = directory / f"wide-n{sensors}-steps{steps}-seed{seed}"
@@ -113,9 +106,8 @@ def recovery_times(
         `bare_read`, or a Spark job's `spark_read`.
     directory, scratch : path
         Where logs are kept, and a new one for the state and the gains.
-    ns : sequence of int
-    shares : sequence of float
-        |O| / n; 1, everything replayed and nothing estimated, is always added.
+    ns, shares : sequence of int and of float
+        n, and |O| / n inside (0, 1]; 1, everything replayed and nothing estimated, is added.
     repeats : int
         Recoveries measured for each (n, |O|), after one that warms up.
     tuples, seed : int
@@ -125,11 +117,6 @@ def recovery_times(
     -------
     DataFrame
         n, sensors: |O|, steps, tuples: |O| · steps, repeat, res_ms, rep_ms, est_ms, total_ms.
-
-    Raises
-    ------
-    ValueError
-        When a share is outside (0, 1].
     """
     require_numbers("shares", shares, above=0, most=1)
     rows = []
@@ -166,34 +153,18 @@ def recovery_times(
 
 
 def fastest(times: pd.DataFrame) -> pd.DataFrame:
-    """Shortest of each part over the repeats, which other work on the machine disturbs least.
-
-    Returns
-    -------
-    DataFrame
-        n, sensors, tuples, res_ms, rep_ms, est_ms, total_ms.
-    """
+    """Shortest of each part over the repeats, which other work on the machine disturbs least."""
     columns = ["tuples", *PARTS, "total_ms"]
     return times.groupby(["n", "sensors"])[columns].min().reset_index()
 
 
 @dataclass(frozen=True)
 class Fit:
-    """T_rec = fixed + per tuple · |o| as measured, with its residuals.
+    """T_rec = fixed + per tuple · |o| as measured, with its residuals."""
 
-    Attributes
-    ----------
-    line : RecoveryTime
-        Robust line through the measurements: half of them take longer.
-    reserve : float
-        Quantile of measured over fitted, at least 1: what disturbs a recovery slows all of it.
-    points : DataFrame
-        tuples, total_ms, fitted_ms, residual_ms.
-    """
-
-    line: RecoveryTime
-    reserve: float
-    points: pd.DataFrame
+    line: RecoveryTime  # robust line through the measurements: half of them take longer
+    reserve: float  # quantile of measured over fitted, ≥ 1: what disturbs a recovery slows all
+    points: pd.DataFrame  # tuples, total_ms, fitted_ms, residual_ms
 
     @property
     def recovery_time(self) -> RecoveryTime:
@@ -206,20 +177,9 @@ class Fit:
 def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     """Fit (24) to measured recoveries (Theil and Sen's line, which stragglers do not bend).
 
-    The line rises by `RESOLUTION` of the median time at least: where the cost of a tuple is lost in
-    the noise, it is taken to be just too small to be seen.
-
-    Parameters
-    ----------
-    times : DataFrame
-        tuples and total_ms, one row a recovery.
-    quantile : float
-        Share of these recoveries that the line with its reserve covers.
-
-    Raises
-    ------
-    ValueError
-        When none of the recoveries replayed anything.
+    `times` has tuples and total_ms, one row a recovery; the line with its reserve covers `quantile`
+    of them. It rises by `RESOLUTION` of the median time at least: where the cost of a tuple is lost
+    in the noise, it is taken to be just too small to be seen.
     """
     x, y = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
     if not x.any():

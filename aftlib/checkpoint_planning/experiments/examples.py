@@ -32,8 +32,7 @@ FIGURE_1 = pd.DataFrame(
 """Sensor values of D2 fig. 1."""
 
 MODEL = GaussianModel([22, 22, 20], [[1.0, 0.85, 0.40], [0.85, 0.90, 0.30], [0.40, 0.30, 0.60]])
-"""Our choice, for the figure gives none: X1 and X2 correlate strongly (.90), X3 weakly (.52, .41).
-"""
+"""Our choice, the figure gives none: X1 and X2 correlate strongly (.90), X3 weakly (.52, .41)."""
 
 EPSILON, DELTA, BUDGET = 0.44, 0.05, 6
 """ε and δ (our choice) with which a replay of at most 6 tuples gives the document's plan."""
@@ -41,37 +40,17 @@ EPSILON, DELTA, BUDGET = 0.44, 0.05, 6
 
 @dataclass(frozen=True)
 class ThreeSensors:
-    """Fig. 1 as it came out of the operator.
-
-    Attributes
-    ----------
-    plan : CheckpointPlan
-    cells : DataFrame
-        sensor, step, value, state: "checkpointed", "replayed" or "estimated" once restored.
-    results : DataFrame
-        sensor, checkpoint: its mean in c¹, restored, half_width, truth, error: of the window.
-    """
+    """Fig. 1 as it came out of the operator."""
 
     plan: CheckpointPlan
-    cells: pd.DataFrame
-    results: pd.DataFrame
+    cells: pd.DataFrame  # sensor, step, value, state: checkpointed, replayed or estimated
+    results: pd.DataFrame  # sensor, checkpoint: mean in c¹, restored, half_width, truth, error
 
 
 def three_sensors(spark: SparkSession, directory: Path, failure: int = 5) -> ThreeSensors:
     """Aggregate fig. 1's window, fail, restore the last checkpoint and replay what the plan says.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    directory : path
-        New directory for the log and the state.
-    failure : int
-        Step at which the process dies, 1 … 7; 5 in the document.
-
-    Raises
-    ------
-    ValueError
-        When the failure lies outside the window.
+    The process dies at step `failure`, 1 … 7; the directory is new, for log and state.
     """
     if not 1 <= failure <= len(FIGURE_1):
         raise ValueError(f"failure must lie in 1 … {len(FIGURE_1)}, got {failure!r}")
@@ -98,13 +77,7 @@ def three_sensors(spark: SparkSession, directory: Path, failure: int = 5) -> Thr
     cells["state"] = np.where(inside, states, "checkpointed")
 
     results = pd.DataFrame([vars(result) for result in store.results()]).set_index("key")
-    table = pd.DataFrame(
-        {
-            "checkpoint": FIGURE_1.iloc[:begin].mean(),
-            "restored": results["value"],
-            "half_width": results["half_width"],
-            "truth": FIGURE_1.mean(),
-        }
-    )
+    table = pd.DataFrame({"checkpoint": FIGURE_1.iloc[:begin].mean(), "restored": results["value"]})
+    table = table.assign(half_width=results["half_width"], truth=FIGURE_1.mean())
     table["error"] = (table["restored"] - table["truth"]).abs()
     return ThreeSensors(plan, cells, table.rename_axis("sensor").reset_index())

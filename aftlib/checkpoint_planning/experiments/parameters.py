@@ -42,13 +42,7 @@ def check_parameters(
     recoveries: int,
     restarts: int,
 ) -> None:
-    """Refuse what would fail later; the parameters are those of the notebook.
-
-    Raises
-    ------
-    ValueError
-        With the parameter, its value and what is wanted.
-    """
+    """Refuse what would fail later; the parameters are those of the notebook."""
     counts = {"replications": replications, "repeats": repeats, "calibration": calibration}
     counts |= {"recoveries": recoveries, "restarts": restarts, "groups": groups, "slide": slide}
     for name, count in counts.items():

@@ -31,6 +31,7 @@ committing what was recovered; and then planning the rest of the window anew."""
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds, for measuring before a machine's times are known."""
 _DEAD = "the process that died"
+_DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
 
 
@@ -42,18 +43,8 @@ def queries(
     recovery_time: RecoveryTime = TUPLES,
 ) -> list[ReplayQuery]:
     """The case's query with a T_SLA for each budget: what replaying so many tuples takes."""
-    asked, windows = Requirement(epsilon, delta), case.windows
-    return [
-        ReplayQuery(
-            case.model,
-            windows.width,
-            asked,
-            recovery_time,
-            t_sla_ms=recovery_time(budget),
-            query=windows.query,
-        )
-        for budget in budgets
-    ]
+    asked = case.model, case.windows.width, Requirement(epsilon, delta), recovery_time
+    return [ReplayQuery(*asked, recovery_time(b), query=case.windows.query) for b in budgets]
 
 
 def recoveries(
@@ -74,31 +65,9 @@ def recoveries(
     fails by chance: another process is on record as having begun it, as after a crash, so the
     operator treats it as it would then. What Spark needs to restart is no part of T_rec.
 
-    Parameters
-    ----------
-    queries : sequence of ReplayQuery
-        They share the model and differ in T_SLA.
-    log : SensorLog
-        Holds a window at least.
-    read : callable
-        `bare_read` or `spark_read` of the log.
-    scratch : path
-        New directory for the states.
-    count, seed : int
-        Recoveries of each query; of the failures.
-    chance : float
-        Probability that an interval fails, above 0.
-
-    Returns
-    -------
-    DataFrame
-        t_sla_ms, window, start, stop, sensors, tuples, res_ms, rep_ms, est_ms, total_ms; one row a
-        recovery.
-
-    Raises
-    ------
-    ValueError
-        When the log holds no window, its keys are not the model's, or chance is not in (0, 1].
+    The queries differ in T_SLA only; `read` is `bare_read` or `spark_read` of the log, `scratch` a
+    new directory, and `chance` ∈ (0, 1] the probability that an interval fails. A row a recovery:
+    t_sla_ms, window, start, stop, sensors, tuples, res_ms, rep_ms, est_ms, total_ms.
     """
     if not 0 < chance <= 1:
         raise ValueError(f"chance must lie inside (0, 1], got {chance!r}; nothing fails by 0")
@@ -150,18 +119,10 @@ class _Stream:
 
 
 def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """Share of recoveries that took at most T_SLA, with its exact binomial interval.
+    """Share of recoveries that took at most T_SLA, low … high its interval (Clopper and Pearson).
 
-    Parameters
-    ----------
-    frame : DataFrame
-        t_sla_ms and total_ms of each recovery, and process: what recovered, such as "cold".
-
-    Returns
-    -------
-    DataFrame
-        process, t_sla_ms, recoveries, kept, share, low, high (Clopper and Pearson), median_ms,
-        longest_ms.
+    `frame` has t_sla_ms and total_ms of each recovery, and process: what recovered. A row each of
+    (process, t_sla_ms): recoveries, kept, share, low, high, median_ms, longest_ms.
     """
     rows = []
     for (process, t_sla), group in frame.groupby(["process", "t_sla_ms"], sort=False):
@@ -186,30 +147,12 @@ def restarts(
 
     Each driver has its state to itself, dies with the tuples of one of its first three batches
     read and nothing of them committed, and is started again at once: how soon a failure is
-    noticed is not measured here.
+    noticed is not measured here. `count` of each kind are killed: "bare" is one process without
+    Spark, "spark" runs the stream on Spark; both are recovered alike.
 
-    Parameters
-    ----------
-    query : ReplayQuery
-    log : SensorLog
-    scratch : path
-        New directory for the states.
-    count, seed : int
-        Drivers of each kind to kill; of the batch in which each dies.
-    kinds : tuple of str
-        What is killed: "bare" is one process without Spark, "spark" runs the stream on Spark. Both
-        are recovered alike.
-
-    Returns
-    -------
-    DataFrame
-        kind, trial, batch, sensors, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec again,
-        and all_ms from the start of the new process to its commit.
-
-    Raises
-    ------
-    RuntimeError
-        When a process ends otherwise than by its SIGKILL.
+    kind, trial, batch, sensors, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec again, and
+    all_ms from the start of the new process to its commit. RuntimeError when a process ends
+    otherwise than by its SIGKILL.
     """
     rng = np.random.default_rng(seed)
     batches = max(1, len(query.first_plan.replay) * (log.steps // query.window))
@@ -234,9 +177,8 @@ def restarts(
 
 def _killed(directory: Path, kind: str, point: str, batch: int) -> float:
     """Start a driver that dies at a point of a batch; when it was started, s since the epoch."""
-    command = [sys.executable, "-m", "aftlib.checkpoint_planning.driver", str(directory), kind]
-    start = time.time()
-    done = subprocess.run([*command, point, str(batch)], capture_output=True, text=True)
+    command, start = [*_DRIVER, str(directory), kind, point, str(batch)], time.time()
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(
             f"driver must die at {point!r} of batch {batch}, ended with status {done.returncode}; "

@@ -30,13 +30,8 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
 
     Every window of every part is recovered from each checkpoint of the plan "proposed". Counted
     are the sensors that (12) takes its minimum over: those estimated with the largest variance.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        One job; a task draws one part, sums it up and recovers it under all plans.
-    case : PlanningCase
-        Part 0 is its log, the document's experiment; the others are `replications` more.
+    One Spark job; a task draws one part, sums it up and recovers it under all plans. Part 0 is the
+    case's log, the document's experiment; the others are `replications` more.
 
     Returns
     -------
@@ -51,11 +46,6 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
 
         document, document_low, document_high: `worst` in part 0 alone, with the interval from
         resampling disjoint windows (NaN where there is one only); windows: those of one part.
-
-    Raises
-    ------
-    ValueError
-        When the case has no replications or its log holds no window.
     """
     width, rows = case.windows.width, case.log.steps
     if case.replications < 1:
@@ -94,18 +84,14 @@ def _planned(point: tuple[float, ...], plan: CheckpointPlan) -> pd.DataFrame:
     """Intervals of a plan with what is expected of them."""
     keeps, count = plan.requirement, range(len(plan.replay))
     restored = [float(keeps.reliability(plan.restored_variance(k)).min()) for k in count]
-    return pd.DataFrame(
-        {
-            **dict(zip(AXES, point, strict=True)),
-            "interval": count,
-            "time": plan.times[:-1],
-            "until": plan.times[1:],
-            "end": plan.times[-1],
-            "sensors": [len(replay.sensors) for replay in plan.replay],
-            "worst_expected": plan.worst_case_reliability.min(axis=1),
-            "single_expected": keeps.reliability(plan.single_failure_variance).min(axis=1),
-            "restored_expected": restored,
-        }
+    table = pd.DataFrame({"interval": count, "time": plan.times[:-1], "until": plan.times[1:]})
+    return table.assign(
+        **dict(zip(AXES, point, strict=True)),
+        end=plan.times[-1],
+        sensors=[len(replay.sensors) for replay in plan.replay],
+        worst_expected=plan.worst_case_reliability.min(axis=1),
+        single_expected=keeps.reliability(plan.single_failure_variance).min(axis=1),
+        restored_expected=restored,
     )
 
 
