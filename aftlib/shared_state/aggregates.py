@@ -12,13 +12,10 @@ _LIMITS = np.iinfo(np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Partials:
-    """Partial aggregates, one row a window and key (D3 table 1).
+    """Partial aggregates, one row a window and key (D3 table 1), all of them int64.
 
-    Attributes
-    ----------
-    windows, keys : ndarray of int64, shape (n,)
-    values : ndarray of int64, shape (n, components)
-        What an `Aggregate` keeps of the tuples of that window and key.
+    `windows` and `keys` have shape (n,), `values` shape (n, components): what an `Aggregate` keeps
+    of the tuples of that window and key.
 
     Raises
     ------
@@ -50,19 +47,14 @@ class Partials:
     @classmethod
     def empty(cls, components: int) -> Partials:
         """No row."""
-        return cls(
-            np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, components), np.int64)
-        )
+        none = np.empty(0, np.int64)
+        return cls(none, none, np.empty((0, components), np.int64))
 
     @classmethod
     def concat(cls, first: Partials, *others: Partials) -> Partials:
         """All rows, one below the other; a window and key may then occur more than once."""
-        parts = (first, *others)
-        windows, keys, values = (
-            np.concatenate([getattr(p, name) for p in parts])
-            for name in ("windows", "keys", "values")
-        )
-        return cls(windows, keys, values)
+        names = ("windows", "keys", "values")
+        return cls(*(np.concatenate([getattr(p, n) for p in (first, *others)]) for n in names))
 
     @property
     def in_order(self) -> bool:
@@ -102,43 +94,22 @@ class Aggregate:
         """Each tuple by itself as a partial aggregate."""
         values = _int64("values", values)
         ones = np.ones_like(values)
-        columns = {
-            "sum": (values,),
-            "count": (ones,),
-            "min": (values,),
-            "max": (values,),
-            "mean": (values, ones),
-        }[self.name]
+        columns = {"count": (ones,), "mean": (values, ones)}.get(self.name, (values,))
         return Partials(windows, keys, np.stack(columns, axis=1))
 
     def group(self, partials: Partials) -> Partials:
-        """The same rows, each window and key once, sorted by window and key.
-
-        Raises
-        ------
-        OverflowError
-            When a sum leaves the 64 bits.
-        """
+        """The same rows, each window and key once, sorted; OverflowError beyond 64 bits."""
         if partials.in_order:
             return partials
         order = np.lexsort((partials.keys, partials.windows))
         rows = partials[order]
-        first = np.flatnonzero(
-            np.r_[True, (np.diff(rows.windows) != 0) | (np.diff(rows.keys) != 0)]
-        )
-        columns = [
-            _REDUCE[merge](rows.values[:, i], first) for i, merge in enumerate(self.components)
-        ]
+        differs = (np.diff(rows.windows) != 0) | (np.diff(rows.keys) != 0)
+        first = np.flatnonzero(np.r_[True, differs])
+        columns = [_REDUCE[how](rows.values[:, i], first) for i, how in enumerate(self.components)]
         return Partials(rows.windows[first], rows.keys[first], np.stack(columns, axis=1))
 
     def merge(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """f(one, other), row by row, shape (n, components); D3 eq. (7).
-
-        Raises
-        ------
-        OverflowError
-            When a sum leaves the 64 bits.
-        """
+        """f(one, other), row by row, shape (n, components), D3 eq. (7); OverflowError as above."""
         columns = [_MERGE[merge](one[:, i], other[:, i]) for i, merge in enumerate(self.components)]
         return np.stack(columns, axis=1)
 
@@ -147,16 +118,8 @@ class Aggregate:
         return values[:, 0] / values[:, 1] if self.name == "mean" else values[:, 0]
 
 
-AGGREGATES = {
-    aggregate.name: aggregate
-    for aggregate in (
-        Aggregate("sum", ("add",)),
-        Aggregate("count", ("add",)),
-        Aggregate("min", ("min",)),
-        Aggregate("max", ("max",)),
-        Aggregate("mean", ("add", "add")),
-    )
-}
+_KEPT = {"sum": "add", "count": "add", "min": "min", "max": "max", "mean": "add add"}
+AGGREGATES = {name: Aggregate(name, tuple(kept.split())) for name, kept in _KEPT.items()}
 SUM = AGGREGATES["sum"]
 
 

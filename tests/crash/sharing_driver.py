@@ -135,11 +135,11 @@ class BreakableStage(Stage):
         if self.broken.endswith("first"):
             stores = {"rocksdb": RocksTable, "sqlite": SqliteTable}
             table = split(stores[self.own], at, self.broken)
-            return table(self.directory / f"server-{server}.{self.own}", self.function, "merge")
+            return table(self.directory / f"server-{server}.{self.own}", self.function)
         table = super().open_own(server)
-        if isinstance(table, BufferedTable):  # a point between its writing and the flush
-            flush = table.store.barrier
-            table.store.barrier = lambda: (at("stored"), flush())
+        if isinstance(table, BufferedTable):  # a point within its barrier
+            merge = table.store.merge
+            table.store.merge = lambda *batch: (merge(*batch), at("stored"))[0]
         return table
 
     def open_shared(self):  # noqa: ANN201

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.cycle import Cycle, State
 from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.stores.tables import END, Progress, StateTable, furthest
+from aftlib.shared_state.stores.tables import END, Progress, StateTable, further
 
 BASE = 0
 """Table of a server's own store that has no rows: how far its partitions were handed over."""
@@ -94,11 +94,7 @@ class Server:
 
     def reached(self, epochs: Iterable[int]) -> dict[int, Progress]:
         """How far some tables of its own store bring the partitions."""
-        found: dict[int, Progress] = {}
-        for epoch in epochs:
-            for partition, now in self.own.progress(epoch).items():
-                found[partition] = furthest(found.get(partition), now)
-        return found
+        return further(*map(self.own.progress, epochs))
 
     def join(self, task: str, partitions: list[int]) -> dict[int, Progress]:
         """A task begins; returns where its partitions stand, as far as they have begun."""

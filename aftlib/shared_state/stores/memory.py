@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
-from aftlib.shared_state.stores.tables import Progress, StateTable, check_since, furthest
+from aftlib.shared_state.stores.tables import Progress, StateTable, Token, further
 
 
 @dataclass
@@ -24,11 +23,6 @@ class MemoryTable(StateTable):
 
     Nothing survives the process; whoever starts again reads on from the offsets of the store that
     the tables were handed over to. Not locked: one thread at a time.
-
-    Parameters
-    ----------
-    aggregate : Aggregate
-        How values merge.
     """
 
     durable = False
@@ -39,24 +33,16 @@ class MemoryTable(StateTable):
         self._progress: dict[int, Progress] = {}
         self._handed: dict[str, int] = {}
 
-    def merge(
-        self,
-        partials: Partials,
-        progress: Mapping[int, Progress],
-        epoch: int = 0,
-        token: tuple[str, int] | None = None,
-    ) -> bool:
-        """Merge a batch and its offsets."""
-        if token and self._handed.get(token[0], -1) >= token[1]:
-            return False
-        check_since(progress, self._progress)
-        table, batch = self._tables.get(epoch, _Epoch()), self.aggregate.group(partials)
-        windows, first = np.unique(batch.windows, return_index=True)
-        bounds = [*first, len(batch)]
+    def _merge(
+        self, rows: Partials, progress: dict[int, Progress], epoch: int, token: Token | None
+    ) -> None:
+        table = self._tables.get(epoch, _Epoch())
+        windows, first = np.unique(rows.windows, return_index=True)
+        bounds = [*first, len(rows)]
 
         changes: dict[int, tuple] = {}  # an overflow leaves before anything changes
         for window, a, b in zip(windows.tolist(), bounds[:-1], bounds[1:], strict=True):
-            new_keys, new = batch.keys[a:b], batch.values[a:b].copy()
+            new_keys, new = rows.keys[a:b], rows.values[a:b].copy()
             if window not in table.rows:
                 changes[window] = new_keys.copy(), new, slice(None), new
                 continue
@@ -73,13 +59,10 @@ class MemoryTable(StateTable):
         for window, (keys, values, at, new) in changes.items():
             values[at] = new
             table.rows[window] = keys, values
-        for partition, now in progress.items():
-            for kept in (table.progress, self._progress):
-                kept[partition] = furthest(kept.get(partition), now)
+        table.progress = further(table.progress, progress)
+        self._progress = further(self._progress, progress)
         self._tables[epoch] = table
-        if token:
-            self._handed[token[0]] = token[1]
-        return True
+        self._handed.update([token] if token else [])
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
@@ -87,10 +70,6 @@ class MemoryTable(StateTable):
         chosen = sorted(rows) if window is None else [w for w in (window,) if w in rows]
         parts = [Partials(np.full(len(rows[w][0]), w), *rows[w]) for w in chosen]
         return Partials.concat(Partials.empty(len(self.aggregate.components)), *parts)
-
-    def windows(self, epoch: int = 0) -> np.ndarray:
-        """Windows that hold something, ascending."""
-        return np.array(sorted(self._tables.get(epoch, _Epoch()).rows), dtype=np.int64)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """How far each partition is, at all or as far as the epoch's table brings it."""
@@ -105,9 +84,6 @@ class MemoryTable(StateTable):
     def handed(self) -> dict[str, int]:
         """Last epoch that each server handed over to this store."""
         return dict(self._handed)
-
-    def barrier(self) -> None:
-        """Nothing to do: nothing here survives the process."""
 
     def drop(self, epoch: int) -> None:
         """Empty a table."""

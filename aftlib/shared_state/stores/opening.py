@@ -7,7 +7,7 @@ from importlib import import_module
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.tables import StateTable
+from aftlib.shared_state.stores.tables import FLUSHES, StateTable
 
 KINDS = {
     "rocksdb": "aftlib.shared_state.stores.rocksdb:RocksTable",
@@ -29,15 +29,17 @@ def open_table(
     aggregate : Aggregate
         How values merge.
     flush : {"merge", "barrier"}
-        What survives the process; with "barrier", merges wait in memory (`BufferedTable`).
+        When it is durable; with "barrier", merges wait in memory (`BufferedTable`).
     **options
         Of the store, such as PostgreSQL's `schema`.
 
     Raises
     ------
     ValueError
-        When the address names no kind of store; and whatever the store raises.
+        When flush is no such word, or the address names no kind of store; and whatever it raises.
     """
+    if flush not in FLUSHES:
+        raise ValueError(f"flush must be one of {FLUSHES}, got {flush!r}")
     kind, _, place = address.partition(":")
     if kind == "memory":
         return MemoryTable(aggregate)
@@ -46,27 +48,21 @@ def open_table(
         raise ValueError(f"address must begin with one of {known}, got {address!r}")
     module, name = KINDS[kind].split(":")
     opened = getattr(import_module(module), name)
-    table = opened(address if kind == "postgresql" else place, aggregate, flush, **options)
+    table = opened(address if kind == "postgresql" else place, aggregate, **options)
     return BufferedTable(table) if flush == "barrier" else table
 
 
 def claim(table: StateTable, owner: str, begun: bool = False) -> None:
     """Note in a table, as a hand-over of nothing, whose state it holds; refuse another's.
 
-    Parameters
-    ----------
-    table : StateTable
-        One that several processes share.
-    owner : str
-        What the offsets and rows in it stand for; the same for all that may merge into it.
-    begun : bool
-        Whether the owner is known to have claimed it before, so that it cannot be new.
+    All processes that may merge into it name the same owner, which says what the offsets and rows
+    in it stand for. Of two owners that claim a new table at once, at least one is refused, and then
+    the table is nobody's. `begun` says that the owner has claimed it before: it cannot be new.
 
     Raises
     ------
     ValueError
-        When it is another's, or holds something of nobody known. Of two that claim a new table at
-        once, at least one is refused, and then the table is nobody's.
+        When it is another's, or holds something of nobody known.
     """
 
     def owners() -> set[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.adapt import Buffer, Dumper
-from psycopg.pq import Format, TransactionStatus
+from psycopg.pq import Format
 
 from aftlib.shared_state.aggregates import Aggregate, Partials, overflow
 from aftlib.shared_state.stores.sql import SqlTable
@@ -22,19 +22,15 @@ _COPY_HEADER, _COPY_TRAILER = 19, 2
 class PostgresTable(SqlTable):
     """Rows (epoch, win, key, values) that anybody can query, in a schema of a database.
 
-    With flush="merge" a merge is a transaction, which the server fsyncs to its write-ahead log
-    unless it is configured otherwise. With flush="barrier" a batch is a savepoint of one long
-    transaction, committed by `barrier`. Any number of processes may merge into the same schema
-    with flush="merge". A connection that broke is made anew at the next call.
+    A merge is a transaction, which the server fsyncs to its write-ahead log unless it is configured
+    otherwise. Any number of processes may merge into the same schema, one after another. A
+    connection that broke is made anew at the next call.
 
     Parameters
     ----------
     url : str
         Connection string, such as ``postgresql://user:password@host/database``.
     aggregate : Aggregate
-        How values merge.
-    flush : {"merge", "barrier"}
-        What survives the process.
     schema : str
         Schema of this table, made when absent.
 
@@ -50,10 +46,8 @@ class PostgresTable(SqlTable):
 
     least, greatest = "least", "greatest"
 
-    def __init__(
-        self, url: str, aggregate: Aggregate, flush: str = "merge", schema: str = "aft"
-    ) -> None:
-        super().__init__(aggregate, flush)
+    def __init__(self, url: str, aggregate: Aggregate, schema: str = "aft") -> None:
+        super().__init__(aggregate)
         self.schema = schema
         self._url = url
         self._connection = self._connect()
@@ -82,13 +76,8 @@ class PostgresTable(SqlTable):
         windows, keys, *values = (found[name].astype(np.int64) for name, _ in fields[2::2])
         return Partials(windows, keys, np.stack(values, axis=1))
 
-    def barrier(self) -> None:
-        """Commit what was merged since the last one."""
-        with self._failing("flush"):
-            self._connection.commit()
-
     def close(self) -> None:
-        """Let go of the connection; what no `barrier` has flushed is gone."""
+        """Let go of the connection."""
         self._connection.close()
 
     def _add(self, rows: Partials, epoch: int) -> None:
@@ -99,12 +88,9 @@ class PostgresTable(SqlTable):
 
     @contextmanager
     def _transaction(self, act: str) -> Iterator[None]:
-        with self._failing(act):
-            connection = self._live()
-            if self.flush == "barrier" and connection.info.transaction_status == _IDLE:
-                connection.execute("SELECT 1")  # begins the long one; ours is then a savepoint
-            with connection.transaction():
-                yield
+        with self._failing(act), self._live().transaction():  # one after another
+            self._execute("SELECT pg_advisory_xact_lock(hashtext(?))", [self.schema])
+            yield
 
     @contextmanager
     def _failing(self, act: str) -> Iterator[None]:
@@ -141,7 +127,7 @@ class PostgresTable(SqlTable):
 
     def _connect(self) -> psycopg.Connection:
         try:
-            connection = psycopg.connect(self._url, autocommit=self.flush == "merge")
+            connection = psycopg.connect(self._url, autocommit=True)
         except psycopg.OperationalError as error:
             said, at = " ".join(str(error).split()), _shown(self._url)
             refusals = ("authentication", "does not exist", "password", "permission")
@@ -155,17 +141,13 @@ class PostgresTable(SqlTable):
 
         setting = sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema))
         connection.execute(setting)
-        if self.flush == "barrier":
-            connection.commit()
         return connection
 
     def _open(self) -> None:
         """Make the tables where there are none, and refuse what is another's."""
-        with self._failing("look"), self._connection.transaction():
-            self._execute("SELECT pg_advisory_xact_lock(hashtext(?))", [self.schema])
-            found = self._rows(
-                "SELECT tablename FROM pg_tables WHERE schemaname = ?", [self.schema]
-            )
+        with self._transaction("look"):
+            query = "SELECT tablename FROM pg_tables WHERE schemaname = ?"
+            found = self._rows(query, [self.schema])
             if found and ("identity",) not in found:
                 raise ValueError(
                     f"schema must be a state table or a new schema, got {self.schema!r}, which "
@@ -201,7 +183,6 @@ class _ArrayDumper(Dumper):
 
 
 psycopg.adapters.register_dumper(_Array, _ArrayDumper)
-_IDLE = TransactionStatus.IDLE
 
 
 def _marked(query: str) -> bytes:

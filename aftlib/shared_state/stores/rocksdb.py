@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from aftlib.shared_state.stores.tables import (
     VERSION,
     Progress,
     StateTable,
+    Token,
     check_identity,
-    check_since,
-    furthest,
+    further,
 )
 
 _IDENTITY, _LATEST, _PART, _EPOCH, _HANDED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
@@ -33,63 +33,31 @@ _END = b"\xff" * 20
 class RocksTable(StateTable):
     """Blocks of keys as packed arrays; a batch and its offsets are one write batch.
 
-    With flush="barrier" the log is off and `barrier` writes the table in memory to a file and
-    fsyncs it: what was merged since survives neither the process nor a power failure. With
-    flush="merge" every merge is fsynced to the log. Either way RocksDB never keeps a part of a
-    batch, as all of it is in one column family. One process at a time, and in it one thread.
-
-    Parameters
-    ----------
-    path : path
-        Folder of the database, made when absent.
-    aggregate : Aggregate
-        How values merge.
-    flush : {"merge", "barrier"}
-        What survives the process.
-
-    Raises
-    ------
-    ValueError
-        When the folder holds something else, is damaged, or is of another version or aggregate.
-    OSError
-        When another process has it open.
+    Every merge is fsynced to the log, and RocksDB never keeps a part of a batch, as all of it is in
+    one column family. One process at a time, told by an OSError, and in it one thread.
     """
 
-    def __init__(self, path: Path | str, aggregate: Aggregate, flush: str = "merge") -> None:
-        super().__init__(aggregate, flush)
+    def __init__(self, path: Path | str, aggregate: Aggregate) -> None:
+        super().__init__(aggregate)
         self.path = Path(path)
-        options: Any = WriteOptions()  # the stub takes attributes for methods
-        options.disable_wal = flush == "barrier"
-        options.sync = flush == "merge"
-        self._write = options
+        self._synced: Any = WriteOptions()  # the stub takes attributes for methods
+        self._synced.sync = True
         self._db = self._open()
 
-    def merge(
-        self,
-        partials: Partials,
-        progress: Mapping[int, Progress],
-        epoch: int = 0,
-        token: tuple[str, int] | None = None,
-    ) -> bool:
-        """Merge a batch and its offsets."""
-        if token and self.handed().get(token[0], -1) >= token[1]:
-            return False
-        latest, of_table = self.progress(), self.progress(epoch)
-        check_since(progress, latest)
-        batch = WriteBatch(raw_mode=True)
-        self._put_rows(batch, self.aggregate.group(partials), epoch)
-        batch.put(_EPOCH + _ordered(epoch), b"")
-        for partition, now in progress.items():
-            name = _ordered(partition)
-            batch.put(_LATEST + name, _packed(furthest(latest.get(partition), now)))
-            batch.put(
-                _PART + _ordered(epoch) + name, _packed(furthest(of_table.get(partition), now))
-            )
+    def _merge(
+        self, rows: Partials, progress: dict[int, Progress], epoch: int, token: Token | None
+    ) -> None:
+        batch, table = WriteBatch(raw_mode=True), _ordered(epoch)
+        self._put_rows(batch, rows, epoch)
+        batch.put(_EPOCH + table, b"")
+        for prefix, stands in ((_LATEST, self.progress()), (_PART + table, self.progress(epoch))):
+            reached = further(stands, progress)
+            for partition in progress:
+                stored = struct.pack(">5q", *reached[partition].stored)
+                batch.put(prefix + _ordered(partition), stored)
         if token:
             batch.put(_HANDED + token[0].encode(), _ordered(token[1]))
-        with self._failing("merge"):
-            self._db.write(batch, self._write)
-        return True
+        self._apply("merge", batch)
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
@@ -97,16 +65,6 @@ class RocksTable(StateTable):
         found = list(self._under(prefix))
         windows = np.array([_number(name, 9) for name, _ in found], dtype=np.int64)
         return self._unpack(windows, [packed for _, packed in found])
-
-    def windows(self, epoch: int = 0) -> np.ndarray:
-        """Windows that hold something, ascending."""
-        prefix, found = _ROWS + _ordered(epoch), []
-        cursor = self._db.iter()
-        cursor.seek(prefix)
-        while cursor.valid() and cursor.key().startswith(prefix):
-            found.append(_number(cursor.key(), 9))
-            cursor.seek(prefix + _ordered(found[-1]) + _END)
-        return np.array(found, dtype=np.int64)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """How far each partition is, at all or as far as the epoch's table brings it."""
@@ -124,26 +82,13 @@ class RocksTable(StateTable):
         """Last epoch that each server handed over to this store."""
         return {name[1:].decode(): _number(last, 0) for name, last in self._under(_HANDED)}
 
-    def barrier(self) -> None:
-        """Write what is in memory to a file, and fsync it."""
-        if self.flush == "barrier":
-            with self._failing("flush"):
-                self._db.flush()
-
     def drop(self, epoch: int) -> None:
         """Empty a table."""
-        batch = WriteBatch(raw_mode=True)
-        for kind in (_ROWS, _PART, _EPOCH):
-            batch.delete_range(kind + _ordered(epoch), kind + _ordered(epoch) + _END)
-        with self._failing("drop"):
-            self._db.write(batch, self._write)
+        self._delete("drop", *(kind + _ordered(epoch) for kind in (_ROWS, _PART, _EPOCH)))
 
     def forget(self, window: int, epoch: int = 0) -> None:
         """Drop a window that has been put out."""
-        name, batch = _ROWS + _ordered(epoch) + _ordered(window), WriteBatch(raw_mode=True)
-        batch.delete_range(name, name + _END)
-        with self._failing("forget"):
-            self._db.write(batch, self._write)
+        self._delete("forget", _ROWS + _ordered(epoch) + _ordered(window))
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -226,10 +171,16 @@ class RocksTable(StateTable):
             yield cursor.key(), cursor.value()
             cursor.next()
 
-    @contextmanager
-    def _failing(self, act: str) -> Iterator[None]:
+    def _delete(self, act: str, *prefixes: bytes) -> None:
+        batch = WriteBatch(raw_mode=True)
+        for prefix in prefixes:
+            batch.delete_range(prefix, prefix + _END)
+        self._apply(act, batch)
+
+    def _apply(self, act: str, batch: WriteBatch) -> None:
+        """Write all of a batch, fsynced, or nothing."""
         try:
-            yield
+            self._db.write(batch, self._synced)
         except Exception as error:  # rocksdict has one class of error for everything
             raise OSError(
                 f"could not {act} in {str(self.path)!r} ({error}); nothing of it was kept and "
@@ -241,10 +192,6 @@ def _bounds(rows: Partials) -> np.ndarray:
     """Where a new (window, block) begins."""
     block = rows.keys >> BLOCK
     return np.flatnonzero(np.r_[True, (np.diff(rows.windows) != 0) | (np.diff(block) != 0)])
-
-
-def _packed(progress: Progress) -> bytes:
-    return struct.pack(">5q", *progress.stored)
 
 
 def _ordered(number: int) -> bytes:

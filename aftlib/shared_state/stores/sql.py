@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
-from aftlib.shared_state.stores.tables import VERSION, Progress, StateTable, stale
+from aftlib.shared_state.stores.tables import VERSION, Progress, StateTable, Token
 
 LATEST = -1
 """In the table `progress`, the epoch that stands for all."""
@@ -26,21 +25,13 @@ SELECT win FROM found WHERE win IS NOT NULL
 """
 _STORED = ("at", "watermark", "late", "tuples", "rejected")
 """Columns of a partition's progress."""
-_TOKEN = """
-INSERT INTO handed VALUES (?, ?) ON CONFLICT (server) DO UPDATE
-SET epoch = excluded.epoch WHERE handed.epoch < excluded.epoch
-"""
+_REPLACE = "ON CONFLICT (server) DO UPDATE SET epoch = excluded.epoch"
 
 
 class SqlTable(StateTable):
     """Tables state (epoch, win, key, values), progress, epochs and handed; values stand as ``?``.
 
-    Parameters
-    ----------
-    aggregate : Aggregate
-        How values merge; each of its components is a column.
-    flush : {"merge", "barrier"}
-        What survives the process.
+    Each component of the aggregate is a column.
     """
 
     least, greatest = "min", "max"
@@ -50,42 +41,26 @@ class SqlTable(StateTable):
     suffix = ""
     """What follows the declaration of a table that has a primary key."""
 
-    def __init__(self, aggregate: Aggregate, flush: str) -> None:
-        super().__init__(aggregate, flush)
+    def __init__(self, aggregate: Aggregate) -> None:
+        super().__init__(aggregate)
         self._columns = [f"value{i}" for i in range(len(aggregate.components))]
 
-    def merge(
-        self,
-        partials: Partials,
-        progress: Mapping[int, Progress],
-        epoch: int = 0,
-        token: tuple[str, int] | None = None,
-    ) -> bool:
-        """Merge a batch and its offsets."""
-        rows = self.aggregate.group(partials)
-        with self._transaction("merge"):
-            if token and not self._execute(_TOKEN, token).rowcount:
-                return False
-            self._execute("INSERT INTO epochs VALUES (?) ON CONFLICT DO NOTHING", [epoch])
-
-            further = ", ".join(
-                f"{name} = {self.greatest}(p.{name}, excluded.{name})" for name in _STORED
-            )
-            note = (
-                "INSERT INTO progress AS p VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (epoch, "
-                f"partition) DO UPDATE SET {further} WHERE CAST(? AS bigint) IS NULL OR p.at = ?"
-            )
-            for partition, now in sorted(progress.items()):  # in one order: rows are locked
-                for table, since in ((LATEST, now.since), (epoch, None)):
-                    row = [table, partition, *now.stored]
-                    if since and partition not in self.progress():
-                        raise stale(partition, since, 0)
-                    if not self._execute(note, [*row, since, since]).rowcount:
-                        raise stale(partition, since, self.progress()[partition].offset)
-
-            if len(rows):
-                self._add(rows, epoch)
-        return True
+    def _merge(
+        self, rows: Partials, progress: dict[int, Progress], epoch: int, token: Token | None
+    ) -> None:
+        if token:
+            self._execute(f"INSERT INTO handed VALUES (?, ?) {_REPLACE}", token)
+        self._execute("INSERT INTO epochs VALUES (?) ON CONFLICT DO NOTHING", [epoch])
+        further = ", ".join(f"{n} = {self.greatest}(p.{n}, excluded.{n})" for n in _STORED)
+        note = (
+            "INSERT INTO progress AS p VALUES (?, ?, ?, ?, ?, ?, ?) "
+            f"ON CONFLICT (epoch, partition) DO UPDATE SET {further}"
+        )
+        for partition, now in progress.items():
+            for table in (LATEST, epoch):
+                self._execute(note, [table, partition, *now.stored])
+        if len(rows):
+            self._add(rows, epoch)
 
     def windows(self, epoch: int = 0) -> np.ndarray:
         """Windows that hold something, ascending."""
@@ -149,10 +124,6 @@ class SqlTable(StateTable):
     @abstractmethod
     def _add(self, rows: Partials, epoch: int) -> None:
         """Merge rows into the table `state`, within a transaction."""
-
-    @abstractmethod
-    def _transaction(self, act: str) -> AbstractContextManager[Any]:
-        """All of it or nothing; durable when it ends, or at the next barrier."""
 
     @abstractmethod
     def _execute(self, query: str, values: Sequence[object] = ()) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,6 +18,9 @@ NEVER = int(np.iinfo(np.int64).min)
 END = int(np.iinfo(np.int64).max)
 """The watermark of a partition that has been read to its end."""
 FLUSHES = ("merge", "barrier")
+"""When a table is durable: as each merge returns, or at the next barrier (`BufferedTable`)."""
+Token = tuple[str, int]
+"""Name of a hand-over: (server, epoch)."""
 
 
 class StaleBatch(RuntimeError):
@@ -69,33 +74,28 @@ class StateTable(ABC):
     ----------
     aggregate : Aggregate
         How values merge; a store keeps to the one that it was made with.
-    flush : {"merge", "barrier"}
-        What survives the death of the process: every merge that returned, or what was merged
-        before the last `barrier`. Stores say in their own words what survives a power failure.
 
     Raises
     ------
     ValueError
-        When `flush` is no such word; by stores, when what they find is damaged, of another
-        version, of another aggregate, or somebody else's.
+        By stores, when what they find is damaged, of another version, of another aggregate, or
+        somebody else's.
     """
 
     durable = True
     """Whether anything survives the process."""
+    flush = "merge"
+    """When (`FLUSHES`). Stores say in their own words what survives a power failure."""
 
-    def __init__(self, aggregate: Aggregate, flush: str = "merge") -> None:
-        if flush not in FLUSHES:
-            raise ValueError(f"flush must be one of {FLUSHES}, got {flush!r}")
+    def __init__(self, aggregate: Aggregate) -> None:
         self.aggregate = aggregate
-        self.flush = flush
 
-    @abstractmethod
     def merge(
         self,
         partials: Partials,
         progress: Mapping[int, Progress],
         epoch: int = 0,
-        token: tuple[str, int] | None = None,
+        token: Token | None = None,
     ) -> bool:
         """Merge a batch and the offsets that it brings its partitions to, in one transaction.
 
@@ -125,14 +125,39 @@ class StateTable(ABC):
             When the store is out of reach or its disk full; ask `progress` or repeat with the
             token, for the transaction may have been committed before the connection broke.
         """
+        rows = self.aggregate.group(partials)
+        with self._transaction("merge"):
+            if token and self.handed().get(token[0], -1) >= token[1]:
+                return False
+            stands = self.progress()
+            for partition, now in progress.items():
+                before = stands.get(partition, Progress()).offset
+                if now.since is not None and before != now.since:
+                    raise StaleBatch(
+                        f"partition {partition} stands at {before}, the batch begins at "
+                        f"{now.since}; nothing was merged: read on from where the store says that "
+                        "the partition stands"
+                    )
+            self._merge(rows, further(progress), epoch, token)
+        return True
+
+    @abstractmethod
+    def _merge(
+        self, rows: Partials, progress: dict[int, Progress], epoch: int, token: Token | None
+    ) -> None:
+        """Merge rows, each window and key once, and what is new, within a transaction."""
+
+    def _transaction(self, act: str) -> AbstractContextManager[Any]:
+        """All of the block or nothing, and none of another process's in between."""
+        return nullcontext()
 
     @abstractmethod
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
 
-    @abstractmethod
     def windows(self, epoch: int = 0) -> np.ndarray:
         """Windows that hold something, shape (m,), ascending."""
+        return np.unique(self.read(epoch=epoch).windows)
 
     @abstractmethod
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
@@ -146,9 +171,9 @@ class StateTable(ABC):
     def handed(self) -> dict[str, int]:
         """Last epoch that each server handed over to this store."""
 
-    @abstractmethod
     def barrier(self) -> None:
         """Make everything merged so far survive the death of the process."""
+        return  # it does
 
     @abstractmethod
     def drop(self, epoch: int) -> None:
@@ -162,50 +187,24 @@ class StateTable(ABC):
     def close(self) -> None:
         """Let go of files and connections, once or again; only `barrier` promises to flush."""
 
-    def __enter__(self) -> StateTable:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
 
-def furthest(one: Progress | None, other: Progress) -> Progress:
-    """The further of two states of the same partition, without `since`."""
-    if one is None:
-        return replace(other, since=None)
-    return Progress(*map(max, zip(one.stored, other.stored, strict=True)))
+def further(*accounts: Mapping[int, Progress]) -> dict[int, Progress]:
+    """How far each partition is by the furthest of some accounts, without `since`."""
+    found: dict[int, Progress] = {}
+    for partition, now in (each for account in accounts for each in account.items()):
+        before = found.get(partition, now).stored
+        found[partition] = Progress(*map(max, zip(before, now.stored, strict=True)))
+    return found
 
 
-def check_since(progress: Mapping[int, Progress], stands: Mapping[int, Progress]) -> None:
-    """Refuse a batch that does not begin where its partitions stand.
-
-    Raises
-    ------
-    StaleBatch
-    """
-    for partition, now in progress.items():
-        before = stands.get(partition, Progress()).offset
-        if now.since is not None and before != now.since:
-            raise stale(partition, now.since, before)
-
-
-def stale(partition: int, since: int | None, stands: int) -> StaleBatch:
-    """The error of a batch that begins elsewhere, in every store the same."""
-    return StaleBatch(
-        f"partition {partition} stands at {stands}, the batch begins at {since}; nothing was "
-        "merged: read on from where the store says that the partition stands"
-    )
-
-
-def check_identity(
-    place: object, found: tuple[object, object], aggregate: Aggregate, kind: str
-) -> None:
-    """Refuse a store whose (version, aggregate) is another one.
-
-    Raises
-    ------
-    ValueError
-    """
+def check_identity(place: object, found: Any, aggregate: Aggregate, kind: str) -> None:
+    """Refuse, by a ValueError, a store whose (version, aggregate) is another one."""
     version, name = found
     if version != VERSION:
         raise ValueError(

@@ -17,6 +17,7 @@ from aftlib.shared_state.servers.lifetime import fail
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import patiently, server_of
+from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
@@ -68,7 +69,7 @@ def test_a_substitute_goes_on_where_the_table_says(stage):
 
 def test_a_server_that_died_takes_what_it_held_for_complete(stage, tmp_path):
     shared = MemoryTable(SUM)
-    own = SqliteTable(tmp_path / "own", SUM, "barrier")
+    own = BufferedTable(SqliteTable(tmp_path / "own", SUM))
     server = Server(stage, 0, own, shared)
     server.join("a", [0])
     server.merge("a", batch(1), {0: Progress(1)})
@@ -76,7 +77,7 @@ def test_a_server_that_died_takes_what_it_held_for_complete(stage, tmp_path):
     server.merge("a", batch(2), {0: Progress(2)})  # meets the barrier, into the next table
     server.merge("a", batch(4), {0: Progress(3)})  # after the flush: lost
     own.close()
-    again = Server(stage, 0, SqliteTable(tmp_path / "own", SUM, "barrier"), shared)
+    again = Server(stage, 0, BufferedTable(SqliteTable(tmp_path / "own", SUM)), shared)
     assert again.complete == [2, 3]
     assert again.cycle.epoch == 4
     assert again.join("a", [0]) == {0: Progress(2)}

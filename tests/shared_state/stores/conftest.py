@@ -17,20 +17,20 @@ from aftlib.shared_state.stores.rocksdb import RocksTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
 
-# name: (fixture that gives it a place, how it is opened there with an aggregate and a flush)
+# name: (fixture that gives it a place, how it is opened there with an aggregate)
 STORES: dict[str, tuple[str, Callable[..., StateTable]]] = {
-    "memory": ("tmp_path", lambda place, aggregate, flush: MemoryTable(aggregate)),
-    "rocksdb": ("tmp_path", lambda place, *how: RocksTable(place / "store", *how)),
-    "sqlite": ("tmp_path", lambda place, *how: SqliteTable(place / "store", *how)),
-    "buffered rocksdb": ("tmp_path", lambda place, *how: buffered(RocksTable, place, *how)),
-    "buffered sqlite": ("tmp_path", lambda place, *how: buffered(SqliteTable, place, *how)),
-    "postgres": ("schema", lambda place, *how: PostgresTable(place.url, *how, place.name)),
+    "memory": ("tmp_path", lambda place, how: MemoryTable(how)),
+    "rocksdb": ("tmp_path", lambda place, how: RocksTable(place / "store", how)),
+    "sqlite": ("tmp_path", lambda place, how: SqliteTable(place / "store", how)),
+    "buffered rocksdb": ("tmp_path", lambda place, how: buffered(RocksTable, place, how)),
+    "buffered sqlite": ("tmp_path", lambda place, how: buffered(SqliteTable, place, how)),
+    "postgres": ("schema", lambda place, how: PostgresTable(place.url, how, place.name)),
 }
 
 
-def buffered(kind: type, place: Path, aggregate: Aggregate, flush: str) -> StateTable:
-    """A store behind a buffer, which flushes at barriers whatever is asked."""
-    return BufferedTable(kind(place / "store", aggregate, "barrier"))
+def buffered(kind: type, place: Path, aggregate: Aggregate) -> StateTable:
+    """A store behind a buffer, which flushes at barriers."""
+    return BufferedTable(kind(place / "store", aggregate))
 
 
 @pytest.fixture(params=STORES)
@@ -39,6 +39,4 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[..., StateTable]
     fixture, open_at = STORES[request.param]
     place: Any = request.getfixturevalue(fixture)
     with ExitStack() as tables:
-        yield lambda aggregate=SUM, flush="merge": tables.enter_context(
-            open_at(place, aggregate, flush)
-        )
+        yield lambda aggregate=SUM: tables.enter_context(open_at(place, aggregate))

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,7 @@ from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
-from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.stores.tables import Progress, StaleBatch
 
 ROWS = SUM.partials(np.array([0]), np.array([1]), np.array([5]))
 
@@ -28,7 +29,7 @@ def filled(table):
 
 def test_an_unknown_word_for_flushing(tmp_path):
     with pytest.raises(ValueError, match=r"flush must be one of \('merge', 'barrier'\), got 'no'"):
-        SqliteTable(tmp_path / "s", SUM, "no")
+        open_table(f"sqlite:{tmp_path / 's'}", SUM, "no")
 
 
 def test_addresses(tmp_path, schema):
@@ -80,12 +81,16 @@ class TestRocks:
         def full(*_):
             raise Exception("IO error: No space left on device")  # noqa: TRY002 rocksdict's own
 
-        with RocksTable(tmp_path / "r", SUM, "barrier") as table:
+        with RocksTable(tmp_path / "r", SUM) as table:
             database = table._db
             table._db = SimpleNamespace(
-                write=full, flush=full, get=database.get, iter=database.iter, close=database.close
+                write=full, get=database.get, iter=database.iter, close=database.close
             )
-            for act, call in (("merge", lambda: table.merge(ROWS, {})), ("flush", table.barrier)):
+            for act, call in (
+                ("merge", lambda: table.merge(ROWS, {})),
+                ("drop", lambda: table.drop(3)),
+                ("forget", lambda: table.forget(0)),
+            ):
                 with pytest.raises(OSError, match=f"could not {act} in .*No space left.*is lost"):
                     call()
 
@@ -119,16 +124,15 @@ class TestSqlite:
         with pytest.raises(ValueError, match="path must be a state table or a new file"):
             SqliteTable(tmp_path / "s", SUM)
 
-    @pytest.mark.parametrize("flush", ["merge", "barrier"])
-    def test_full_disk(self, tmp_path, flush):
+    def test_full_disk(self, tmp_path):
         wide = SUM.partials(np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
-        with SqliteTable(tmp_path / "s", SUM, flush) as table:
+        with SqliteTable(tmp_path / "s", SUM) as table:
             table.merge(ROWS, {0: Progress(10)})
-            table.barrier()
             pages = table._rows("PRAGMA page_count")[0][0]
             table._rows(f"PRAGMA max_page_count = {pages}")
-            kept = {"merge": "before it", "barrier": "before the last barrier"}[flush]
-            with pytest.raises(OSError, match=f"could not merge in .*full.*nothing {kept} is lost"):
+            with pytest.raises(
+                OSError, match="could not merge in .*full.*nothing before it is lost"
+            ):
                 table.merge(wide, {0: Progress(20)})
             table._rows("PRAGMA max_page_count = 1000000")
             assert table.progress() == {0: Progress(10)}
@@ -137,15 +141,15 @@ class TestSqlite:
 
     def test_somebody_else_writes(self, tmp_path):
         with (
-            SqliteTable(tmp_path / "s", SUM, "barrier") as one,
+            SqliteTable(tmp_path / "s", SUM) as one,
             SqliteTable(tmp_path / "s", SUM, timeout_s=0.01) as other,
         ):
-            one.merge(ROWS, {})
-            with pytest.raises(OSError, match=r"could not merge in .*locked.*end who holds it"):
-                other.merge(ROWS, {})
-            one.barrier()
+            with one._transaction("hold"):
+                one._execute("INSERT INTO epochs VALUES (0)")
+                with pytest.raises(OSError, match=r"could not merge in .*locked.*end who holds it"):
+                    other.merge(ROWS, {})
             other.merge(ROWS, {})
-            assert other.read().values.tolist() == [[10]]
+            assert other.read().values.tolist() == [[5]]
 
     def test_busy_is_not_damaged(self, tmp_path):
         with sqlite3.connect(tmp_path / "s", isolation_level=None) as holder:
@@ -202,11 +206,9 @@ class TestPostgres:
         with pytest.raises(ValueError, match="state table of version 2, got version 9"):
             PostgresTable(schema.url, SUM, schema=schema.name)
 
-    @pytest.mark.parametrize("flush", ["merge", "barrier"])
-    def test_a_broken_connection_is_made_anew(self, schema, flush):
-        with PostgresTable(schema.url, SUM, flush, schema.name) as table:
+    def test_a_broken_connection_is_made_anew(self, schema):
+        with PostgresTable(schema.url, SUM, schema.name) as table:
             table.merge(ROWS, {0: Progress(10)})
-            table.barrier()
             table.merge(ROWS, {0: Progress(20)})
             with psycopg.connect(schema.url, autocommit=True) as other:
                 other.execute(
@@ -214,6 +216,23 @@ class TestPostgres:
                 )
             with pytest.raises(ConnectionError, match="could not merge in schema .* is not known"):
                 table.merge(ROWS, {0: Progress(30)})
-            assert table.progress() == {0: Progress(20 if flush == "merge" else 10)}
+            assert table.progress() == {0: Progress(20)}
             table.merge(ROWS, {0: Progress(30)})
-            assert table.read().values.tolist() == [[15 if flush == "merge" else 10]]
+            assert table.read().values.tolist() == [[15]]
+
+    def test_two_that_begin_at_the_same_place_are_not_both_merged(self, schema):
+        with (
+            PostgresTable(schema.url, SUM, schema.name) as one,
+            PostgresTable(schema.url, SUM, schema.name) as other,
+        ):
+
+            def merge(table):
+                try:
+                    return table.merge(ROWS, {0: Progress(10, since=0)})
+                except StaleBatch:
+                    return False
+
+            with ThreadPoolExecutor() as pool:
+                for i in range(20):
+                    one._execute("TRUNCATE progress")
+                    assert sorted(pool.map(merge, (one, other))) == [False, True], i
