@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
+from operator import ge, gt, le, lt
 
 
 def require_number(
@@ -17,24 +18,9 @@ def require_number(
     most: float | None = None,
     whole: bool = False,
 ) -> None:
-    """Refuse what is no finite number within the bounds.
+    """ValueError, with `name` and what is wanted, where `value` is no finite number in the bounds.
 
-    Parameters
-    ----------
-    name : str
-        What the user calls the value.
-    value : float
-    above, below : float, optional
-        Bounds that the value must not reach.
-    least, most : float, optional
-        Bounds that it may reach.
-    whole : bool
-        Whether it must be a whole number.
-
-    Raises
-    ------
-    ValueError
-        With name, value and what is wanted.
+    It must not reach `above` or `below`; it may reach `least` and `most`.
 
     Examples
     --------
@@ -42,31 +28,19 @@ def require_number(
     Traceback (most recent call last):
     ValueError: delta must be above 0 and below 1, got 2
     """
-    bounds = (("above", above), ("below", below), ("at least", least), ("at most", most))
-    wanted = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
-    number = (
-        isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    )
-    if (
-        not number
-        or (whole and not isinstance(value, numbers.Integral))
-        or (above is not None and not value > above)
-        or (below is not None and not value < below)
-        or (least is not None and not value >= least)
-        or (most is not None and not value <= most)
-    ):
+    known = [("above", gt, above), ("below", lt, below)]
+    known += [("at least", ge, least), ("at most", le, most)]
+    bounds = [(word, keeps, bound) for word, keeps, bound in known if bound is not None]
+    wanted = " and ".join(f"{word} {bound:g}" for word, _, bound in bounds)
+    number = isinstance(value, numbers.Integral if whole else numbers.Real)
+    number = number and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not all(keeps(value, bound) for _, keeps, bound in bounds):
         kind = "a whole number " if whole else "" if wanted else "a finite number"
         raise ValueError(f"{name} must be {kind}{wanted}".rstrip() + f", got {value!r}")
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
-    """Refuse what is no list, an empty one, or one with a value that `require_number` refuses.
-
-    Raises
-    ------
-    ValueError
-        With name, the value and what is wanted.
-    """
+    """Refuse what is no list, an empty one, or one with a value that `require_number` refuses."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ValueError(f"{name} must be a list, got {values!r}")
     if not len(values):

@@ -18,33 +18,15 @@ _EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e8}
 
 @dataclass(frozen=True)
 class Quality:
-    """What was found in a table, counted so that nothing is dropped in silence.
+    """What was found in a table, counted so that nothing is dropped in silence."""
 
-    Attributes
-    ----------
-    rows : int
-        Rows as they came.
-    out_of_order : int
-        Rows with an earlier time than the row before them; they were sorted.
-    duplicates : int
-        Rows that repeated another of the same time exactly; one of each was kept.
-    missing_steps : int
-        Steps of the grid without a row; they are kept as missing.
-    missing_values : int
-        Values that were empty or NaN in the rows present; kept as missing.
-    non_finite : int
-        Values that were infinite; kept as missing.
-    averaged : int
-        Rows that share a step with others after resampling; their mean was kept.
-    """
-
-    rows: int
-    out_of_order: int
-    duplicates: int
-    missing_steps: int
-    missing_values: int
-    non_finite: int
-    averaged: int = 0
+    rows: int  # as they came
+    out_of_order: int = 0  # rows with an earlier time than the row before them; they were sorted
+    duplicates: int = 0  # rows that repeated another of the same time exactly; one was kept
+    missing_steps: int = 0  # of the grid, without a row; kept as missing
+    missing_values: int = 0  # empty or NaN in the rows present; kept as missing
+    non_finite: int = 0  # infinite values; kept as missing
+    averaged: int = 0  # rows that share a step with others after resampling; their mean was kept
 
     def as_dict(self) -> dict[str, int]:
         """The counts by name."""
@@ -53,31 +35,17 @@ class Quality:
 
 @dataclass(frozen=True)
 class SensorTable:
-    """Samples on an even grid.
+    """Samples on an even grid."""
 
-    Attributes
-    ----------
-    values : ndarray, shape (steps, n)
-        NaN where a sample is missing.
-    names : tuple of str
-        The n keys.
-    time : Index
-        Time of each step: a DatetimeIndex, or step numbers where the file had none.
-    quality : Quality
-    """
-
-    values: np.ndarray
-    names: tuple[str, ...]
-    time: pd.Index
+    values: np.ndarray  # (steps, n), NaN where a sample is missing
+    names: tuple[str, ...]  # the n keys
+    time: pd.Index  # of each step: a DatetimeIndex, or step numbers where the file had none
     quality: Quality
 
     def split(self, share: float = 0.5) -> tuple[SensorTable, SensorTable]:
         """First and second part of the steps, for fitting and for evaluation.
 
-        Raises
-        ------
-        ValueError
-            When the share is outside (0, 1), or a sensor has no value in one of the parts.
+        ValueError when the share is outside (0, 1), or a sensor has no value in one of the parts.
         """
         if not 0 < share < 1:
             raise ValueError(f"share must lie inside (0, 1), got {share!r}")
@@ -198,8 +166,7 @@ def even_grid(
     if times is None:
         if resample is not None:
             raise ValueError(f"resample must go with times, got {resample!r} and no column of them")
-        none = {"out_of_order": 0, "duplicates": 0, "missing_steps": 0}
-        return SensorTable(values, names, pd.RangeIndex(len(frame)), Quality(**found, **none))
+        return SensorTable(values, names, pd.RangeIndex(len(frame)), Quality(**found))
     values, grid, counts = (
         _placed(values, times) if resample is None else _averaged(values, times, resample)
     )
@@ -290,7 +257,7 @@ def _placed(
         )
     values, times = np.delete(values, again, axis=0), times.delete(again)
     if len(times) < 2:
-        return values, times, {"duplicates": len(again), "missing_steps": 0}
+        return values, times, {"duplicates": len(again)}
 
     distances, counts = np.unique(np.diff(times.asi8), return_counts=True)
     period = pd.Timedelta(distances[counts.argmax()], unit=times.unit)
@@ -324,8 +291,7 @@ def _averaged(
     means = pd.DataFrame(values).groupby(steps).mean()
     gridded = means.reindex(range(len(grid)))
     shared = int((np.bincount(steps)[steps] > 1).sum())
-    counts = {"duplicates": 0, "averaged": shared, "missing_steps": len(grid) - len(means)}
-    return gridded.to_numpy(), grid, counts
+    return gridded.to_numpy(), grid, {"averaged": shared, "missing_steps": len(grid) - len(means)}
 
 
 def _grid(start: pd.Timestamp, steps: int, period: pd.Timedelta, rows: int) -> pd.DatetimeIndex:

@@ -17,21 +17,11 @@ from aftlib.core.covariance import complete_moments, pairwise_moments
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of the keys that were not observed.
+    """What is known of the k keys that were not observed."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The k unobserved keys, in the model's order.
-    mean : ndarray, shape (k,)
-        Posterior means μ_{Y|o} (D1 eq. (1)).
-    variance : ndarray, shape (k,)
-        Posterior variances Σ_{Y|o}, diagonal (D1 eq. (2)).
-    """
-
-    names: tuple[str, ...]
-    mean: np.ndarray
-    variance: np.ndarray
+    names: tuple[str, ...]  # in the model's order
+    mean: np.ndarray  # (k,), μ_{Y|o} (D1 eq. (1))
+    variance: np.ndarray  # (k,), the diagonal of Σ_{Y|o} (D1 eq. (2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +121,6 @@ class GaussianModel:
             Share λ in [0, 1] by which correlations are drawn to 0. "auto" takes the λ of least
             expected squared error (Schäfer and Strimmer 2005), which few rows need.
 
-        Returns
-        -------
-        GaussianModel
-
         Raises
         ------
         ValueError
@@ -219,10 +205,6 @@ class GaussianModel:
         observed : mapping of str to float, or Series
             Value of each observed key, in sensor units; may be empty.
 
-        Returns
-        -------
-        Posterior
-
         Raises
         ------
         ValueError
@@ -248,10 +230,7 @@ class GaussianModel:
         return Posterior(tuple(self.names[i] for i in y), mean, self.posterior_variance(o)[y])
 
     def gain(self, observed: ArrayLike, wanted: ArrayLike) -> np.ndarray:
-        """Σ_YO Σ_OO⁻¹, shape (len(wanted), len(observed)) (D1 eq. (1)).
-
-        Both arguments are key indices.
-        """
+        """Σ_YO Σ_OO⁻¹ of two lists of key indices, shape (wanted, observed) (D1 eq. (1))."""
         o, y = self.indices("observed", observed), self.indices("wanted", wanted)
         if o.size == 0:
             return np.zeros((y.size, 0))
