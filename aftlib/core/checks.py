@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from operator import ge, gt, le, lt
 
 
@@ -47,6 +48,13 @@ def require_numbers(name: str, values: Sequence[float], **bounds: float | bool |
         raise ValueError(f"{name} must hold at least one value, got none")
     for value in values:
         require_number(f"each of {name}", value, **bounds)  # type: ignore[arg-type]
+
+
+def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> str:
+    """Return the first eight of the (chosen) names as an error shows them, and how many more."""
+    quoted = [repr(name) for name in (names if chosen is None else compress(names, chosen))]
+    more = f" and {len(quoted) - 8} more" if len(quoted) > 8 else ""
+    return ", ".join(quoted[:8]) + more
 
 
 def with_value(grid: Iterable[float], *values: float) -> list[float]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from aftlib.core.checks import listed
 from aftlib.core.sensorlog import SensorLog
 
 # A number is that many since 1970 from here on; sensors with such values that only grow are none.
@@ -54,9 +56,9 @@ class SensorTable:
         for word, part in zip(("first", "second"), parts, strict=True):
             dead = ~np.isfinite(self.values[part]).any(axis=0)
             if dead.any():
-                names = [name for name, one in zip(self.names, dead, strict=True) if one]
+                names = list(compress(self.names, dead))
                 raise ValueError(
-                    f"{_some(names)} must have a value in the {word} part of the steps, got none "
+                    f"{listed(names)} must have a value in the {word} part of the steps, got none "
                     f"there; drop={names!r} leaves out what died"
                 )
         return tuple(  # type: ignore[return-value]
@@ -136,11 +138,11 @@ def even_grid(
     unknown = [name for name in drop if name not in frame.columns]
     if isinstance(drop, str) or unknown:
         raise ValueError(
-            f"drop must be a list of columns, got {drop!r}; columns are {_some(frame.columns)}"
+            f"drop must be a list of columns, got {drop!r}; columns are {listed(frame.columns)}"
         )
     if not frame.columns.is_unique:
         repeated = sorted({str(c) for c in frame.columns[frame.columns.duplicated()]})
-        raise ValueError(f"columns must differ, got {_some(repeated)} more than once; rename them")
+        raise ValueError(f"columns must differ, got {listed(repeated)} more than once; rename them")
     sensors, times = _apart(frame.drop(columns=list(drop)), time)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
@@ -154,7 +156,7 @@ def even_grid(
     empty = [str(c) for c in sensors.columns[~np.isfinite(values).any(axis=0)]]
     if empty:
         raise ValueError(
-            f"column {_some(empty)} must hold a finite value, got none; "
+            f"column {listed(empty)} must hold a finite value, got none; "
             f"leave it out with drop={empty!r}"
         )
 
@@ -180,7 +182,7 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
         return frame, _dates(frame.index.to_series(), time)
     if time is not None:
         if time not in frame.columns:
-            raise ValueError(f"time must be a column, got {time!r}; columns are {_some(frame)}")
+            raise ValueError(f"time must be a column, got {time!r}; columns are {listed(frame)}")
         return frame.drop(columns=time), _dates(frame[time], time)
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index
@@ -190,8 +192,8 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
     looks = [c for c in frame.columns if _looks_like_times(frame[c])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
         raise ValueError(
-            f"columns {_some(looks)} look like times; name one with time= and leave the others out "
-            "with drop="
+            f"columns {listed(looks)} look like times; name one with time= and leave the others "
+            "out with drop="
         )
     if looks:
         return frame.drop(columns=looks[0]), _dates(frame[looks[0]], looks[0])
@@ -301,8 +303,3 @@ def _grid(start: pd.Timestamp, steps: int, period: pd.Timedelta, rows: int) -> p
             f"{period} from {start}; correct a wrong time, or give a longer resample="
         )
     return pd.DatetimeIndex(start + np.arange(steps) * period)
-
-
-def _some(names: Sequence[str] | pd.Index | pd.DataFrame) -> str:
-    listed = [repr(name) for name in names]
-    return ", ".join(listed[:8]) + (" …" if len(listed) > 8 else "")

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
+from aftlib.core.checks import listed
 from aftlib.core.covariance import complete_moments, pairwise_moments
 
 
@@ -150,7 +151,7 @@ class GaussianModel:
         if bad.any():
             raise ValueError(
                 f"frame must be finite, got {int(bad.sum())} missing or non-finite values in "
-                f"{int(bad.any(axis=1).sum())} of {rows} rows, in {_listed(names, bad.any(axis=0))}"
+                f"{int(bad.any(axis=1).sum())} of {rows} rows, in {listed(names, bad.any(axis=0))}"
                 "; drop or fill those rows first, or give missing='pairwise'"
             )
         if rows <= n and shrinkage == 0:
@@ -160,11 +161,11 @@ class GaussianModel:
             )
         few = np.isfinite(values).sum(axis=0) < 2
         if few.any():
-            raise ValueError(f"each key must have 2 values, not so {_listed(names, few)}; drop it")
+            raise ValueError(f"each key must have 2 values, not so {listed(names, few)}; drop it")
         constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
         if constant.any():
             raise ValueError(
-                f"each key must vary, got one value only in {_listed(names, constant)}; drop it"
+                f"each key must vary, got one value only in {listed(names, constant)}; drop it"
             )
         if shrinkage == 0 and not np.isnan(values).any():
             return cls(*complete_moments(values, names), names)
@@ -338,18 +339,10 @@ def _in_one_order(
             repeated = next(label for label in found if found.count(label) > 1)
             raise ValueError(f"names must differ, got {repeated!r} more than once")
 
-    at = {}
-    for axis, found in labels.items():
-        position = {label: i for i, label in enumerate(found)}
-        at[axis] = np.array([position[name] for name in order])
+    at = {axis: pd.Index(found).get_indexer(pd.Index(order)) for axis, found in labels.items()}
     sides = [at[axis] for axis in ("covariance", "covariance's columns") if axis in at]
     mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
     mu = mu[at["mean"]] if "mean" in at else mu
     if sides and sigma.shape == (len(order), len(order)):
         sigma = sigma[np.ix_(sides[0], sides[-1])]
     return mu, sigma, order
-
-
-def _listed(names: Sequence[str], chosen: np.ndarray) -> str:
-    found = [repr(name) for name, one in zip(names, chosen, strict=True) if one]
-    return ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
