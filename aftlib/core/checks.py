@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import ge, gt, le, lt
 
 
 def require_number(
@@ -17,24 +19,9 @@ def require_number(
     most: float | None = None,
     whole: bool = False,
 ) -> None:
-    """Refuse what is no finite number within the bounds.
+    """ValueError, with `name` and what is wanted, where `value` is no finite number in the bounds.
 
-    Parameters
-    ----------
-    name : str
-        What the user calls the value.
-    value : float
-    above, below : float, optional
-        Bounds that the value must not reach.
-    least, most : float, optional
-        Bounds that it may reach.
-    whole : bool
-        Whether it must be a whole number.
-
-    Raises
-    ------
-    ValueError
-        With name, value and what is wanted.
+    It must not reach `above` or `below`; it may reach `least` and `most`.
 
     Examples
     --------
@@ -42,37 +29,32 @@ def require_number(
     Traceback (most recent call last):
     ValueError: delta must be above 0 and below 1, got 2
     """
-    bounds = (("above", above), ("below", below), ("at least", least), ("at most", most))
-    wanted = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
-    number = (
-        isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    )
-    if (
-        not number
-        or (whole and not isinstance(value, numbers.Integral))
-        or (above is not None and not value > above)
-        or (below is not None and not value < below)
-        or (least is not None and not value >= least)
-        or (most is not None and not value <= most)
-    ):
+    known = [("above", gt, above), ("below", lt, below)]
+    known += [("at least", ge, least), ("at most", le, most)]
+    bounds = [(word, keeps, bound) for word, keeps, bound in known if bound is not None]
+    wanted = " and ".join(f"{word} {bound:g}" for word, _, bound in bounds)
+    number = isinstance(value, numbers.Integral if whole else numbers.Real)
+    number = number and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not all(keeps(value, bound) for _, keeps, bound in bounds):
         kind = "a whole number " if whole else "" if wanted else "a finite number"
         raise ValueError(f"{name} must be {kind}{wanted}".rstrip() + f", got {value!r}")
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
-    """Refuse what is no list, an empty one, or one with a value that `require_number` refuses.
-
-    Raises
-    ------
-    ValueError
-        With name, the value and what is wanted.
-    """
+    """Refuse what is no list, an empty one, or one with a value that `require_number` refuses."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ValueError(f"{name} must be a list, got {values!r}")
     if not len(values):
         raise ValueError(f"{name} must hold at least one value, got none")
     for value in values:
         require_number(f"each of {name}", value, **bounds)  # type: ignore[arg-type]
+
+
+def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> str:
+    """Return the first eight of the (chosen) names as an error shows them, and how many more."""
+    quoted = [repr(name) for name in (names if chosen is None else compress(names, chosen))]
+    more = f" and {len(quoted) - 8} more" if len(quoted) > 8 else ""
+    return ", ".join(quoted[:8]) + more
 
 
 def with_value(grid: Iterable[float], *values: float) -> list[float]:

@@ -27,18 +27,10 @@ def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarr
 def pairwise_moments(values: np.ndarray, shrinkage: float | str) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance, each entry from the rows that have it; correlations are then shrunk.
 
-    Parameters
-    ----------
-    values : ndarray, shape (rows, n)
-        NaN where one is missing; each column has two different values.
-    shrinkage : float or "auto"
-        Share λ of (1 − λ) R + λ I. "auto": Σ Var(r_ij) / Σ r_ij² over i ≠ j, the λ of least
-        expected squared error (Schäfer and Strimmer 2005, target D). It is raised where the
-        result would not be positive definite.
-
-    Returns
-    -------
-    mean, covariance : ndarray, shapes (n,) and (n, n)
+    `values` (rows, n) are NaN where one is missing; each column has two different values.
+    `shrinkage` is the share λ of (1 − λ) R + λ I; "auto" is Σ Var(r_ij) / Σ r_ij² over i ≠ j, the
+    λ of least expected squared error (Schäfer and Strimmer 2005, target D). λ is raised where the
+    result would not be positive definite.
     """
     present = np.isfinite(values)
     counts = present.T.astype(float) @ present

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from aftlib.core.checks import listed
 from aftlib.core.sensorlog import SensorLog
 
 # A number is that many since 1970 from here on; sensors with such values that only grow are none.
@@ -18,33 +20,15 @@ _EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e8}
 
 @dataclass(frozen=True)
 class Quality:
-    """What was found in a table, counted so that nothing is dropped in silence.
+    """What was found in a table, counted so that nothing is dropped in silence."""
 
-    Attributes
-    ----------
-    rows : int
-        Rows as they came.
-    out_of_order : int
-        Rows with an earlier time than the row before them; they were sorted.
-    duplicates : int
-        Rows that repeated another of the same time exactly; one of each was kept.
-    missing_steps : int
-        Steps of the grid without a row; they are kept as missing.
-    missing_values : int
-        Values that were empty or NaN in the rows present; kept as missing.
-    non_finite : int
-        Values that were infinite; kept as missing.
-    averaged : int
-        Rows that share a step with others after resampling; their mean was kept.
-    """
-
-    rows: int
-    out_of_order: int
-    duplicates: int
-    missing_steps: int
-    missing_values: int
-    non_finite: int
-    averaged: int = 0
+    rows: int  # as they came
+    out_of_order: int = 0  # rows with an earlier time than the row before them; they were sorted
+    duplicates: int = 0  # rows that repeated another of the same time exactly; one was kept
+    missing_steps: int = 0  # of the grid, without a row; kept as missing
+    missing_values: int = 0  # empty or NaN in the rows present; kept as missing
+    non_finite: int = 0  # infinite values; kept as missing
+    averaged: int = 0  # rows that share a step with others after resampling; their mean was kept
 
     def as_dict(self) -> dict[str, int]:
         """The counts by name."""
@@ -53,31 +37,17 @@ class Quality:
 
 @dataclass(frozen=True)
 class SensorTable:
-    """Samples on an even grid.
+    """Samples on an even grid."""
 
-    Attributes
-    ----------
-    values : ndarray, shape (steps, n)
-        NaN where a sample is missing.
-    names : tuple of str
-        The n keys.
-    time : Index
-        Time of each step: a DatetimeIndex, or step numbers where the file had none.
-    quality : Quality
-    """
-
-    values: np.ndarray
-    names: tuple[str, ...]
-    time: pd.Index
+    values: np.ndarray  # (steps, n), NaN where a sample is missing
+    names: tuple[str, ...]  # the n keys
+    time: pd.Index  # of each step: a DatetimeIndex, or step numbers where the file had none
     quality: Quality
 
     def split(self, share: float = 0.5) -> tuple[SensorTable, SensorTable]:
         """First and second part of the steps, for fitting and for evaluation.
 
-        Raises
-        ------
-        ValueError
-            When the share is outside (0, 1), or a sensor has no value in one of the parts.
+        ValueError when the share is outside (0, 1), or a sensor has no value in one of the parts.
         """
         if not 0 < share < 1:
             raise ValueError(f"share must lie inside (0, 1), got {share!r}")
@@ -86,9 +56,9 @@ class SensorTable:
         for word, part in zip(("first", "second"), parts, strict=True):
             dead = ~np.isfinite(self.values[part]).any(axis=0)
             if dead.any():
-                names = [name for name, one in zip(self.names, dead, strict=True) if one]
+                names = list(compress(self.names, dead))
                 raise ValueError(
-                    f"{_some(names)} must have a value in the {word} part of the steps, got none "
+                    f"{listed(names)} must have a value in the {word} part of the steps, got none "
                     f"there; drop={names!r} leaves out what died"
                 )
         return tuple(  # type: ignore[return-value]
@@ -168,11 +138,11 @@ def even_grid(
     unknown = [name for name in drop if name not in frame.columns]
     if isinstance(drop, str) or unknown:
         raise ValueError(
-            f"drop must be a list of columns, got {drop!r}; columns are {_some(frame.columns)}"
+            f"drop must be a list of columns, got {drop!r}; columns are {listed(frame.columns)}"
         )
     if not frame.columns.is_unique:
         repeated = sorted({str(c) for c in frame.columns[frame.columns.duplicated()]})
-        raise ValueError(f"columns must differ, got {_some(repeated)} more than once; rename them")
+        raise ValueError(f"columns must differ, got {listed(repeated)} more than once; rename them")
     sensors, times = _apart(frame.drop(columns=list(drop)), time)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
@@ -186,7 +156,7 @@ def even_grid(
     empty = [str(c) for c in sensors.columns[~np.isfinite(values).any(axis=0)]]
     if empty:
         raise ValueError(
-            f"column {_some(empty)} must hold a finite value, got none; "
+            f"column {listed(empty)} must hold a finite value, got none; "
             f"leave it out with drop={empty!r}"
         )
 
@@ -198,8 +168,7 @@ def even_grid(
     if times is None:
         if resample is not None:
             raise ValueError(f"resample must go with times, got {resample!r} and no column of them")
-        none = {"out_of_order": 0, "duplicates": 0, "missing_steps": 0}
-        return SensorTable(values, names, pd.RangeIndex(len(frame)), Quality(**found, **none))
+        return SensorTable(values, names, pd.RangeIndex(len(frame)), Quality(**found))
     values, grid, counts = (
         _placed(values, times) if resample is None else _averaged(values, times, resample)
     )
@@ -213,7 +182,7 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
         return frame, _dates(frame.index.to_series(), time)
     if time is not None:
         if time not in frame.columns:
-            raise ValueError(f"time must be a column, got {time!r}; columns are {_some(frame)}")
+            raise ValueError(f"time must be a column, got {time!r}; columns are {listed(frame)}")
         return frame.drop(columns=time), _dates(frame[time], time)
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index
@@ -223,8 +192,8 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
     looks = [c for c in frame.columns if _looks_like_times(frame[c])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
         raise ValueError(
-            f"columns {_some(looks)} look like times; name one with time= and leave the others out "
-            "with drop="
+            f"columns {listed(looks)} look like times; name one with time= and leave the others "
+            "out with drop="
         )
     if looks:
         return frame.drop(columns=looks[0]), _dates(frame[looks[0]], looks[0])
@@ -290,7 +259,7 @@ def _placed(
         )
     values, times = np.delete(values, again, axis=0), times.delete(again)
     if len(times) < 2:
-        return values, times, {"duplicates": len(again), "missing_steps": 0}
+        return values, times, {"duplicates": len(again)}
 
     distances, counts = np.unique(np.diff(times.asi8), return_counts=True)
     period = pd.Timedelta(distances[counts.argmax()], unit=times.unit)
@@ -324,8 +293,7 @@ def _averaged(
     means = pd.DataFrame(values).groupby(steps).mean()
     gridded = means.reindex(range(len(grid)))
     shared = int((np.bincount(steps)[steps] > 1).sum())
-    counts = {"duplicates": 0, "averaged": shared, "missing_steps": len(grid) - len(means)}
-    return gridded.to_numpy(), grid, counts
+    return gridded.to_numpy(), grid, {"averaged": shared, "missing_steps": len(grid) - len(means)}
 
 
 def _grid(start: pd.Timestamp, steps: int, period: pd.Timedelta, rows: int) -> pd.DatetimeIndex:
@@ -335,8 +303,3 @@ def _grid(start: pd.Timestamp, steps: int, period: pd.Timedelta, rows: int) -> p
             f"{period} from {start}; correct a wrong time, or give a longer resample="
         )
     return pd.DatetimeIndex(start + np.arange(steps) * period)
-
-
-def _some(names: Sequence[str] | pd.Index | pd.DataFrame) -> str:
-    listed = [repr(name) for name in names]
-    return ", ".join(listed[:8]) + (" …" if len(listed) > 8 else "")

@@ -12,26 +12,17 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
+from aftlib.core.checks import listed
 from aftlib.core.covariance import complete_moments, pairwise_moments
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of the keys that were not observed.
+    """What is known of the k keys that were not observed."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The k unobserved keys, in the model's order.
-    mean : ndarray, shape (k,)
-        Posterior means μ_{Y|o} (D1 eq. (1)).
-    variance : ndarray, shape (k,)
-        Posterior variances Σ_{Y|o}, diagonal (D1 eq. (2)).
-    """
-
-    names: tuple[str, ...]
-    mean: np.ndarray
-    variance: np.ndarray
+    names: tuple[str, ...]  # in the model's order
+    mean: np.ndarray  # (k,), μ_{Y|o} (D1 eq. (1))
+    variance: np.ndarray  # (k,), the diagonal of Σ_{Y|o} (D1 eq. (2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +122,6 @@ class GaussianModel:
             Share λ in [0, 1] by which correlations are drawn to 0. "auto" takes the λ of least
             expected squared error (Schäfer and Strimmer 2005), which few rows need.
 
-        Returns
-        -------
-        GaussianModel
-
         Raises
         ------
         ValueError
@@ -164,7 +151,7 @@ class GaussianModel:
         if bad.any():
             raise ValueError(
                 f"frame must be finite, got {int(bad.sum())} missing or non-finite values in "
-                f"{int(bad.any(axis=1).sum())} of {rows} rows, in {_listed(names, bad.any(axis=0))}"
+                f"{int(bad.any(axis=1).sum())} of {rows} rows, in {listed(names, bad.any(axis=0))}"
                 "; drop or fill those rows first, or give missing='pairwise'"
             )
         if rows <= n and shrinkage == 0:
@@ -174,11 +161,11 @@ class GaussianModel:
             )
         few = np.isfinite(values).sum(axis=0) < 2
         if few.any():
-            raise ValueError(f"each key must have 2 values, not so {_listed(names, few)}; drop it")
+            raise ValueError(f"each key must have 2 values, not so {listed(names, few)}; drop it")
         constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
         if constant.any():
             raise ValueError(
-                f"each key must vary, got one value only in {_listed(names, constant)}; drop it"
+                f"each key must vary, got one value only in {listed(names, constant)}; drop it"
             )
         if shrinkage == 0 and not np.isnan(values).any():
             return cls(*complete_moments(values, names), names)
@@ -219,10 +206,6 @@ class GaussianModel:
         observed : mapping of str to float, or Series
             Value of each observed key, in sensor units; may be empty.
 
-        Returns
-        -------
-        Posterior
-
         Raises
         ------
         ValueError
@@ -248,10 +231,7 @@ class GaussianModel:
         return Posterior(tuple(self.names[i] for i in y), mean, self.posterior_variance(o)[y])
 
     def gain(self, observed: ArrayLike, wanted: ArrayLike) -> np.ndarray:
-        """Σ_YO Σ_OO⁻¹, shape (len(wanted), len(observed)) (D1 eq. (1)).
-
-        Both arguments are key indices.
-        """
+        """Σ_YO Σ_OO⁻¹ of two lists of key indices, shape (wanted, observed) (D1 eq. (1))."""
         o, y = self.indices("observed", observed), self.indices("wanted", wanted)
         if o.size == 0:
             return np.zeros((y.size, 0))
@@ -359,18 +339,10 @@ def _in_one_order(
             repeated = next(label for label in found if found.count(label) > 1)
             raise ValueError(f"names must differ, got {repeated!r} more than once")
 
-    at = {}
-    for axis, found in labels.items():
-        position = {label: i for i, label in enumerate(found)}
-        at[axis] = np.array([position[name] for name in order])
+    at = {axis: pd.Index(found).get_indexer(pd.Index(order)) for axis, found in labels.items()}
     sides = [at[axis] for axis in ("covariance", "covariance's columns") if axis in at]
     mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
     mu = mu[at["mean"]] if "mean" in at else mu
     if sides and sigma.shape == (len(order), len(order)):
         sigma = sigma[np.ix_(sides[0], sides[-1])]
     return mu, sigma, order
-
-
-def _listed(names: Sequence[str], chosen: np.ndarray) -> str:
-    found = [repr(name) for name, one in zip(names, chosen, strict=True) if one]
-    return ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")

@@ -17,21 +17,10 @@ def block_model(
     covariance: float = 0.9,
     mean: float = 0.0,
 ) -> GaussianModel:
-    """Model with equal blocks of equally correlated keys (D1 section 6.1, D2 section 5).
+    """Model of n = `dimensions` keys in equal blocks (D1 section 6.1, D2 section 5).
 
-    Parameters
-    ----------
-    dimensions, blocks : int
-        n keys in that many blocks of equal size; blocks divides dimensions.
-    variance, covariance : float
-        Variance of every key, and covariance inside a block; outside it is 0.
-    mean : float
-        Mean of every key.
-
-    Raises
-    ------
-    ValueError
-        When blocks does not divide dimensions, or the covariance is not positive definite.
+    `covariance` is that of two keys of a block; across blocks it is 0. ValueError when `blocks`
+    does not divide `dimensions`, or the matrix is not positive definite.
     """
     if not (blocks >= 1 and dimensions >= 1 and dimensions % blocks == 0):
         divisors = ", ".join(str(d) for d in range(1, dimensions + 1) if dimensions % d == 0)
@@ -45,28 +34,10 @@ def block_model(
 
 
 def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarray:
-    """Rows `first` … `first + rows` of the endless sample that the seed names.
+    """Rows `first` … `first + rows` of the endless sample that the seed names, shape (rows, n).
 
-    Parameters
-    ----------
-    model : GaussianModel
-        Distribution of every row; rows are independent.
-    rows : int
-        Number of rows, at least 0.
-    seed : int
-        Non-negative.
-    first : int
-        Row to begin with.
-
-    Returns
-    -------
-    ndarray, shape (rows, n)
-        The same values whichever way a caller cuts the sample.
-
-    Raises
-    ------
-    ValueError
-        When rows, seed or first is negative.
+    Rows are independent; they are the same whichever way a caller cuts the sample. ValueError when
+    `rows`, `seed` or `first` is negative.
     """
     for argument, value in (("rows", rows), ("seed", seed), ("first", first)):
         if value < 0:

@@ -15,25 +15,8 @@ def bootstrap_interval(
     """Percentile intervals of mean rates, resampling blocks of whole windows.
 
     Windows that overlap share samples, and keys of a window err together, so neither may be
-    resampled alone.
-
-    Parameters
-    ----------
-    rates : ndarray, shape (..., windows)
-        Rate of each window, in order.
-    block : int
-        Consecutive windows resampled together, at least 1.
-    rng : Generator
-
-    Returns
-    -------
-    low, high : ndarray, shape (...)
-        Bounds at level `CONFIDENCE` from `RESAMPLES` resamples, the same ones for every row.
-
-    Raises
-    ------
-    ValueError
-        When there is no window or block is less than 1.
+    resampled alone: `block` consecutive windows of `rates` (..., windows) go together. Bounds
+    (...) are at level `CONFIDENCE`, from `RESAMPLES` resamples, the same ones for every row.
     """
     windows = rates.shape[-1]
     if block < 1 or windows < 1:
@@ -42,28 +25,15 @@ def bootstrap_interval(
     edges = np.linspace(0, windows, count + 1).astype(int)[:-1]
     means = np.add.reduceat(rates, edges, axis=-1) / np.diff([*edges, windows])
     weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count
-    low, high = np.quantile(
-        means @ weights.T, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=-1
-    )
+    levels = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = np.quantile(means @ weights.T, levels, axis=-1)
     return low, high
 
 
 def t_interval(means: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means of independent parts with t intervals at level `CONFIDENCE`.
+    """Centre, low and high (...) of t intervals at level `CONFIDENCE`.
 
-    Parameters
-    ----------
-    means : ndarray, shape (..., parts)
-        At least two parts.
-
-    Returns
-    -------
-    centre, low, high : ndarray, shape (...)
-
-    Raises
-    ------
-    ValueError
-        When there is one part only.
+    `means` (..., parts) come from two or more independent parts.
     """
     parts = means.shape[-1]
     if parts < 2:

@@ -17,15 +17,10 @@ _LOCK = "lock"
 
 
 def project_root() -> Path:
-    """Return the project's folder: ``AFT_HOME``, else the nearest parent that looks like it.
+    """Return the project's folder: ``AFT_HOME``, else the nearest parent that has the `MARKERS`.
 
-    Parents of the working directory are tried first, then those of the installed package. A folder
-    looks like the project when it holds ``notebooks/`` and ``pyproject.toml``.
-
-    Raises
-    ------
-    FileNotFoundError
-        When ``AFT_HOME`` names a folder without them, or no parent has them.
+    Parents of the working directory come first, then those of the installed package. A
+    FileNotFoundError when ``AFT_HOME`` names a folder without the markers, or no parent has them.
     """
     if named := os.environ.get("AFT_HOME"):
         if not _is_root(Path(named)):
@@ -66,12 +61,8 @@ def notebooks_dir() -> Path:
 def require_writable(path: str | os.PathLike[str]) -> Path:
     """Make the folder `path` if needed, and return it once a file could be written into it.
 
-    Writing is tried, not asked about: permission bits tell nothing on a read-only or full disk.
-
-    Raises
-    ------
-    PermissionError
-        When no file can be written there; the message names the folder and the way out.
+    Writing is tried, not asked about: permission bits tell nothing on a read-only or full disk. A
+    PermissionError names the folder and the way out.
     """
     folder = Path(path)
     try:
@@ -91,14 +82,8 @@ def atomic_file(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path to write to; it becomes the file `target` only if the block ends without error.
 
     The path has the target's name, so libraries that go by the suffix are served. An existing
-    `target` is replaced in one step: readers see the old file or the new one, never a part.
-
-    Raises
-    ------
-    FileNotFoundError
-        When the block wrote nothing to the path.
-    PermissionError
-        When the target's folder is not writable.
+    `target` is replaced in one step: readers see the old file or the new one, never a part. A
+    FileNotFoundError when the block wrote nothing, a PermissionError when the folder takes nothing.
     """
     target = Path(target)
     with _scratch(target) as path:
@@ -115,16 +100,8 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
 
     The folder may also be removed and made anew inside the block, as Spark's writers do. When
     another process finishes the same target first, its folder stays and this one is dropped: a
-    target is named by what it holds, so both are the same.
-
-    Raises
-    ------
-    FileExistsError
-        When `target` is already there.
-    FileNotFoundError
-        When the folder is gone at the end of the block.
-    PermissionError
-        When the target's parent is not writable.
+    target is named by what it holds, so both are the same. A FileExistsError when `target` is there
+    before; other errors as `atomic_file`.
     """
     target = Path(target)
     if target.exists():

@@ -27,28 +27,13 @@ def open_database(
     readers take no lock. Statements outside `transaction` commit by themselves. Any thread may use
     the connection, one at a time.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    what : str
-        What the file is, for errors: "a checkpoint store".
-    application : int
-        SQLite's `application_id` of such files; a file of another application is not touched.
-    create : callable
-        Makes the tables of a new file. It runs in one process only, as one transaction, so it must
-        not call `executescript`.
-    check : callable, optional
-        Reads what identifies the file, and raises ValueError when it is another's.
-    timeout_s : float
-        How long to wait while others hold the file, now and at every later statement.
+    `what` names the file in errors, such as "a checkpoint store"; `application` is SQLite's
+    `application_id` of such files. `create` makes the tables of a new file, in one process only and
+    as one transaction, so it must not call `executescript`. `check` raises ValueError when the file
+    is another's. `timeout_s` is how long to wait for others, now and at every later statement.
 
-    Raises
-    ------
-    ValueError
-        When the file is damaged or something else.
-    TimeoutError
-        When others held the file for the whole time.
+    ValueError when the file is damaged or another application's, which is then not touched;
+    TimeoutError when others held it for the whole time.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -113,12 +98,8 @@ def _prepare(
 def transaction(connection: sqlite3.Connection, act: str) -> Iterator[sqlite3.Connection]:
     """All of the block or nothing, and on the disk when it ends.
 
-    `act` says what is done, for the error: "commit batch 3 to".
-
-    Raises
-    ------
-    OSError
-        When the disk is full or failing; a TimeoutError when others held the file for too long.
+    `act` says what is done, for the error: "commit batch 3 to". OSError when the disk is full or
+    failing, TimeoutError when others held the file for too long.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")

@@ -13,23 +13,11 @@ class Windows:
     """Tumbling (slide = width) or sliding windows, one aggregate per key and window.
 
     Window j covers the steps [j·slide, j·slide + width) and ends at j·slide + width.
-
-    Parameters
-    ----------
-    width, slide : int
-        Steps; 1 ≤ slide ≤ width, so that no step falls between windows.
-    query : {"mean", "sum"}
-        Aggregate of a key's samples in a window.
-
-    Raises
-    ------
-    ValueError
-        When width, slide or query is not of that kind.
     """
 
-    width: int
-    slide: int
-    query: str = "mean"
+    width: int  # steps
+    slide: int  # steps, 1 … width, so that no step falls between windows
+    query: str = "mean"  # or "sum": the aggregate of a key's samples in a window
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -54,30 +42,12 @@ class Windows:
     def aggregate(
         self, values: np.ndarray, first_step: int, windows: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Aggregate windows that lie wholly inside the given steps.
+        """Mean or sum over the samples present, and their number, both (len(windows), n).
 
-        Parameters
-        ----------
-        values : ndarray, shape (steps, n)
-            Samples of consecutive steps, NaN where one is missing.
-        first_step : int
-            Step of the first row; a multiple of `pane`.
-        windows : range
-            Windows j, each inside the steps given.
-
-        Returns
-        -------
-        aggregates : ndarray, shape (len(windows), n)
-            Mean or sum over the samples present, NaN where a window has none. Slices are summed
-            first and windows from slices, always in the same order, so the bits do not depend on
-            how a log was cut into batches or keys into workers.
-        samples : ndarray of int, shape (len(windows), n)
-            Number of samples present, `width` when none is missing.
-
-        Raises
-        ------
-        ValueError
-            When the steps do not cover a window, or do not begin at a slice.
+        `values` (steps, n) are consecutive steps from `first_step`, a multiple of `pane`, NaN where
+        a sample is missing; they must cover the windows. The aggregate is NaN where a window has no
+        sample. Slices are summed first and windows from slices, always in the same order, so the
+        bits do not depend on how a log was cut into batches or keys into workers.
         """
         if first_step % self.pane:
             raise ValueError(

@@ -38,13 +38,7 @@ Plotly.newPlot("figure", figure.data, figure.layout, {{staticPlot: true}});
 
 
 def find_browser() -> str | None:
-    """Return the browser to draw with: ``AFT_BROWSER``, else the first known one on the PATH.
-
-    Raises
-    ------
-    FileNotFoundError
-        When ``AFT_BROWSER`` names a program that is not there.
-    """
+    """Return the browser to draw with: ``AFT_BROWSER``, else the first known one on the PATH."""
     named = os.environ.get("AFT_BROWSER")
     if named:
         found = shutil.which(named)
@@ -57,13 +51,7 @@ def find_browser() -> str | None:
 
 
 def draw_plotly(figure: dict[str, Any], target: Path, browser: str, width: int = 960) -> Path:
-    """Draw a Plotly `figure`, `width` pixels wide, as the PNG `target`.
-
-    Raises
-    ------
-    RuntimeError
-        When the browser does not deliver a picture; the message carries its own.
-    """
+    """Draw a Plotly `figure`, `width` pixels wide, as the PNG `target`, or raise RuntimeError."""
     height = int(figure.get("layout", {}).get("height") or 540)
     layout = figure.get("layout", {}) | {"width": width, "height": height}
     drawn = json.dumps(figure | {"layout": layout}).replace("</", "<\\/")

@@ -25,45 +25,26 @@ Value = str | int | float | None
 class Settled:
     """What a run found about one claim.
 
-    Parameters
-    ----------
-    id : str
-        The claim, e.g. ``"D1-3"``.
-    expected, measured : str, number or None
-        What the document says and what was found, in the same unit.
-    interval : (low, high) or None
-        Confidence interval of the measured value.
-    verdict : {"holds", "deviates", "not run"}
-    basis : {"measured", "modelled", "derived"}
-        Whether `measured` was observed, computed by a cost model, or follows from a formula.
-    note : str
-        What a reader must know to judge the verdict.
-
-    Raises
-    ------
-    ValueError
-        For an unknown id, verdict or basis, a value that is not finite, or a reversed interval.
+    ValueError for an unknown id, verdict or basis, a value that is not finite, or a reversed
+    interval.
     """
 
-    id: str
-    expected: Value
-    measured: Value
-    interval: tuple[float, float] | None
-    verdict: str
-    basis: str
-    note: str
+    id: str  # such as "D1-3"
+    expected: Value  # what the document says
+    measured: Value  # what was found, in the same unit
+    interval: tuple[float, float] | None  # confidence interval of `measured`
+    verdict: str  # one of `VERDICTS`
+    basis: str  # whether `measured` was observed, computed by a cost model, or follows: `BASES`
+    note: str  # what a reader must know to judge the verdict
 
     def __post_init__(self) -> None:
         if self.id not in CLAIMS:
             raise ValueError(f"claim id {self.id!r} is not known; known are {', '.join(CLAIMS)}")
-        for name, value, known in (
-            ("verdict", self.verdict, VERDICTS),
-            ("basis", self.basis, BASES),
-        ):
-            if value not in known:
+        for name, known in (("verdict", VERDICTS), ("basis", BASES)):
+            if (value := getattr(self, name)) not in known:
                 raise ValueError(f"{name} {value!r} is not one of {', '.join(known)}")
-        object.__setattr__(self, "expected", _plain("expected", self.expected))
-        object.__setattr__(self, "measured", _plain("measured", self.measured))
+        for name in ("expected", "measured"):
+            object.__setattr__(self, name, _plain(name, getattr(self, name)))
         if self.interval is None:
             return
         bounds = [_plain("interval", bound) for bound in self.interval]
@@ -95,13 +76,8 @@ class ClaimRecord:
     def of(cls, settled: Settled, notebook: str = "", profile: str = "") -> ClaimRecord:
         """Return the record of `settled`, found by `notebook` under `profile`."""
         claim = CLAIMS[settled.id]
-        return cls(
-            document=claim.document,
-            statement=claim.statement,
-            notebook=notebook,
-            profile=profile,
-            **asdict(settled),
-        )
+        found = {"document": claim.document, "statement": claim.statement} | asdict(settled)
+        return cls(**found, notebook=notebook, profile=profile)
 
     @property
     def recorded(self) -> str:
@@ -165,12 +141,8 @@ class Scorecard:
     """The claims that a notebook settles; as a cell's last value it is table and record in one.
 
     Reports read the claims back from the executed notebook, where they lie beside the table as
-    ``application/vnd.aft.claims+json``. When a notebook shows a claim twice, the last one counts.
-
-    Raises
-    ------
-    ValueError
-        When a claim appears twice in one scorecard.
+    ``application/vnd.aft.claims+json``. When a notebook shows a claim twice, the last one counts;
+    in one scorecard that is a ValueError.
     """
 
     settled: Sequence[Settled]

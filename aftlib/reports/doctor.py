@@ -23,24 +23,12 @@ ENOUGH_DISK = 5.0  # GiB
 
 @dataclass(frozen=True)
 class Check:
-    """One finding about the machine.
+    """One finding about the machine."""
 
-    Attributes
-    ----------
-    name
-        What was looked at.
-    value
-        What was found, ready to print.
-    ok
-        False only where a run would fail or suffer.
-    way_out
-        What to do about it; empty where there is nothing to do.
-    """
-
-    name: str
-    value: str
-    ok: bool
-    way_out: str = ""
+    name: str  # what was looked at
+    value: str  # what was found, ready to print
+    ok: bool = True  # False only where a run would fail or suffer
+    way_out: str = ""  # what to do about it where it is not ok
 
 
 def diagnose() -> list[Check]:
@@ -50,7 +38,7 @@ def diagnose() -> list[Check]:
 
 def _software() -> Iterator[Check]:
     wanted = ".".join(map(str, OLDEST_PYTHON))
-    yield _check(
+    yield Check(
         "Python",
         f"{platform.python_version()} ({sys.executable})",
         sys.version_info >= OLDEST_PYTHON,
@@ -58,20 +46,20 @@ def _software() -> Iterator[Check]:
     )
     for name in PACKAGES:
         try:
-            yield Check(name, version(name), True)
+            yield Check(name, version(name))
         except PackageNotFoundError:
             way_out = "run `make setup`, or `pip install --require-hashes -r requirements.lock`"
             yield Check(name, "not installed", False, way_out)
     try:
         java = find_java()
-        yield Check("Java", f"{java.version} from {java.origin} ({java.home})", True)
+        yield Check("Java", f"{java.version} from {java.origin} ({java.home})")
     except FileNotFoundError as error:
         yield Check("Java", "none usable", False, str(error))
 
 
 def _machine() -> Iterator[Check]:
     memory = min(memory_limits()) / 2**30
-    yield _check(
+    yield Check(
         "memory",
         f"{memory:.1f} GiB",
         memory >= ENOUGH_MEMORY,
@@ -79,18 +67,18 @@ def _machine() -> Iterator[Check]:
         "at a time (`aft reproduce --jobs 1`)",
     )
     affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    yield Check("cores", str(len(affinity(0)) if affinity else os.cpu_count() or 1), True)
+    yield Check("cores", str(len(affinity(0)) if affinity else os.cpu_count() or 1))
 
     from aftlib.spark.session import master  # takes pyspark, which may be missing
 
     origin = "AFT_MASTER" if os.environ.get("AFT_MASTER") else "the default; AFT_MASTER changes it"
-    yield Check("Spark master", f"{master()} ({origin})", True)
+    yield Check("Spark master", f"{master()} ({origin})")
 
     try:
         place = data_dir()
         there = next(folder for folder in (place, *place.parents) if folder.exists())
         free = shutil.disk_usage(there).free / 2**30
-        yield _check(
+        yield Check(
             "disk",
             f"{free:.0f} GiB free for {place}",
             free >= ENOUGH_DISK,
@@ -99,15 +87,10 @@ def _machine() -> Iterator[Check]:
     except FileNotFoundError as error:
         yield Check("disk", "no data directory", False, str(error))
     try:
-        found = find_browser() or "none (only the pictures of reports/README.md want one)"
-        yield Check("browser", found, True)
+        wanted_by = "only the pictures of reports/README.md want one"
+        yield Check("browser", find_browser() or f"none ({wanted_by})")
     except FileNotFoundError as error:
         yield Check("browser", "none", False, str(error))
-
-
-def _check(name: str, value: str, ok: bool, way_out: str) -> Check:
-    """Return a `Check` that only carries its way out if it is needed."""
-    return Check(name, value, ok, "" if ok else way_out)
 
 
 def memory_limits() -> Iterator[int]:

@@ -99,13 +99,8 @@ def execute(
 ) -> Executed:
     """Run `notebook` with checked `parameters` and save it, with its record, as `target`.
 
-    A notebook that fails is saved too, up to and with its error. An interrupted run saves nothing:
-    what `target` held before stays.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        When `stop_all` was called meanwhile.
+    A notebook that fails is saved too, up to and with its error. A run that `stop_all` ended raises
+    KeyboardInterrupt and saves nothing: what `target` held before stays.
     """
     started, stops = time.monotonic(), _stops
     record: dict[str, Any] = {

@@ -14,7 +14,7 @@ import nbformat
 from aftlib.core.paths import atomic_file
 from aftlib.reports.claims import MIME, ClaimRecord, Settled
 from aftlib.reports.documents import CLAIMS, DOCUMENTS
-from aftlib.reports.notebook import Notebook, summary_of, title_of
+from aftlib.reports.notebook import Notebook, read_notebook, summary_of, title_of
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,8 @@ class Executed:
 
     @classmethod
     def read(cls, path: Path) -> Executed:
-        """Return the executed notebook at `path`.
-
-        Raises
-        ------
-        ValueError
-            When the file is not a notebook that this project has executed.
-        """
-        try:
-            content = nbformat.read(path, as_version=4)
-        except (OSError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
-            raise ValueError(f"{str(path)!r} is not a readable notebook: {error}") from error
+        """Return the notebook at `path`; ValueError when this project has not executed it."""
+        content = read_notebook(path)
         if "aft" not in content.metadata:
             raise ValueError(f"{str(path)!r} has no record of a run: run it by `aft run`")
         return cls(path, content)
@@ -101,8 +92,8 @@ class Executed:
 
 def read_reports(folder: Path, notebooks: Sequence[Notebook]) -> dict[str, Executed]:
     """Return the executed form of each of `notebooks` that `folder` holds, by name."""
-    found = {n.name: Executed.find(folder / f"{n.name}.ipynb") for n in notebooks}
-    return {name: executed for name, executed in found.items() if executed is not None}
+    names = [notebook.name for notebook in notebooks]
+    return {name: ran for name in names if (ran := Executed.find(folder / f"{name}.ipynb"))}
 
 
 def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> list[ClaimRecord]:

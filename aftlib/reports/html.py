@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import plotly
@@ -32,13 +33,13 @@ _HIGHLIGHT = Highlight2HTML(pygments_lexer="python")
 _DEFAULT_HEIGHT = 450  # Plotly's own
 
 
-def environment() -> jinja2.Environment:
-    """Return the template environment of all pages; texts are escaped unless marked as HTML."""
+def render(template: str, **values: Any) -> str:
+    """Return a page made from `template`; texts are escaped unless marked as HTML."""
     loader = jinja2.FileSystemLoader(TEMPLATES)
     made = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     made.filters["literal"] = partial(json.dumps, ensure_ascii=False, default=str)
     made.filters["counted"] = counted
-    return made
+    return made.get_template(template).render(values)
 
 
 def asset(name: str) -> Markup:
@@ -84,26 +85,23 @@ def render_report(executed: Executed) -> str:
                 failed = index
 
     documents = {document.notebook: document for document in DOCUMENTS.values()}
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            title=Markup(to_inline_html(executed.title)),
-            document=documents.get(executed.record["name"]),
-            record=executed.record,
-            known=read_parameters(executed.content),
-            started=started(executed),
-            duration=duration(executed.record["seconds"]),
-            counts=tally(settled.verdict for settled in executed.settled),
-            error=executed.error,
-            failed_cell=failed,
-            sections=[(Markup(title), slug(title)) for title in headings],
-            parts=[Markup(part) for part in parts if part],
-            executed_link=executed.path.name,
-            has_plotly=any('class="plotly"' in part for part in parts),
-            css=asset("base.css") + asset("report.css"),
-            js=asset("report.js"),
-        )
+    return render(
+        "report.html.j2",
+        title=Markup(to_inline_html(executed.title)),
+        document=documents.get(executed.record["name"]),
+        record=executed.record,
+        known=read_parameters(executed.content),
+        started=started(executed),
+        duration=duration(executed.record["seconds"]),
+        counts=tally(settled.verdict for settled in executed.settled),
+        error=executed.error,
+        failed_cell=failed,
+        sections=[(Markup(title), slug(title)) for title in headings],
+        parts=[Markup(part) for part in parts if part],
+        executed_link=executed.path.name,
+        has_plotly=any('class="plotly"' in part for part in parts),
+        css=asset("base.css") + asset("report.css"),
+        js=asset("report.js"),
     )
 
 

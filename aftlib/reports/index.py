@@ -22,7 +22,7 @@ from aftlib.reports.claims import (
 )
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.executed import Executed
-from aftlib.reports.html import PLOTLY, asset, duration, environment, started
+from aftlib.reports.html import PLOTLY, asset, duration, render, started
 from aftlib.reports.markdown import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
 
@@ -38,8 +38,8 @@ def write_index(
 ) -> Path:
     """Write the index of `reports` with the scorecard `claims` to `target`, and return it."""
     names = {notebook.name for notebook in notebooks}
-    alone = [Executed.find(p) for p in target.parent.glob("*.ipynb") if p.stem not in names]
-    own = [executed for executed in alone if executed is not None]
+    alone = [path for path in target.parent.glob("*.ipynb") if path.stem not in names]
+    own = [executed for path in alone if (executed := Executed.find(path))]
     ran = [claim for claim in claims if claim.verdict != "not run"]
     tables = []
     for document in DOCUMENTS.values():
@@ -47,20 +47,17 @@ def write_index(
         if group:
             tables.append((document, Markup(claims_table(group, link=True))))
 
-    page = (
-        environment()
-        .get_template("index.html.j2")
-        .render(
-            cards=[_card(n, reports.get(n.name), claims) for n in notebooks],
-            counts=tally(claim.verdict for claim in claims),
-            surprises=len(unexpected(ran)),
-            tables=tables,
-            own=sorted(own, key=lambda executed: executed.record["started"], reverse=True),
-            started=started,
-            duration=duration,
-            symbols=SYMBOLS,
-            css=asset("base.css") + asset("index.css"),
-        )
+    page = render(
+        "index.html.j2",
+        cards=[_card(n, reports.get(n.name), claims) for n in notebooks],
+        counts=tally(claim.verdict for claim in claims),
+        surprises=len(unexpected(ran)),
+        tables=tables,
+        own=sorted(own, key=lambda executed: executed.record["started"], reverse=True),
+        started=started,
+        duration=duration,
+        symbols=SYMBOLS,
+        css=asset("base.css") + asset("index.css"),
     )
     with atomic_file(target) as scratch:
         scratch.write_text(page, encoding="utf-8")
@@ -142,10 +139,7 @@ def picture_path(folder: Path, name: str) -> Path:
 def draw_pictures(reports: Mapping[str, Executed], folder: Path) -> list[str]:
     """Draw the picture of each report whose notebook has a cell tagged ``picture``.
 
-    Returns
-    -------
-    list of str
-        What could not be drawn and why; the old pictures stay then.
+    Returns what could not be drawn and why; the old pictures stay then.
     """
     problems: list[str] = []
     for name, executed in reports.items():

@@ -43,17 +43,8 @@ class Notebook:
 
     @cached_property
     def content(self) -> nbformat.NotebookNode:
-        """The notebook itself.
-
-        Raises
-        ------
-        ValueError
-            When the file is not a notebook.
-        """
-        try:
-            return nbformat.read(self.path, as_version=4)
-        except (OSError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
-            raise ValueError(f"{str(self.path)!r} is not a readable notebook: {error}") from error
+        """The notebook itself."""
+        return read_notebook(self.path)
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
@@ -86,6 +77,14 @@ class Notebook:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def read_notebook(path: Path) -> nbformat.NotebookNode:
+    """Return the content of the notebook at `path`; ValueError when it is none."""
+    try:
+        return nbformat.read(path, as_version=4)
+    except (OSError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
+        raise ValueError(f"{str(path)!r} is not a readable notebook: {error}") from error
+
+
 def library_hash(package: Path = _PACKAGE) -> str:
     """Return the hash of the library's sources that results depend on."""
     digest = hashlib.sha256()
@@ -102,13 +101,7 @@ def all_notebooks() -> list[Notebook]:
 
 
 def find_notebook(wanted: str) -> Notebook:
-    """Return the notebook called `wanted`: a name, a number, a document's id, or a file's path.
-
-    Raises
-    ------
-    ValueError
-        When there is none; the message lists those known.
-    """
+    """Return the notebook called `wanted`: a name, a number, a document's id, or a file's path."""
     known = all_notebooks()
     for notebook in known:
         number = notebook.name.split("_")[0]
@@ -127,11 +120,8 @@ def find_notebook(wanted: str) -> Notebook:
 def profile_parameters(profile: str, notebook: Notebook) -> dict[str, Any]:
     """Return the checked parameters that `profile` gives `notebook` (none when it names none).
 
-    Raises
-    ------
-    ValueError
-        When ``notebooks/profiles.toml`` is missing or broken, or names a notebook or parameter
-        that there is not.
+    ValueError when ``notebooks/profiles.toml`` is missing or broken, or names a notebook or
+    parameter that there is not.
     """
     path = notebooks_dir() / "profiles.toml"
     try:

@@ -35,13 +35,7 @@ class Parameter:
         return f"{self.name}: {self.kind} = {self.default!r}{comment}"
 
     def check(self, value: Any) -> Any:
-        """Return `value` as the notebook wants it: a text is parsed, 1e6 is fine for an int.
-
-        Raises
-        ------
-        ValueError
-            When the value does not have the parameter's type.
-        """
+        """Return `value` as the notebook wants it: a text is parsed, 1e6 is fine for an int."""
         for candidate in (value, _literal(value)):
             fits, converted = _fit(candidate, self.kind)
             if fits:
@@ -92,11 +86,8 @@ def check_parameters(
 ) -> dict[str, Any]:
     """Return `given` with every value checked and converted.
 
-    Raises
-    ------
-    ValueError
-        For a name that `notebook` does not know (the message lists those it does, with types,
-        defaults and comments), or a value of the wrong type.
+    ValueError for a value of the wrong type, or a name that `notebook` does not know: the message
+    lists those it does, with types, defaults and comments.
     """
     for name in given:
         if name not in known:

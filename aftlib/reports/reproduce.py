@@ -49,13 +49,7 @@ class Outcome:
 
 
 def choose(only: Sequence[str]) -> list[Notebook]:
-    """Return the notebooks that `only` names, each once and in order; all when it is empty.
-
-    Raises
-    ------
-    ValueError
-        For a name that is not known, or when the project has no notebooks.
-    """
+    """Return the notebooks that `only` names, each once and in order; all when it is empty."""
     known = all_notebooks()
     if not known:
         raise ValueError("the project has no notebooks (notebooks/NN_name.ipynb)")
@@ -68,11 +62,8 @@ def plan(
 ) -> list[Job]:
     """Return the jobs of a reproduction; every parameter is checked before anything runs.
 
-    Raises
-    ------
-    ValueError
-        For an unknown profile or notebook, a parameter that none of the notebooks knows (the
-        message lists those they know), or a value of the wrong type.
+    ValueError for an unknown profile or notebook, a value of the wrong type, or a parameter that
+    none of the notebooks knows: the message lists those they know.
     """
     chosen = choose(only)
     for name in overrides:
@@ -129,13 +120,8 @@ def run_alone(
 ) -> Executed:
     """Run one notebook with parameters of one's own; its report is `output` (``NAME_run``).
 
-    It stays out of ``claims.json`` but is listed in the index.
-
-    Raises
-    ------
-    ValueError
-        For an unknown parameter, a value of the wrong type, or an `output` that is no plain name
-        or that belongs to a notebook of `aft reproduce`.
+    It stays out of ``claims.json`` but is listed in the index. ValueError for parameters that do
+    not fit, or an `output` that is no plain name or that of a report of `aft reproduce`.
     """
     name = output or f"{notebook.name}_run"
     if Path(name).name != name or name.startswith("."):

@@ -6,14 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-BLUE, GREEN, ORANGE, PURPLE, GREY, RED = (
-    "#0072B2",
-    "#009E73",
-    "#E69F00",
-    "#CC79A7",
-    "#7A7A7A",
-    "#D55E00",
-)
+BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
+PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
 HEIGHT = 430
 
 
@@ -38,21 +32,8 @@ def with_slider(
 ) -> go.Figure:
     """Add a slider that exchanges the data of all traces and leaves the legend's choices alone.
 
-    Parameters
-    ----------
-    figure : Figure
-        Its traces show the active frame.
-    label : str
-        What the slider chooses.
-    frames : mapping of str to sequence of mapping
-        For each position the new attributes of every trace, in the traces' order.
-    active : int
-        Position shown first.
-
-    Returns
-    -------
-    Figure
-        The same figure.
+    `label` says what it chooses; `frames` has for each position the new attributes of every trace,
+    in the traces' order, and the figure shows number `active` of them. Returns the same figure.
     """
     steps = []
     for name, traces in frames.items():

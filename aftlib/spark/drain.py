@@ -10,12 +10,7 @@ from pyspark.sql.streaming import DataStreamWriter
 def drain(writer: DataStreamWriter, directory: Path) -> None:
     """Run a stream until its source has nothing more; stop it whatever happens.
 
-    Parameters
-    ----------
-    writer : DataStreamWriter
-        With its sink; it goes on where the last run with the same directory ended.
-    directory : path
-        Place of Spark's own checkpoint.
+    Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
     """
     stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
     try:

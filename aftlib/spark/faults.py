@@ -15,23 +15,12 @@ class Fault:
 
     A note of the process stays behind, written before the signal; by it, later processes that pass
     the same point are spared.
-
-    Attributes
-    ----------
-    notes : Path
-        Folder of the note; it is made when missing.
-    point : str
-        Name of the point, such as ``"task-1"``.
-    after : int
-        What the process must have gone through (steps, tuples, batches) when it passes the point.
-    signal : int
-        SIGKILL, which nothing can catch, or SIGSTOP.
     """
 
-    notes: Path
-    point: str
-    after: int = 0
-    signal: int = signal.SIGKILL
+    notes: Path  # folder of the note, made when missing
+    point: str  # name of the point, such as "task-1"
+    after: int = 0  # steps, tuples or batches that the process must have gone through by then
+    signal: int = signal.SIGKILL  # which nothing can catch; or SIGSTOP
 
     @property
     def note(self) -> Path:

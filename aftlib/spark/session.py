@@ -79,10 +79,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     variables = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": quiet}
 
     if master().startswith("local"):
-        properties |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
+        properties |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
         # An older Spark or another Python named by the user's environment would not fit this one.
         variables |= {
             "SPARK_HOME": str(Path(pyspark.__file__).parent),

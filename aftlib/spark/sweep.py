@@ -16,18 +16,8 @@ def sweep(
 ) -> list[Result]:
     """Apply `function` to every point in parallel; results come in the order of the points.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    function : callable
-        Depends on its point alone, so results do not depend on how points are spread over tasks.
-        It and the points are pickled to the tasks.
-    points : sequence
-
-    Raises
-    ------
-    ValueError
-        When there is no point.
+    It and the points are pickled to the tasks. It must depend on its point alone, so that results
+    do not depend on how points are spread over tasks. ValueError when there is no point.
     """
     if not points:
         raise ValueError("points must hold at least one parameter set, got none; give one")

@@ -37,7 +37,7 @@ def test_a_claim_that_comes_out_otherwise_is_no_success(done, monkeypatch):
     reports, _ = done
     monkeypatch.setenv("AFT_HOME", str(reports.parent))
     with monkeypatch.context() as patch:
-        patch.setitem(CLAIMS, "D1-2", Claim("D1-2", "D1", "Not so.", "deviates"))
+        patch.setitem(CLAIMS, "D1-2", Claim("D1-2", "Not so.", "deviates"))
         outcome = reproduce.conclude(reproduce.plan("smoke", ["D1"], {}))
     assert [claim.id for claim in outcome.surprises] == ["D1-2"]
     assert not outcome.success
