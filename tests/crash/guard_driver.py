@@ -1,0 +1,66 @@
+"""A driver to be killed: a stream of files through the guard, into a table of windows.
+
+python tests/crash/guard_driver.py DIRECTORY BATCH
+
+It kills itself after it has written that micro-batch's windows, before the guard's state is saved.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from aftlib.guard.pipeline import Promise, recoverable
+
+PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
+ROUNDS, FILES = 320, 8
+
+
+def prepare(directory: Path) -> None:
+    """Samples a minute of three sensors, one of which is away for a while, in files."""
+    rng = np.random.default_rng(1)
+    common = 0.1 * rng.normal(size=(ROUNDS * 5, 1)).cumsum(0)
+    times = pd.date_range("2026-01-01", periods=len(common), freq="min", tz="UTC", name="time")
+    values = common + 0.1 * rng.normal(size=(len(common), 3))
+    values[1280:1300, 0] = np.nan
+    rows = pd.DataFrame(values, times, list("abc")).reset_index().melt("time", var_name="sensor")
+    rows = rows.dropna().sort_values(["time", "sensor"])
+    directory.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(rows)), FILES)):
+        place = directory / f"{number}.parquet"
+        rows.iloc[part].to_parquet(place, coerce_timestamps="us")
+
+
+def run(spark: SparkSession, directory: Path, die_in: int | None = None) -> pd.DataFrame:
+    """Stream what is left of the files in `incoming` beside the directory; all windows so far."""
+
+    def write(rows: pd.DataFrame, batch: int) -> None:
+        rows["start"] = rows["start"].astype(str)
+        with sqlite3.connect(directory / "windows.sqlite") as table:
+            columns = ", ".join(rows.columns)
+            table.execute(f"CREATE TABLE IF NOT EXISTS windows ({columns}, UNIQUE(start, sensor))")
+            marks = ", ".join("?" * len(rows.columns))
+            values = rows.astype(object).itertuples(index=False)
+            table.executemany(f"INSERT OR REPLACE INTO windows VALUES ({marks})", values)
+        if batch == die_in:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    reader = spark.readStream.schema("time timestamp, sensor string, value double")
+    stream = reader.option("maxFilesPerTrigger", 1).parquet(str(directory.parent / "incoming"))
+    writer = recoverable(stream, directory / "state", write, PROMISE)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    with sqlite3.connect(directory / "windows.sqlite") as table:
+        return pd.read_sql("SELECT * FROM windows ORDER BY start, sensor", table)
+
+
+if __name__ == "__main__":
+    from aftlib.spark.session import session
+
+    run(session("crash"), Path(sys.argv[1]), int(sys.argv[2]))

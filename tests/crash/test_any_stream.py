@@ -1,0 +1,61 @@
+"""Anyone's stream with the guard: its driver killed, and a worker as on the page about it."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.guard import pipeline
+from tests.crash import guard_driver as driver
+
+PAGE = Path(__file__).parents[2] / "docs" / "any_stream.md"
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+
+
+def test_a_killed_driver_goes_on_as_if_nothing_had_been(spark, tmp_path, monkeypatch):
+    killed, whole, broken = (tmp_path / name for name in ("killed", "whole", "broken"))
+    for directory in (killed, whole):
+        directory.mkdir()
+    driver.prepare(tmp_path / "incoming")
+    expected = driver.run(spark, whole)
+    assert (expected["state"] == "estimated").sum() >= 3
+
+    command = [sys.executable, "-m", "tests.crash.guard_driver", str(killed), "6"]
+    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=200, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    # a control whose guard knows nothing after the death: it has nothing to estimate with
+    shutil.copytree(killed, broken)
+    pd.testing.assert_frame_equal(driver.run(spark, killed), expected)
+
+    forgets = lambda keeper, _: (keeper.promise.guard(), -1)  # noqa: E731
+    monkeypatch.setattr(pipeline.Keeper, "before", forgets)
+    assert not driver.run(spark, broken).equals(expected)
+
+
+def test_the_pages_worker_is_killed_and_its_windows_are_estimated(spark):
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(code, names)
+    table, killed = names["table"], names["killed"]
+    assert not table.duplicated(["start", "sensor"]).any()
+    exact, estimated = (table[table["state"] == state] for state in ("exact", "estimated"))
+
+    # only the killed worker's sensors lose windows while the others go on, and only around the kill
+    at = (table["start"].astype("int64") / 1e6 - killed).to_numpy()
+    around = table[(at > -1) & (at < 5) & (table["state"] != "exact")]
+    assert set(around["sensor"]) == {"1", "2"}
+    assert len(estimated) and (estimated["half_width"] < 1).all()
+
+    truth = 20 + estimated["sensor"].astype(int) / 10
+    times = estimated["start"].astype("int64").to_numpy() / 1e6
+    samples = 3 * np.sin(times[:, None] + np.arange(5) / 50)
+    off = np.abs(estimated["value"] - truth - samples.mean(1))
+    assert (off <= 0.5).mean() >= 0.9
+    assert exact["recoverable"].max() > 0

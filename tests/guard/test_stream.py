@@ -1,0 +1,170 @@
+"""The guard over a stream: what it says is what a guard says that is fed the same windows."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from aftlib.guard.guard import Guard
+from aftlib.guard.pipeline import Keeper, Promise, recoverable
+
+NAMES = ["a", "b", "c", "d"]
+WORKERS = [["a"], ["b"], ["c", "d"]]
+START = pd.Timestamp("2026-01-01", tz="UTC")
+ASKED = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min"}
+PROMISE = Promise(**ASKED, samples=5)
+
+
+def minutes(rounds=280, seed=1):
+    """Samples a minute of four sensors that share a slow common part."""
+    rng = np.random.default_rng(seed)
+    common = 0.1 * rng.normal(size=(rounds * 5, 1)).cumsum(0)
+    return common + 0.1 * rng.normal(size=(rounds * 5, 4))
+
+
+def long(samples):
+    times = pd.date_range(START, periods=len(samples), freq="min", name="time")
+    wide = pd.DataFrame(samples, times, NAMES).reset_index()
+    rows = wide.melt("time", var_name="sensor").sort_values(["time", "sensor"])
+    return rows.dropna().reset_index(drop=True)
+
+
+def streamed(spark, directory, parts, promise):
+    """All rows that a stream over these parts, a file each, handed over."""
+    (directory / "incoming").mkdir()
+    for number, part in enumerate(parts):
+        part.to_parquet(directory / "incoming" / f"{number}.parquet", coerce_timestamps="us")
+    reader = spark.readStream.schema("time timestamp, sensor string, value double")
+    stream = reader.option("maxFilesPerTrigger", 1).parquet(str(directory / "incoming"))
+    told = {}
+    writer = recoverable(
+        stream, directory / "state", lambda rows, batch: told.update({batch: rows}), promise
+    )
+    running = writer.trigger(availableNow=True).start()
+    assert running.awaitTermination(120)
+    unread = sum(p["observedMetrics"]["unread"].rows for p in running.recentProgress)
+    return pd.concat(told.values(), ignore_index=True), unread
+
+
+@pytest.mark.parametrize("slide", [None, "2min"])
+def test_a_stream_says_what_a_guard_says(spark, tmp_path, slide):
+    samples = minutes()
+    samples[1100:1112, 0] = np.nan  # worker 0 is away
+    samples[1200:1230] = np.nan  # all are
+    promise = Promise(**ASKED, samples=5, slide=slide)
+    rows = long(samples)
+    odd = pd.DataFrame({
+        "time": [None, START, START], "sensor": ["a", None, "b"], "value": [1.0, 2.0, np.inf],
+    }).astype({"time": rows["time"].dtype})  # fmt: skip
+    parts = [rows[:2500], rows[2500:4300], pd.concat([odd, rows[4300:]])]
+    found, unread = streamed(spark, tmp_path, parts, promise)
+    assert unread == 3
+
+    step = 2 if slide else 5
+    starts = np.arange(0 if slide is None else -4, len(samples), step)
+    padded = np.vstack([np.full((4, 4), np.nan), samples, np.full((5, 4), np.nan)])
+    windows = np.array([padded[s + 4 : s + 9].mean(0) for s in starts])
+    windows = windows[: len(found) // 4]
+    guard = Guard([[0], [1], [2, 3]], 0.5, 0.05, 5)
+    told = guard.update(windows)
+    missing, declared = np.isnan(windows), told.declared
+    assert len(windows) > 150 and declared[missing].any() and not declared[missing].all()
+    state = np.where(missing, np.where(declared, "estimated", "lost"), "exact")
+    value = np.where(missing, np.where(declared, told.estimate, np.nan), windows)
+    assert found["state"].tolist() == state.ravel().tolist()
+    np.testing.assert_allclose(found["value"], value.ravel(), rtol=1e-9)
+    assert found["sensor"].tolist() == NAMES * len(windows)
+    times = START + pd.to_timedelta(np.repeat(starts[: len(windows)], 4), "min")
+    assert found["start"].tolist() == times.tolist()
+
+
+def batch(samples, first=0):
+    """Windows as Spark hands them over, in an order of its own."""
+    rows = long(samples)
+    rows["time"] += pd.Timedelta(minutes=first)
+    grouped = rows.groupby([rows["time"].dt.floor("5min"), "sensor"])["value"]
+    table = grouped.agg(value="mean", samples="count").reset_index(names=["start", "sensor"])
+    return given(table.sample(frac=1, random_state=1))
+
+
+def given(table):
+    return SimpleNamespace(toArrow=lambda: pa.Table.from_pandas(table, preserve_index=False))
+
+
+def test_a_micro_batch_that_runs_again_hands_over_the_same(tmp_path):
+    samples, told = minutes(), []
+    samples[1100:1106, 1] = np.nan
+
+    def fails_once(rows, number):
+        told.append((number, rows))
+        if number == 1 and len(told) == 2:
+            raise OSError("the sink is away")
+
+    keeper = Keeper(tmp_path, PROMISE, fails_once)
+    keeper(batch(samples[:1000]), 0)
+    with pytest.raises(OSError, match="sink is away"):
+        keeper(batch(samples[1000:1200], 1000), 1)
+    for _ in range(2):  # again after the sink, and once more as if Spark's commit was lost
+        Keeper(tmp_path, PROMISE, fails_once)(batch(samples[1000:1200], 1000), 1)
+    assert [number for number, _ in told] == [0, 1, 1, 1]
+    for _, rows in told[2:]:
+        pd.testing.assert_frame_equal(rows, told[1][1])
+    assert {"estimated", "exact"} <= set(told[1][1]["state"])
+
+
+def test_a_window_with_too_few_samples_is_lost(tmp_path):
+    samples, told = minutes(rounds=20), []
+    samples[52, 2] = np.nan
+    Keeper(tmp_path, PROMISE, lambda rows, _: told.append(rows))(batch(samples), 0)
+    (odd,) = told[0][told[0]["state"] != "exact"].itertuples()
+    assert (odd.sensor, odd.samples, odd.state) == ("c", 4, "lost") and np.isnan(odd.value)
+    assert odd.start == START + pd.Timedelta(minutes=50)
+
+
+def test_what_does_not_fit_stops_the_stream(tmp_path):
+    keeper = Keeper(tmp_path, PROMISE, lambda rows, _: None)
+    one = pd.DataFrame({"start": [START], "sensor": ["x"], "value": [1.0], "samples": [5]})
+    with pytest.raises(ValueError, match="stream must hold the sensors of workers only, got x"):
+        keeper(given(one), 0)
+    with pytest.raises(ValueError, match=r"guard-6\.npz, which is missing"):
+        keeper(batch(minutes(2)), 7)
+    keeper(batch(minutes(2)), 0)
+    late = one.assign(sensor="a", start=START + pd.Timedelta(days=3650))
+    with pytest.raises(ValueError, match="jump by more than 100000 windows, got one at 2035"):
+        keeper(given(late), 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"query": "max"}, "query must be 'mean' or 'sum', got 'max'"),
+        ({"samples": 0}, "samples must be a whole number at least 1, got 0"),
+        ({"slide": "6min"}, "slide must be above 0 and at most window = 5min, got 6min"),
+        ({"slide": "0s"}, "slide must be above 0"),
+        ({"window": "soon"}, "window must be a duration such as '10min', got 'soon'"),
+        ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
+        ({"workers": [["a"], ["a", "b"]]}, "each sensor once, got a twice"),
+        ({"delta": 1}, "delta must be above 0 and below 1"),
+    ],
+)
+def test_a_promise_that_makes_no_sense_is_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        Promise(**(ASKED | changed))
+
+
+def test_a_stream_that_does_not_fit_is_refused(spark, tmp_path):
+    stream = spark.readStream.schema("time timestamp, sensor string, value string").json(
+        str(tmp_path)
+    )
+    with pytest.raises(ValueError, match="value must name a column of type .* of type string"):
+        recoverable(stream, tmp_path, print, PROMISE)
+    with pytest.raises(ValueError, match="time must name a column .* 'when' of type None"):
+        recoverable(stream, tmp_path, print, PROMISE, time="when")
+    with pytest.raises(ValueError, match="stream must be streaming"):
+        recoverable(spark.range(3), tmp_path, print, PROMISE)
+    stream = stream.withColumn("value", stream["value"].cast("double"))
+    recoverable(stream, tmp_path / "state", print, PROMISE)
+    with pytest.raises(ValueError, match=r"began with, epsilon = 0\.5, got 0\.7"):
+        recoverable(stream, tmp_path / "state", print, Promise(**(ASKED | {"epsilon": 0.7})))
