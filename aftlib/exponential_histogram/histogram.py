@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aftlib.exponential_histogram import record
 from aftlib.exponential_histogram.buckets import (
     NEVER,
     NO_ANSWERS,
@@ -19,14 +18,13 @@ from aftlib.exponential_histogram.buckets import (
     least_buckets,
 )
 from aftlib.exponential_histogram.events import MAX_UNITS, as_times, running, units_of
+from aftlib.exponential_histogram.record import Sketch
 
-_KIND = 1
-_STATE = struct.Struct("<qd??qdqqq")
 #: Up to so many units of an event go in one by one.
 _FEW = 16
 
 
-class ExponentialHistogram:
+class ExponentialHistogram(Sketch):
     r"""How many events, or what sum, in the last part of a stream, within relative error ε.
 
     The window is the last `window` events, or with `timed` the events after now - `window`, where
@@ -52,6 +50,11 @@ class ExponentialHistogram:
         Whether events carry timestamps: integers that never go back.
     values
         "bits" (booleans, 0, 1) to count the ones, "integers" (0, 1, 2, …) to sum.
+
+    Attributes
+    ----------
+    error_bound
+        Relative error that `estimate` promises: ε, and e + ε + eε after merging.
 
     Raises
     ------
@@ -90,51 +93,22 @@ class ExponentialHistogram:
     15.0
     """
 
+    _kind, _head, _width = 1, struct.Struct("<qd??qdqqq"), 8
+
     def __init__(
         self, window: int, epsilon: float, timed: bool = False, values: str = "bits"
     ) -> None:
-        if not 1 <= window < MAX_UNITS or window != int(window):
-            raise ValueError(
-                f"window must be a whole number from 1 to 2**61, got {window}: "
-                "count events, or with timed=True units of the timestamps"
-            )
-        if not 0 < epsilon < 1:
-            raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}: try 0.01")
+        super().__init__(window, epsilon)
         if values not in ("bits", "integers"):
             raise ValueError(f'values must be "bits" or "integers", got {values!r}')
-        self._epsilon, self._timed, self._values = float(epsilon), bool(timed), values
+        self.timed, self.values = bool(timed), values
         start = NEVER if timed else 0
-        self._buckets = Buckets(int(window), least_buckets(epsilon), start, start)
-        self._scale, self._error_bound = 1, self._epsilon  # merges change them
+        self._buckets = Buckets(self._window, least_buckets(epsilon), start, start)
+        self._scale, self.error_bound = 1, self._epsilon  # merges change them
 
     def __repr__(self) -> str:
-        given = f"window={self.window}, epsilon={self._epsilon}"
-        return f"ExponentialHistogram({given}, timed={self._timed}, values={self._values!r})"
-
-    @property
-    def window(self) -> int:
-        """Width in events, or with `timed` in the timestamps' unit."""
-        return self._buckets.window
-
-    @property
-    def epsilon(self) -> float:
-        """Relative error ε of this histogram's own buckets."""
-        return self._epsilon
-
-    @property
-    def timed(self) -> bool:
-        """Whether the window is one of time."""
-        return self._timed
-
-    @property
-    def values(self) -> str:
-        """What is counted: "bits" or "integers"."""
-        return self._values
-
-    @property
-    def error_bound(self) -> float:
-        """Relative error that `estimate` promises: ε, and e + ε + eε after merging."""
-        return self._error_bound
+        given = f"window={self.window}, epsilon={self.epsilon}"
+        return f"ExponentialHistogram({given}, timed={self.timed}, values={self.values!r})"
 
     @property
     def now(self) -> int | None:
@@ -170,11 +144,11 @@ class ExponentialHistogram:
         if isinstance(events, int) and 0 <= events <= 1:
             buckets = self._buckets
             room = buckets.total < MAX_UNITS - _FEW  # else the slow way refuses what overflows
-            if timestamps is None and not self._timed and room:
+            if timestamps is None and not self.timed and room:
                 buckets.single(buckets.now + 1, events)
                 return
             if (
-                self._timed
+                self.timed
                 and room
                 and self._scale <= _FEW
                 and isinstance(timestamps, int)
@@ -246,9 +220,9 @@ class ExponentialHistogram:
         inputs = [self, other, *others]
         for each in inputs:
             for name, mine, its in (
-                ("timed", True, each._timed),
+                ("timed", True, each.timed),
                 ("window", self.window, each.window),
-                ("values", self._values, each._values),
+                ("values", self.values, each.values),
             ):
                 if mine != its:
                     raise ValueError(
@@ -263,7 +237,7 @@ class ExponentialHistogram:
         if [each._buckets.least for each in filled] == [self._buckets.least]:
             source = filled[0]  # the only one with buckets, which are ours already: nothing is lost
             self._scale = source._scale
-            self._error_bound = max(source._error_bound, self._epsilon)
+            self.error_bound = max(source.error_bound, self._epsilon)
             self._buckets.replace(source._buckets.stamps, source._buckets.total)
         elif filled:
             parts = [
@@ -273,54 +247,28 @@ class ExponentialHistogram:
             times, units, self._scale, rounding = halves(parts, now - self.window)
             self._buckets = Buckets(self.window, self._buckets.least, now - self.window, origin)
             self._buckets.many(running(units), times)
-            error = max(each._error_bound for each in filled) + rounding
-            self._error_bound = error + self._epsilon + error * self._epsilon
+            error = max(each.error_bound for each in filled) + rounding
+            self.error_bound = error + self._epsilon + error * self._epsilon
 
         self._buckets.origin = origin
         self._buckets.single(now, 0)
         return self
 
-    def to_bytes(self) -> bytes:
-        """The state as bytes with a version and a check sum, the same for the same state."""
+    def _state(self) -> tuple[tuple[Any, ...], bytes]:
         held = self._buckets
-        head = _STATE.pack(
-            held.window,
-            self._epsilon,
-            self._timed,
-            self._values == "integers",
-            self._scale,
-            self._error_bound,
-            held.now,
-            held.origin,
-            held.total,
-        )
-        return record.seal(_KIND, head + held.stamps.astype("<i8").tobytes())
+        made = self._window, self._epsilon, self.timed, self.values == "integers"
+        found = self._scale, self.error_bound, held.now, held.origin, held.total
+        return made + found, held.stamps.astype("<i8").tobytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild a histogram that goes on exactly as the one that wrote the bytes.
-
-        Raises
-        ------
-        ValueError
-            If the bytes are damaged, cut short, of another version, or no histogram's.
-        """
-        payload = record.unseal(_KIND, data)
-        if len(payload) < _STATE.size or (len(payload) - _STATE.size) % 8:
-            raise ValueError(f"data holds no histogram in its {len(payload)} bytes: rebuild it")
-        fields = _STATE.unpack_from(payload)
+    def _restored(cls, rows: bytes, *fields: Any) -> tuple[Self, bool]:
         window, epsilon, timed, integers, scale, error_bound, now, origin, total = fields
         self = cls(window, epsilon, timed, "integers" if integers else "bits")
-        self._scale, self._error_bound = scale, error_bound
+        self._scale, self.error_bound = scale, error_bound
         self._buckets.now, self._buckets.origin = now, origin
-        stamps = np.frombuffer(payload, "<i8", offset=_STATE.size).astype(np.int64)
-        self._buckets.replace(stamps, total)
+        self._buckets.replace(np.frombuffer(rows, "<i8").astype(np.int64), total)
         power_of_two = scale > 0 and scale & (scale - 1) == 0
-        if not (power_of_two and error_bound >= epsilon and self._buckets.consistent):
-            raise ValueError(
-                f"data holds no histogram, its buckets contradict {self!r}: rebuild it"
-            )
-        return self
+        return self, power_of_two and error_bound >= epsilon and self._buckets.consistent
 
     def _many(
         self,
@@ -330,13 +278,13 @@ class ExponentialHistogram:
         article: bool,
     ) -> None:
         held = self._buckets
-        if self._timed != (timestamps is not None):
-            wanted = "given, one an event," if self._timed else "left out"
+        if self.timed != (timestamps is not None):
+            wanted = "given, one an event," if self.timed else "left out"
             raise ValueError(
-                f"timestamps must be {wanted} with timed={self._timed}, got {timestamps!r}: "
+                f"timestamps must be {wanted} with timed={self.timed}, got {timestamps!r}: "
                 "choose timed when making the histogram"
             )
-        units = units_of(events, self._values, self._scale, held.total)
+        units = units_of(events, self.values, self._scale, held.total)
         times = NO_TIMES if timestamps is None else as_times(timestamps, units.size, held.now)
         held.many(units, times, answers, article)
 
