@@ -59,23 +59,14 @@ class Buckets:
     change in place; each is made from the other when it is needed. A single event costs O(1)
     amortised, n events together O(n) for counting them and O(log n) a bucket that expires or stays.
 
-    Parameters
-    ----------
-    window
-        A bucket expires when its newest event is at or before now - window.
-    least
-        Least number of buckets of a size that is not the largest.
-    now
-        Time of the newest event, or before the first.
-    origin
-        All units came after it.
+    A bucket expires when its newest event is at or before `now` - `window`, where `now` is the time
+    of the newest event, or before the first. All units came after `origin`.
     """
 
     def __init__(self, window: int, least: int, now: int, origin: int) -> None:
         self.window, self.least, self.most = window, least, least + 1
-        self.now, self.origin = now, origin
+        self.now, self.origin, self.total = now, origin, 0
         self._stamps: NDArray[np.int64] | None = NO_TIMES
-        self.total = 0
         self._queues: list[deque[int]] | None = None  # of size 1, 2, 4, …, oldest at the left
 
     @property
@@ -150,16 +141,8 @@ class Buckets:
     ) -> None:
         """Take in a row of events, exactly as if they had come one by one.
 
-        Parameters
-        ----------
-        units
-            What the events bring.
-        times
-            When they happen; without (size 0) at now + 1, now + 2, ….
-        answers
-            Filled with the estimate after each event, in units, unless it is empty.
-        article
-            Answer as the article does, rather than soundly.
+        Without `times` (size 0) they happen at now + 1, now + 2, …. `answers`, unless it is empty,
+        is filled with the estimate after each, in units; with `article` as the article does.
         """
         from aftlib.exponential_histogram import kernels
 
@@ -214,11 +197,6 @@ def halves(
     Whole halves would be off by s/2, too much for a few small buckets. Hence units of half an
     event, and of a quarter after a merge of merged ones. They stop at `FINEST`: rounding there is
     off by half a unit in at least one event, and that relative rounding is returned.
-
-    Raises
-    ------
-    ValueError
-        If the parts together overflow the limit of units.
     """
     scale, rounding = max(part.scale for part in parts), 0.0
     finest = [part for part in parts if part.scale == scale]
