@@ -11,7 +11,6 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,14 +59,16 @@ class Buckets:
     amortised, n events together O(n) for counting them and O(log n) a bucket that expires or stays.
 
     A bucket expires when its newest event is at or before `now` - `window`, where `now` is the time
-    of the newest event, or before the first. All units came after `origin`.
+    of the newest event, or before the first. All units came after `origin`. A merge may make a unit
+    1/`scale` of an event.
     """
 
     def __init__(self, window: int, least: int, now: int, origin: int) -> None:
         self.window, self.least, self.most = window, least, least + 1
-        self.now, self.origin, self.total = now, origin, 0
+        self.now, self.origin, self.total, self.scale = now, origin, 0, 1
         self._stamps: NDArray[np.int64] | None = NO_TIMES
         self._queues: list[deque[int]] | None = None  # of size 1, 2, 4, …, oldest at the left
+        self._due = now  # nothing expires before
 
     @property
     def stamps(self) -> NDArray[np.int64]:
@@ -88,6 +89,11 @@ class Buckets:
         return 1 << top_level(self.total, self.least) if self.total else 0
 
     @property
+    def begins(self) -> NDArray[np.int64]:
+        """Earliest time of each bucket's units: its older neighbour's timestamp."""
+        return np.append(self.stamps[1:], self.origin + 1)[: self.stamps.size]
+
+    @property
     def consistent(self) -> bool:
         """Whether the timestamps are as many, as ordered and as recent as the rest demands."""
         if not (NEVER <= self.origin <= self.now < MAX_UNITS and 0 <= self.total < MAX_UNITS):
@@ -105,27 +111,31 @@ class Buckets:
 
     def single(self, now: int, units: int) -> None:
         """Take in one event of a few units."""
-        queues = self._queues
-        if queues is None:
+        if self._queues is None:
             stamps, counts = iter(self.stamps.tolist()), bucket_counts(self.total, self.least)
-            queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
-            self._queues = queues
-        self._stamps = None
+            self._queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
+            self._due = now
+        queues = self._queues
         self.now = now
+        if now >= self._due:
+            self._stamps = None
+            edge = now - self.window
+            while queues and queues[-1][0] <= edge:
+                queues[-1].popleft()
+                self.total -= 1 << (len(queues) - 1)
+                if not queues[-1]:
+                    queues.pop()
+            # merges only put this off; with no bucket, the next one lives for a window
+            self._due = (queues[-1][0] if queues else now) + self.window
 
-        while queues and queues[-1][0] <= now - self.window:
-            queues[-1].popleft()
-            self.total -= 1 << (len(queues) - 1)
-            if not queues[-1]:
-                queues.pop()
-
-        while units > 0:
+        while units:
             units -= 1
+            self._stamps = None
             self.total += 1
-            stamp = now
+            stamp, most = now, self.most
             for queue in queues:
                 queue.append(stamp)
-                if len(queue) <= self.most:
+                if len(queue) <= most:
                     break
                 queue.popleft()  # the two oldest become one of twice the size,
                 stamp = queue.popleft()  # which keeps the newer timestamp
@@ -169,22 +179,8 @@ class Buckets:
         self.now = int(times[-1]) if times.size else self.now + units.size
 
 
-class Part(NamedTuple):
-    """One histogram to merge: buckets newest first, in units of 1/scale events after `origin`."""
-
-    stamps: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    scale: int
-    origin: int
-
-    @property
-    def begins(self) -> NDArray[np.int64]:
-        """Earliest time of each bucket's units: its older neighbour's timestamp."""
-        return np.append(self.stamps[1:], self.origin + 1)[: self.stamps.size]
-
-
 def halves(
-    parts: Sequence[Part], edge: int
+    parts: Sequence[Buckets], edge: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, float]:
     """Halve each bucket: times after `edge` in order, units at each, their scale, the rounding.
 

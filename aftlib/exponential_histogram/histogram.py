@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,6 @@ from aftlib.exponential_histogram.buckets import (
     NO_ANSWERS,
     NO_TIMES,
     Buckets,
-    Part,
     halves,
     least_buckets,
 )
@@ -22,6 +22,8 @@ from aftlib.exponential_histogram.record import Sketch
 
 #: Up to so many units of an event go in one by one.
 _FEW = 16
+#: With more in the window, they may overflow.
+_ROOM = MAX_UNITS - _FEW
 
 
 class ExponentialHistogram(Sketch):
@@ -104,7 +106,7 @@ class ExponentialHistogram(Sketch):
         self.timed, self.values = bool(timed), values
         start = NEVER if timed else 0
         self._buckets = Buckets(self._window, least_buckets(epsilon), start, start)
-        self._scale, self.error_bound = 1, self._epsilon  # merges change them
+        self.error_bound = self._epsilon  # a merge changes it
 
     def __repr__(self) -> str:
         given = f"window={self.window}, epsilon={self.epsilon}"
@@ -141,22 +143,14 @@ class ExponentialHistogram(Sketch):
         ValueError
             If events or timestamps are not such, go back or overflow; the state stays as it was.
         """
-        if isinstance(events, int) and 0 <= events <= 1:
-            buckets = self._buckets
-            room = buckets.total < MAX_UNITS - _FEW  # else the slow way refuses what overflows
-            if timestamps is None and not self.timed and room:
-                buckets.single(buckets.now + 1, events)
-                return
-            if (
-                self.timed
-                and room
-                and self._scale <= _FEW
-                and isinstance(timestamps, int)
-                and NEVER < buckets.now <= timestamps < MAX_UNITS
-            ):
-                buckets.single(timestamps, events * self._scale)
-                return
-        self._many(events, timestamps, NO_ANSWERS, False)
+        held = self._buckets
+        if isinstance(events, int) and not events >> 1 and held.total < _ROOM:  # 0 or 1
+            if timestamps is None and not self.timed:
+                return held.single(held.now + 1, events)
+            known = self.timed and isinstance(timestamps, int) and held.scale <= _FEW
+            if known and NEVER < held.now <= timestamps < MAX_UNITS:
+                return held.single(timestamps, events * held.scale)
+        return self._many(events, timestamps, NO_ANSWERS, False)
 
     def estimates(
         self, events: ArrayLike, timestamps: ArrayLike | None = None, *, article: bool = False
@@ -167,8 +161,8 @@ class ExponentialHistogram(Sketch):
         """
         answers = np.empty(np.size(events), np.float64)
         self._many(events, timestamps, answers, article)
-        if self._scale > 1:
-            answers /= self._scale
+        if self._buckets.scale > 1:
+            answers /= self._buckets.scale
         return np.ceil(answers) if article else answers
 
     def estimate(self, last: int | None = None) -> float:
@@ -197,14 +191,15 @@ class ExponentialHistogram(Sketch):
             raise ValueError(f"last must lie in 1 … {held.window}, got {last}: widen the window")
         all_inside = held.origin >= held.now - (last or held.window)
         doubt = 0 if all_inside else max(largest - 1, 0)
-        return (2 * units - doubt) / (2 * self._scale)
+        return (2 * units - doubt) / (2 * held.scale)
 
     def article_estimate(self) -> int:
         """The article's ⌈total - largest / 2⌉, which a few ones make miss ε by up to twice.
 
         D5, figure 2 and `Query`.
         """
-        return -((self._buckets.largest - 2 * self._buckets.total) // (2 * self._scale))
+        held = self._buckets
+        return -((held.largest - 2 * held.total) // (2 * held.scale))
 
     def merge(self, other: Self, *others: Self) -> Self:
         """Take in what other histograms of the same time window have seen, and return self.
@@ -218,57 +213,50 @@ class ExponentialHistogram(Sketch):
             If these are count windows, windows or values differ, or the total overflows.
         """
         inputs = [self, other, *others]
-        for each in inputs:
-            for name, mine, its in (
-                ("timed", True, each.timed),
-                ("window", self.window, each.window),
-                ("values", self.values, each.values),
-            ):
-                if mine != its:
-                    raise ValueError(
-                        f"other must have {name}={mine!r} to merge, got {its!r}: "
-                        "use time windows made with the same parameters"
-                    )
-        started = [each for each in inputs if each.now is not None]
-        filled = [each for each in started if each._buckets.total]
-        now = max((each._buckets.now for each in started), default=NEVER)
-        origin = min((each._buckets.origin for each in started), default=NEVER)
+        wanted = {"timed": True, "window": self.window, "values": self.values}
+        for each, (name, mine) in product(inputs, wanted.items()):
+            if getattr(each, name) != mine:
+                raise ValueError(
+                    f"other must have {name}={mine!r} to merge, got {getattr(each, name)!r}: "
+                    "use time windows made with the same parameters"
+                )
+        held = self._buckets
+        started = [each._buckets for each in inputs if each.now is not None]
+        filled = [each for each in started if each.total]
+        error = max((each.error_bound for each in inputs if each._buckets.total), default=0.0)
+        now = max((each.now for each in started), default=NEVER)
+        origin = min((each.origin for each in started), default=NEVER)
 
-        if [each._buckets.least for each in filled] == [self._buckets.least]:
+        if [each.least for each in filled] == [held.least]:
             source = filled[0]  # the only one with buckets, which are ours already: nothing is lost
-            self._scale = source._scale
-            self.error_bound = max(source.error_bound, self._epsilon)
-            self._buckets.replace(source._buckets.stamps, source._buckets.total)
+            held.replace(source.stamps, source.total)
+            held.scale, self.error_bound = source.scale, max(error, self._epsilon)
         elif filled:
-            parts = [
-                Part(each._buckets.stamps, each._buckets.sizes, each._scale, each._buckets.origin)
-                for each in filled
-            ]
-            times, units, self._scale, rounding = halves(parts, now - self.window)
-            self._buckets = Buckets(self.window, self._buckets.least, now - self.window, origin)
-            self._buckets.many(running(units), times)
-            error = max(each.error_bound for each in filled) + rounding
+            times, units, scale, rounding = halves(filled, now - self.window)
+            held = self._buckets = Buckets(self.window, held.least, now - self.window, origin)
+            held.many(running(units), times)
+            held.scale, error = scale, error + rounding
             self.error_bound = error + self._epsilon + error * self._epsilon
 
-        self._buckets.origin = origin
-        self._buckets.single(now, 0)
+        held.origin = origin
+        held.single(now, 0)
         return self
 
     def _state(self) -> tuple[tuple[Any, ...], bytes]:
         held = self._buckets
         made = self._window, self._epsilon, self.timed, self.values == "integers"
-        found = self._scale, self.error_bound, held.now, held.origin, held.total
+        found = held.scale, self.error_bound, held.now, held.origin, held.total
         return made + found, held.stamps.astype("<i8").tobytes()
 
     @classmethod
     def _restored(cls, rows: bytes, *fields: Any) -> tuple[Self, bool]:
         window, epsilon, timed, integers, scale, error_bound, now, origin, total = fields
         self = cls(window, epsilon, timed, "integers" if integers else "bits")
-        self._scale, self.error_bound = scale, error_bound
-        self._buckets.now, self._buckets.origin = now, origin
-        self._buckets.replace(np.frombuffer(rows, "<i8").astype(np.int64), total)
+        held, self.error_bound = self._buckets, error_bound
+        held.now, held.origin, held.scale = now, origin, scale
+        held.replace(np.frombuffer(rows, "<i8").astype(np.int64), total)
         power_of_two = scale > 0 and scale & (scale - 1) == 0
-        return self, power_of_two and error_bound >= epsilon and self._buckets.consistent
+        return self, power_of_two and error_bound >= epsilon and held.consistent
 
     def _many(
         self,
@@ -284,9 +272,10 @@ class ExponentialHistogram(Sketch):
                 f"timestamps must be {wanted} with timed={self.timed}, got {timestamps!r}: "
                 "choose timed when making the histogram"
             )
-        units = units_of(events, self.values, self._scale, held.total)
+        units = units_of(events, self.values, held.scale, held.total)
         times = NO_TIMES if timestamps is None else as_times(timestamps, units.size, held.now)
         held.many(units, times, answers, article)
 
     def _in_events(self, units: int) -> int | float:
-        return units if self._scale == 1 else units / self._scale
+        scale = self._buckets.scale
+        return units if scale == 1 else units / scale
