@@ -15,25 +15,13 @@ EVENTS_PER_RANGE = 2**16
 class BitStream:
     """An endless stream of bits, the same whichever way a caller cuts it.
 
-    Parameters
-    ----------
-    share : float
-        Probability of a one, in (0, 1).
-    burst : float, optional
-        Mean length of a run of ones, in events, at least 1 and share / (1 - share), which makes
-        runs of zeros as short as they can be; by default events are independent.
-    seed : int
-        Non-negative.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is outside its range.
+    `burst` is at least 1 and share / (1 - share), which makes runs of zeros as short as they can
+    be; without, events are independent. Raises ValueError for a parameter outside its range.
     """
 
-    share: float
-    burst: float | None = None
-    seed: int = 0
+    share: float  # probability of a one, in (0, 1)
+    burst: float | None = None  # mean length of a run of ones, in events
+    seed: int = 0  # not negative
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -48,13 +36,7 @@ class BitStream:
             raise ValueError(f"seed must be at least 0, got {self.seed!r}")
 
     def draw(self, size: int, first: int = 0) -> NDArray[np.bool_]:
-        """Events `first` … `first + size`, counted from 0, shape (size,).
-
-        Raises
-        ------
-        ValueError
-            If size or first is negative.
-        """
+        """Events `first` … `first + size`, counted from 0, shape (size,)."""
         for argument, value in (("size", size), ("first", first)):
             if value < 0:
                 raise ValueError(f"{argument} must be at least 0, got {value!r}")

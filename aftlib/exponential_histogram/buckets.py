@@ -11,7 +11,6 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,24 +58,17 @@ class Buckets:
     change in place; each is made from the other when it is needed. A single event costs O(1)
     amortised, n events together O(n) for counting them and O(log n) a bucket that expires or stays.
 
-    Parameters
-    ----------
-    window
-        A bucket expires when its newest event is at or before now - window.
-    least
-        Least number of buckets of a size that is not the largest.
-    now
-        Time of the newest event, or before the first.
-    origin
-        All units came after it.
+    A bucket expires when its newest event is at or before `now` - `window`, where `now` is the time
+    of the newest event, or before the first. All units came after `origin`. A merge may make a unit
+    1/`scale` of an event.
     """
 
     def __init__(self, window: int, least: int, now: int, origin: int) -> None:
         self.window, self.least, self.most = window, least, least + 1
-        self.now, self.origin = now, origin
+        self.now, self.origin, self.total, self.scale = now, origin, 0, 1
         self._stamps: NDArray[np.int64] | None = NO_TIMES
-        self.total = 0
         self._queues: list[deque[int]] | None = None  # of size 1, 2, 4, …, oldest at the left
+        self._due = now  # nothing expires before
 
     @property
     def stamps(self) -> NDArray[np.int64]:
@@ -97,6 +89,11 @@ class Buckets:
         return 1 << top_level(self.total, self.least) if self.total else 0
 
     @property
+    def begins(self) -> NDArray[np.int64]:
+        """Earliest time of each bucket's units: its older neighbour's timestamp."""
+        return np.append(self.stamps[1:], self.origin + 1)[: self.stamps.size]
+
+    @property
     def consistent(self) -> bool:
         """Whether the timestamps are as many, as ordered and as recent as the rest demands."""
         if not (NEVER <= self.origin <= self.now < MAX_UNITS and 0 <= self.total < MAX_UNITS):
@@ -114,27 +111,31 @@ class Buckets:
 
     def single(self, now: int, units: int) -> None:
         """Take in one event of a few units."""
-        queues = self._queues
-        if queues is None:
+        if self._queues is None:
             stamps, counts = iter(self.stamps.tolist()), bucket_counts(self.total, self.least)
-            queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
-            self._queues = queues
-        self._stamps = None
+            self._queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
+            self._due = now
+        queues = self._queues
         self.now = now
+        if now >= self._due:
+            self._stamps = None
+            edge = now - self.window
+            while queues and queues[-1][0] <= edge:
+                queues[-1].popleft()
+                self.total -= 1 << (len(queues) - 1)
+                if not queues[-1]:
+                    queues.pop()
+            # merges only put this off; with no bucket, the next one lives for a window
+            self._due = (queues[-1][0] if queues else now) + self.window
 
-        while queues and queues[-1][0] <= now - self.window:
-            queues[-1].popleft()
-            self.total -= 1 << (len(queues) - 1)
-            if not queues[-1]:
-                queues.pop()
-
-        while units > 0:
+        while units:
             units -= 1
+            self._stamps = None
             self.total += 1
-            stamp = now
+            stamp, most = now, self.most
             for queue in queues:
                 queue.append(stamp)
-                if len(queue) <= self.most:
+                if len(queue) <= most:
                     break
                 queue.popleft()  # the two oldest become one of twice the size,
                 stamp = queue.popleft()  # which keeps the newer timestamp
@@ -150,16 +151,8 @@ class Buckets:
     ) -> None:
         """Take in a row of events, exactly as if they had come one by one.
 
-        Parameters
-        ----------
-        units
-            What the events bring.
-        times
-            When they happen; without (size 0) at now + 1, now + 2, ….
-        answers
-            Filled with the estimate after each event, in units, unless it is empty.
-        article
-            Answer as the article does, rather than soundly.
+        Without `times` (size 0) they happen at now + 1, now + 2, …. `answers`, unless it is empty,
+        is filled with the estimate after each, in units; with `article` as the article does.
         """
         from aftlib.exponential_histogram import kernels
 
@@ -186,22 +179,8 @@ class Buckets:
         self.now = int(times[-1]) if times.size else self.now + units.size
 
 
-class Part(NamedTuple):
-    """One histogram to merge: buckets newest first, in units of 1/scale events after `origin`."""
-
-    stamps: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    scale: int
-    origin: int
-
-    @property
-    def begins(self) -> NDArray[np.int64]:
-        """Earliest time of each bucket's units: its older neighbour's timestamp."""
-        return np.append(self.stamps[1:], self.origin + 1)[: self.stamps.size]
-
-
 def halves(
-    parts: Sequence[Part], edge: int
+    parts: Sequence[Buckets], edge: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, float]:
     """Halve each bucket: times after `edge` in order, units at each, their scale, the rounding.
 
@@ -214,11 +193,6 @@ def halves(
     Whole halves would be off by s/2, too much for a few small buckets. Hence units of half an
     event, and of a quarter after a merge of merged ones. They stop at `FINEST`: rounding there is
     off by half a unit in at least one event, and that relative rounding is returned.
-
-    Raises
-    ------
-    ValueError
-        If the parts together overflow the limit of units.
     """
     scale, rounding = max(part.scale for part in parts), 0.0
     finest = [part for part in parts if part.scale == scale]

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 MAX_UNITS = 2**61
 #: Squares of larger values, summed over a window, could overflow.
 LARGEST_REAL = 1e140
+_NO_BITS = "events must be bits", 'a sum of non-negative integers needs values="integers"'
 
 
 class Units(NamedTuple):
@@ -32,21 +33,18 @@ class Units(NamedTuple):
 
 def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
     """Events of the kind that `values` says as units of 1/scale, which `total` has room for."""
-    if values == "integers":
-        units: NDArray[np.integer] = as_integers(events)
-    else:
-        bits = as_bits(events)
-        if scale == 1:  # by blocks, at the speed of counting
-            from aftlib.exponential_histogram import kernels
+    if values == "bits" and scale == 1:  # by blocks, at the speed of counting
+        from aftlib.exponential_histogram import kernels
 
-            words = bits[: bits.size & ~7].view(np.uint64)
-            cum, valid = kernels.count_blocks(bits, words, kernels.BLOCK_WORDS)
-            if not valid:
-                refuse_non_bit(bits)
-            return Units(bits.size, cum, kernels.BLOCK_SHIFT, bits, words)
-        if bits.size and bits.max() > 1:
-            refuse_non_bit(bits)
-        units = bits
+        bits = as_bits(events)
+        words = bits[: bits.size & ~7].view(np.uint64)
+        cum, valid = kernels.count_blocks(bits, words, kernels.BLOCK_WORDS)
+        if not valid:
+            refuse(bits > 1, bits, *_NO_BITS)
+        return Units(bits.size, cum, kernels.BLOCK_SHIFT, bits, words)
+    units = as_integers(events) if values == "integers" else as_bits(events)
+    if values == "bits":
+        refuse(units > 1, units, *_NO_BITS)
     check_total(total, units, scale)
     return running(units.astype(np.int64) * scale)
 
@@ -59,33 +57,26 @@ def running(units: NDArray[np.integer]) -> Units:
 
 
 def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
-    """Events as one byte each; unsigned bytes that are not 0 or 1 are left for `refuse_non_bit`."""
+    """Events as one byte each; unsigned bytes that are not 0 or 1 are left for the caller."""
     array = _row(events, "bits (booleans, 0 or 1)")
     if array.dtype.itemsize > 1 or array.dtype == np.int8:  # the view would show -1 as 255
-        if array.size and not (array.min() >= 0 and array.max() <= 1):
-            refuse_non_bit(array)
+        refuse((array < 0) | (array > 1), array, *_NO_BITS)
         return array.astype(np.uint8)
     return np.ascontiguousarray(array).view(np.uint8)
 
 
-def refuse_non_bit(array: NDArray[Any]) -> None:
-    """Raise for the first event that is neither 0 nor 1."""
-    place = int(np.argmax((array != 0) & (array != 1)))
-    raise ValueError(
-        f"events must be bits, got {array[place]} at position {place}: "
-        'a sum of non-negative integers needs values="integers"'
-    )
+def refuse(bad: NDArray[np.bool_], array: NDArray[Any], wanted: str, way_out: str) -> None:
+    """Raise for the first bad entry, if there is one."""
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise ValueError(f"{wanted}, got {array[place]} at position {place}: {way_out}")
 
 
 def as_integers(events: ArrayLike) -> NDArray[np.int64]:
     """Non-negative events as 64-bit integers."""
     array = _row(events, "non-negative integers")
-    if array.dtype.kind == "i" and array.size and array.min() < 0:
-        place = int(np.argmax(array < 0))
-        raise ValueError(
-            f"events must not be negative, got {array[place]} at position {place}: "
-            "an exponential histogram can only add; keep negative parts in a second one"
-        )
+    way_out = "an exponential histogram can only add; keep negative parts in a second one"
+    refuse(array < 0, array, "events must not be negative", way_out)
     if array.dtype == np.uint64 and array.size and array.max() >= MAX_UNITS:
         raise ValueError(f"events must stay below 2**61, got {array.max()}: use a coarser unit")
     return array.astype(np.int64)
@@ -126,31 +117,20 @@ def as_times(timestamps: ArrayLike, size: int, now: int) -> NDArray[np.int64]:
     return times
 
 
-def _row(values: ArrayLike, wanted: str, name: str = "events") -> NDArray[Any]:
+def _row(values: ArrayLike, wanted: str, name: str = "events", kinds: str = "biu") -> NDArray[Any]:
     array = np.atleast_1d(np.asarray(values))
     if array.ndim > 1:
         raise ValueError(f"{name} must be one value or a row, got shape {array.shape}: ravel it")
     if array.size == 0:
         return array.astype(np.uint8)
-    if array.dtype.kind not in "biu":
+    if array.dtype.kind not in kinds:
         raise ValueError(f"{name} must be {wanted}, got type {array.dtype}: convert them first")
     return array
 
 
 def as_reals(values: ArrayLike) -> NDArray[np.float64]:
     """Finite numbers, whose squares do not overflow, as floats."""
-    array = np.atleast_1d(np.asarray(values))
-    if array.ndim > 1 or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"values must be a row of real numbers, got shape {array.shape}, type {array.dtype}: "
-            "ravel or convert them first"
-        )
-    reals = array.astype(np.float64)
-    bad = ~(np.abs(reals) <= LARGEST_REAL)
-    if bad.any():
-        place = int(np.argmax(bad))
-        raise ValueError(
-            f"values must be finite and within ±{LARGEST_REAL:g}, got {reals[place]} at position "
-            f"{place}: drop or replace it first"
-        )
+    reals = _row(values, "real numbers", "values", "biuf").astype(np.float64)
+    wanted = f"values must be finite and within ±{LARGEST_REAL:g}"
+    refuse(~(np.abs(reals) <= LARGEST_REAL), reals, wanted, "drop or replace it first")
     return reals

@@ -33,7 +33,7 @@ _RATES = {
 
 
 def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
-    """Buckets of `experiments.steps` around the events, a slider for the time (fig. 4)."""
+    """Buckets of `experiments.figure_3` around the events, a slider for the time (fig. 4)."""
     events = table["event"].tolist()
     frames = {str(row.t): _step(row, events, window) for row in table.itertuples()}
     looks = [
@@ -152,6 +152,12 @@ def error_ratios(
     return figure.update_yaxes(rangemode="tozero")
 
 
+def _lines(figure: go.Figure, x: pd.Series, y: Any, name: str, color: str, **look: Any) -> None:
+    """Add a line with its points marked."""
+    look = {"mode": "lines+markers", "line": {"color": color}} | look
+    figure.add_scatter(x=x, y=y, name=name, **look)
+
+
 def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title: str) -> go.Figure:
     """Relative errors along a stream under the promised line; `columns` names each estimate's."""
     figure = go.Figure()
@@ -168,10 +174,8 @@ def variances(table: pd.DataFrame) -> go.Figure:
     figure = make_subplots(cols=2, horizontal_spacing=0.12)
     for (name, each), color in zip(table.groupby("stream"), (BLUE, GREEN, ORANGE), strict=True):
         for column, y in enumerate(("error", "buckets"), 1):
-            figure.add_scatter(
-                x=each["epsilon"], y=each[y], mode="lines+markers", name=name,
-                legendgroup=name, showlegend=column == 1, line={"color": color}, row=1, col=column,
-            )  # fmt: skip
+            where = {"legendgroup": name, "showlegend": column == 1, "row": 1, "col": column}
+            _lines(figure, each["epsilon"], each[y], str(name), color, **where)
     ends = [table["epsilon"].min(), table["epsilon"].max()]
     figure.add_scatter(x=ends, y=ends, mode="lines", name="promised ε", line=PROMISED, row=1, col=1)
     styled(figure, "Variance: error and memory", _AXES["epsilon"], "relative error")
@@ -191,9 +195,7 @@ def demo(table: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
             hoverinfo="skip",
         )  # fmt: skip
     for column, name, color in (("exact", "exact", GREY), ("estimate", "estimate", BLUE)):
-        figure.add_scatter(
-            x=shown["at"], y=shown[column], mode="lines", name=name, line={"color": color}
-        )
+        _lines(figure, shown["at"], shown[column], name, color, mode="lines")
     return styled(figure, "The operator's answers in a streaming query", "event", "ones in window")
 
 
@@ -202,15 +204,10 @@ def sizes(table: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     colors = (RED, ORANGE, PURPLE, GREEN, BLUE, GREY)
     for i, (epsilon, each) in enumerate(table.groupby("epsilon")):
-        figure.add_scatter(
-            x=each["window"], y=each["bytes"], mode="lines+markers", name=f"ε = {epsilon:g}",
-            line={"color": colors[i % len(colors)]},
-        )  # fmt: skip
+        color = colors[i % len(colors)]
+        _lines(figure, each["window"], each["bytes"], f"ε = {epsilon:g}", color)
     ring = table.groupby("window")["ring_bytes"].first()
-    figure.add_scatter(
-        x=ring.index, y=ring, mode="lines", name="exact ring of bits",
-        line={"color": "#333", "dash": "dash"},
-    )  # fmt: skip
+    figure.add_scatter(x=ring.index, y=ring, mode="lines", name="exact ring of bits", line=PROMISED)
     styled(figure, "Memory of a window full of ones", _AXES["window"], "bytes (logarithmic)")
     return figure.update_xaxes(type="log").update_yaxes(type="log")
 
@@ -219,10 +216,7 @@ def rates(table: pd.DataFrame, document: float) -> go.Figure:
     """Events a second against the events of a call, and the document's rate."""
     figure = go.Figure()
     for column, (name, color) in _RATES.items():
-        figure.add_scatter(
-            x=table["chunk"], y=table[column], mode="lines+markers", name=name,
-            line={"color": color},
-        )  # fmt: skip
+        _lines(figure, table["chunk"], table[column], name, color)
     ends = [table["chunk"].min(), table["chunk"].max()]
     name = f"the document: {document:,.0f}"
     figure.add_scatter(x=ends, y=[document] * 2, mode="lines", name=name, line=PROMISED)

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import struct
-from typing import Self
+from itertools import product
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aftlib.exponential_histogram import record
 from aftlib.exponential_histogram.buckets import (
     NEVER,
     NO_ANSWERS,
     NO_TIMES,
     Buckets,
-    Part,
     halves,
     least_buckets,
 )
 from aftlib.exponential_histogram.events import MAX_UNITS, as_times, running, units_of
+from aftlib.exponential_histogram.record import Sketch
 
-_KIND = 1
-_STATE = struct.Struct("<qd??qdqqq")
 #: Up to so many units of an event go in one by one.
 _FEW = 16
+#: With more in the window, they may overflow.
+_ROOM = MAX_UNITS - _FEW
 
 
-class ExponentialHistogram:
+class ExponentialHistogram(Sketch):
     r"""How many events, or what sum, in the last part of a stream, within relative error ε.
 
     The window is the last `window` events, or with `timed` the events after now - `window`, where
@@ -52,6 +52,11 @@ class ExponentialHistogram:
         Whether events carry timestamps: integers that never go back.
     values
         "bits" (booleans, 0, 1) to count the ones, "integers" (0, 1, 2, …) to sum.
+
+    Attributes
+    ----------
+    error_bound
+        Relative error that `estimate` promises: ε, and e + ε + eε after merging.
 
     Raises
     ------
@@ -90,51 +95,22 @@ class ExponentialHistogram:
     15.0
     """
 
+    _kind, _head, _width = 1, struct.Struct("<qd??qdqqq"), 8
+
     def __init__(
         self, window: int, epsilon: float, timed: bool = False, values: str = "bits"
     ) -> None:
-        if not 1 <= window < MAX_UNITS or window != int(window):
-            raise ValueError(
-                f"window must be a whole number from 1 to 2**61, got {window}: "
-                "count events, or with timed=True units of the timestamps"
-            )
-        if not 0 < epsilon < 1:
-            raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}: try 0.01")
+        super().__init__(window, epsilon)
         if values not in ("bits", "integers"):
             raise ValueError(f'values must be "bits" or "integers", got {values!r}')
-        self._epsilon, self._timed, self._values = float(epsilon), bool(timed), values
+        self.timed, self.values = bool(timed), values
         start = NEVER if timed else 0
-        self._buckets = Buckets(int(window), least_buckets(epsilon), start, start)
-        self._scale, self._error_bound = 1, self._epsilon  # merges change them
+        self._buckets = Buckets(self._window, least_buckets(epsilon), start, start)
+        self.error_bound = self._epsilon  # a merge changes it
 
     def __repr__(self) -> str:
-        given = f"window={self.window}, epsilon={self._epsilon}"
-        return f"ExponentialHistogram({given}, timed={self._timed}, values={self._values!r})"
-
-    @property
-    def window(self) -> int:
-        """Width in events, or with `timed` in the timestamps' unit."""
-        return self._buckets.window
-
-    @property
-    def epsilon(self) -> float:
-        """Relative error ε of this histogram's own buckets."""
-        return self._epsilon
-
-    @property
-    def timed(self) -> bool:
-        """Whether the window is one of time."""
-        return self._timed
-
-    @property
-    def values(self) -> str:
-        """What is counted: "bits" or "integers"."""
-        return self._values
-
-    @property
-    def error_bound(self) -> float:
-        """Relative error that `estimate` promises: ε, and e + ε + eε after merging."""
-        return self._error_bound
+        given = f"window={self.window}, epsilon={self.epsilon}"
+        return f"ExponentialHistogram({given}, timed={self.timed}, values={self.values!r})"
 
     @property
     def now(self) -> int | None:
@@ -167,22 +143,14 @@ class ExponentialHistogram:
         ValueError
             If events or timestamps are not such, go back or overflow; the state stays as it was.
         """
-        if isinstance(events, int) and 0 <= events <= 1:
-            buckets = self._buckets
-            room = buckets.total < MAX_UNITS - _FEW  # else the slow way refuses what overflows
-            if timestamps is None and not self._timed and room:
-                buckets.single(buckets.now + 1, events)
-                return
-            if (
-                self._timed
-                and room
-                and self._scale <= _FEW
-                and isinstance(timestamps, int)
-                and NEVER < buckets.now <= timestamps < MAX_UNITS
-            ):
-                buckets.single(timestamps, events * self._scale)
-                return
-        self._many(events, timestamps, NO_ANSWERS, False)
+        held = self._buckets
+        if isinstance(events, int) and not events >> 1 and held.total < _ROOM:  # 0 or 1
+            if timestamps is None and not self.timed:
+                return held.single(held.now + 1, events)
+            known = self.timed and isinstance(timestamps, int) and held.scale <= _FEW
+            if known and NEVER < held.now <= timestamps < MAX_UNITS:
+                return held.single(timestamps, events * held.scale)
+        return self._many(events, timestamps, NO_ANSWERS, False)
 
     def estimates(
         self, events: ArrayLike, timestamps: ArrayLike | None = None, *, article: bool = False
@@ -193,8 +161,8 @@ class ExponentialHistogram:
         """
         answers = np.empty(np.size(events), np.float64)
         self._many(events, timestamps, answers, article)
-        if self._scale > 1:
-            answers /= self._scale
+        if self._buckets.scale > 1:
+            answers /= self._buckets.scale
         return np.ceil(answers) if article else answers
 
     def estimate(self, last: int | None = None) -> float:
@@ -223,14 +191,15 @@ class ExponentialHistogram:
             raise ValueError(f"last must lie in 1 … {held.window}, got {last}: widen the window")
         all_inside = held.origin >= held.now - (last or held.window)
         doubt = 0 if all_inside else max(largest - 1, 0)
-        return (2 * units - doubt) / (2 * self._scale)
+        return (2 * units - doubt) / (2 * held.scale)
 
     def article_estimate(self) -> int:
         """The article's ⌈total - largest / 2⌉, which a few ones make miss ε by up to twice.
 
         D5, figure 2 and `Query`.
         """
-        return -((self._buckets.largest - 2 * self._buckets.total) // (2 * self._scale))
+        held = self._buckets
+        return -((held.largest - 2 * held.total) // (2 * held.scale))
 
     def merge(self, other: Self, *others: Self) -> Self:
         """Take in what other histograms of the same time window have seen, and return self.
@@ -244,83 +213,50 @@ class ExponentialHistogram:
             If these are count windows, windows or values differ, or the total overflows.
         """
         inputs = [self, other, *others]
-        for each in inputs:
-            for name, mine, its in (
-                ("timed", True, each._timed),
-                ("window", self.window, each.window),
-                ("values", self._values, each._values),
-            ):
-                if mine != its:
-                    raise ValueError(
-                        f"other must have {name}={mine!r} to merge, got {its!r}: "
-                        "use time windows made with the same parameters"
-                    )
-        started = [each for each in inputs if each.now is not None]
-        filled = [each for each in started if each._buckets.total]
-        now = max((each._buckets.now for each in started), default=NEVER)
-        origin = min((each._buckets.origin for each in started), default=NEVER)
+        wanted = {"timed": True, "window": self.window, "values": self.values}
+        for each, (name, mine) in product(inputs, wanted.items()):
+            if getattr(each, name) != mine:
+                raise ValueError(
+                    f"other must have {name}={mine!r} to merge, got {getattr(each, name)!r}: "
+                    "use time windows made with the same parameters"
+                )
+        held = self._buckets
+        started = [each._buckets for each in inputs if each.now is not None]
+        filled = [each for each in started if each.total]
+        error = max((each.error_bound for each in inputs if each._buckets.total), default=0.0)
+        now = max((each.now for each in started), default=NEVER)
+        origin = min((each.origin for each in started), default=NEVER)
 
-        if [each._buckets.least for each in filled] == [self._buckets.least]:
+        if [each.least for each in filled] == [held.least]:
             source = filled[0]  # the only one with buckets, which are ours already: nothing is lost
-            self._scale = source._scale
-            self._error_bound = max(source._error_bound, self._epsilon)
-            self._buckets.replace(source._buckets.stamps, source._buckets.total)
+            held.replace(source.stamps, source.total)
+            held.scale, self.error_bound = source.scale, max(error, self._epsilon)
         elif filled:
-            parts = [
-                Part(each._buckets.stamps, each._buckets.sizes, each._scale, each._buckets.origin)
-                for each in filled
-            ]
-            times, units, self._scale, rounding = halves(parts, now - self.window)
-            self._buckets = Buckets(self.window, self._buckets.least, now - self.window, origin)
-            self._buckets.many(running(units), times)
-            error = max(each._error_bound for each in filled) + rounding
-            self._error_bound = error + self._epsilon + error * self._epsilon
+            times, units, scale, rounding = halves(filled, now - self.window)
+            held = self._buckets = Buckets(self.window, held.least, now - self.window, origin)
+            held.many(running(units), times)
+            held.scale, error = scale, error + rounding
+            self.error_bound = error + self._epsilon + error * self._epsilon
 
-        self._buckets.origin = origin
-        self._buckets.single(now, 0)
+        held.origin = origin
+        held.single(now, 0)
         return self
 
-    def to_bytes(self) -> bytes:
-        """The state as bytes with a version and a check sum, the same for the same state."""
+    def _state(self) -> tuple[tuple[Any, ...], bytes]:
         held = self._buckets
-        head = _STATE.pack(
-            held.window,
-            self._epsilon,
-            self._timed,
-            self._values == "integers",
-            self._scale,
-            self._error_bound,
-            held.now,
-            held.origin,
-            held.total,
-        )
-        return record.seal(_KIND, head + held.stamps.astype("<i8").tobytes())
+        made = self._window, self._epsilon, self.timed, self.values == "integers"
+        found = held.scale, self.error_bound, held.now, held.origin, held.total
+        return made + found, held.stamps.astype("<i8").tobytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild a histogram that goes on exactly as the one that wrote the bytes.
-
-        Raises
-        ------
-        ValueError
-            If the bytes are damaged, cut short, of another version, or no histogram's.
-        """
-        payload = record.unseal(_KIND, data)
-        if len(payload) < _STATE.size or (len(payload) - _STATE.size) % 8:
-            raise ValueError(f"data holds no histogram in its {len(payload)} bytes: rebuild it")
-        fields = _STATE.unpack_from(payload)
+    def _restored(cls, rows: bytes, *fields: Any) -> tuple[Self, bool]:
         window, epsilon, timed, integers, scale, error_bound, now, origin, total = fields
         self = cls(window, epsilon, timed, "integers" if integers else "bits")
-        self._scale, self._error_bound = scale, error_bound
-        self._buckets.now, self._buckets.origin = now, origin
-        stamps = np.frombuffer(payload, "<i8", offset=_STATE.size).astype(np.int64)
-        self._buckets.replace(stamps, total)
+        held, self.error_bound = self._buckets, error_bound
+        held.now, held.origin, held.scale = now, origin, scale
+        held.replace(np.frombuffer(rows, "<i8").astype(np.int64), total)
         power_of_two = scale > 0 and scale & (scale - 1) == 0
-        if not (power_of_two and error_bound >= epsilon and self._buckets.consistent):
-            raise ValueError(
-                f"data holds no histogram, its buckets contradict {self!r}: rebuild it"
-            )
-        return self
+        return self, power_of_two and error_bound >= epsilon and held.consistent
 
     def _many(
         self,
@@ -330,15 +266,16 @@ class ExponentialHistogram:
         article: bool,
     ) -> None:
         held = self._buckets
-        if self._timed != (timestamps is not None):
-            wanted = "given, one an event," if self._timed else "left out"
+        if self.timed != (timestamps is not None):
+            wanted = "given, one an event," if self.timed else "left out"
             raise ValueError(
-                f"timestamps must be {wanted} with timed={self._timed}, got {timestamps!r}: "
+                f"timestamps must be {wanted} with timed={self.timed}, got {timestamps!r}: "
                 "choose timed when making the histogram"
             )
-        units = units_of(events, self._values, self._scale, held.total)
+        units = units_of(events, self.values, held.scale, held.total)
         times = NO_TIMES if timestamps is None else as_times(timestamps, units.size, held.now)
         held.many(units, times, answers, article)
 
     def _in_events(self, units: int) -> int | float:
-        return units if self._scale == 1 else units / self._scale
+        scale = self._buckets.scale
+        return units if scale == 1 else units / scale

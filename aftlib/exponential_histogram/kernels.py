@@ -332,19 +332,8 @@ def apply(
 ) -> tuple[NDArray[np.int64], int]:
     """Timestamps and total after a chunk.
 
-    Parameters
-    ----------
-    units
-        A chunk's, as `events.Units`: size, cum, shift, bits, words; a plain tuple, as all of these.
-    clock
-        times (of the events, or empty), now.
-    buckets
-        stamps, total: before the chunk.
-    rules
-        window, least.
-    answers
-        out, sure, article: if `out` has room, it gets the estimate after each event, the exact
-        total for the first `sure`.
+    `units` is an `events.Units`, `buckets` those before the chunk; all are plain tuples. If `out`
+    has room, it gets the estimate after each event, the exact total for the first `sure`.
     """
     size, cum, shift, bits, words = units
     (times, now), (stamps, total), (window, least) = clock, buckets, rules

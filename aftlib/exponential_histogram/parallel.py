@@ -64,19 +64,9 @@ class Merged:
 def aggregate(frame: DataFrame, query: HistogramQuery, reader: Reader = rows) -> Merged:
     """Merge one histogram of each partition of a frame; its error is at most ε + ε + ε².
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Its rows mean events to the reader; within a partition they are in order of time.
-    query : HistogramQuery
-        With time windows: only these merge.
-    reader : callable
-        By default the frame has one row an event, with the columns at and event.
-
-    Raises
-    ------
-    ValueError
-        If the query is no time window, or (in a task) the timestamps go back.
+    The frame's rows mean events to the reader, by default one each, with the columns at and event;
+    within a partition they are in order of time. Raises ValueError if the query is no time window,
+    for only these merge, or (in a task) the timestamps go back.
     """
     if not query.timed:
         raise ValueError(

@@ -9,18 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 class BitRing:
     """The last `window` bits themselves, eight a byte, and how many of them are 1.
 
-    O(1) an event and `window` / 8 bytes. Knows nothing of time windows of unknown rate, of sums,
-    or of other windows' answers without counting again.
-
-    Parameters
-    ----------
-    window : int
-        Events, at least 1.
-
-    Raises
-    ------
-    ValueError
-        If the window holds no event.
+    O(1) an event and `window` / 8 bytes; raises ValueError if the window holds no event. Knows
+    nothing of time windows of unknown rate, of sums, or of other windows' answers without counting
+    again.
     """
 
     def __init__(self, window: int) -> None:

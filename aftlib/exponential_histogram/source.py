@@ -26,27 +26,16 @@ class EventSlice(InputPartition):
 class BitEvents(PlannedInput):
     """Bits of several keys, one row an event; `at` counts from 1 within a key.
 
-    Attributes
-    ----------
-    share, burst, seed
-        As `BitStream`; key number i has the seed `seed` + i.
-    keys : int
-        Streams.
-    stop : int
-        Events of each key.
-    every : int
-        Events of each key in a micro-batch.
-    tasks : int
-        Slices of a micro-batch that are read in parallel.
+    `share`, `burst` and `seed` are as for `BitStream`; key number i has the seed `seed` + i.
     """
 
     share: float
     burst: float | None
     seed: int
     keys: int
-    stop: int
-    every: int
-    tasks: int
+    stop: int  # events of each key
+    every: int  # events of each key in a micro-batch
+    tasks: int  # slices of a micro-batch that are read in parallel
 
     schema = "key long, at long, event boolean"
     unit = "event"
@@ -72,6 +61,5 @@ class BitEvents(PlannedInput):
             for first in range(piece.start, piece.stop, EVENTS_PER_RANGE):
                 size = min(EVENTS_PER_RANGE, piece.stop - first)
                 at = np.arange(first + 1, first + size + 1)
-                event = stream.draw(size, first)
-                columns = {"key": np.full(size, key), "at": at, "event": event}
+                columns = {"key": np.full(size, key), "at": at, "event": stream.draw(size, first)}
                 yield pa.RecordBatch.from_pydict(columns)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aftlib.exponential_histogram import record
 from aftlib.exponential_histogram.events import LARGEST_REAL, MAX_UNITS, as_reals
+from aftlib.exponential_histogram.record import Sketch
 
-_KIND = 2
-_STATE = struct.Struct("<qdqq")
 #: Single values wait until there are so many, or until someone asks.
 _WAITING = 1024
 _FIRST_LIMIT = 64
@@ -21,29 +19,22 @@ _FIRST_LIMIT = 64
 class _Row(NamedTuple):
     """Buckets oldest first: newest value's time, number of values, mean, spread."""
 
-    stamps: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    means: NDArray[np.float64]
-    spreads: NDArray[np.float64]
+    stamps: NDArray[Any]
+    counts: NDArray[Any]
+    means: NDArray[Any]
+    spreads: NDArray[Any]
 
     def cut(self, first: int, after: int | None = None) -> _Row:
-        stamps, counts, means, spreads = self
-        where = slice(first, after)
-        return _Row(stamps[where], counts[where], means[where], spreads[where])
+        return _Row(*(column[first:after] for column in self))
 
     def then(self, row: _Row) -> _Row:
-        return _Row(
-            np.concatenate((self.stamps, row.stamps)),
-            np.concatenate((self.counts, row.counts)),
-            np.concatenate((self.means, row.means)),
-            np.concatenate((self.spreads, row.spreads)),
-        )
+        return _Row(*map(np.concatenate, zip(self, row, strict=True)))
 
 
 _NONE = _Row(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
 
 
-class VarianceHistogram:
+class VarianceHistogram(Sketch):
     r"""The variance of the last `window` values of a stream, within relative error ε.
 
     Every bucket keeps the number n, mean and spread V (sum of squared deviations from the mean) of
@@ -90,30 +81,16 @@ class VarianceHistogram:
     6.0
     """
 
+    _kind, _head, _width = 2, struct.Struct("<qdqq"), 32
+
     def __init__(self, window: int, epsilon: float) -> None:
-        if not 1 <= window < MAX_UNITS or window != int(window):
-            raise ValueError(
-                f"window must be a whole number from 1 to 2**61, got {window}: count values"
-            )
-        if not 0 < epsilon < 1:
-            raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}: try 0.1")
-        self._window, self._epsilon = int(window), float(epsilon)
+        super().__init__(window, epsilon)
         self._slack = epsilon**2 / (1 + 1.5 * epsilon)  # ρ²
-        self._row, self._limit, self._now = _NONE, _FIRST_LIMIT, 0
+        self._buckets, self._limit, self._now = _NONE, _FIRST_LIMIT, 0
         self._waiting: list[float] = []
 
     def __repr__(self) -> str:
         return f"VarianceHistogram(window={self._window}, epsilon={self._epsilon})"
-
-    @property
-    def window(self) -> int:
-        """Width in values."""
-        return self._window
-
-    @property
-    def epsilon(self) -> float:
-        """Relative error ε that `estimate` promises."""
-        return self._epsilon
 
     @property
     def now(self) -> int:
@@ -164,52 +141,32 @@ class VarianceHistogram:
         mean = np.average(row.means, weights=counts)
         return float((spreads.sum() + counts @ (row.means - mean) ** 2) / number)
 
-    def to_bytes(self) -> bytes:
-        """The state as bytes with a version and a check sum, the same for the same state."""
+    def _state(self) -> tuple[tuple[Any, ...], bytes]:
         self._settle()
-        head = _STATE.pack(self._window, self._epsilon, self._now, self._limit)
-        columns = (column.astype(column.dtype.newbyteorder("<")) for column in self._row)
-        return record.seal(_KIND, head + b"".join(column.tobytes() for column in columns))
+        columns = (column.astype(column.dtype.newbyteorder("<")) for column in self._buckets)
+        fields = self._window, self._epsilon, self._now, self._limit
+        return fields, b"".join(column.tobytes() for column in columns)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild a histogram that goes on exactly as the one that wrote the bytes.
-
-        Raises
-        ------
-        ValueError
-            If the bytes are damaged, cut short, of another version, or no variance histogram's.
-        """
-        payload = record.unseal(_KIND, data)
-        size, rest = divmod(len(payload) - _STATE.size, 32)
-        if size < 0 or rest:
-            raise ValueError(f"data holds no histogram in its {len(payload)} bytes: rebuild it")
-        window, epsilon, now, limit = _STATE.unpack_from(payload)
-        self = cls(window, epsilon)
-        columns = [
-            np.frombuffer(payload, kind, size, _STATE.size + i * size * 8).astype(kind[1:])
+    def _restored(cls, rows: bytes, *fields: Any) -> tuple[Self, bool]:
+        window, epsilon, now, limit = fields
+        self, size = cls(window, epsilon), len(rows) // cls._width
+        columns = (
+            np.frombuffer(rows, kind, size, 8 * i * size).astype(kind[1:])
             for i, kind in enumerate(("<i8", "<i8", "<f8", "<f8"))
-        ]
-        self._row, self._now, self._limit = _Row(*columns), now, limit
-        stamps, counts, means, spreads = self._row
-        if not (
-            size <= limit
-            and 0 <= now < MAX_UNITS
-            and (np.diff(stamps, prepend=0, append=now + 1) > 0).all()
-            and (counts > 0).all()
-            and np.isfinite(means).all()
-            and np.isfinite(spreads).all()
-            and (spreads >= 0).all()
-        ):
-            raise ValueError(
-                f"data holds no histogram, its buckets contradict {self!r}: rebuild it"
-            )
-        return self
+        )
+        self._buckets, self._now, self._limit = _Row(*columns), now, limit
+        stamps, counts, means, spreads = self._buckets
+        sound = size <= limit and 0 <= now < MAX_UNITS and (counts > 0).all()
+        sound &= (np.diff(stamps, prepend=0, append=now + 1) > 0).all()
+        sound &= np.isfinite(means).all() and np.isfinite(spreads).all() and (spreads >= 0).all()
+        return self, bool(sound)
 
     def _active(self) -> _Row:
         """Buckets with values in the window."""
         self._settle()
-        return self._row.cut(int(np.searchsorted(self._row.stamps, self._now - self._window + 1)))
+        first = np.searchsorted(self._buckets.stamps, self._now - self._window + 1)
+        return self._buckets.cut(int(first))
 
     def _settle(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -226,7 +183,7 @@ class VarianceHistogram:
         starts = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
         counts = np.diff(starts, append=values.size)
         runs = _Row(self._now + starts + counts, counts, values[starts], np.zeros(starts.size))
-        row = self._row
+        row = self._buckets
         if row.stamps.size and row.spreads[-1] == 0 and (row.means[-1] == runs.means[:1]).any():
             longer = runs.cut(0, 1)._replace(counts=runs.counts[:1] + row.counts[-1])
             row, runs = row.cut(0, -1).then(longer), runs.cut(1)
@@ -240,4 +197,4 @@ class VarianceHistogram:
             self._limit = max(_FIRST_LIMIT, 2 * row.stamps.size)
             first, done = done, done + self._limit - row.stamps.size
             row = row.then(runs.cut(first, done))
-        self._row, self._now = row, self._now + values.size
+        self._buckets, self._now = row, self._now + values.size

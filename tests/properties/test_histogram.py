@@ -230,7 +230,7 @@ def test_a_long_chain_of_merges_keeps_the_bound_it_reports() -> None:
         assert chain.error_bound < 1.01 ** (filled + 2) - 1 + 1e-4
         check_parts(chain, leaves[: i + 1], chain.error_bound)
     assert filled > 20
-    assert chain._scale == FINEST
+    assert chain._buckets.scale == FINEST
 
 
 @pytest.mark.parametrize("values", ["bits", "integers"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -22,7 +21,7 @@ from aftlib.exponential_histogram.experiments.errors import (
     variances,
 )
 from aftlib.exponential_histogram.experiments.examples import WINDOW as FIGURE_3_WINDOW
-from aftlib.exponential_histogram.experiments.examples import figure_3, shown, steps
+from aftlib.exponential_histogram.experiments.examples import figure_3, shown
 from aftlib.exponential_histogram.experiments.streams import operator_demo, parallel
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "rates",
     "shown",
     "sizes",
-    "steps",
     "sweep",
     "variances",
 ]
@@ -80,14 +78,7 @@ _LISTS = {"windows", "size_windows", "chunks", "parallel_events"} | {
 _MOST_SWEPT = 5 * 10**7
 
 
-def check_parameters(
-    *,
-    windows: Sequence[int],
-    windows_of_events: int,
-    shares: Sequence[float],
-    bursts: Sequence[float],
-    **others: float | Sequence[float],
-) -> None:
+def check_parameters(**given: Any) -> None:
     """Refuse parameters of the notebook with which it would not come to its end.
 
     Raises
@@ -95,8 +86,6 @@ def check_parameters(
     ValueError
         That names the parameter, its value and the way out.
     """
-    given: dict[str, Any] = {"windows": windows, "windows_of_events": windows_of_events}
-    given |= {"shares": shares, "bursts": bursts} | others
     for name, value in given.items():
         bounds = _REAL.get(name) or dict(zip(("least", "most"), _WHOLE[name], strict=True))
         if name not in _LISTS:
@@ -106,12 +95,13 @@ def check_parameters(
         else:
             raise ValueError(f"{name} must be a list of numbers, got {value!r}: put it in [ ]")
 
+    windows, windows_of_events = given["windows"], given["windows_of_events"]
     if windows_of_events * max(windows) > _MOST_SWEPT:
         raise ValueError(
             f"windows_of_events × the largest of windows must be at most {_MOST_SWEPT:,} events, "
             f"got {windows_of_events} × {max(windows)}: take fewer or smaller windows"
         )
-    for share, burst in product(shares, bursts):
+    for share, burst in product(given["shares"], given["bursts"]):
         least = max(1.0, share / (1 - share))
         if burst and burst < least:
             raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,30 +19,19 @@ DOCUMENT_RATE = 1e5
 
 
 def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
-    """Fill windows with ones and weigh the state.
+    """Windows full of ones: epsilon, window, buckets, bytes (of `to_bytes`), ring_bytes, bound.
 
-    Returns
-    -------
-    DataFrame
-        epsilon, window, buckets, bytes: of `to_bytes`; ring_bytes; bound: the most buckets that
-        (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 allows, k = ⌈1/ε⌉.
+    The bound is the most buckets that (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 allows, k = ⌈1/ε⌉.
     """
     found = []
-    for window in windows:
-        for epsilon in epsilons:
-            histogram = filled(window, epsilon)
-            half = np.ceil(np.ceil(1 / epsilon) / 2)
-            found.append(
-                {
-                    "epsilon": epsilon,
-                    "window": window,
-                    "buckets": len(histogram.buckets),
-                    "bytes": len(histogram.to_bytes()),
-                    "ring_bytes": -(-window // 8),
-                    "bound": (half + 1) * (np.log2(window / half + 1) + 1) + 1,
-                }
-            )
-    return pd.DataFrame(found)
+    for window, epsilon in product(windows, epsilons):
+        histogram = filled(window, epsilon)
+        half = np.ceil(np.ceil(1 / epsilon) / 2)
+        bound = (half + 1) * (np.log2(window / half + 1) + 1) + 1
+        weighed = len(histogram.buckets), len(histogram.to_bytes()), -(-window // 8)
+        found.append((epsilon, window, *weighed, bound))
+    columns = ["epsilon", "window", "buckets", "bytes", "ring_bytes", "bound"]
+    return pd.DataFrame(found, columns=columns)
 
 
 def filled(window: int, epsilon: float) -> ExponentialHistogram:
@@ -65,11 +55,8 @@ def long_run(
 ) -> pd.DataFrame:
     """Play a long stream in chunks and look at it now and then (D5 fig. 5).
 
-    Returns
-    -------
-    DataFrame
-        at: events so far; estimate, article, exact, buckets, bytes there; error, article_error;
-        seconds: of updates alone so far.
+    at: events so far; estimate, article, exact, buckets, bytes there; error, article_error:
+    relative; seconds: of updates alone so far.
     """
     histogram, ring = ExponentialHistogram(window, epsilon), BitRing(window)
     histogram.update(np.empty(0, bool))  # compiled before the clock starts
@@ -83,18 +70,11 @@ def long_run(
         ring.update(part)
         at = first + part.size
         if at % every == 0 or at == events:
-            found.append(
-                {
-                    "at": at,
-                    "estimate": histogram.estimate(),
-                    "article": histogram.article_estimate(),
-                    "exact": ring.count,
-                    "buckets": len(histogram.buckets),
-                    "bytes": len(histogram.to_bytes()),
-                    "seconds": seconds,
-                }
-            )
-    table = pd.DataFrame(found)
+            answers = histogram.estimate(), histogram.article_estimate(), ring.count
+            weighed = len(histogram.buckets), len(histogram.to_bytes())
+            found.append((at, *answers, *weighed, seconds))
+    columns = ["at", "estimate", "article", "exact", "buckets", "bytes", "seconds"]
+    table = pd.DataFrame(found, columns=columns)
     exact = table["exact"].to_numpy()
     table["error"] = relative(table["estimate"].to_numpy(), exact)
     table["article_error"] = relative(table["article"].to_numpy(), exact)
@@ -107,26 +87,18 @@ def rates(
     """Events a second on one core, chunks in memory: counting, the exact ring, the histogram.
 
     `chunks` are events a call; 1 means one Python call an event. Each has about `seconds`, of whose
-    alternating rounds the best is kept.
-
-    Returns
-    -------
-    DataFrame
-        chunk, and events a second of count_nonzero, ring, update, estimates.
+    alternating rounds the best is kept: count_nonzero, ring, update, estimates.
     """
-
-    def full() -> ExponentialHistogram:
-        histogram = ExponentialHistogram(window, epsilon)
-        histogram.update(BitStream(0.5).draw(2 * window))
-        return histogram
-
     found = []
     for chunk in chunks:
         size = min(max(chunk, 20_000), 50 * chunk) if chunk > 1 else 20_000
         events = BitStream(0.5, None, seed).draw(size)
         rows: list[Any] = [events[i : i + chunk] for i in range(0, size, chunk)]
         singles = events.tolist() if chunk == 1 else rows
-        updating, answering, ring = full(), full(), BitRing(window)
+        updating, answering = (ExponentialHistogram(window, epsilon) for _ in "12")
+        for histogram in (updating, answering):
+            histogram.update(BitStream(0.5).draw(2 * window))
+        ring = BitRing(window)
 
         def answered(event: int, answering: ExponentialHistogram = answering) -> None:
             answering.update(event)

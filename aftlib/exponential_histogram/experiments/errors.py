@@ -29,13 +29,10 @@ _ROUNDING = 1 + 1e-12
 def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, Any]:
     """Play a stream and compare every answer with the exact count.
 
-    Returns
-    -------
-    dict
-        events; least: fewest ones in a full window; article, sound: largest relative error over
-        full windows, and article_young, sound_young while the stream is younger than the window;
-        article_missed, sound_missed: answers off by more than ε, of both; buckets: most at a
-        chunk's end.
+    events; least: fewest ones in a full window; article, sound: largest relative error over full
+    windows, and article_young, sound_young while the stream is younger than the window;
+    article_missed, sound_missed: answers off by more than ε, of both; buckets: most at a chunk's
+    end.
     """
     ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(events, dtype=np.int64)))
     made = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
@@ -72,12 +69,8 @@ def sweep(
     """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts.
 
     One Spark job plays them; a point of the grid is a unit of work. A burst of 0 means independent
-    events. A stream is `windows_of_events` windows long, and at least 131,072 events.
-
-    Returns
-    -------
-    DataFrame
-        epsilon, window, share, burst, and the columns of `measure`.
+    events. A stream is `windows_of_events` windows long, and at least 131,072 events. A row a
+    point: epsilon, window, share, burst, and what `measure` finds.
     """
     from aftlib.exponential_histogram import kernels  # noqa: F401 - compiled before the tasks start
 
@@ -97,10 +90,7 @@ def sweep(
 def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
     """Errors with 1 … `most` ones in the window, all inside, after zeros that fill it.
 
-    Returns
-    -------
-    DataFrame
-        epsilon, ones, article, sound: the answers; article_error, sound_error: relative.
+    epsilon, ones; article, sound: the answers; article_error, sound_error: relative.
     """
     exact, tables = np.arange(1, most + 1), []
     for epsilon in epsilons:
@@ -117,11 +107,8 @@ def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
 def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
     """The fewest ones of `few_ones` with which the article's estimate breaks ε, and its worst.
 
-    Returns
-    -------
-    DataFrame
-        epsilon, k, ones: fewest (missing where there are none), article, sound: the answers there;
-        article_error: there; worst, worst_ones: the largest error and where; sound_worst.
+    epsilon, k, ones: fewest (missing where there are none); article, sound: the answers there;
+    article_error: there; worst, worst_ones: the largest error and where; sound_worst.
     """
     rows = []
     for _, each in table.groupby("epsilon"):
@@ -138,13 +125,7 @@ def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
 def error_curve(
     stream: BitStream, events: int, window: int, epsilon: float, points: int = 2000
 ) -> pd.DataFrame:
-    """Relative error event by event, the largest of each of `points` stretches of the stream.
-
-    Returns
-    -------
-    DataFrame
-        at: last event of a stretch; sound, article.
-    """
+    """Largest relative errors, sound and article, in `points` stretches that end `at`."""
     bits = stream.draw(events)
     exact = exact_counts(bits, window)
     edges = np.linspace(0, events, min(points, events) + 1).astype(int)
@@ -159,14 +140,10 @@ def variances(epsilons: Sequence[float], window: int, seed: int, looks: int = 20
     """Errors and buckets of the variance histogram on three streams, beside the exact variance.
 
     Noise is normal. The walk adds it up. Steps jump by ten at every third of a window, so that the
-    mean of the oldest bucket is often far from that of the rest.
+    mean of the oldest bucket is often far from that of the rest. Four windows are played, and each
+    answer is compared `looks` times after the first.
 
-    Four windows are played, and each answer is compared `looks` times after the first.
-
-    Returns
-    -------
-    DataFrame
-        epsilon, stream, error: the largest, relative; buckets: the most.
+    epsilon, stream; error: the largest, relative; buckets: the most.
     """
     noise = np.random.default_rng(seed).normal(size=4 * window)
     jumps = 10.0 * (np.arange(noise.size) // max(window // 3, 1) % 2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
@@ -31,44 +29,25 @@ FIGURE_3: tuple[tuple[tuple[tuple[int, int], ...], int, int, int], ...] = (
 )
 
 
-def steps(
-    events: Sequence[int] = EVENTS, window: int = WINDOW, epsilon: float = EPSILON
-) -> pd.DataFrame:
-    """Play events one by one.
-
-    Returns
-    -------
-    DataFrame
-        t, event, buckets: tuple of (timestamp, count), newest first; total, query: the article's
-        estimate; exact; estimate: the sound one.
-    """
-    histogram, ring = ExponentialHistogram(window, epsilon), BitRing(window)
-    found = []
-    for t, event in enumerate(events, 1):
-        histogram.update(event)
-        ring.update([event])
-        found.append(
-            {
-                "t": t,
-                "event": event,
-                "buckets": tuple(histogram.buckets),
-                "total": histogram.total,
-                "query": histogram.article_estimate(),
-                "exact": ring.count,
-                "estimate": histogram.estimate(),
-            }
-        )
-    return pd.DataFrame(found)
-
-
 def figure_3() -> pd.DataFrame:
-    """The document's table beside what the library gives: a row an event, `same` if all agree."""
-    table = steps()
+    """The document's events played one by one: t, event and `same`, if its table says the same.
+
+    buckets: tuple of (timestamp, count), newest first; total; query: the article's estimate; exact;
+    estimate: the sound one; error: of the query, relative.
+    """
+    histogram, ring = ExponentialHistogram(WINDOW, EPSILON), BitRing(WINDOW)
+    found = []
+    for event in EVENTS:
+        histogram.update(event)
+        ring.update(event)
+        query, buckets = histogram.article_estimate(), tuple(histogram.buckets)
+        found.append((event, buckets, histogram.total, query, ring.count, histogram.estimate()))
     columns = ["buckets", "total", "query", "exact"]
-    printed = pd.DataFrame(FIGURE_3, columns=columns)
-    same = (table[columns] == printed).all(axis=1)
-    query, exact = table["query"].to_numpy(), table["exact"].to_numpy()
-    return table.assign(error=relative(query, exact), same=same)
+    table = pd.DataFrame(found, columns=["event", *columns, "estimate"])
+    table.insert(0, "t", range(1, len(table) + 1))
+    error = relative(table["query"].to_numpy(), table["exact"].to_numpy())
+    same = (table[columns] == pd.DataFrame(FIGURE_3, columns=columns)).all(axis=1)
+    return table.assign(error=error, same=same)
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:

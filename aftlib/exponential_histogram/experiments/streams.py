@@ -26,10 +26,7 @@ def operator_demo(
 ) -> pd.DataFrame:
     """The article's operator (figs. 6 and 7) as a streaming query: one answer an event.
 
-    Returns
-    -------
-    DataFrame
-        key, at, estimate, exact, error: relative; in order of key and at.
+    In order of key and at; estimate, exact; error: relative.
     """
     query, parts = HistogramQuery(window, epsilon), min(events.keys, 4)
     found = run(spark, events.stream(spark), query, directory, parts)
@@ -52,14 +49,11 @@ def parallel(
 ) -> pd.DataFrame:
     """Count streams in partitions that merge, beside merely drawing and counting their events.
 
-    Returns
-    -------
-    DataFrame
-        events, partitions, count_s, histogram_s: the best of the rounds; ratio; estimate, exact:
-        of the last `window` time units; error, bound: relative; buckets.
+    events, partitions; count_s, histogram_s: the best of the rounds; ratio; estimate, exact: of the
+    last `window` time units; error, bound: relative; buckets.
     """
 
-    def timed(work: Callable[[], Any], rounds: int) -> tuple[float, Any]:
+    def timed(work: Callable[[], Any]) -> tuple[float, Any]:
         """Least seconds of the rounds, and the last result."""
         seconds = []
         for _ in range(rounds):
@@ -74,22 +68,12 @@ def parallel(
         drawn = Drawn(stream, size, tasks)
         frame = drawn.frame(spark)
         aggregate(frame, query, drawn)  # starts the workers
-        count_s, (events, _) = timed(partial(count, frame, drawn), rounds)
-        histogram_s, merged = timed(partial(aggregate, frame, query, drawn), rounds)
-        exact = stream.draw(min(window, size), max(size - window, 0)).sum()
-        estimate = merged.histogram.estimate()
-        found.append(
-            {
-                "events": events,
-                "partitions": merged.partitions,
-                "count_s": count_s,
-                "histogram_s": histogram_s,
-                "ratio": histogram_s / count_s,
-                "estimate": estimate,
-                "exact": int(exact),
-                "error": float(relative(np.array(estimate), exact)),
-                "bound": merged.histogram.error_bound,
-                "buckets": len(merged.histogram.buckets),
-            }
-        )
+        count_s, (events, _) = timed(partial(count, frame, drawn))
+        histogram_s, merged = timed(partial(aggregate, frame, query, drawn))
+        histogram, exact = merged.histogram, stream.draw(min(window, size), max(size - window, 0))
+        row = {"events": events, "partitions": merged.partitions}
+        row |= {"count_s": count_s, "histogram_s": histogram_s, "ratio": histogram_s / count_s}
+        row |= {"estimate": histogram.estimate(), "exact": int(exact.sum())}
+        row["error"] = float(relative(np.array(row["estimate"]), exact.sum()))
+        found.append(row | {"bound": histogram.error_bound, "buckets": len(histogram.buckets)})
     return pd.DataFrame(found)
