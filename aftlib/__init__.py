@@ -7,6 +7,7 @@ from aftlib.approximately_once.assignment import (
     assign_random,
     assign_spread,
 )
+from aftlib.approximately_once.best import assign_best
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
@@ -22,6 +23,7 @@ __all__ = [
     "RecoveryTime",
     "ReplaySet",
     "Requirement",
+    "assign_best",
     "assign_greedy",
     "assign_packed",
     "assign_random",

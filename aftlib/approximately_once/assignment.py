@@ -125,7 +125,7 @@ def assign_spread(model: GaussianModel, workers: int, requirement: Requirement) 
     array([0.961, 0.961])
     """
     _capacity(model, workers)
-    order = np.concatenate(_correlated_groups(model)).tolist()
+    order = np.concatenate(correlated_groups(model)).tolist()
     return assess(model, [order[i::workers] for i in range(workers)], requirement)
 
 
@@ -143,7 +143,7 @@ def assign_packed(model: GaussianModel, workers: int, requirement: Requirement) 
     array([0.632, 0.632])
     """
     capacity = _capacity(model, workers)
-    order = np.concatenate(_correlated_groups(model)).tolist()
+    order = np.concatenate(correlated_groups(model)).tolist()
     return assess(model, _fill(order, capacity)[0], requirement)
 
 
@@ -246,7 +246,7 @@ def assess(
     return Assignment(key_sets, reliability, requirement.is_met_by(reliability))
 
 
-def _correlated_groups(model: GaussianModel) -> list[np.ndarray]:
+def correlated_groups(model: GaussianModel) -> list[np.ndarray]:
     """Connected parts of the correlation graph; a single part is ordered by clustering."""
     # imported here: they take longer to load than everything else, in every Spark worker
     from scipy.cluster.hierarchy import leaves_list, linkage

@@ -1,0 +1,127 @@
+"""The best assignment: never worse than the others, and no assignment passes its bound."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from aftlib import (
+    GaussianModel,
+    Requirement,
+    assign_best,
+    assign_greedy,
+    assign_random,
+    assign_spread,
+)
+from aftlib.approximately_once import best as best_module
+from aftlib.approximately_once.assignment import assess
+from aftlib.core.generators import block_model
+
+
+def some_model(seed, n=6):
+    """A few keys with correlations of all kinds; some groups of some models are independent."""
+    rng = np.random.default_rng(seed)
+    loads = rng.normal(size=(n, 3)) * (rng.random((n, 3)) < 0.6)
+    covariance = loads @ loads.T + np.diag(rng.uniform(0.02, 0.5, n))
+    return GaussianModel(np.zeros(n), covariance)
+
+
+def every_assignment(keys, sizes):
+    """All ways to give the keys to workers of these sizes."""
+    if not sizes:
+        yield []
+        return
+    for mine in combinations(keys, sizes[0]):
+        rest = [key for key in keys if key not in mine]
+        yield from ([mine, *others] for others in every_assignment(rest, sizes[1:]))
+
+
+def optimum(model, sizes, requirement):
+    ways = every_assignment(range(model.size), sizes)
+    return max(int(assess(model, way, requirement).estimable.sum()) for way in ways)
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [2, 2, 2], [3, 1, 2], [1] * 6])
+def test_the_bound_is_above_the_optimum_and_the_best_is_mostly_the_optimum(sizes):
+    reached, tight, points = 0, 0, 0
+    for seed in range(12):
+        model = some_model(seed)
+        for epsilon in (0.8, 1.3, 1.9):
+            requirement = Requirement(epsilon, 0.05)
+            best = assign_best(model, sizes, requirement)
+            most = optimum(model, sizes, requirement)
+            assert int(best.estimable.sum()) <= most <= best.bound
+            assert [len(keys) for keys in best.workers] == sizes
+            assert sorted(k for keys in best.workers for k in keys) == list(range(6))
+            reached += int(best.estimable.sum()) == most
+            tight += best.bound == most
+            points += 1
+    assert reached >= 0.9 * points
+    assert tight >= 0.8 * points
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 6, 8, 12, 24])
+@pytest.mark.parametrize("epsilon", [0.62, 0.66, 0.7, 0.9, 1.3])
+def test_on_equal_blocks_the_bound_is_reached_and_is_the_pigeonholes(workers, epsilon):
+    model, requirement = block_model(24, 4), Requirement(epsilon, 0.05)
+    best = assign_best(model, workers, requirement)
+    # a worker of c keys holds at least ⌈c/4⌉ of some block of 6
+    lost = model.block_variance(range(-(-24 // workers // 4)))
+    fits = lost.max() <= requirement.max_variance
+    assert best.bound == int(best.estimable.sum()) == (workers if fits else 0)
+
+
+POINTS = [(w, Requirement(e, 0.05)) for w in (2, 3, 4, 6, 8, 12) for e in (0.7, 0.9, 1.1, 1.3)]
+
+
+def others(model, workers, requirement):
+    yield assign_greedy(model, workers, requirement)
+    yield assign_spread(model, workers, requirement)
+    for draw in range(3):
+        yield assign_random(model, workers, requirement, np.random.default_rng(draw))
+
+
+def test_it_is_never_worse_than_the_others_and_often_better():
+    better = 0
+    for model in (some_model(seed, 24) for seed in (0, 1, 3, 12, 26)):
+        for point in POINTS:
+            best = assign_best(model, *point)
+            most = max(int(other.estimable.sum()) for other in others(model, *point))
+            assert most <= best.estimable.sum() <= best.bound
+            assert assign_best(model, *point).workers == best.workers
+            better += best.estimable.sum() > most
+    assert better >= 6  # 1 without swaps
+
+
+def test_it_is_no_worse_even_when_dealing_and_swapping_fail(monkeypatch):
+    def in_order(_, lone, sizes, k):
+        yield from np.split(np.arange(len(lone)), np.cumsum(sizes)[:-1])
+
+    monkeypatch.setattr(best_module, "_deal", in_order)
+    monkeypatch.setattr(best_module, "_mend", lambda model, dealt, *_: dealt)
+    model = some_model(12, 24)
+    for point in POINTS:
+        found = assign_best(model, *point)
+        named = [assign_greedy(model, *point), assign_spread(model, *point)]
+        assert found.estimable.sum() >= max(other.estimable.sum() for other in named)
+
+
+def test_a_large_part_is_cut_and_the_bound_stays_one():
+    covariance = 0.9 + 0.1 * np.eye(30)  # one group of 30 that is cut into parts of 10
+    model, requirement = GaussianModel(np.zeros(30), covariance), Requirement(0.67, 0.05)
+    best = assign_best(model, 3, requirement)
+    assert best.estimable.sum() <= best.bound <= 3
+
+
+@pytest.mark.parametrize(
+    ("workers", "message"),
+    [
+        (4, "workers must divide the 6 keys, got 4; choose one of 1, 2, 3, 6, or give the number"),
+        (0, "workers must divide the 6 keys, got 0"),
+        ([2, 3], r"workers must have 6 keys together, got \[2, 3\] with 5"),
+        ([0, 6], "each of workers must be a whole number at least 1, got 0"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(workers, message):
+    with pytest.raises(ValueError, match=message):
+        assign_best(some_model(1), workers, Requirement(1.0, 0.05))
