@@ -77,7 +77,7 @@ def recovery_cost(
     failure that were read again, aggregates estimated, the share of them within ε of the
     undisturbed stream, and the largest difference from it among all that was not estimated.
     """
-    exact = replace(query, exact=True)
+    exact = replace(query, recover="exact")
     plans = {"none": (query, []), "approximate": (query, [outage]), "exact": (exact, [outage])}
     streams = {
         name: recover_stream(spark, asked, directory / name, outages)
