@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import repeat
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 from uuid import uuid4
 
 import numpy as np
@@ -35,7 +35,8 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.drain import drain
 
-RECOVER = ("model", "guard", "exact")
+Way = Literal["model", "guard", "exact"]
+RECOVER: tuple[Way, ...] = get_args(Way)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Query:
     requirement: Requirement
     every: int
     stop: int | None = None
-    recover: Literal["model", "guard", "exact"] = "model"
+    recover: Way = "model"
     seasons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from aftlib.approximately_once.assignment import assess
 from aftlib.approximately_once.guarded import GuardedMaster
 from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.pipeline import Query, staff
+from aftlib.approximately_once.pipeline import Query, recover_stream, staff
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -103,6 +103,14 @@ def test_a_stream_is_what_the_guard_says_of_the_same_windows(query, tmp_path):
     assert mine["a"].sum() > mine["e"].sum()
     turns = mine["a"].astype(int).diff().dropna()
     assert (turns == -1).any() and (turns == 1).any()
+
+
+def test_so_is_a_stream_on_spark(spark, query, tmp_path):
+    done = recover_stream(spark, query, tmp_path, OUTAGES)
+    expected, counts = twin(query, OUTAGES)
+    pd.testing.assert_frame_equal(done.windows[COLUMNS], expected, check_exact=True)
+    assert [done.audit.audited, done.audit.wrong] == counts
+    assert (done.outages[0].failure, done.outages[0].recovery) == (2012, 2081)
 
 
 def test_what_is_not_declared_is_read_and_counted(query, tmp_path):

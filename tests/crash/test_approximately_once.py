@@ -148,17 +148,17 @@ def drive(directory, *how):
 @pytest.mark.parametrize(
     ("first", "point", "estimated", "recorded"),
     [
-        ("-", "written", 0, {0}),  # in the re-run a worker dies
+        ("", "written", 0, {0}),  # in the re-run a worker dies
         ("1,4000,4400", "written", 18, {1}),  # the same after another's loss: read again
         ("0,6000,6500", "struck", 0, set()),  # both together: who starts again has lost nothing
     ],
 )
 def test_a_driver_dies_and_in_the_re_run_a_worker(tmp_path, first, point, estimated, recorded):
     log = driver.write_log(tmp_path)
-    ended, before = drive(tmp_path, first, point)
+    ended, before = drive(tmp_path, "model", first, point)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert (len(before.windows) > 0) == (point == "written")
-    ended, done = drive(tmp_path, "0,6000,6500")
+    ended, done = drive(tmp_path, "model", "0,6000,6500")
     assert ended.returncode == 0, ended.stderr
     check(done, log)
     assert done.windows["estimated"].sum() == before.windows["estimated"].sum() == estimated
@@ -167,6 +167,22 @@ def test_a_driver_dies_and_in_the_re_run_a_worker(tmp_path, first, point, estima
     assert (both["value"] == both["value_after"]).all()
     assert (tmp_path / "strikes" / "fault-worker-0-6000.json").exists()
     assert {outage.worker for outage in done.outages} == recorded
+
+
+def test_a_driver_dies_and_the_next_one_knows_what_its_guard_knew(tmp_path):
+    """Killed after the batch in which a worker was lost; a worker lost later is estimated, too."""
+    log = driver.write_log(tmp_path)
+    ended, before = drive(tmp_path, "guard", "1,41000,41400", "written", "4")
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    ended, done = drive(tmp_path, "guard", "0,42000,42500/2,52000,52400")
+    assert ended.returncode == 0, ended.stderr
+    check(done, log)
+    both = before.windows.merge(done.windows, on=["start", "key"], suffixes=("", "_after"))
+    assert len(both) == len(before.windows) == len(WINDOWS.ending_in(0, 50_000)) * MODEL.size
+    assert (both["value"] == both["value_after"]).all()
+    lost = done.windows[done.windows["estimated"]]
+    assert {start // 10_000 for start in lost["start"]} == {4, 5}
+    assert lost["start"].nunique() < 18  # of each outage, every sixth window at least was read
 
 
 class Forgetful(Worker):
