@@ -40,7 +40,7 @@ def run() -> dict:
         ours = [timed(recover_stream, spark, query, place / f"run{i}") for i in range(REPEATS)]
         plain = [timed(plain_spark, spark, log, WIDTH) for _ in range(REPEATS)]
         outage = Outage(3, int(0.7 * STEPS), int(0.7 * STEPS) + 2 * WIDTH)
-        cost, _ = experiments.recovery_cost(spark, query, place / "cost", outage)
+        cost, _ = experiments.recovery_cost(spark, query, place / "cost", [outage])
         return {
             "samples": STEPS * 120,
             "pipeline_rows_per_second": STEPS * 120 / median(ours),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,15 +25,36 @@ class Outage:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Estimated aggregates of one worker in one window, a value a key, in sensor units."""
+class Audit:
+    """What became of the estimates of real outages, compared with the log afterwards."""
 
-    window: int
+    audited: int  # estimates whose truth was read
+    wrong: int  # of these, off by more than ε
+    bound: float  # most that may be wrong, whatever the data and the outages
+
+
+Read = Callable[[int, Sequence[int]], tuple[np.ndarray, np.ndarray]]
+"""How a master reads the log: aggregates and samples of a window's keys."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """One worker's aggregates of a window that it lost, as they go to the sink, a value a key."""
+
     worker: int
     keys: tuple[int, ...]
-    value: np.ndarray  # posterior means
-    half_width: np.ndarray  # hold with probability 1 − δ
-    recoverable: bool  # every one is within ε, unless too much is missing of the others' windows
+    value: np.ndarray
+    half_width: np.ndarray  # NaN where read again
+    samples: np.ndarray
+    estimated: np.ndarray  # bool; the others were read again
+
+    def mended(self, window: int, read: Read) -> Lost:
+        """What is not to stay estimated, read again."""
+        value, samples, again = self.value.copy(), self.samples.copy(), ~self.estimated
+        if again.any():
+            value[again], samples[again] = read(window, np.array(self.keys)[again].tolist())
+        half_width = np.where(again, np.nan, self.half_width)
+        return replace(self, value=value, half_width=half_width, samples=samples)
 
 
 @dataclass
@@ -82,10 +103,12 @@ class Master:
         self._samples.setdefault(window, np.zeros(self.model.size, dtype=np.int64))
         self._owing.setdefault(window, set(range(len(self.assignment.workers))))
 
-    def estimate(self, window: int) -> list[Estimate]:
+    def estimate(self, window: int) -> list[Lost]:
         """(4) Estimate what the workers that still owe the window lost, from all the others.
 
-        The window is finished by that and dropped; (5) recovery ends with the last such window.
+        Values are posterior means, and half-widths hold with probability 1 − δ. A worker is to stay
+        estimated when every one is within ε, unless too much is missing of the others' windows. The
+        window is finished by that and dropped; (5) recovery ends with the last such window.
         """
         row, samples, owing = self._take(window)
         samples = np.where(np.isfinite(row), samples, 0)
@@ -101,9 +124,33 @@ class Master:
                 self._solved[pattern] = gain, self.requirement.half_width(variance)
             gain, half_width = self._solved[pattern]
             value = self.model.mean[list(keys)] + gain @ (row - self.model.mean)[observed]
-            recoverable = bool((half_width <= self.requirement.epsilon).all())
-            estimates.append(Estimate(window, worker, keys, value, half_width, recoverable))
+            good = np.full(len(keys), (half_width <= self.requirement.epsilon).all())
+            estimates.append(Lost(worker, keys, value, half_width, np.zeros(len(keys), int), good))
         return estimates
+
+    def recover(self, window: int, read: Read) -> list[Lost]:
+        """(4) as it goes to the sink: a worker whose half-widths are not all within ε is read."""
+        return [lost.mended(window, read) for lost in self.estimate(window)]
+
+    def settle(self) -> None:
+        """All windows of a micro-batch were received or recovered."""
+
+    def audit(self, read: Read) -> None:
+        """Compare earlier estimates with the log, where there is an account of them."""
+
+    def to_bytes(self) -> bytes:
+        """What has to be kept beyond a micro-batch: nothing."""
+        return b""
+
+    @property
+    def next(self) -> int:
+        """First window that is not settled; what is settled is not taken in again."""
+        return 0
+
+    @property
+    def audited(self) -> Audit | None:
+        """What the audit came to."""
+        return None
 
     @property
     def damaged(self) -> Sequence[int]:

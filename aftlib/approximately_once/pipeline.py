@@ -10,12 +10,12 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import repeat
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast, get_args
 from uuid import uuid4
 
 import numpy as np
@@ -23,8 +23,9 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.assignment import Assignment
+from aftlib.approximately_once.guarded import GuardedMaster
 from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Master, Outage
+from aftlib.approximately_once.master import Audit, Master, Outage
 from aftlib.approximately_once.operator import RESULT_SCHEMA, Worker
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
@@ -33,6 +34,9 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.drain import drain
+
+Way = Literal["model", "guard", "exact"]
+RECOVER: tuple[Way, ...] = get_args(Way)
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,18 @@ class Query:
         block of steps that it had taken in until the end of the micro-batch.
     stop : int, optional
         Step at which the stream ends; default the end of the log.
-    exact : bool
-        Recompute every worker by reading its input again, estimable or not.
+    recover : {"model", "guard", "exact"}
+        What a dead worker lost is estimated by the model where the worker is estimable, or by a
+        guard that is fed every window, where that had declared the sensor before; all else is read
+        again, with "exact" everything.
+    seasons : tuple of float
+        Periods of known rhythms in windows, such as a day, for the guard.
 
     Raises
     ------
     ValueError
-        When sizes do not fit, `every` is less than 1 or `stop` lies outside the log.
+        When sizes do not fit, `every` is less than 1, `stop` lies outside the log, or `recover` is
+        not of the three.
     """
 
     log: SensorLog
@@ -64,7 +73,8 @@ class Query:
     requirement: Requirement
     every: int
     stop: int | None = None
-    exact: bool = False
+    recover: Way = "model"
+    seasons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         keys = sorted(k for worker in self.assignment.workers for k in worker)
@@ -78,6 +88,8 @@ class Query:
             raise ValueError(f"every must be at least 1 step, got {self.every!r}")
         if not 0 <= self.steps <= self.log.steps:
             raise ValueError(f"stop must lie in 0 … {self.log.steps}, got {self.stop!r}")
+        if self.recover not in RECOVER:
+            raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
 
     @property
     def steps(self) -> int:
@@ -86,16 +98,18 @@ class Query:
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the query's results: log, windows, model, assignment, requirement."""
+        """What identifies the results: log, windows, model, assignment, requirement, guard."""
         about = [str(self.log.path.absolute()), self.log.names, self.log.steps, self.log.about]
         about += [asdict(self.windows), asdict(self.requirement), self.assignment.workers]
+        about += [self.seasons] if self.recover == "guard" else []
         numbers = self.model.mean.tobytes() + self.model.covariance.tobytes()
         return sha256(json.dumps(about).encode() + numbers).hexdigest()[:16]
 
     @property
     def approximate(self) -> list[bool]:
-        """Workers that are estimated when lost."""
-        return [bool(e) and not self.exact for e in self.assignment.estimable]
+        """Workers whose substitute skips what was lost; the master sees to it."""
+        always = {"guard": True, "exact": False}
+        return [always.get(self.recover, bool(e)) for e in self.assignment.estimable]
 
 
 @dataclass
@@ -109,15 +123,21 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         q = self.query
-        self.master = Master(q.model, q.assignment, q.requirement, q.windows)
+        parts = q.model, q.assignment, q.requirement, q.windows
+        self.master = Master(*parts)
+        if q.recover == "guard":
+            known = self.sink.master()
+            self.master = GuardedMaster(*parts, seasons=q.seasons, state=known)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process one micro-batch; running it twice leaves the sink as running it once."""
+        self.master.audit(self._read)
         began = time.perf_counter()
         sent = batch.toArrow().to_pylist()
         arrived = time.perf_counter()
         summaries = [row for row in sent if row["window"] is None]
-        results = [row for row in sent if row["window"] is not None]
+        windows = (row for row in sent if row["window"] is not None)
+        results = [row for row in windows if row["window"] >= self.master.next]
         known = self._known([row for row in results if row["values"] is None])
 
         master, cells, again = self.master, list[tuple](), Counter[int]()
@@ -129,22 +149,19 @@ class Coordinator:
                 values, samples = np.array(found[0], float), np.array(found[1])
                 master.receive(row["window"], row["worker"], values, samples)  # (1) and (2)
                 keys = self.query.assignment.workers[row["worker"]]
-                cells += self._cells(row["window"], keys, values.tolist(), samples.tolist())
+                cells += self._cells(row["window"], keys, values, samples)
         for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
-            for lost in master.estimate(window):
-                if lost.recoverable:
-                    values, halves = lost.value.tolist(), lost.half_width.tolist()
-                    cells += self._cells(window, lost.keys, values, half_widths=halves)
-                else:  # too much is missing of the others: as exact recovery would
-                    values, samples = self._read_again(window, lost.keys)
-                    cells += self._cells(window, lost.keys, values.tolist(), samples.tolist())
-                    again[lost.worker] += self.query.windows.width * len(lost.keys)
+            for lost in master.recover(window, self._read):
+                row = lost.keys, lost.value, lost.samples, lost.half_width, lost.estimated
+                cells += self._cells(window, *row)
+                again[lost.worker] += self.query.windows.width * int((~lost.estimated).sum())
+        master.settle()
         outages = [
             Outage(row["worker"], row["failure"], row["recovery"], row["dead"], row["pid"])
             for row in summaries
             if row["dead"] is not None
         ]
-        self.sink.write(cells, outages)
+        self.sink.write(cells, outages, master.to_bytes())
 
         seconds = {"tasks_s": arrived - began, "master_s": time.perf_counter() - arrived}
         names = ("worker", "attempt", "pid", "start", "begin", "stop", "again")
@@ -153,7 +170,13 @@ class Coordinator:
             shift["again"] += again[row["worker"]]
             self.shifts.append(shift | {"batch": batch_id} | seconds)
 
-    def _read_again(self, window: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    def close(self) -> Audit | None:
+        """Audit what the last micro-batch estimated."""
+        self.master.audit(self._read)
+        self.sink.write([], master=self.master.to_bytes())
+        return self.master.audited
+
+    def _read(self, window: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Aggregates and samples of a window from the log."""
         windows, start = self.query.windows, window * self.query.windows.slide
         samples = self.query.log.read(keys, start, start + windows.width)
@@ -186,17 +209,18 @@ class Coordinator:
         self,
         window: int,
         keys: Sequence[int],
-        values: Sequence[float],
-        samples: Iterable[int] = repeat(0),
-        half_widths: Sequence[float] | None = None,
+        values: np.ndarray,
+        samples: np.ndarray,
+        half_widths: np.ndarray | None = None,
+        estimated: np.ndarray | None = None,
     ) -> Iterator[tuple]:
-        """Rows of the sink, estimated when they have half-widths; SQLite keeps NaN as NULL."""
+        """Rows of the sink, exact unless they are estimated; SQLite keeps NaN as NULL."""
         start = window * self.query.windows.slide
         span = repeat(start), repeat(start + self.query.windows.width)
         names = [self.query.log.names[k] for k in keys]
-        halves = repeat(None) if half_widths is None else half_widths
-        estimated = repeat(int(half_widths is not None))
-        return zip(*span, names, values, halves, estimated, samples, strict=False)
+        halves = repeat(None) if half_widths is None else half_widths.tolist()
+        guessed = repeat(0) if estimated is None else estimated.astype(int).tolist()
+        return zip(*span, names, values.tolist(), halves, guessed, samples.tolist(), strict=False)
 
 
 @dataclass(frozen=True)
@@ -205,12 +229,13 @@ class StreamRun:
 
     `shifts` has one row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch,
     again (samples that it read although an attempt before it had), and the seconds that the tasks
-    and the master took.
+    and the master took. What the guard let be estimated was audited.
     """
 
     windows: pd.DataFrame  # the sink's: start, stop, key, value, half_width, estimated, samples
     outages: list[Outage]
     shifts: pd.DataFrame
+    audit: Audit | None = None
 
 
 def recover_stream(
@@ -243,8 +268,8 @@ def recover_stream(
     shifts, worker, coordinator = staff(query, directory, outages)
     results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
     drain(results.writeStream.foreachBatch(coordinator), directory)
-    sink = coordinator.sink
-    return StreamRun(sink.windows(), sink.outages(), pd.DataFrame(coordinator.shifts))
+    audit, sink = coordinator.close(), coordinator.sink
+    return StreamRun(sink.windows(), sink.outages(), pd.DataFrame(coordinator.shifts), audit)
 
 
 def staff(

@@ -13,9 +13,10 @@ import pandas as pd
 from aftlib.approximately_once.master import Outage
 from aftlib.core.sqlite import open_database, transaction
 
-APPLICATION = 0x41465457
+APPLICATION = 0x41465458
 _SCHEMA = (
     "CREATE TABLE query (identity TEXT NOT NULL)",
+    "CREATE TABLE master (id INTEGER PRIMARY KEY CHECK (id = 1), state BLOB NOT NULL)",
     """CREATE TABLE windows (
     start INTEGER NOT NULL, stop INTEGER NOT NULL, key TEXT NOT NULL, value REAL,
     half_width REAL, estimated INTEGER NOT NULL, samples INTEGER NOT NULL,
@@ -45,8 +46,13 @@ class WindowSink:
         self.path, self.query = Path(path), query
         self._connection().close()
 
-    def write(self, rows: Iterable[tuple], outages: Iterable[Outage] = ()) -> None:
-        """Upsert rows (start, stop, key, value, half_width, estimated, samples) and outages."""
+    def write(
+        self, rows: Iterable[tuple], outages: Iterable[Outage] = (), master: bytes = b""
+    ) -> None:
+        """Upsert rows (start, stop, key, value, half_width, estimated, samples) and outages.
+
+        What the master knows after them, where it has to be kept, goes into the same transaction.
+        """
         known = [astuple(outage) for outage in outages]
         with (
             closing(self._connection()) as connection,
@@ -54,6 +60,14 @@ class WindowSink:
         ):
             connection.executemany(_UPSERT, rows)
             connection.executemany("INSERT OR REPLACE INTO outages VALUES (?, ?, ?, ?, ?)", known)
+            if master:
+                connection.execute("INSERT OR REPLACE INTO master VALUES (1, ?)", [master])
+
+    def master(self) -> bytes:
+        """What the master knew after the last write; empty when nothing was kept."""
+        with closing(self._connection()) as connection:
+            found = connection.execute("SELECT state FROM master").fetchone()
+        return found[0] if found else b""
 
     def windows(self) -> pd.DataFrame:
         """All results by start and key: start, stop, key, value, half_width, estimated, samples."""
@@ -91,7 +105,8 @@ class WindowSink:
             if self.query is not None and found != self.query:
                 raise ValueError(
                     f"path holds the results of another query, {str(self.path)!r}: its log, "
-                    "windows, model, assignment or requirement differ; choose another directory"
+                    "windows, model, assignment, requirement or guard differ; choose another "
+                    "directory"
                 )
 
         return open_database(

@@ -78,13 +78,27 @@ def test_grid_needs_replications_and_windows(spark, case):
 
 def test_recovery_cost_compares_three_runs(spark, case, tmp_path):
     query = case.query(6, 0.75, 0.05, 120)
-    table, streams = experiments.recovery_cost(spark, query, tmp_path, Outage(0, 50, 60))
+    table, streams = experiments.recovery_cost(spark, query, tmp_path, [Outage(0, 50, 60)])
     by = table.set_index("recovery")
     assert by.loc["none", "aggregates_estimated"] == by.loc["exact", "aggregates_estimated"] == 0
-    assert by.loc["approximate", "aggregates_estimated"] > 0
-    assert by.loc["exact", "samples_read_again"] > by.loc["approximate", "samples_read_again"]
+    assert by.loc["model", "aggregates_estimated"] > 0
+    assert by.loc["exact", "samples_read_again"] > by.loc["model", "samples_read_again"]
     assert (by["largest_other_difference"] == 0).all()
     assert streams["exact"].outages == []
+
+
+def test_three_ways_to_recover_on_sensors_that_drift(spark, tmp_path):
+    case = experiments.drifting_case(tmp_path, Windows(3, 1), 2400, seed=1)
+    by = experiments.ways_to_recover(spark, case, tmp_path / "ways", 0.05, 2400)
+    by = by.set_index("recovery")
+    assert by.loc["guard", "within_epsilon"] > by.loc["model", "within_epsilon"]
+    assert by.loc["guard", "aggregates_estimated"] < by.loc["model", "aggregates_estimated"]
+    assert by.loc["guard", "audited"] == by.loc["guard", "aggregates_estimated"] > 0
+    wrong = round((1 - by.loc["guard", "within_epsilon"]) * by.loc["guard", "audited"])
+    assert by.loc["guard", "wrong"] == wrong <= by.loc["guard", "bound"]
+    assert np.isnan(by.loc["model", "audited"])
+    assert 0 < by.loc["guard", "samples_read_again"] < by.loc["exact", "samples_read_again"]
+    assert (by["largest_other_difference"] == 0).all()
 
 
 def real_table(rows=400):
@@ -125,6 +139,7 @@ USUAL = {
     "seed": 1,
     "data": None,
     "pipeline_steps": 3000,
+    "recover": "model",
 }
 AWKWARD = [0, -1, np.nan, np.inf, 2.5, [], "x", [0], [-1], ["x"], [np.nan], [7], True, 10**6]
 FINE = {
@@ -157,6 +172,7 @@ def test_awkward_parameters_are_refused_by_name(name, value):
         ({"workers": [7]}, r"workers must divide the 120 sensors, got 7; choose from \[1, 2"),
         ({"width": 4, "rows": 3}, "rows must hold a window of width = 4 steps, got 3"),
         ({"pipeline_steps": 2}, "pipeline_steps must hold a window of width = 3 steps, got 2"),
+        ({"recover": "luck"}, "recover must be one of model, guard, exact, got 'luck'"),
         ({"slide": 4}, "slide must be a whole number at least 1 and at most 3, got 4"),
         ({"data": "missing.csv"}, "data must name a wide CSV or Parquet file, got 'missing.csv'"),
     ],
@@ -210,5 +226,5 @@ def test_odd_parameters_work_to_the_end(spark, tmp_path, odd):
 
     query = case.query(case.workers[0], case.epsilons[-1], 0.05, pipeline_steps)
     outage = Outage(0, failure := int(0.7 * query.steps), failure + 6)
-    cost, _ = experiments.recovery_cost(spark, query, tmp_path / "cost", outage)
+    cost, _ = experiments.recovery_cost(spark, query, tmp_path / "cost", [outage])
     assert len(cost) == 3

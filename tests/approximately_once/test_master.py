@@ -37,7 +37,7 @@ def test_estimate_is_the_posterior_mean_with_its_half_width(master):
     posterior = MODEL.condition(seen)
     np.testing.assert_allclose(estimate.value, posterior.mean)
     np.testing.assert_allclose(estimate.half_width, REQUIREMENT.half_width(posterior.variance))
-    assert (estimate.window, estimate.worker, estimate.keys) == (3, 1, lost)
+    assert (estimate.worker, estimate.keys) == (1, lost)
     assert list(master.damaged) == []
 
 
@@ -104,5 +104,5 @@ def test_missing_samples_widen_the_estimate_up_to_the_prior():
     assert widths == sorted(widths) and len(set(widths)) == len(widths)
     prior = requirement.half_width(np.diag(model.covariance)[0])
     assert widths[-1] == pytest.approx(prior)
-    assert [estimate.recoverable for estimate in found] == [w <= 0.15 for w in widths]
-    assert found[0].recoverable and not found[-1].recoverable
+    assert [estimate.estimated.all() for estimate in found] == [w <= 0.15 for w in widths]
+    assert found[0].estimated.all() and not found[-1].estimated.any()

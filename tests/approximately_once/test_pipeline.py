@@ -116,7 +116,7 @@ def test_outage_longer_than_a_batch_is_remembered_by_the_next_ones(spark, log, t
 TIGHT = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}
 
 
-@pytest.mark.parametrize("other", [TIGHT, {"exact": True}])
+@pytest.mark.parametrize("other", [TIGHT, {"recover": "exact"}])
 def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path, other):
     windows = Windows(10, 5)
     done = recover_stream(spark, query(log, windows, **other), tmp_path, [Outage(1, 52, 61)])
@@ -148,6 +148,8 @@ def test_bad_queries_are_refused(log):
         query(log, Windows(10, 5), every=0)
     with pytest.raises(ValueError, match="stop must lie in 0 … 120, got 121"):
         query(log, Windows(10, 5), stop=121)
+    with pytest.raises(ValueError, match="recover must be one of model, guard, exact, got 'luck'"):
+        query(log, Windows(10, 5), recover="luck")
     other = SimpleNamespace(names=("a",), steps=3)
     with pytest.raises(ValueError, match="model and assignment must have the log's 1 keys, got a"):
         query(other, Windows(3, 1))

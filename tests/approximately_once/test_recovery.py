@@ -1,14 +1,10 @@
 """Which windows are estimated after which deaths: real processes, without Spark between them."""
 
 from dataclasses import replace
-from multiprocessing import get_context
-from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from aftlib.approximately_once import operator, source
 from aftlib.approximately_once.assignment import assign_packed, assign_spread
 from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Master, Outage
@@ -17,6 +13,7 @@ from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from tests.approximately_once.processes import attempt, micro_batch
 
 MODEL, WINDOWS, REQUIREMENT = block_model(6, 2), Windows(10, 5), Requirement(1.0, 0.05)
 
@@ -27,40 +24,6 @@ def query(tmp_path_factory):
     log = SensorLog.write(path, draw(MODEL, 120, 4), MODEL.names)
     means = MODEL.aggregate(WINDOWS.width)
     return Query(log, WINDOWS, means, assign_spread(means, 2, REQUIREMENT), REQUIREMENT, every=40)
-
-
-def attempt(shifts, worker, shift, number, gate):
-    """Rows of one attempt at a shift, in a process of its own; None when it died."""
-    context = get_context("fork")
-    receiving, sending = context.Pipe(duplex=False)
-
-    def work():
-        task = SimpleNamespace(get=lambda: SimpleNamespace(attemptNumber=lambda: number))
-        source.TaskContext = operator.TaskContext = task
-        gate(shift, number)
-        batches = list(worker(shifts.read(shift)))
-        sending.send(pa.Table.from_batches(batches))
-
-    process = context.Process(target=work)
-    process.start()
-    sending.close()
-    try:
-        found = receiving.recv()
-    except EOFError:
-        found = None
-    process.join()
-    return found
-
-
-def micro_batch(people, start, stop, gate=lambda shift, number: None):
-    """One micro-batch as Spark does it: every task up to four times, then the master."""
-    shifts, worker, coordinator = people
-    tables = []
-    for shift in shifts.partitions(start, stop):
-        tries = (attempt(shifts, worker, shift, number, gate) for number in range(4))
-        tables.append(next(table for table in tries if table is not None))
-    coordinator(SimpleNamespace(toArrow=lambda: pa.concat_tables(tables)), 0)
-    return coordinator.sink
 
 
 def truth(query):
@@ -107,16 +70,16 @@ def test_an_unscheduled_death_lasts_until_the_end_of_the_micro_batch(query, tmp_
 
 
 def test_samples_read_again_are_counted(query, tmp_path):
-    for name, exact, counted in (("approximate", False, 0), ("exact", True, 3 * (52 - 35))):
-        asked = Query(**{**vars(query), "exact": exact})
-        people = staff(asked, tmp_path / name, [Outage(1, 52, 61)])
+    for mode, counted in (("model", 0), ("exact", 3 * (52 - 35))):
+        asked = Query(**{**vars(query), "recover": mode})
+        people = staff(asked, tmp_path / mode, [Outage(1, 52, 61)])
         micro_batch(people, 40, 80)
         assert [shift["again"] for shift in people[2].shifts] == [0, counted]
 
 
 def test_a_worker_that_dies_while_a_batch_is_done_again_costs_nothing(query, tmp_path, monkeypatch):
     micro_batch(staff(query, tmp_path), 0, 40)
-    monkeypatch.delattr(Master, "estimate")  # whose memory begins from what the sink holds
+    monkeypatch.delattr(Master, "recover")  # whose memory begins from what the sink holds
     # the driver dies after the sink's write and before Spark's commit
     sink = micro_batch(staff(query, tmp_path, [Outage(0, 20, 27)]), 0, 40)
     assert estimated(sink, query) == {}
@@ -165,12 +128,13 @@ def test_what_makes_another_query(query):
     def changed(**other):
         return Query(**{**vars(query), **other}).fingerprint
 
-    same = changed(every=7), changed(stop=60), changed(exact=True)
+    same = changed(every=7), changed(stop=60), changed(recover="exact")
     assert {*same} == {query.fingerprint}
     sums = Windows(10, 5, "sum")
     others = [{"windows": sums}, {"requirement": Requirement(0.9, 0.05)}, {"model": MODEL}]
     others += [{"assignment": assign_packed(query.model, 2, REQUIREMENT)}]
-    assert len({query.fingerprint, *(changed(**other) for other in others)}) == 5
+    others += [{"recover": "guard"}, {"recover": "guard", "seasons": (24,)}]
+    assert len({query.fingerprint, *(changed(**other) for other in others)}) == 7
 
 
 def test_what_too_little_is_known_of_is_read_again(query, tmp_path):

@@ -1,44 +1,38 @@
-"""Workers killed from outside, at random: every window once, exact or flagged as estimated."""
+"""Workers and drivers killed for real: every window once, exact or flagged as estimated."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pyspark import cloudpickle
 
 from aftlib.approximately_once import pipeline as approximately_once
-from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.operator import Memory, Worker
-from aftlib.approximately_once.pipeline import Query, recover_stream
+from aftlib.approximately_once.pipeline import StreamRun, recover_stream
 from aftlib.approximately_once.sink import WindowSink
-from aftlib.core.generators import block_model, draw
-from aftlib.core.requirement import Requirement
-from aftlib.core.sensorlog import SensorLog
-from aftlib.core.windows import Windows
+
+_DRIVER = Path(__file__).with_name("recovery_driver.py")
+_spec = importlib.util.spec_from_file_location("recovery_driver", _DRIVER)
+driver = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(driver)
+MODEL, WINDOWS, STEPS, query = driver.MODEL, driver.WINDOWS, driver.STEPS, driver.query
 
 pytestmark = pytest.mark.crash
 TRIALS = 30 if os.environ.get("AFT_TRIALS") == "full" else 2
-MODEL, WINDOWS, STEPS = block_model(6, 2), Windows(100, 50), 60_000
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    path = tmp_path_factory.mktemp("log") / "log"
-    return SensorLog.write(path, draw(MODEL, STEPS, 4), MODEL.names)
-
-
-def query(log):
-    model, requirement = MODEL.aggregate(WINDOWS.width), Requirement(1.0, 0.05)
-    assignment = assign_spread(model, 3, requirement)
-    return Query(log, WINDOWS, model, assignment, requirement, every=STEPS // 6)
+    return driver.write_log(tmp_path_factory.mktemp("log"))
 
 
 def check(done, log):
@@ -143,25 +137,52 @@ def test_workers_killed_at_random(spark, log, tmp_path, working, seed):
     check(done, log)
 
 
-@pytest.mark.parametrize("first", [[], [Outage(1, 4000, 4400)]])
-def test_a_worker_dies_after_the_driver_did(spark, log, tmp_path, monkeypatch, first):
-    """The driver dies between the sink's write and Spark's commit; in the re-run a worker dies."""
-    write = WindowSink.write
+def drive(directory, *how):
+    """A driver in a process of its own; what the sink holds when it has ended, and how it did."""
+    command = [sys.executable, str(_DRIVER), str(directory), *how]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    sink = WindowSink(directory / "sink.sqlite")
+    return ended, StreamRun(sink.windows(), sink.outages(), None)
 
-    def write_and_die(sink, *rows):
-        write(sink, *rows)
-        raise RuntimeError("the driver is gone")
 
-    with monkeypatch.context() as patched, pytest.raises(Exception, match="the driver is gone"):
-        patched.setattr(WindowSink, "write", write_and_die)
-        recover_stream(spark, query(log), tmp_path, first)
-    before = WindowSink(tmp_path / "sink.sqlite").windows()
-    done = recover_stream(spark, query(log), tmp_path, [Outage(0, 6000, 6500)])
+@pytest.mark.parametrize(
+    ("first", "point", "estimated", "recorded"),
+    [
+        ("", "written", 0, {0}),  # in the re-run a worker dies
+        ("1,4000,4400", "written", 18, {1}),  # the same after another's loss: read again
+        ("0,6000,6500", "struck", 0, set()),  # both together: who starts again has lost nothing
+    ],
+)
+def test_a_driver_dies_and_in_the_re_run_a_worker(tmp_path, first, point, estimated, recorded):
+    log = driver.write_log(tmp_path)
+    ended, before = drive(tmp_path, "model", first, point)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert (len(before.windows) > 0) == (point == "written")
+    ended, done = drive(tmp_path, "model", "0,6000,6500")
+    assert ended.returncode == 0, ended.stderr
     check(done, log)
-    merged = before.merge(done.windows, on=["start", "key"], suffixes=("", "_after"))
-    assert len(merged) == len(before)
-    assert (merged["value"] == merged["value_after"]).all()
-    assert done.windows["estimated"].sum() == before["estimated"].sum() == 18 * len(first)
+    assert done.windows["estimated"].sum() == before.windows["estimated"].sum() == estimated
+    both = before.windows.merge(done.windows, on=["start", "key"], suffixes=("", "_after"))
+    assert len(both) == len(before.windows)
+    assert (both["value"] == both["value_after"]).all()
+    assert (tmp_path / "strikes" / "fault-worker-0-6000.json").exists()
+    assert {outage.worker for outage in done.outages} == recorded
+
+
+def test_a_driver_dies_and_the_next_one_knows_what_its_guard_knew(tmp_path):
+    """Killed after the batch in which a worker was lost; a worker lost later is estimated, too."""
+    log = driver.write_log(tmp_path)
+    ended, before = drive(tmp_path, "guard", "1,41000,41400", "written", "4")
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    ended, done = drive(tmp_path, "guard", "0,42000,42500/2,52000,52400")
+    assert ended.returncode == 0, ended.stderr
+    check(done, log)
+    both = before.windows.merge(done.windows, on=["start", "key"], suffixes=("", "_after"))
+    assert len(both) == len(before.windows) == len(WINDOWS.ending_in(0, 50_000)) * MODEL.size
+    assert (both["value"] == both["value_after"]).all()
+    lost = done.windows[done.windows["estimated"]]
+    assert {start // 10_000 for start in lost["start"]} == {4, 5}
+    assert lost["start"].nunique() < 18  # of each outage, every sixth window at least was read
 
 
 class Forgetful(Worker):

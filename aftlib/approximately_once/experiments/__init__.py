@@ -6,10 +6,15 @@ from aftlib.approximately_once.experiments.cases import (
     SensorCase,
     block_case,
     check_parameters,
+    drifting_case,
     sensor_case,
 )
 from aftlib.approximately_once.experiments.grid import METHODS, coverage, grid, smallest_epsilons
-from aftlib.approximately_once.experiments.streams import recovery_cost, six_sensors
+from aftlib.approximately_once.experiments.streams import (
+    recovery_cost,
+    six_sensors,
+    ways_to_recover,
+)
 
 __all__ = [
     "METHODS",
@@ -19,9 +24,11 @@ __all__ = [
     "block_case",
     "check_parameters",
     "coverage",
+    "drifting_case",
     "grid",
     "recovery_cost",
     "sensor_case",
     "six_sensors",
+    "ways_to_recover",
     "smallest_epsilons",
 ]

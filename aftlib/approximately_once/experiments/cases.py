@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy.signal import lfilter
 
 from aftlib.approximately_once.assignment import assign_greedy
-from aftlib.approximately_once.pipeline import Query
+from aftlib.approximately_once.pipeline import RECOVER, Query
 from aftlib.core.checks import require_number, require_numbers, with_value
-from aftlib.core.datasets import SensorTable, read_table
+from aftlib.core.datasets import SensorTable, even_grid, read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -81,8 +82,11 @@ def check_parameters(
     resample: str | None = None,
     drop: Sequence[str] = (),
     pipeline_steps: int,
+    recover: str = "model",
 ) -> None:
     """Raise a ValueError for what the notebook could not run to its end with."""
+    if recover not in RECOVER:
+        raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {recover!r}")
     require_number("delta", delta, above=0, below=1)
     require_number("seed", seed, least=0, whole=True)
     require_number("width", width, least=1, whole=True)
@@ -189,10 +193,37 @@ def sensor_case(
     standard deviation. The intervals come from `parts` equal stretches of time.
     """
     table = read_table(file, time, resample=resample, drop=drop)
-    model, test, left_out = fitted(table)
     how = repr((time, resample, list(drop))).encode()
     contents = sha256(Path(file).read_bytes() + how).hexdigest()[:12]
     path = directory / f"{Path(file).stem}-{contents}-second-half"
+    return _table_case(table, path, windows, workers, epsilons, parts)
+
+
+def drifting_case(directory: Path, windows: Windows, steps: int, seed: int) -> SensorCase:
+    """Generated sensors that behave like real ones, of which the last `steps` are the log.
+
+    Twelve in two groups follow a slow common signal, each with a slow error of its own; halfway
+    through the log the errors of three grow threefold. A model of single samples knows of neither.
+    """
+    rng, n = np.random.default_rng(seed), 12
+    common = lfilter([0.2], [1, -0.98], rng.normal(size=(2 * steps, 2)), axis=0)
+    own = lfilter([0.15], [1, -0.9], rng.normal(size=(2 * steps, n)), axis=0)
+    own[2 * steps - steps // 2 :, :3] *= 3
+    values = common[:, np.arange(n) % 2] + own
+    frame = pd.DataFrame(values, columns=[f"s{i + 1}" for i in range(n)])
+    path = directory / f"drifting-{steps}-seed{seed}"
+    return _table_case(even_grid(frame), path, windows, None, None, PARTS)
+
+
+def _table_case(
+    table: SensorTable,
+    path: Path,
+    windows: Windows,
+    workers: Sequence[int] | None,
+    epsilons: Sequence[float] | None,
+    parts: int,
+) -> SensorCase:
+    model, test, left_out = fitted(table)
     log = SensorLog.open(path) if path.exists() else test.write_log(path)
     deviation = float(np.sqrt(np.median(np.diag(model.covariance))))
     scale = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)

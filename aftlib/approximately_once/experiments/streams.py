@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from aftlib.approximately_once.assignment import assess
+from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.pipeline import Query, StreamRun, recover_stream
+from aftlib.approximately_once.pipeline import RECOVER, Query, StreamRun, Way, recover_stream
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -69,37 +71,62 @@ def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: in
 
 
 def recovery_cost(
-    spark: SparkSession, query: Query, directory: Path, outage: Outage
+    spark: SparkSession,
+    query: Query,
+    directory: Path,
+    outages: Sequence[Outage],
+    ways: Sequence[Way] = ("model", "exact"),
 ) -> tuple[pd.DataFrame, dict[str, StreamRun]]:
-    """The same stream undisturbed, recovered approximately, and recovered exactly.
+    """The same stream undisturbed, and with workers killed and recovered in some ways.
 
-    The table has for each of them seconds of the micro-batch with the kill, samples from before the
-    failure that were read again, aggregates estimated, the share of them within ε of the
-    undisturbed stream, and the largest difference from it among all that was not estimated.
+    The table has for each of them seconds of the micro-batches with a kill, samples that were read
+    again, aggregates estimated, the share of them within ε of the undisturbed stream, the account
+    of those that the guard let be estimated, and the largest difference from the undisturbed
+    stream among all that was not estimated.
     """
-    exact = replace(query, exact=True)
-    plans = {"none": (query, []), "approximate": (query, [outage]), "exact": (exact, [outage])}
-    streams = {
-        name: recover_stream(spark, asked, directory / name, outages)
-        for name, (asked, outages) in plans.items()
-    }
+    streams = {"none": recover_stream(spark, query, directory / "none")}
+    for way in ways:
+        asked = replace(query, recover=way)
+        streams[way] = recover_stream(spark, asked, directory / way, outages)
     truth = streams["none"].windows.set_index(["start", "key"])["value"]
+    failures = pd.DataFrame({"worker": o.worker, "failure": o.failure} for o in outages)
     rows = []
     for name, done in streams.items():
-        struck = (done.shifts.start <= outage.failure) & (outage.failure < done.shifts.stop)
-        own = done.shifts[struck & (done.shifts.worker == outage.worker)].iloc[0]
+        own = done.shifts.merge(failures, on="worker")
+        own = own[(own["start"] <= own["failure"]) & (own["failure"] < own["stop"])]
         found = done.windows.set_index(["start", "key"])
         guessed, computed = found[found.estimated], found[~found.estimated]
-        off = (guessed["value"] - truth.reindex(guessed.index)).abs()
+        off = (guessed["value"] - truth.reindex(guessed.index)).abs().dropna()
         within = float((off <= query.requirement.epsilon).mean()) if len(off) else np.nan
+        audit = done.audit
         rows.append(
             {
                 "recovery": name,
-                "batch_seconds": own.tasks_s,
-                "samples_read_again": int(own.again),
+                "batch_seconds": own["tasks_s"].mean(),
+                "samples_read_again": int(done.shifts["again"].sum()),
                 "aggregates_estimated": len(guessed),
                 "within_epsilon": within,
+                "audited": audit.audited if audit else np.nan,
+                "wrong": audit.wrong if audit else np.nan,
+                "bound": audit.bound if audit else np.nan,
                 "largest_other_difference": float((computed["value"] - truth).abs().max()),
             }
         )
     return pd.DataFrame(rows), streams
+
+
+def ways_to_recover(
+    spark: SparkSession, case: SensorCase, directory: Path, delta: float, steps: int
+) -> pd.DataFrame:
+    """The table of `recovery_cost` where a worker dies in each of the last five micro-batches.
+
+    The workers take turns, and ε is the case's own two thirds up its list.
+    """
+    workers = case.workers[len(case.workers) // 2]
+    query = case.query(workers, case.epsilons[2 * len(case.epsilons) // 3], delta, steps)
+    every, width = -(-query.steps // 8), query.windows.width
+    failures = [at for at in (every * b + every // 3 for b in range(3, 8)) if at < query.steps]
+    outages = [Outage(i % workers, at, at + 2 * width) for i, at in enumerate(failures)]
+    asked = replace(query, every=every)
+    table, _ = recovery_cost(spark, asked, directory, outages, RECOVER)
+    return table[1:].assign(epsilon=query.requirement.epsilon)

@@ -1,0 +1,196 @@
+"""With a guard: what was declared is estimated, all else is exact, through deaths and restarts."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.approximately_once.assignment import assess
+from aftlib.approximately_once.guarded import GuardedMaster
+from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.pipeline import Query, recover_stream, staff
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+from aftlib.guard import Guard
+from aftlib.guard.accounts import Accounts
+from tests.approximately_once.processes import micro_batch
+
+WINDOWS, REQUIREMENT, EVERY, BATCHES = Windows(5, 5), Requirement(0.4, 0.05), 500, 7
+OUTAGES = [Outage(0, 2012, 2081), Outage(1, 2950, 3031)]
+NAMES = tuple("abcdef")
+COLUMNS = ["start", "key", "value", "half_width", "estimated", "samples"]
+
+
+@pytest.fixture(scope="module")
+def query(tmp_path_factory):
+    """Sensors that hang together, the last two hardly, over 700 windows."""
+    rng, steps = np.random.default_rng(5), EVERY * BATCHES
+    common = np.zeros(steps)
+    for step in range(1, steps):
+        common[step] = 0.98 * common[step - 1] + 0.2 * rng.normal()
+    values = common[:, None] + np.array([0.2, 0.2, 0.5, 0.5, 1.1, 1.1]) * rng.normal(
+        size=(steps, 6)
+    )
+    log = SensorLog.write(tmp_path_factory.mktemp("log") / "log", values, NAMES)
+    model = GaussianModel(np.zeros(6), np.eye(6) + 0.5, NAMES)
+    assignment = assess(model, [(0, 2, 4), (1, 3, 5)], REQUIREMENT)
+    return Query(log, WINDOWS, model, assignment, REQUIREMENT, EVERY, recover="guard")
+
+
+def rows_of(query):
+    due = WINDOWS.ending_in(0, query.steps)
+    return WINDOWS.aggregate(query.log.read(None, 0, query.steps), 0, due)[0]
+
+
+def twin(query, outages):
+    """The same without streams: what was declared is read off the guard before each loss."""
+    guard, account = Guard(query.assignment.workers, 0.4, 0.05), Accounts(6, 0.05)
+    missing, promised = np.zeros(6, int), np.zeros((guard.horizons, 6), bool)
+    owner, found, waiting, counts = query.assignment.worker_of, [], [], np.zeros(2, int)
+
+    def audit():
+        for said, wrong in waiting:
+            account.update(said, wrong)
+            counts[:] += (said == 2).sum(), int(wrong[said == 2].sum())
+        waiting.clear()
+
+    for t, row in enumerate(rows_of(query)):
+        if t * 5 % EVERY == 0:
+            audit()
+        struck = {o.worker for o in outages if t * 5 < o.recovery and t * 5 + 5 > o.failure}
+        lost, estimated = np.isin(owner, [*struck]), np.zeros(6, bool)
+        if struck:
+            within = np.minimum(missing, guard.horizons - 1)
+            kept = promised[within, range(6)] & (missing < guard.horizons)
+            said = account.declare(lost & kept)
+            estimated = said == 2
+        told = guard.update(np.where(estimated, np.nan, row))
+        if struck:
+            off = np.abs(told.estimate[0] - row) > 0.4
+            waiting.append((said, np.where(said > 0, off, np.nan)))
+        missing = np.where(estimated, missing + 1, 0)
+        promised = np.where(estimated, promised, guard.recoverable)
+        value, half = (np.where(estimated, told.estimate, row), told.half_width)
+        for k in range(6):
+            width = half[0, k] if estimated[k] else np.nan
+            samples = 0 if estimated[k] else 5
+            found.append((t * 5, NAMES[k], value[0, k], width, estimated[k], samples))
+    audit()
+    return pd.DataFrame(found, columns=COLUMNS), counts.tolist()
+
+
+def streamed(query, directory, outages=OUTAGES):
+    """All micro-batches one after another by the same driver."""
+    people = staff(query, directory, outages)
+    for batch in range(BATCHES):
+        sink = micro_batch(people, batch * EVERY, (batch + 1) * EVERY)
+    return sink.windows()[COLUMNS], people[2]
+
+
+def test_a_stream_is_what_the_guard_says_of_the_same_windows(query, tmp_path):
+    found, coordinator = streamed(query, tmp_path)
+    expected, (audited, wrong) = twin(query, OUTAGES)
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    audit = coordinator.close()
+    assert (audit.audited, audit.wrong) == (audited, wrong)
+    assert audited == found["estimated"].sum() > 20 and wrong <= audit.bound
+    assert {o.worker for o in coordinator.sink.outages()} == {0, 1}
+
+    # per sensor, not per worker; and what was read again may be estimated again
+    lost = found[(found["start"] >= 2010) & (found["start"] <= 2080)]
+    mine = lost[lost["key"].isin(["a", "c", "e"])].pivot(index="start", columns="key")["estimated"]
+    assert mine["a"].sum() > mine["e"].sum()
+    turns = mine["a"].astype(int).diff().dropna()
+    assert (turns == -1).any() and (turns == 1).any()
+
+
+def test_so_is_a_stream_on_spark(spark, query, tmp_path):
+    done = recover_stream(spark, query, tmp_path, OUTAGES)
+    expected, counts = twin(query, OUTAGES)
+    pd.testing.assert_frame_equal(done.windows[COLUMNS], expected, check_exact=True)
+    assert [done.audit.audited, done.audit.wrong] == counts
+    assert (done.outages[0].failure, done.outages[0].recovery) == (2012, 2081)
+
+
+def test_what_is_not_declared_is_read_and_counted(query, tmp_path):
+    found, coordinator = streamed(query, tmp_path)
+    struck = [s for s in coordinator.shifts if s["start"] == 2000]
+    lost = found[(found["start"] >= 2010) & (found["start"] <= 2080)]
+    read = lost[lost["key"].isin(["a", "c", "e"]) & ~lost["estimated"]]
+    assert [s["again"] for s in struck] == [5 * len(read), 0]
+
+
+def test_before_anything_is_known_all_is_read(query, tmp_path):
+    people = staff(query, tmp_path, [Outage(1, 52, 61)])
+    sink = micro_batch(people, 0, EVERY)
+    assert not sink.windows()["estimated"].any()
+    assert sink.windows()["value"].tolist() == rows_of(query)[:100].ravel().tolist()
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("batch", [4, 6])
+def test_a_killed_driver_goes_on_with_what_the_guard_knew(query, tmp_path, batch, written):
+    """It dies before or after the sink's write; in the re-run nobody or another worker dies."""
+    for number in range(BATCHES):
+        span = number * EVERY, (number + 1) * EVERY
+        people = staff(query, tmp_path, OUTAGES)  # a driver that knows what the sink holds
+        if number == batch and written:
+            before = micro_batch(people, *span).windows()
+            people = staff(query, tmp_path, [*OUTAGES, Outage(1, number * EVERY + 100, span[1])])
+        elif number == batch:
+            people[2].sink.write = lambda *_: 1 / 0
+            with pytest.raises(ZeroDivisionError):
+                micro_batch(people, *span)
+            (tmp_path / "strikes").rename(tmp_path / "old")  # they strike again
+            people = staff(query, tmp_path, OUTAGES)
+        sink = micro_batch(people, *span)
+        if number == batch and written:
+            pd.testing.assert_frame_equal(sink.windows(), before)
+    expected, counts = twin(query, OUTAGES)
+    pd.testing.assert_frame_equal(sink.windows()[COLUMNS], expected, check_exact=True)
+    people[2].close()
+    audit = staff(query, tmp_path)[2].close()
+    assert [audit.audited, audit.wrong] == counts
+
+
+def test_outages_that_choose_their_moment_are_found_out():
+    """Whenever worker 0 is lost its first sensor jumps, which no shadow can see."""
+    rng = np.random.default_rng(2)
+    model = GaussianModel(np.zeros(4), np.eye(4))
+    master = GuardedMaster(model, assess(model, [(0, 1), (2, 3)], REQUIREMENT), REQUIREMENT)
+    truth = rng.normal(size=(3000, 1)) + 0.1 * rng.normal(size=(3000, 4))
+    struck = np.arange(3000) % 10 == 9
+    struck[:500] = False
+    truth[struck, 0] += 5.0
+
+    def read(window, keys):
+        return truth[window, keys], np.full(len(keys), 5)
+
+    guessed = []
+    for window, row in enumerate(truth):
+        master.audit(read)
+        master.receive(window, 1, row[2:])
+        if struck[window]:
+            master.expect(window)
+            (lost,) = master.recover(window, read)
+            guessed.append(lost.estimated)
+        else:
+            master.receive(window, 0, row[:2])
+        master.settle()
+    master.audit(read)
+    first, second = np.array(guessed).T
+    audit = master.audited
+    assert audit.wrong == first.sum() and 0 < first.sum() <= 10
+    assert not first[-100:].any()  # its second account is closed
+    assert audit.wrong <= audit.bound
+    assert audit.audited == first.sum() + second.sum()
+
+
+def test_a_gap_among_the_peers_makes_no_promise(query, tmp_path):
+    values = query.log.read(None, 0, query.steps)
+    values[2040:2045, 1] = np.nan  # a whole window of a peer
+    log = SensorLog.write(tmp_path / "log", values, NAMES)
+    found, _ = streamed(Query(**{**vars(query), "log": log}), tmp_path)
+    lost = found[found["start"] == 2040].set_index("key")
+    assert not lost["estimated"].any() and np.isnan(lost["value"]["b"])
