@@ -17,7 +17,7 @@ ROOMS = [
     "upstream_backup",
 ]
 MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
-    room: {"core", "spark", "reports"} for room in ROOMS
+    room: {"core", "spark", "guard", "reports"} for room in ROOMS
 }
 # Files (or folders) of these names, and these files, may need pyspark to be imported.
 ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "driver"}
