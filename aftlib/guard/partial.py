@@ -215,7 +215,7 @@ class _Interval:
         told = precision @ deviation[told_by]
         across = c[first:, told_by]
         estimate = self.level[first:] + across @ told
-        variance = c.diagonal()[first:] - np.einsum("ij,jk,ik->i", across, precision, across)
+        variance = c.diagonal()[first:] - ((across @ precision) * across).sum(axis=1)
         # who is read itself: by the others of O, from the same precision
         own, at = told_by[told_by >= first] - first, np.flatnonzero(told_by >= first)
         alone = 1 / precision.diagonal()[at]
@@ -254,10 +254,12 @@ class _Interval:
         is_open = self.accounts.declare(np.ones(target.size)) == 2
         read = np.zeros(target.size, bool)
         read[list(select(given, np.where(is_open, target, 0)))] = True
-        # a closed one is on probation where the others would tell it well enough
         self.said = np.where(read | ~is_open, 0, 2)
-        _, variance = self.expected(self.level)
-        self.said = self.accounts.declare((self.said == 2) | (~is_open & (variance <= target)))
+        proposed = self.said == 2
+        if not is_open.all():  # on probation where the others of O would tell it well enough
+            _, variance = self.expected(self.level)
+            proposed |= ~is_open & (variance <= target)
+        self.said = self.accounts.declare(proposed)
 
 
 def _means(samples: np.ndarray) -> np.ndarray:
