@@ -18,6 +18,7 @@ NAMES = (
     "standby",
     "histogram",
     "guard",
+    "partial",
 )
 RESULTS = Path(__file__).parent / "results"
 

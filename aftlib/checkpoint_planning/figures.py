@@ -234,6 +234,40 @@ def restarts(frame: pd.DataFrame) -> go.Figure:
     return figure.update_layout(barmode="stack", height=300, hovermode="closest")
 
 
+def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.Figure:
+    """Shares of the last windows lost after τ: estimated, and of those within ε, for each way."""
+    figure = go.Figure()
+    colors = {"guard": BLUE, "Σ/L": ORANGE}
+    for way, rows in frame[frame["tau"] == tau].groupby("way"):
+        each = rows.assign(wrong=rows["wrong"] & rows["estimated"]).groupby("window")
+        sums = each[["estimated", "wrong"]].sum().rolling(over, min_periods=1).sum()
+        estimated = sums["estimated"] / each.size().rolling(over, min_periods=1).sum()
+        within = 1 - sums["wrong"] / sums["estimated"].where(sums["estimated"] > 0)
+        for name, y, dash in (("within ε", within, "solid"), ("estimated", estimated, "dot")):
+            figure.add_scatter(
+                x=y.index,
+                y=y,
+                name=f"{way}: {name}",
+                line={"color": colors[str(way)], "dash": dash},
+            )
+    line, text = {"color": "#333", "dash": "dash"}, f"1 − δ = {1 - delta:g}"
+    figure.add_hline(1 - delta, line=line, annotation_text=text)
+    title = f"Losing all that follows a checkpoint at τ = {tau}"
+    return styled(figure, title, "window", f"share, last {over} windows")
+
+
+def guarded_plans(plans: pd.DataFrame) -> go.Figure:
+    """Checkpoints of each window's plan, and the most sensors that a failure makes replay."""
+    figure = go.Figure()
+    for column, color in (("checkpoints", BLUE), ("sensors", ORANGE)):
+        figure.add_scatter(
+            x=plans["window"], y=plans[column], name=column,
+            line={"color": color, "shape": "hv"},
+        )  # fmt: skip
+    title = "The plan follows the accounts: checkpoints, and sensors replayed at most"
+    return styled(figure, title, "window", "number", 360).update_yaxes(rangemode="tozero")
+
+
 def _reduced(frame: pd.DataFrame, x: str, fixed: Mapping[str, float]) -> tuple[pd.DataFrame, str]:
     """Rows nearest to the fixed axes' values, and the axis that is left for the slider."""
     for axis, value in fixed.items():

@@ -41,6 +41,7 @@ FINE = {  # (parameter, value) that look odd and mean something
     *(("covariance", v) for v in (0, -1, 2, 0.5, 7.0)),
     *(("groups", v) for v in (2,)),
     *((name, 2) for name in ("slide", "replications", "repeats", "calibration", "recoveries")),
+    *(("memory", 0), ("memory", 0.5), *(("guard_epsilon", v) for v in (2, 0.5, 7.0))),
     *(("restarts", 2), ("seed", 0), ("seed", 2), ("kept_epsilon", 0.5 / 10)),
 }
 REFUSED = [
@@ -79,6 +80,7 @@ def test_odd_values_that_mean_something_pass(name, value):
         ({"shares": [0.5]}, "shares must hold two different parts"),
         ({"shares": [0.5, 0.75]}, "shares must hold two different parts"),
         ({"budgets": [50_000, 99]}, "each of budgets must be a whole number at least 100, got 99"),
+        ({"guard_budget": 59}, "guard_budget must be a whole number at least 60, got 59"),
         ({"kept_epsilon": 0.5}, "kept_epsilon must be below 0.1518, where nothing"),
     ],
     ids=str,
@@ -155,3 +157,19 @@ def test_odd_measurements_come_through(spark, tmp_path, odd):
     figures.fitted(fit.points, fit.reserve, "title")
     killed = experiments.restarts(planned[0], case.log, tmp_path / "c", 1, 1, kinds=("bare",))
     assert np.isfinite(killed["all_ms"]).all()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"memory": 0}, {"memory": 1 - 1e-12}, {"guard_epsilon": 1e-9}, {"guard_epsilon": 1e49}],
+    ids=str,
+)
+def test_odd_promises_of_the_guard_come_through_to_the_figures(odd):
+    p = {"memory": 0.9, "guard_epsilon": 0.5, "guard_windows": 100, "guard_budget": 60} | odd
+    check_parameters(**DEFAULTS | p)
+    values, cost = experiments.wandering(p["guard_windows"], p["memory"], 1), RecoveryTime(1, 1)
+    asked = experiments.WINDOW, experiments.GRID, p["guard_epsilon"], 0.05
+    found, plans = experiments.guarded_windows(values, *asked, cost, cost(p["guard_budget"]))
+    assert len(experiments.promise_table(found, 0.05)) == 2 * len(experiments.GRID)
+    assert len(figures.promises(found, 0.05, 10).data) == 4
+    assert len(figures.guarded_plans(plans).data) == 2

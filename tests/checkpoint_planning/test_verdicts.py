@@ -123,6 +123,26 @@ def test_other_plans_turn_the_claims_on_counts(document, monkeypatch, change, cl
     assert turned(document) >= claims
 
 
+def test_one_point_out_of_order_turns_d2_2(document, monkeypatch):
+    """Where ε is largest the proposed plan replays everything; elsewhere it saves as ever."""
+
+    def planner(model, window, asked, *given, method, **options):
+        largest = asked.epsilon == max(document.epsilons) and method == "proposed"
+        method = "exactly-once" if largest else method
+        return plan_checkpoints(model, window, asked, *given, method=method, **options)
+
+    monkeypatch.setattr(cases, "plan_checkpoints", planner)
+    assert "D2-2" in turned(document)
+
+
+@pytest.mark.parametrize("saved", [[100, 5, 10, 30], [100, 5, 0, 0]])
+def test_one_point_where_the_shortest_t_sla_does_not_save_most_turns_d2_4(saved):
+    """At one of two tolerances it saves less than the longest, or nothing; on average most."""
+    grid = pd.MultiIndex.from_product([(0.1, 0.2), (0.05,), (35, 200)], names=cases.AXES)
+    counts = {"exactly-once": saved, "no-relaxation": 0, "proposed": 0}
+    assert saving_verdicts(pd.DataFrame(counts, index=grid))[1].verdict == "deviates"
+
+
 def test_the_tightest_t_sla_must_save_most(document):
     """Recoveries whose fixed part falls with T_SLA: the savings no longer grow as it tightens."""
     counts = experiments.checkpoint_counts(InProcess(), document)
@@ -172,6 +192,7 @@ def test_a_plan_that_spends_too_much_turns_the_promise(document, monkeypatch):
         (timing(lambda m: 100 - 0.1 * m), "D2-6"),
         (timing(lambda m: m**3), "D2-6"),  # far too quick for what is to be read
         (timing(lambda m: 1 + (m == 50)), "D2-7"),
+        (timing({10: 5, 50: 95, 100: 75}.get), "D2-7"),  # through 0, but no line
         (timing(res=0.5), "D2-7"),
         (timing(lambda m: 98 + 0.02 * m), "D2-7"),  # 98 % constant
     ],

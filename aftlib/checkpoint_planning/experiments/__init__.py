@@ -16,6 +16,13 @@ from aftlib.checkpoint_planning.experiments.costs import (
     recovery_times,
 )
 from aftlib.checkpoint_planning.experiments.examples import FIGURE_1, ThreeSensors, three_sensors
+from aftlib.checkpoint_planning.experiments.guarding import (
+    GRID,
+    WINDOW,
+    guarded_windows,
+    promise_table,
+    wandering,
+)
 from aftlib.checkpoint_planning.experiments.parameters import check_parameters
 from aftlib.checkpoint_planning.experiments.recoveries import (
     PHASES,
@@ -28,8 +35,10 @@ from aftlib.checkpoint_planning.experiments.success import success_rates
 
 __all__ = [
     "FIGURE_1",
+    "GRID",
     "METHODS",
     "PHASES",
+    "WINDOW",
     "Fit",
     "PlanningCase",
     "ThreeSensors",
@@ -40,7 +49,9 @@ __all__ = [
     "counts_table",
     "fastest",
     "fit_recovery_time",
+    "guarded_windows",
     "plan_table",
+    "promise_table",
     "queries",
     "recoveries",
     "recovery_times",
@@ -48,4 +59,5 @@ __all__ = [
     "success_rates",
     "t_sla_kept",
     "three_sensors",
+    "wandering",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aftlib.checkpoint_planning.experiments.costs import require_judged
+from aftlib.checkpoint_planning.experiments.guarding import GRID, SENSORS
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.requirement import Requirement
@@ -41,6 +42,10 @@ def check_parameters(
     calibration: int,
     recoveries: int,
     restarts: int,
+    memory: float,
+    guard_epsilon: float,
+    guard_windows: int,
+    guard_budget: int,
 ) -> None:
     """Refuse what would fail later; the parameters are those of the notebook."""
     counts = {"replications": replications, "repeats": repeats, "calibration": calibration}
@@ -86,6 +91,11 @@ def check_parameters(
             f"kept_epsilon must be below {enough:.4g}, where nothing need be replayed with delta = "
             f"{delta!r}, variance = {variance!r} and window = {window!r}, got {kept_epsilon!r}"
         )
+
+    require_number("memory", memory, least=0, below=1)
+    require_number("guard_epsilon", guard_epsilon, above=0, below=1e50)
+    require_number("guard_windows", guard_windows, least=100, whole=True)
+    require_number("guard_budget", guard_budget, least=SENSORS * GRID[1], whole=True)
 
     require_numbers("ns", ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("spark_ns", spark_ns, least=1, most=MOST_SENSORS, whole=True)

@@ -1,0 +1,86 @@
+"""D2's promise where steps depend on those before them: broken by Σ/L, kept by the guard."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.checkpoint_planning import experiments, figures
+from aftlib.checkpoint_planning.experiments.guarding import LOOSE, SENSORS, WINDOW
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.gaussian import GaussianModel
+
+COST, GRID = RecoveryTime(0, 1), (0, 10, 20)
+
+
+@pytest.fixture(scope="module")
+def values():
+    return experiments.wandering(500, memory=0.9, seed=1)
+
+
+@pytest.fixture(scope="module")
+def found(values):
+    return experiments.guarded_windows(values, WINDOW, GRID, 0.5, 0.05, COST, 120)
+
+
+def test_the_example_is_what_it_says(values):
+    late = int(LOOSE * 500) * WINDOW
+    early = np.corrcoef(values[:late], rowvar=False)
+    np.testing.assert_allclose(values[:late].var(axis=0), 1, atol=0.15)
+    np.testing.assert_allclose(early[np.triu_indices(SENSORS, 1)], 0.95, atol=0.02)
+    lagged = np.corrcoef(values[1:, 0], values[:-1, 0])[0, 1]
+    assert lagged == pytest.approx(0.9, abs=0.02)
+    assert abs(np.corrcoef(values[late + 60 :, -1], values[late + 60 :, 0])[0, 1]) < 0.3
+
+
+def test_the_guard_keeps_the_promise_that_independent_steps_break(found):
+    table = experiments.promise_table(found[0], 0.05).set_index(["way", "tau"])
+    plain, guard = table.loc["Σ/L"], table.loc["guard"]
+    assert (plain["within"] < 0.9).all()
+    assert (guard["within"] >= 0.95).all()
+    assert (guard["within"] >= 1 - 0.05 - guard["slack"]).all()
+    assert guard.loc[10, "estimated"] > 0.5
+    assert plain["slack"].isna().all()
+
+
+def test_a_sensor_that_goes_its_own_way_is_soon_read(found):
+    chosen = found[0].query("way == 'guard' and tau == 10 and sensor == 11")
+    estimated = chosen.set_index("window")["estimated"]
+    assert estimated.loc[250:374].mean() > 0.8
+    assert not estimated.loc[450:].any()
+
+
+def test_d2s_own_plan_is_that_of_the_model(found, values):
+    """One window and τ by hand."""
+    x = values.reshape(500, WINDOW, SENSORS)
+    model = GaussianModel.fit(values[: 250 * WINDOW])
+    rows = found[0].query("way == 'Σ/L' and tau == 10 and window == 300")
+    limit = 0.5 * x[:250].mean(axis=1).std(axis=0)
+    part = x[300, 10:].mean(axis=0)
+    read = np.flatnonzero(~rows["estimated"])
+    told = model.condition({model.names[i]: part[i] for i in read})
+    for name, mean in zip(told.names, told.mean, strict=True):
+        i = model.names.index(name)
+        assert rows["wrong"].iloc[i] == (abs(mean - part[i]) * 20 / WINDOW > limit[i])
+
+
+def test_every_plan_keeps_t_sla(found):
+    promises, plans = found
+    assert plans["window"].tolist() == list(range(250, 500))
+    assert (plans["total_ms"] <= 120).all()
+    assert len(set(plans["sensors"])) > 1  # planned anew as accounts close
+    shown = figures.guarded_plans(plans)
+    assert list(shown.data[0].y) == plans["checkpoints"].tolist()
+    curves = {trace.name: trace for trace in figures.promises(promises, 0.05, 10, over=1).data}
+    one = promises.query("way == 'guard' and tau == 10").groupby("window")["estimated"].mean()
+    np.testing.assert_allclose(curves["guard: estimated"].y, one)
+
+
+def test_the_table_by_hand():
+    rows = pd.DataFrame({"window": [5, 5, 6, 6], "sensor": [0, 1, 0, 1]})
+    rows = rows.assign(way="guard", tau=3, estimated=[True, True, True, False])
+    frame = rows.assign(wrong=[False, True, False, True])
+    (row,) = experiments.promise_table(frame, 0.05).to_dict("records")
+    assert (row["estimated"], row["within"]) == (0.75, pytest.approx(2 / 3))
+    assert row["windows"] == 1.5
+    assert row["slack"] == pytest.approx(5 / 1.5)
+    assert np.isnan(row["worst_sensor"])  # of two windows

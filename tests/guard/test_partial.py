@@ -1,0 +1,159 @@
+"""The guard for partial replay: its estimates by hand, its accounts, gaps and losses."""
+
+import numpy as np
+import pytest
+
+from aftlib.guard.partial import LOADING, PartialGuard
+
+WIDTH, START = 6, 2
+
+
+def samples(rounds, n=4, seed=1, noise=0.3, memory=0.9):
+    """Sensors that share a slow common part; windows of six samples."""
+    rng = np.random.default_rng(seed)
+    common, at = np.empty(rounds * WIDTH), 0.0
+    for t in range(rounds * WIDTH):
+        at = memory * at + rng.normal()
+        common[t] = at
+    values = common[:, None] + noise * rng.normal(size=(rounds * WIDTH, n)) + np.arange(n)
+    return values.reshape(rounds, WIDTH, n)
+
+
+def first_open(covariance, target):
+    """O is the first sensor and those that must be read."""
+    return [0, *np.flatnonzero(target == 0)]
+
+
+def guard(n=4, epsilon=1.0, select=first_open, intervals=((START, WIDTH),), **options):
+    return PartialGuard(WIDTH, intervals, epsilon, 0.05, n, select, **options)
+
+
+def test_estimates_are_the_conditional_means_of_the_interval():
+    """Sensors outside O from the prefix and O, those of O without themselves."""
+    windows, seen = samples(80), guard(select=lambda c, t: [0, 2, *np.flatnonzero(t == 0)])
+    seen.update(windows[:79])
+    assert [list(o) for o in seen.replay] == [[0, 2]]
+    told = seen.update(windows[79])
+
+    again = guard()
+    again.update(windows[:79])
+    model = again.intervals[0]
+    moments = model.moments / model.weight
+    covariance = moments + np.diag(LOADING * moments.diagonal())
+    z = np.concatenate([windows[79, :START].mean(axis=0), windows[79, START:].mean(axis=0)])
+    for i in range(4):
+        by = [*range(4), *(4 + j for j in (0, 2) if j != i)]
+        gain = np.linalg.solve(covariance[np.ix_(by, by)], covariance[by, 4 + i])
+        expected = model.level[4 + i] + gain @ (z - model.level)[by]
+        assert told.estimate[0, 0, i] == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_promise_is_kept_where_samples_depend_on_those_before_them():
+    windows, seen = samples(600), guard(epsilon=0.5)
+    told = seen.update(windows)
+    declared = told.said[:, 0] == 2
+    off = np.abs(windows[:, START:].mean(axis=1) - told.estimate[:, 0]) * (WIDTH - START) / WIDTH
+    assert declared[300:].mean() > 0.7
+    number, wrong, slack = seen.kept[:, 0]
+    np.testing.assert_array_equal(number, declared.sum(axis=0))
+    np.testing.assert_array_equal(wrong, (declared & (off > 0.5)).sum(axis=0))
+    assert (wrong <= 0.05 * number + slack).all()
+    assert wrong.sum() > 0
+
+
+def test_a_sensor_whose_account_closes_joins_what_is_read_and_comes_back():
+    windows, seen, read, blocked = samples(900), guard(), [], []
+    shift = np.random.default_rng(3).choice([-3, 3], size=(30, 1))
+    windows[300:330, START:, 3] += shift  # for thirty windows it goes its own way
+    for window in windows:
+        blocked.append(seen.update(window).said[0, 0, 3] == 1)
+        read.append(3 in seen.replay[0])
+        assert 1 not in seen.replay[0] or len(read) < 250
+    assert not any(read[250:300])
+    assert all(read[330:500])
+    assert any(blocked)  # on probation, once the model would have it estimated again
+    assert not any(read[650:])
+
+
+def test_one_by_one_is_in_bulk():
+    windows, spans = samples(120), [(0, WIDTH), (2, 4), (START, WIDTH)]
+    windows[np.random.default_rng(2).random(windows.shape) < 0.05] = np.nan
+    bulk, single = (guard(intervals=spans, seasons=[24, 12]) for _ in range(2))
+    told = bulk.update(windows)
+    rows = [single.update(window) for window in windows]
+    for name in ("said", "estimate"):
+        one = np.concatenate([getattr(row, name) for row in rows])
+        np.testing.assert_array_equal(one, getattr(told, name))
+    assert np.isfinite(told.estimate).all()
+    np.testing.assert_array_equal(bulk.kept, single.kept)
+
+
+def test_losses_are_estimated_from_what_is_read_and_settle_nothing():
+    windows = samples(200)
+    seen, blind = guard(), guard()
+    for one in (seen, blind):
+        one.update(windows[:199])
+    lost = windows[199].copy()
+    lost[START:, 1:] = np.nan
+    estimate = blind.update(lost).estimate
+    np.testing.assert_allclose(estimate[0, 0, 1:], seen.update(windows[199]).estimate[0, 0, 1:])
+    number = [one.kept[0, 0] for one in (blind, seen)]
+    np.testing.assert_array_equal(number[1] - number[0], [0, 1, 1, 1])
+
+
+def test_without_seasons_and_before_the_window_there_is_only_what_is_read():
+    nobody = lambda c, t: np.flatnonzero(t == 0)  # noqa: E731
+    seen = guard(intervals=[(0, WIDTH)], epsilon=100.0, select=nobody)
+    told = seen.update(samples(50))
+    level = seen.intervals[0].level
+    assert seen.replay[0].size == 0
+    assert np.isfinite(told.estimate).all()
+    lost = seen.update(np.full((WIDTH, 4), np.nan)).estimate[0, 0]
+    np.testing.assert_allclose(lost, level)  # nothing is known, so what they are on the whole
+
+
+def test_a_sensor_that_stands_still_is_known():
+    windows = samples(100)
+    windows[..., 2] = 7.0
+    told = guard(select=lambda c, t: [0, 1, 3, *np.flatnonzero(t == 0)]).update(windows)
+    assert told.estimate[-1, 0, 2] == pytest.approx(7.0)
+    assert told.said[-1, 0, 2] == 2
+
+
+def test_seasons_are_learned():
+    rng = np.random.default_rng(1)
+    steps = np.arange(300 * WIDTH)
+    wave = 5 * np.sin(2 * np.pi * steps / 40)[:, None] + 0.1 * rng.normal(size=(steps.size, 2))
+    errors = []
+    for seasons in ((), (40,)):
+        told = guard(2, select=first_open, seasons=seasons).update(wave.reshape(-1, WIDTH, 2))
+        truth = wave.reshape(-1, WIDTH, 2)[:, START:].mean(axis=1)
+        errors.append(np.abs(told.estimate[200:, 0, 0] - truth[200:, 0]).mean())
+    assert errors[1] < errors[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"intervals": []}, r"intervals must hold \(a, b\) with .* window = 6, got \[\]"),
+        ({"intervals": [(3, 3)]}, r"intervals must hold .* got \[\(3, 3\)\]"),
+        ({"intervals": [(0, 7)]}, r"intervals must hold .* got \[\(0, 7\)\]"),
+        ({"epsilon": 0}, "epsilon must be above 0 .* 4 sensors, got 0"),
+        ({"epsilon": [1, 2]}, r"epsilon must be .* got \[1, 2\]"),
+        ({"epsilon": np.nan}, "epsilon must be above 0 .* got nan"),
+        ({"epsilon": np.inf}, "epsilon must be above 0 and finite, .* got inf"),
+        ({"seasons": [0]}, "each of seasons must be above 0, got 0"),
+        ({"n": 0}, "sensors must be a whole number at least 1, got 0"),
+    ],
+)
+def test_impossible_guards_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        guard(**change)
+
+
+@pytest.mark.parametrize("windows", [np.zeros(6), np.zeros((5, 4)), np.full((6, 4), np.inf)])
+def test_windows_of_another_shape_are_refused_and_leave_the_state(windows):
+    seen = guard()
+    with pytest.raises(ValueError, match=r"windows must be finite or NaN, of shape \(6, 4\) or"):
+        seen.update(windows)
+    assert seen.rounds == 0
