@@ -64,10 +64,7 @@ def live_with(parent: int, sign: Path) -> None:
 def only_one(path: Path | str, patience_s: float) -> Iterator[None]:
     """Hold a lock that nobody else holds; it is gone with its process and those forked from it.
 
-    Raises
-    ------
-    TimeoutError
-        When somebody else holds it for so long; names who.
+    A TimeoutError names who else holds it for so many seconds.
     """
     until = time.monotonic() + patience_s
     with open(path, "a+") as file:

@@ -15,8 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TypeVar
 
-from aftlib.shared_state.servers.handover import hand_over_always
-from aftlib.shared_state.servers.journal import Account, Journal, read_so_far
+from aftlib.shared_state.servers.journal import Account, Journal
 from aftlib.shared_state.servers.lifetime import (
     fail,
     live_with,
@@ -47,13 +46,13 @@ def run_stage(stage: Stage) -> Account:
     Raises
     ------
     RuntimeError
-        When a process of it ended with an error.
+        When a process of it ended with an error, as `Supervisor.run`.
     ValueError
         When another stage began in its folder.
     """
     stage.keep_folder()
     done = subprocess.run(
-        [sys.executable, "-m", "aftlib.shared_state.servers"],
+        [sys.executable, "-m", __name__],
         input=pickle.dumps(stage),
         stderr=subprocess.PIPE,
     )
@@ -71,10 +70,6 @@ class Supervisor:
     Nothing is kept in the supervisor: another one for the same folder goes on where it was killed,
     and its processes die with it. Processes are forked, so it must run in a process without
     threads.
-
-    Parameters
-    ----------
-    stage : Stage
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -155,7 +150,7 @@ class Supervisor:
             return
 
         windows = len(list(self.stage.output.glob("window-*.csv")))
-        reached = sum(read_so_far(self.stage.directory).values()), windows
+        reached = sum(Account.of(self.stage.directory).read.values()), windows
         before, deaths = self._deaths.get(name, (None, 0))
         self._deaths[name] = reached, deaths + 1 if reached == before else 1
         if self._deaths[name][1] > MOST_DEATHS:
@@ -189,9 +184,9 @@ def sign_of(name: str) -> Path:
 def serve(stage: Stage, number: int, journal: Journal) -> None:
     """Be a server process, until all is read and handed over."""
     with only_one(f"server-{number}.lock", stage.patience_s), stage.open_own(number) as own:
-        server = patiently(stage, lambda: server_of(stage, number, own))
+        server = patiently(stage, partial(Server, stage, number, own))
         journal.note("began", epoch=server.cycle.epoch, pending=len(server.complete))
-        start_thread(hand_over_always, server)
+        start_thread(server.hand_over_always)
         start_thread(Door(server).run)
         while not server.finished:
             with server.changed:
@@ -206,36 +201,9 @@ def serve(stage: Stage, number: int, journal: Journal) -> None:
             os._exit(0)
 
 
-def shared_of(stage: Stage) -> StateTable:
-    """The global store, once it is known to be this stage's."""
-    shared = stage.open_shared()
-    try:
-        stage.keep_table(shared)
-    except BaseException:
-        shared.close()
-        raise
-    return shared
-
-
-def server_of(stage: Stage, number: int, own: StateTable) -> Server:
-    """A server that has asked the global store where it stands."""
-    shared = shared_of(stage)
-    try:
-        return Server(stage, number, own, shared)
-    except BaseException:
-        shared.close()
-        raise
-
-
 def put_out(stage: Stage, journal: Journal) -> None:
-    """Be the output process, until everything is out.
-
-    Raises
-    ------
-    ValueError
-        When the servers have handed over everything, and the global store does not have it.
-    """
-    with patiently(stage, lambda: shared_of(stage)) as table:
+    """Be the output process, until everything is out."""
+    with patiently(stage, lambda shared: shared) as table:
         output = Output(stage, table)
         servers = [Path(f"server-{number}.done") for number in range(stage.servers)]
         done = False
@@ -255,13 +223,23 @@ def put_out(stage: Stage, journal: Journal) -> None:
             time.sleep(TICK_S)
 
 
-def patiently(stage: Stage, asks: Callable[[], T]) -> T:
-    """What needs the global store, as soon as that is there."""
-    begin = time.monotonic()
+def patiently(stage: Stage, begin: Callable[[StateTable], T]) -> T:
+    """What begins with the global store, once that is there and known to be this stage's."""
+    until = time.monotonic() + stage.patience_s
     while True:
         try:
-            return asks()
+            shared = stage.open_shared()
+            try:
+                stage.keep_table(shared)
+                return begin(shared)
+            except BaseException:
+                shared.close()
+                raise
         except ConnectionError:
-            if time.monotonic() - begin > stage.patience_s:
+            if time.monotonic() > until:
                 raise
             time.sleep(TICK_S)
+
+
+if __name__ == "__main__":  # the stage comes pickled on the standard input
+    Supervisor(pickle.load(sys.stdin.buffer)).run()

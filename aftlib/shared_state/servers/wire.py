@@ -14,7 +14,6 @@ from multiprocessing.connection import (
     answer_challenge,
     deliver_challenge,
 )
-from types import TracebackType
 from typing import Any
 
 from aftlib.shared_state.aggregates import Partials
@@ -32,12 +31,7 @@ class Door:
     """Lets tasks in; a connection that ends, however it ends, is a task that has left.
 
     Only processes of the same user can reach the socket, and only those of the same supervisor,
-    which hands its key down to them, are listened to.
-
-    Parameters
-    ----------
-    server : Server
-        The working directory of its process must be the stage's folder.
+    which hands its key down to them, are listened to. All of them work in the stage's folder.
     """
 
     def __init__(self, server: Server) -> None:
@@ -87,14 +81,7 @@ class Door:
 class Link:
     """A task's connection to its server.
 
-    Parameters
-    ----------
-    server : int
-
-    Raises
-    ------
-    ConnectionError, EOFError
-        When the server is not there, or dies; by any method.
+    By any method a ConnectionError or EOFError says that the server is not there, or dies.
     """
 
     def __init__(self, server: int) -> None:
@@ -108,13 +95,7 @@ class Link:
         return self._call("join", partitions)
 
     def merge(self, partials: Partials, progress: Mapping[int, Progress]) -> None:
-        """Merge a batch.
-
-        Raises
-        ------
-        OverflowError, StaleBatch
-            As `StateTable.merge`.
-        """
+        """Merge a batch, as `StateTable.merge`."""
         self._call("merge", partials, dict(progress))
 
     def stay(self) -> None:
@@ -132,12 +113,7 @@ class Link:
     def __enter__(self) -> Link:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._link.close()
 
 

@@ -61,15 +61,9 @@ class Rules:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A line that is no tuple.
+    """A line that is no tuple: the byte of the file at which it begins, why, and the line itself.
 
-    Attributes
-    ----------
-    offset : int
-        Byte of the file at which it begins.
-    reason : str
-    line : str
-        Without its end; bytes that are not ASCII are escaped.
+    The line is without its end; bytes that are not ASCII are escaped.
     """
 
     offset: int
@@ -81,16 +75,8 @@ class Rejected:
 class PartitionReader:
     """Tuples of one partition, block by block, from where `progress` says.
 
-    Attributes
-    ----------
-    path : Path
-    rules : Rules
-    progress : Progress
-        Renewed with every block.
-    rejects : list of Rejected
-        Malformed lines since the list was last taken away.
-    read_s, parse_s : float
-        Seconds spent on reading and on parsing.
+    `progress` is renewed with every block, `rejects` are the malformed lines since they were last
+    taken away, `read_s` and `parse_s` seconds spent.
     """
 
     path: Path

@@ -36,7 +36,7 @@ def stage(tmp_path):
         ({"servers": 0}, "servers must be at least 1, got 0"),
         ({"tasks": 0}, "tasks must be at least 1, got 0"),
         ({"batch": -1}, "batch must be at least 1, got -1"),
-        ({"checkpoint_s": 0}, "checkpoint_s must be above 0 seconds, got 0"),
+        ({"checkpoint_s": 0}, "checkpoint_s must be above 0, got 0"),
         ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
         ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
         ({"shared": "rocksdb:x"}, "shared must be sqlite: or postgresql://.*, got 'rocksdb:x'"),
@@ -108,7 +108,7 @@ def test_a_window_that_is_out_is_not_put_out_again(stage):
 
 
 def test_a_window_is_never_replaced_by_another(stage):
-    """W7: an output task that had been paused overwrote what another one had put out."""
+    """Once, an output task that had been paused overwrote what another one had put out."""
     stage.keep_folder()
     path = stage.output / "window-00000000000000000000.csv"
 
@@ -131,7 +131,7 @@ def test_only_one_supervisor_runs_a_stage(stage, monkeypatch):
 
 
 def test_a_torn_line_of_the_journal_is_left_out(tmp_path, monkeypatch):
-    """W7: a full disk that had cut a line short made the folder unusable for ever."""
+    """Once, a full disk that had cut a line short made the folder unusable for ever."""
     monkeypatch.chdir(tmp_path)
     journal = Journal("task")
     journal.note("joined")
@@ -220,7 +220,7 @@ def test_a_folder_keeps_to_the_stage_that_began_there(stage, other, said):
 
 
 def test_a_global_store_that_was_lost_is_not_begun_anew(stage):
-    """W7: a restart with an emptied store put out what was read since, as if it were all."""
+    """Once, a restart with an emptied store put out what was read since, as if it were all."""
     one = replace(stage, servers=1, tasks=1, own="memory")
     run_stage(one)
     for path in one.directory.glob("shared.sqlite*"):

@@ -83,7 +83,7 @@ class Harm:
 
 
 def test_only_this_user_and_this_supervisor_s_processes_are_let_in(server):
-    """W7: the socket's mode was the umask's, and whatever came was unpickled."""
+    """Once, the socket's mode was the umask's, and whatever came was unpickled."""
     before = os.umask(0)
     try:
         door = Door(server)

@@ -101,7 +101,7 @@ def test_a_batch_that_begins_elsewhere_is_refused_whole(opened):
 
 
 def test_a_batch_after_what_the_table_has_forgotten_is_refused(opened):
-    """W7: a table that had been emptied took it, and stood for what it did not have."""
+    """Once, a table that had been emptied took it, and stood for what it did not have."""
     table = opened()
     with pytest.raises(StaleBatch, match="partition 3 stands at 0, the batch begins at 7"):
         table.merge(rows((0, 1, 5)), {3: Progress(9, since=7)})

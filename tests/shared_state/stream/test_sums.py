@@ -113,7 +113,7 @@ def test_windows_are_the_slow_twins(rows, windows):
 def log(tmp_path):
     stream = TupleStream(150_000, keys=300, skew=1.4, disorder=40)
     texts = [b"".join(stream.text(i) for i in range(p, stream.ranges, 2)) for p in range(2)]
-    return TupleLog.write(tmp_path / "log", texts, stream.about)
+    return TupleLog.write(tmp_path / "log", texts)
 
 
 def test_a_task_paused_anywhere_sums_the_same(log):
