@@ -78,24 +78,13 @@ class Aggregate:
     Examples
     --------
     >>> windows, keys, values = np.array([[0, 0, 0], [7, 3, 7], [1, 2, 4]])
-    >>> rows = SUM.partials(windows, keys, values)
+    >>> rows = SUM.group(Partials(windows, keys, values))
     >>> rows.keys.tolist(), SUM.result(rows.values).tolist()
     ([3, 7], [2, 5])
     """
 
     name: str
     components: tuple[str, ...]
-
-    def partials(self, windows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Partials:
-        """Aggregate of tuples by window and key, sorted by them; all arrays of shape (n,)."""
-        return self.group(self.lift(windows, keys, values))
-
-    def lift(self, windows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Partials:
-        """Each tuple by itself as a partial aggregate."""
-        values = _int64("values", values)
-        ones = np.ones_like(values)
-        columns = {"count": (ones,), "mean": (values, ones)}.get(self.name, (values,))
-        return Partials(windows, keys, np.stack(columns, axis=1))
 
     def group(self, partials: Partials) -> Partials:
         """The same rows, each window and key once, sorted; OverflowError beyond 64 bits."""

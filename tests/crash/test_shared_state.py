@@ -289,6 +289,7 @@ def test_a_stopped_server_is_named(trial, expected):
     directory, settings = trial("sqlite", stops=[("server-0", "merged", 20)], patience_s=8.0)
     said = ends_with_an_error(directory, settings)
     assert re.search(r"server-0 \(process \d+\) has given no sign of life for 8 s", said)
+    assert re.search(r"waiting: server-0 \(process \d+\) .* 5 s: .*the stage ends after 8 s", said)
     lines = (directory / "stage" / "journal.jsonl").read_text()
     assert '"waits for", "name": "server-0"' in lines
     finished(directory, settings)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.cycle import Cycle, State
+from aftlib.shared_state.servers.lifetime import patiently
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch, StateTable, further
 
@@ -160,24 +161,20 @@ class Server:
             self.changed.wait_for(lambda: self.complete)
             epochs = list(self.complete)
 
-        until = time.monotonic() + self.stage.patience_s
-        while True:
-            try:
-                handed, stands = self.agreed()
-                new = [epoch for epoch in epochs if epoch > handed]
-                with self.lock:
-                    rows = Partials.concat(self._nothing, *(self.own.read(epoch=e) for e in new))
-                    progress = self.reached(new)
-                delta = {
-                    p: replace(now, since=stands.get(p, Progress()).offset)
-                    for p, now in progress.items()
-                }
-                self.shared.merge(rows, delta, token=(self.name, epochs[-1]))
-                break
-            except (StaleBatch, OSError):  # a dead process's came between, or nobody answers
-                if time.monotonic() > until:
-                    raise
-                time.sleep(RETRY_S)
+        def merge() -> None:
+            handed, stands = self.agreed()
+            new = [epoch for epoch in epochs if epoch > handed]
+            with self.lock:
+                rows = Partials.concat(self._nothing, *(self.own.read(epoch=e) for e in new))
+                progress = self.reached(new)
+            delta = {
+                p: replace(now, since=stands.get(p, Progress()).offset)
+                for p, now in progress.items()
+            }
+            self.shared.merge(rows, delta, token=(self.name, epochs[-1]))
+
+        # a dead process's comes between, or nobody answers
+        patiently(merge, self.stage.patience_s, (StaleBatch, OSError), RETRY_S)
         self.at("handed")
 
         with self.changed:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -17,9 +18,13 @@ from typing import TypeVar
 
 from aftlib.shared_state.servers.journal import Account, Journal
 from aftlib.shared_state.servers.lifetime import (
+    LOG,
+    SILENT_S,
+    WAITS,
     fail,
     live_with,
     only_one,
+    patiently,
     speak_through,
     start_thread,
 )
@@ -33,8 +38,6 @@ from aftlib.shared_state.stores.tables import StateTable
 TICK_S = 0.02
 OTHERS_S = 10.0
 """Seconds that a dead supervisor's processes take to end."""
-SILENT_S = 5.0
-"""Seconds without a sign of life after which a process is noted as waited for."""
 MOST_DEATHS = 20
 """Deaths of a process without anything getting further in between."""
 T = TypeVar("T")
@@ -42,6 +45,8 @@ T = TypeVar("T")
 
 def run_stage(stage: Stage) -> Account:
     """Run a stage to its end in a process of its own; returns what its tasks did.
+
+    Who or what is waited for, for more than some seconds, goes to the log `aftlib.shared_state`.
 
     Raises
     ------
@@ -51,15 +56,19 @@ def run_stage(stage: Stage) -> Account:
         When another stage began in its folder.
     """
     stage.keep_folder()
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=pickle.dumps(stage),
-        stderr=subprocess.PIPE,
-    )
-    if done.returncode:
+    command, said = [sys.executable, "-m", __name__], ""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin and process.stderr  # told to the type checker
+        with suppress(BrokenPipeError), process.stdin as given:
+            given.write(pickle.dumps(stage))
+        for line in process.stderr:
+            said += line.decode(errors="replace")
+            if line.startswith(WAITS.encode()):
+                LOG.warning(line.decode(errors="replace").rstrip())
+    if process.returncode:
         raise RuntimeError(
-            f"the stage in {str(stage.directory)!r} ended with status {done.returncode}: "
-            f"{done.stderr.decode(errors='replace')[-2000:]}"
+            f"the stage in {str(stage.directory)!r} ended with status {process.returncode}: "
+            f"{said[-2000:]}"
         )
     return Account.of(stage.directory)
 
@@ -167,13 +176,15 @@ class Supervisor:
         before, was_silent_s = self._silent.get(name, (0, 0.0))
         silent_s = was_silent_s + passed_s if sign == before else 0.0
         self._silent[name] = sign, silent_s
+        said = (
+            f"{name} (process {process.pid}) has given no sign of life for {silent_s:.0f} s: "
+            "is it stopped? continue or kill it, or run the stage again"
+        )
         if was_silent_s <= SILENT_S < silent_s:
             self._journal.note("waits for", name=name, pid=process.pid)
+            LOG.warning("%s %s; the stage ends after %g s", WAITS, said, self.stage.patience_s)
         if silent_s > self.stage.patience_s:
-            raise RuntimeError(
-                f"{name} (process {process.pid}) has given no sign of life for {silent_s:.0f} s: "
-                "is it stopped? continue or kill it, or run the stage again"
-            )
+            raise RuntimeError(said)
 
 
 def sign_of(name: str) -> Path:
@@ -184,7 +195,7 @@ def sign_of(name: str) -> Path:
 def serve(stage: Stage, number: int, journal: Journal) -> None:
     """Be a server process, until all is read and handed over."""
     with only_one(f"server-{number}.lock", stage.patience_s), stage.open_own(number) as own:
-        server = patiently(stage, partial(Server, stage, number, own))
+        server = opened(stage, partial(Server, stage, number, own))
         journal.note("began", epoch=server.cycle.epoch, pending=len(server.complete))
         start_thread(server.hand_over_always)
         start_thread(Door(server).run)
@@ -203,17 +214,13 @@ def serve(stage: Stage, number: int, journal: Journal) -> None:
 
 def put_out(stage: Stage, journal: Journal) -> None:
     """Be the output process, until everything is out."""
-    with patiently(stage, lambda shared: shared) as table:
+    with opened(stage, lambda shared: shared) as table:
         output = Output(stage, table)
         servers = [Path(f"server-{number}.done") for number in range(stage.servers)]
         done = False
         while not done:
             over = all(server.exists() for server in servers)
-            try:
-                done = output.put_out()
-            except ConnectionError:  # out of reach for a while
-                journal.note("waits")
-                over = False
+            done = patiently(output.put_out, stage.patience_s, ConnectionError, TICK_S)
             if over and not done:
                 raise ValueError(
                     "the global store must have what all servers have handed over, got one that "
@@ -223,22 +230,19 @@ def put_out(stage: Stage, journal: Journal) -> None:
             time.sleep(TICK_S)
 
 
-def patiently(stage: Stage, begin: Callable[[StateTable], T]) -> T:
+def opened(stage: Stage, begin: Callable[[StateTable], T]) -> T:
     """What begins with the global store, once that is there and known to be this stage's."""
-    until = time.monotonic() + stage.patience_s
-    while True:
+
+    def asks() -> T:
+        shared = stage.open_shared()
         try:
-            shared = stage.open_shared()
-            try:
-                stage.keep_table(shared)
-                return begin(shared)
-            except BaseException:
-                shared.close()
-                raise
-        except ConnectionError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(TICK_S)
+            stage.keep_table(shared)
+            return begin(shared)
+        except BaseException:
+            shared.close()
+            raise
+
+    return patiently(asks, stage.patience_s, ConnectionError, TICK_S)
 
 
 if __name__ == "__main__":  # the stage comes pickled on the standard input

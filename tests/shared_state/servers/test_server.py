@@ -16,13 +16,14 @@ from aftlib.shared_state.servers import server as servers
 from aftlib.shared_state.servers.lifetime import fail
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import patiently
+from aftlib.shared_state.servers.supervisor import opened as begun
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
+from tests.shared_state.tuples import partials
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def stage(tmp_path):
 
 
 def batch(value, key=1):
-    return SUM.partials(np.array([0]), np.array([key]), np.array([value]))
+    return partials(SUM, np.array([0]), np.array([key]), np.array([value]))
 
 
 def values(table, epoch=0):
@@ -189,11 +190,15 @@ def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(s
     assert server.tables == []
 
 
-def test_a_global_store_out_of_reach_is_waited_for(stage, monkeypatch):
+def test_a_global_store_out_of_reach_is_waited_for(stage, monkeypatch, caplog):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
     shared = Away(SUM)
     with_a_complete_table(stage, shared).hand_over()
     assert values(shared) == {1: 1}
+    assert not caplog.messages  # it came back at once
+    monkeypatch.setattr(lifetime, "SILENT_S", 0.0)
+    with_a_complete_table(stage, Away(SUM)).hand_over()
+    assert caplog.messages == ["waiting: could not merge; it is waited for"]
 
 
 def test_but_not_for_ever(stage, monkeypatch):
@@ -293,12 +298,12 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(stage, monkeypatch):
     opened = []
     monkeypatch.setattr(Stage, "open_shared", lambda stage: opened.append(Going(SUM)) or opened[-1])
     own = MemoryTable(SUM)
-    server = patiently(stage, lambda shared: Server(stage, 0, own, shared))
+    server = begun(stage, lambda shared: Server(stage, 0, own, shared))
     assert server.shared is opened[1]
     at_once = replace(stage, patience_s=0.0)
     with pytest.raises(ConnectionError, match="could not read"):
         Going.answers[:] = [ConnectionError("could not read")]
-        patiently(at_once, lambda shared: Server(stage, 0, own, shared))
+        begun(at_once, lambda shared: Server(stage, 0, own, shared))
 
 
 def test_many_threads_merge_and_barriers_fall_between(stage):

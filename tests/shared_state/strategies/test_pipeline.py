@@ -31,6 +31,7 @@ from aftlib.shared_state.stream.sums import SUMS, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
 from aftlib.shared_state.stream.tuples import TupleStream
 from aftlib.spark.faults import Fault
+from tests.shared_state.tuples import lift
 
 STREAM = TupleStream(300_000, keys=2_000, skew=1.4, disorder=30)
 RULES = Rules(Windows(100, 40), delay=10)
@@ -123,7 +124,7 @@ class Harm:
 def test_a_checkpoint_comes_back_and_is_never_unpickled(tmp_path, monkeypatch):
     """Once, whoever could write into the shared folder could run code in every task."""
     monkeypatch.chdir(tmp_path)
-    sums, path = merged([SUMS.lift(*np.ones((3, 4), int))]), tmp_path / "checkpoint-2-0"
+    sums, path = merged([lift(SUMS, *np.ones((3, 4), int))]), tmp_path / "checkpoint-2-0"
     SavedSums(sums, {3: Progress(7, 5, 1, 4, 2)}).save(path)
     found = SavedSums.load(path)
     assert same(found.sums, sums)
@@ -237,7 +238,7 @@ def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
         with pytest.raises(ValueError, match="table must be new, or the one that this was"):
             merge_log(spark, *wrong, "late global", 1, table=table)
     with SqliteTable(tmp_path / "filled.sqlite", SUMS) as filled:
-        filled.merge(SUMS.lift(*np.ones((3, 1), int)), {0: Progress(8)})
+        filled.merge(lift(SUMS, *np.ones((3, 1), int)), {0: Progress(8)})
     with pytest.raises(ValueError, match="table must be new, or the one that"):
         merge_log(spark, log, RULES, "late global", 1,
             table=partial(SqliteTable, tmp_path / "filled.sqlite", SUMS))  # fmt: skip

@@ -15,6 +15,7 @@ from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.sums import SliceSums, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.shared_state.stream.tuples import TupleStream
+from tests.shared_state.tuples import partials
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(-9, 9)), max_size=40)
 
@@ -70,7 +71,7 @@ def test_every_aggregate_is_that_of_the_tuples(name, rows):
     for row in rows:
         sums.add(block([row]))
     parts, keys, values = block(rows)
-    expected = AGGREGATES[name].partials(10 * parts, keys, values)
+    expected = partials(AGGREGATES[name], 10 * parts, keys, values)
     assert listed(sums.take()) == listed(expected)
 
 
