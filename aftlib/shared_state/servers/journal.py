@@ -30,15 +30,6 @@ class Journal:
         os.write(self._file, ("\n" + json.dumps(line)).encode())
 
 
-def lines_of(directory: Path) -> list[dict]:
-    """What was noted in a stage's folder; a line that a full disk has cut short is left out."""
-    found = []
-    for line in (directory / JOURNAL).read_text(errors="replace").splitlines():
-        with suppress(ValueError):
-            found.append(json.loads(line))
-    return found
-
-
 @dataclass(frozen=True)
 class Account:
     """What tasks did, by the journal.
@@ -57,8 +48,12 @@ class Account:
 
     @classmethod
     def of(cls, directory: Path) -> Account:
-        """The account of a stage's folder."""
-        lines = lines_of(directory)
+        """The account of a stage's folder; a line that a full disk has cut short is left out."""
+        lines = []
+        for line in (directory / JOURNAL).read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                lines.append(json.loads(line))
+
         joined = Counter(line["who"] for line in lines if line["what"] == "joined")
         times = [line["time"] for line in lines if line["who"] in joined] or [0.0]
         read: dict[int, int] = {}

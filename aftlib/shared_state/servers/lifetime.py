@@ -11,9 +11,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 LOG = logging.getLogger("aftlib.shared_state")
 WAITS = "waiting:"
@@ -31,19 +30,6 @@ def speak_through(pipe: int) -> None:
     _last_words[:] = [pipe]
 
 
-def or_die(work: Callable[..., None]) -> Callable[..., None]:
-    """Make an error of a thread end its process, instead of the thread alone."""
-
-    @wraps(work)
-    def checked(*args: Any) -> None:
-        try:
-            work(*args)
-        except BaseException:
-            fail()
-
-    return checked
-
-
 def fail() -> None:
     """End this process, and tell the supervisor why."""
     try:
@@ -54,8 +40,15 @@ def fail() -> None:
 
 
 def start_thread(work: Callable[..., None], *args: object) -> None:
-    """Run work beside the rest of the process."""
-    threading.Thread(target=or_die(work), args=args, daemon=True).start()
+    """Run work beside the rest of the process; an error of it ends the process, not it alone."""
+
+    def run() -> None:
+        try:
+            work(*args)
+        except BaseException:
+            fail()
+
+    threading.Thread(target=run, daemon=True).start()
 
 
 def live_with(parent: int, sign: Path) -> None:

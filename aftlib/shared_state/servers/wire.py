@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from itertools import count
 from multiprocessing import AuthenticationError, current_process
@@ -17,7 +16,7 @@ from multiprocessing.connection import (
 from typing import Any
 
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.servers.lifetime import or_die
+from aftlib.shared_state.servers.lifetime import start_thread
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
 
@@ -49,8 +48,7 @@ class Door:
     def run(self) -> None:
         """Let tasks in, for ever."""
         while True:
-            link = self._listener.accept()
-            threading.Thread(target=or_die(self.let_in), args=(link,), daemon=True).start()
+            start_thread(self.let_in, self._listener.accept())
 
     def let_in(self, link: Connection) -> None:
         """Serve a task of the same supervisor; nothing that another one sends is unpickled."""
