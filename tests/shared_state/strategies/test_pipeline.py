@@ -261,7 +261,7 @@ def test_a_table_that_is_lost_meanwhile_is_an_error(spark, log, tmp_path):
     "table",
     [
         lambda place: MemoryTable(SUMS),
-        lambda place: SqliteTable(place / "s", SUMS, "barrier"),
+        lambda place: open_table(f"sqlite:{place}/s", SUMS, "barrier"),
         lambda place: open_table(f"rocksdb:{place}/r", SUMS, "barrier"),
     ],
 )
