@@ -43,13 +43,10 @@ def one_task_dies(
     It dies when it has gone through `after` tuples, and has `every` of them between checkpoints. Of
     `tasks` no more run than Spark has cores, or the log partitions.
 
-    Returns
-    -------
-    DataFrame
-        strategy, tasks, tuples, again: tuples gone through more than once, by all tries of all
-        tasks, disturbed: healthy tasks that were started anew, twice: tuples that these would count
-        twice had they been left running, missing where nothing is passed on a second time, error:
-        largest difference of a sum from the undisturbed run's, dead_pid.
+    Columns strategy, tasks, tuples, again: tuples gone through more than once, by all tries of all
+    tasks, disturbed: healthy tasks that were started anew, twice: tuples that these would count
+    twice had they been left running, missing where nothing is passed on a second time, error:
+    largest difference of a sum from the undisturbed run's, dead_pid.
     """
     tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
     if tasks < 2:
@@ -118,12 +115,9 @@ def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFra
     its partition, server 0 when its two tasks have merged three quarters of theirs. Each of four
     partitions has so many tuples; the folder is a new one.
 
-    Returns
-    -------
-    DataFrame
-        run, task, dead: whether it or its server was killed; joined: how often it began or came
-        back, read_again: tuples that it read a second time, seconds: the whole run, error: windows
-        of the run that are not those of the undisturbed one.
+    Columns run, task, dead: whether it or its server was killed; joined: how often it began or came
+    back, read_again: tuples that it read a second time, seconds: the whole run, error: windows of
+    the run that are not those of the undisturbed one.
     """
     rng, times = np.random.default_rng(seed), np.arange(tuples) * 10 * WINDOWS.width // tuples
     texts = []

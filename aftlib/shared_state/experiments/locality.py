@@ -28,10 +28,7 @@ def states_or_locality(
     another. `keys` are numbers of different keys, which set how large the table of sums is; tuples
     are in memory and parsed, so that nothing else is in the time; the fastest repeat counts.
 
-    Returns
-    -------
-    DataFrame
-        keys, case, states: sums held, add_ns: a tuple, take_ms: for all sums.
+    Columns keys, case, states: sums held, add_ns: a tuple, take_ms: for all sums.
     """
     rows = []
     for number in map(int, with_value(keys)):

@@ -63,11 +63,8 @@ def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: i
     `keys` are the sizes of the tables. `rows` are merged into each, in batches of `BATCH` and ten
     of them at least; after `BUDGET_S` seconds of merging it is enough.
 
-    Returns
-    -------
-    DataFrame
-        store, keys, flush, merges_per_s: rows, the time of barriers left out;
-        with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
+    Columns store, keys, flush, merges_per_s: rows, the time of barriers left out;
+    with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
     """
     require_numbers("keys", keys, least=1)
     require_number("rows", rows, least=1)
@@ -108,12 +105,9 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     stream are over 100,000 uniform keys; one that takes less than a few seconds meets hardly a
     barrier.
 
-    Returns
-    -------
-    DataFrame
-        store, mode, run; seconds until the tasks have merged everything, and throughput: tuples a
-        second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of
-        all processes, the hand-overs that are left at the end included.
+    Columns store, mode, run; seconds until the tasks have merged everything, and throughput: tuples
+    a second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of all
+    processes, the hand-overs that are left at the end included.
     """
     require_number("stores", len(stores), least=1)
     require_number("tuples", tuples, least=TASKS)

@@ -45,13 +45,8 @@ TABLE_DELAY = 5
 def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
     """Let two tasks merge their slices into one shared table, and put windows together.
 
-    Returns
-    -------
-    state : DataFrame
-        slice, key, value: the shared table as it is kept.
-    windows : DataFrame
-        window id, key, value: D3 table 1, w = 10 and l = 5.
-    done : MergedLog
+    The shared table as it is kept (slice, key, value), D3 table 1 for w = 10 and l = 5 (window id,
+    key, value), and the whole result.
     """
 
     def shown(sums: Partials, name: str, width: int) -> pd.DataFrame:
@@ -80,14 +75,11 @@ def measured(
     The sums of all runs on an input must be the same, or a RuntimeError says so. "Late global"
     shares a new SQLite file each time. With `warm_up` a turn comes first that is not counted.
 
-    Returns
-    -------
-    DataFrame
-        strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
-        throughput: tuples a second; start_s: until the first task began; work_s: of the longest
-        task; read_s, parse_s, sum_s: of all tasks together; merge_s: merging the sums, of which
-        task_merge_s in the tasks; sender_s, receiver_s: of all tasks before and behind the
-        shuffle, NaN where there is none.
+    Columns strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
+    throughput: tuples a second; start_s: until the first task began; work_s: of the longest task;
+    read_s, parse_s, sum_s: of all tasks together; merge_s: merging the sums, of which task_merge_s
+    in the tasks; sender_s, receiver_s: of all tasks before and behind the shuffle, NaN where there
+    is none.
     """
     rows, first = [], dict[float, Partials]()
     cells = [(i, s, p) for i in given for s in strategies for p in tasks]
@@ -140,11 +132,8 @@ def served(given: Sequence[Input], tasks: Sequence[int], repeats: int) -> pd.Dat
     Each task sums its partitions and merges them into its server's own table (RocksDB behind a
     buffer), which is flushed and handed over to SQLite at the end, when the clock has stopped.
 
-    Returns
-    -------
-    DataFrame
-        strategy ("servers and tasks"), skew, tasks, repeat, tuples, states, sum: over all keys;
-        seconds: from the first task's beginning until the last has merged all; throughput.
+    Columns strategy ("servers and tasks"), skew, tasks, repeat, tuples, states, sum: over all keys;
+    seconds: from the first task's beginning until the last has merged all; throughput.
     """
     rows = []
     for repeat, each, p in product(range(repeats), given, tasks):

@@ -46,14 +46,9 @@ T = TypeVar("T")
 def run_stage(stage: Stage) -> Account:
     """Run a stage to its end in a process of its own; returns what its tasks did.
 
-    Who or what is waited for, for more than some seconds, goes to the log `aftlib.shared_state`.
-
-    Raises
-    ------
-    RuntimeError
-        When a process of it ended with an error, as `Supervisor.run`.
-    ValueError
-        When another stage began in its folder.
+    Who or what is waited for, for more than some seconds, goes to the log `aftlib.shared_state`. A
+    RuntimeError says what ended it otherwise (`Supervisor.run`), a ValueError that another stage
+    began in its folder.
     """
     stage.keep_folder()
     command, said = [sys.executable, "-m", __name__], ""
@@ -97,14 +92,9 @@ class Supervisor:
     def run(self, tick: Callable[[Supervisor], None] = lambda supervisor: None) -> None:
         """Run to the end; `tick` is called now and then.
 
-        Raises
-        ------
-        RuntimeError
-            When a process ended with an error, gives no sign of life, or dies again and again.
-        TimeoutError
-            When another supervisor runs the stage, or processes of a dead one are left.
-        ValueError
-            When another stage began in its folder (`Stage.keep_folder`).
+        A RuntimeError says which process ended with an error, gives no sign of life, or dies again
+        and again; a TimeoutError that another supervisor runs the stage, or processes of a dead one
+        are left; a ValueError that another stage began in its folder (`Stage.keep_folder`).
         """
         self.stage.keep_folder()
         os.chdir(self.stage.directory)

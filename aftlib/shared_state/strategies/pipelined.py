@@ -61,15 +61,8 @@ def pipelined(
 
     Its tasks must find room on the cores all at once, and the folder be without another run's
     notes: its checkpoints would be taken for ours. A task passes on `every` tuples at most in a
-    round, and all save their sums every `checkpoint` rounds.
-
-    Returns
-    -------
-    sums : Partials
-        By slice start and key.
-    tries : list of dict
-        task, attempt, since: the round it began with, received: tuples, by_round: the same round
-        by round, of every try.
+    round, and all save their sums every `checkpoint` rounds. Of every try are given task, attempt,
+    since: the round it began with, received: tuples, and by_round: the same round by round.
     """
     require_fresh(given.directory)
 

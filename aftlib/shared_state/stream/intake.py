@@ -139,14 +139,9 @@ def take_away(directory: Path, partition: int, since: int) -> None:
 
 
 def noted(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What a folder's notes come to.
+    """What a folder's notes come to: partitions and malformed lines, in their order.
 
-    Returns
-    -------
-    partitions : DataFrame
-        partition, offset, tuples, late, rejected: the sums of its stretches.
-    rejects : DataFrame
-        partition, offset, reason, line of every malformed line, in their order.
+    Columns partition, offset, tuples, late, rejected; and partition, offset, reason, line.
     """
     found = [json.loads(path.read_text()) for path in directory.glob("part-*-from-*.json")]
     stretches = pd.DataFrame(found, columns=["partition", "offset", *COUNTS])

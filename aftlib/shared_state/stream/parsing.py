@@ -28,20 +28,10 @@ _NUMBER = re.compile(rb"-?[0-9]+")
 class Rules:
     """How a partition's lines become tuples of slices.
 
-    Parameters
-    ----------
-    windows : Windows
-        Their common slices (`windows.pane` ticks) are what tuples are summed by.
-    delay : int or None
-        The watermark is so many ticks behind the partition's newest tuple; a tuple whose slice
-        ends at or before it is late. None: no tuple is ever late.
-    most_rejected : int
-        Malformed lines that a partition may have; one more stops the run.
-
-    Raises
-    ------
-    ValueError
-        When delay or most_rejected is negative, or delay leaves 64 bits.
+    Tuples are summed by the common slices of the windows (`windows.pane` ticks). The watermark is
+    `delay` ticks behind the partition's newest tuple; a tuple whose slice ends at or before it is
+    late, and with None none ever is. One malformed line more than `most_rejected` in a partition
+    stops the run.
     """
 
     windows: Windows
@@ -90,14 +80,8 @@ class PartitionReader:
     def blocks(self, rows: int = BLOCK) -> Iterator[np.ndarray]:
         """Slice number, key and value of the tuples that are not late, shape (3, at most `rows`).
 
-        Each is valid until the next one is asked for.
-
-        Raises
-        ------
-        ValueError
-            When more than `rules.most_rejected` lines are malformed.
-        OverflowError
-            When a value does not fit into 64 bits.
+        Each is valid until the next one is asked for. A ValueError stops them when too many lines
+        are malformed, an OverflowError when a value does not fit into 64 bits.
         """
         columns, before = np.empty((3, rows), np.int64), time.perf_counter()
         for lines, stop, offset in whole_lines(self.path, self.progress.offset, self.chunk):

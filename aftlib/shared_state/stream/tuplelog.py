@@ -38,13 +38,7 @@ class TupleLog:
 
     @classmethod
     def open(cls, path: Path | str) -> TupleLog:
-        """Open a log that was written whole.
-
-        Raises
-        ------
-        ValueError
-            When there is no complete log at `path`.
-        """
+        """Open a log that was written whole; a ValueError where there is none."""
         path = Path(path)
         try:
             noted = json.loads((path / MANIFEST).read_text())
@@ -121,12 +115,7 @@ def write_tuples(
     """Draw a stream in Spark tasks and keep it as a log; reuse it when it is there.
 
     There are never more tasks to read it than `partitions`. Where several machines work, `path` is
-    a folder that all of them share.
-
-    Raises
-    ------
-    ValueError
-        When partitions is less than 1, or `path` holds a log of another stream.
+    a folder that all of them share. A log of another stream there is a ValueError.
     """
     require_number("partitions", partitions, least=1)
     if Path(path).exists():
@@ -159,12 +148,8 @@ def whole_lines(
     """Bytes of a file from `offset` on, cut after line ends.
 
     Yields an array of bytes, valid until the next one is asked for; how many of them to look at:
-    they end with a line's end, but for a last line that has none; where in the file they begin.
-
-    Raises
-    ------
-    ValueError
-        When a line is longer than `size`, or the file shorter than `offset`.
+    they end with a line's end, but for a last line that has none; where in the file they begin. A
+    line longer than `size`, or a file shorter than `offset`, is a ValueError.
     """
     buffer = bytearray(size)
     view, lines, held = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0
