@@ -54,12 +54,16 @@ def run_stage(stage: Stage) -> Account:
     command, said = [sys.executable, "-m", __name__], ""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin and process.stderr  # told to the type checker
-        with suppress(BrokenPipeError), process.stdin as given:
-            given.write(pickle.dumps(stage))
-        for line in process.stderr:
-            said += line.decode(errors="replace")
-            if line.startswith(WAITS.encode()):
-                LOG.warning(line.decode(errors="replace").rstrip())
+        try:
+            with suppress(BrokenPipeError), process.stdin as given:
+                given.write(pickle.dumps(stage))
+            for line in process.stderr:
+                said += line.decode(errors="replace")
+                if line.startswith(WAITS.encode()):
+                    LOG.warning(line.decode(errors="replace").rstrip())
+        except BaseException:
+            process.kill()
+            raise
     if process.returncode:
         raise RuntimeError(
             f"the stage in {str(stage.directory)!r} ended with status {process.returncode}: "

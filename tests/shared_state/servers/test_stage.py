@@ -1,9 +1,11 @@
 """Stages, what they refuse, their output and journal, and runs from end to end."""
 
 import re
+import subprocess
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -135,6 +137,17 @@ def test_only_one_supervisor_runs_a_stage_and_the_other_says_whom_it_waits_for(s
         run_stage(stage)
     (told,) = caplog.messages
     assert re.match(rf"waiting: '.*{held} on .*; it is waited for", told)
+
+
+def test_an_interrupt_ends_the_supervisor(stage, monkeypatch):
+    process = MagicMock()
+    process.__enter__.return_value = process
+    process.__exit__.return_value = False
+    process.stderr.__iter__.side_effect = KeyboardInterrupt
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **how: process)
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(stage)
+    process.kill.assert_called_once()
 
 
 def test_a_torn_line_of_the_journal_is_left_out(tmp_path, monkeypatch):
