@@ -15,12 +15,8 @@ class Partials:
     """Partial aggregates, one row a window and key (D3 table 1), all of them int64.
 
     `windows` and `keys` have shape (n,), `values` shape (n, components): what an `Aggregate` keeps
-    of the tuples of that window and key.
-
-    Raises
-    ------
-    ValueError
-        When the shapes do not fit, or an array is not of integers that fit into 64 bits.
+    of the tuples of that window and key. Other shapes, or numbers that are not integers of at most
+    64 bits, are a ValueError.
     """
 
     windows: np.ndarray
@@ -68,34 +64,17 @@ class Partials:
 class Aggregate:
     """An associative, commutative function f of D3 eqs. (4)-(6), with its partial results.
 
-    Attributes
-    ----------
-    name : str
-        Name under which `AGGREGATES` has it.
-    components : tuple of {"add", "min", "max"}
-        How each of the integers that it keeps merges: the mean keeps a sum and a count.
+    `components` say how each of the integers that it keeps merges, by "add", "min" or "max": the
+    mean keeps a sum and a count. `AGGREGATES` has all of them by their names.
 
-    Examples
-    --------
     >>> windows, keys, values = np.array([[0, 0, 0], [7, 3, 7], [1, 2, 4]])
-    >>> rows = SUM.partials(windows, keys, values)
+    >>> rows = SUM.group(Partials(windows, keys, values))
     >>> rows.keys.tolist(), SUM.result(rows.values).tolist()
     ([3, 7], [2, 5])
     """
 
     name: str
     components: tuple[str, ...]
-
-    def partials(self, windows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Partials:
-        """Aggregate of tuples by window and key, sorted by them; all arrays of shape (n,)."""
-        return self.group(self.lift(windows, keys, values))
-
-    def lift(self, windows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Partials:
-        """Each tuple by itself as a partial aggregate."""
-        values = _int64("values", values)
-        ones = np.ones_like(values)
-        columns = {"count": (ones,), "mean": (values, ones)}.get(self.name, (values,))
-        return Partials(windows, keys, np.stack(columns, axis=1))
 
     def group(self, partials: Partials) -> Partials:
         """The same rows, each window and key once, sorted; OverflowError beyond 64 bits."""

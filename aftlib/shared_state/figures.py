@@ -38,16 +38,9 @@ def scaling(
 ) -> go.Figure:
     """Throughput against parallelism, a colour a skew: measured filled, modelled open.
 
-    Parameters
-    ----------
-    measured, modelled : DataFrame
-        As `experiments.measured` and `experiments.modelled` give them.
-    pipelined : DataFrame
-        Modelled for a pipelined shuffle, dotted; the same as `modelled` where there is no shuffle.
-    calibrated : DataFrame
-        As `experiments.calibrated` gives it: open diamonds beside what was measured.
-    strategy : str
-    title : str
+    Frames are those of the experiments of the same names. `pipelined` is modelled for a pipelined
+    shuffle, dotted, and the same as `modelled` where there is no shuffle; `calibrated` are open
+    diamonds beside what was measured.
     """
     figure = go.Figure()
     found, model, piped, same = (
@@ -66,12 +59,10 @@ def scaling(
                 x=dotted["tasks"], y=dotted["throughput"] / 1e6, mode="lines", legendgroup=name,
                 name=f"{name}, modelled, pipelined", line={"color": color, "dash": "dot"},
             )  # fmt: skip
-        runs = found[found["skew"] == skew].groupby("tasks")["throughput"]
-        middle, low, high = (getattr(runs, how)() / 1e6 for how in ("median", "min", "max"))
-        error = {"array": high - middle, "arrayminus": middle - low, "thickness": 1}
         figure.add_scatter(
-            x=middle.index, y=middle, error_y=error, mode="markers", name=f"{name}, measured",
-            marker={"color": color, "symbol": "diamond", "size": 11}, legendgroup=name,
+            **_spread(found[found["skew"] == skew], "tasks"), name=f"{name}, measured",
+            mode="markers", marker={"color": color, "symbol": "diamond", "size": 11},
+            legendgroup=name,
         )  # fmt: skip
         beside = same[same["skew"] == skew]
         figure.add_scatter(
@@ -88,20 +79,25 @@ def scaling(
     )
 
 
+def _spread(runs: pd.DataFrame, by: str) -> dict:
+    """Median throughput of some runs, and bars that span them."""
+    groups = runs.groupby(by)["throughput"]
+    middle, low, high = (getattr(groups, how)() / 1e6 for how in ("median", "min", "max"))
+    error = {"array": high - middle, "arrayminus": middle - low, "thickness": 1}
+    return {"x": middle.index, "y": middle, "error_y": error}
+
+
 def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
     """Measured throughput against skew, a curve a strategy; bars span the runs."""
     figure = go.Figure()
     chosen = measured[measured["tasks"] == tasks]
     for strategy, look in LOOK.items():
-        runs = chosen[chosen["strategy"] == strategy].groupby("skew")["throughput"]
-        if not len(runs):
-            continue
-        middle, low, high = (getattr(runs, how)() / 1e6 for how in ("median", "min", "max"))
-        figure.add_scatter(
-            x=middle.index, y=middle, name=strategy, mode="lines+markers",
-            error_y={"array": high - middle, "arrayminus": middle - low, "thickness": 1},
-            line={"color": look["color"]}, marker={"symbol": look["symbol"], "size": 9},
-        )  # fmt: skip
+        runs = chosen[chosen["strategy"] == strategy]
+        if len(runs):
+            figure.add_scatter(
+                **_spread(runs, "skew"), name=strategy, mode="lines+markers",
+                line={"color": look["color"]}, marker={"symbol": look["symbol"], "size": 9},
+            )  # fmt: skip
     styled(figure, title, "skew (1.0 is uniform)", "million tuples a second")
     return figure.update_yaxes(rangemode="tozero")
 
@@ -154,14 +150,7 @@ def failures(frame: pd.DataFrame, title: str) -> go.Figure:
 
 
 def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
-    """Throughput of every run by mode, a colour a store.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As `experiments.checkpoints` gives it.
-    title : str
-    """
+    """Throughput of every run of `experiments.checkpoints` by mode, a colour a store."""
     figure = go.Figure()
     for color, (store, rows) in zip((BLUE, ORANGE, GREEN), runs.groupby("store"), strict=False):
         figure.add_scatter(

@@ -16,14 +16,9 @@ GROWTH = (8, 24)
 
 @dataclass(frozen=True)
 class ShuffleCosts:
-    """What a tuple costs that is shuffled before one aggregation.
+    """What a tuple costs that is shuffled before one aggregation, in seconds.
 
-    Attributes
-    ----------
-    fixed_s : float
-        Seconds of a run whatever it holds.
-    sender_s, receiver_s : float
-        Seconds a tuple on its task before and behind the shuffle.
+    Of a run whatever it holds; of a tuple on its task before and behind the shuffle.
     """
 
     fixed_s: float
@@ -44,16 +39,10 @@ class ShuffleCosts:
         return 1 / (self.receiver_share * top_share)
 
     def throughput(self, tuples: int, tasks: int, largest_share: float, pipelined: bool) -> float:
-        """Tuples a second.
+        """Tuples a second, when the busiest receiver has a share (load imbalance / tasks) of them.
 
-        Parameters
-        ----------
-        tuples, tasks : int
-        largest_share : float
-            Of the tuples, on the busiest receiver: load imbalance / tasks.
-        pipelined : bool
-            Whether senders and receivers run at the same time, each pair on one core's worth of
-            work (the document's systems), or stage after stage (Spark).
+        Pipelined, senders and receivers run at the same time, each pair on one core's worth of
+        work (the document's systems); else stage after stage (Spark).
         """
         send, receive = self.sender_s / tasks, self.receiver_s * largest_share
         if pipelined:
@@ -64,16 +53,10 @@ class ShuffleCosts:
 
 @dataclass(frozen=True)
 class MergeCosts:
-    """What a tuple costs that its own task sums, and what merging the sums costs.
+    """What a tuple costs that its own task sums, and what merging the sums costs, in seconds.
 
-    Attributes
-    ----------
-    fixed_s : float
-        Seconds of a run whatever it holds.
-    tuple_s : float
-        Seconds a tuple in its task.
-    merge_s : float
-        Seconds to merge one sum of one task; one after another, for the merged state is one.
+    Of a run whatever it holds; of a tuple in its task; of merging one sum of one task: one after
+    another, for the merged state is one.
     """
 
     fixed_s: float
@@ -97,21 +80,8 @@ class MergeCosts:
 def load_imbalance(shares: np.ndarray, receivers: np.ndarray, tasks: int) -> float:
     """Largest load of a task over the mean load.
 
-    Parameters
-    ----------
-    shares : ndarray, shape (keys,)
-        Share of the tuples, or their number, of each key.
-    receivers : ndarray of int, shape (keys,)
-        Task of each key.
-    tasks : int
+    Of each key its share of the tuples, or their number, and its task, both of shape (keys,).
 
-    Raises
-    ------
-    ValueError
-        When a receiver is not one of the tasks, or nothing is shared out.
-
-    Examples
-    --------
     >>> load_imbalance(np.array([6, 1, 1]), receivers=np.array([0, 1, 1]), tasks=2)
     1.5
     """

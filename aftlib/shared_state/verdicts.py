@@ -34,19 +34,11 @@ def judge(
     sharing: pd.DataFrame,
     large: pd.DataFrame | None = None,
 ) -> list[Settled]:
-    """Settle D3-1 … D3-8.
+    """Settle D3-1 … D3-8, from the results of the experiments of the same names.
 
-    Parameters
-    ----------
-    measured, served, modelled, calibrated, locality, failures : DataFrame
-        Results of `measured`, `served`, `modelled`, `calibrated`, `states_or_locality` and
-        `one_task_dies`.
-    pipelined : DataFrame
-        Result of `modelled` for a pipelined shuffle.
-    sharing : DataFrame
-        Result of `servers_and_tasks_die`.
-    large : DataFrame, optional
-        Result of `measured` for more tuples, mentioned beside the others where there is one.
+    `pipelined` is that of `modelled` for a pipelined shuffle, `locality` of `states_or_locality`,
+    `failures` of `one_task_dies`, `sharing` of `servers_and_tasks_die`; `large`, of `measured` for
+    more tuples, is mentioned beside the others where there is one.
     """
     late = pd.concat([measured, served])
     return [

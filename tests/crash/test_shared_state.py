@@ -251,7 +251,7 @@ def stopped_after(directory, settings, windows):
 @pytest.mark.parametrize("back", ["an older copy", "emptied"])
 @pytest.mark.parametrize("own", ["sqlite", "memory"])
 def test_a_global_store_taken_back_is_exact_or_said_so(trial, expected, own, back):
-    """W7: 10 of 17 such runs were silently wrong, and 7 hung."""
+    """Once, 10 of 17 such runs were silently wrong, and 7 hung."""
     directory, settings = trial("sqlite", own=own)
     stopped_after(directory, settings, 1)
     files = list((directory / "stage").glob("shared.sqlite*"))
@@ -279,16 +279,17 @@ def ends_with_an_error(directory, settings):
 
 
 def test_a_task_that_always_dies_ends_the_run(trial):
-    """W7: it was started 860 times in 20 s, for ever."""
+    """Once, it was started 860 times in 20 s, for ever."""
     said = ends_with_an_error(*trial("sqlite", broken="dies always"))
     assert "task-0-1 died 21 times, the last time by signal 9, and the stage got nowhere" in said
 
 
 def test_a_stopped_server_is_named(trial, expected):
-    """W7: nothing was said, for ever."""
+    """Once, nothing was said, for ever."""
     directory, settings = trial("sqlite", stops=[("server-0", "merged", 20)], patience_s=8.0)
     said = ends_with_an_error(directory, settings)
     assert re.search(r"server-0 \(process \d+\) has given no sign of life for 8 s", said)
+    assert re.search(r"waiting: server-0 \(process \d+\) .* 5 s: .*the stage ends after 8 s", said)
     lines = (directory / "stage" / "journal.jsonl").read_text()
     assert '"waits for", "name": "server-0"' in lines
     finished(directory, settings)
@@ -296,7 +297,7 @@ def test_a_stopped_server_is_named(trial, expected):
 
 
 def test_a_stopped_output_task_of_a_dead_supervisor_is_waited_for(trial, expected):
-    """W7: a second one began beside it, and when it woke up it overwrote finished windows."""
+    """Once, a second one began beside it, and when it woke up it overwrote finished windows."""
     directory, settings = trial("sqlite", stops=[("output", "written", 2)])
     process, notes = start(directory, settings), driver.notes_in(directory)
     while process.poll() is None and not list(notes.glob("*.json")):
@@ -314,7 +315,7 @@ def test_a_stopped_output_task_of_a_dead_supervisor_is_waited_for(trial, expecte
 
 
 def test_a_full_disk_is_explained_and_the_folder_stays_usable(trial, expected):
-    """W7: the reason was written to the same disk."""
+    """Once, the reason was written to the same disk."""
     directory, settings = trial("sqlite", broken="full disk")
     assert "File too large" in ends_with_an_error(directory, settings)
     finished(directory, replace(settings, broken=""))

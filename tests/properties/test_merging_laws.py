@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from aftlib.shared_state.aggregates import AGGREGATES, Partials
+from tests.shared_state.tuples import partials
 
 INT64 = np.iinfo(np.int64)
 IDENTITY = {"add": 0, "min": INT64.max, "max": INT64.min}
@@ -50,10 +51,10 @@ def test_any_cut_in_any_order_groups_to_the_same(aggregate, drawn, cut, chance):
     chance.shuffle(order)
     shuffled = [column[order] for column in drawn]
     halves = [
-        aggregate.partials(*(c[part] for c in shuffled)) for part in (slice(cut), slice(cut, None))
+        partials(aggregate, *(c[part] for c in shuffled)) for part in (slice(cut), slice(cut, None))
     ]
     merged = aggregate.group(Partials.concat(*halves))
-    whole = aggregate.partials(*drawn)
+    whole = partials(aggregate, *drawn)
     for name in ("windows", "keys", "values"):
         assert np.array_equal(getattr(merged, name), getattr(whole, name))
     assert merged.in_order
@@ -64,8 +65,8 @@ def test_a_sum_is_exact_or_an_error(values):
     column = np.zeros(len(values), dtype=np.int64)
     exact = sum(values)
     if INT64.min <= exact <= INT64.max:
-        rows = AGGREGATES["sum"].partials(column, column, np.array(values, dtype=np.int64))
+        rows = partials(AGGREGATES["sum"], column, column, np.array(values, dtype=np.int64))
         assert rows.values.tolist() == [[exact]]
     else:
         with pytest.raises(OverflowError):
-            AGGREGATES["sum"].partials(column, column, np.array(values, dtype=np.int64))
+            partials(AGGREGATES["sum"], column, column, np.array(values, dtype=np.int64))

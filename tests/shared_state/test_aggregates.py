@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
+from tests.shared_state.tuples import partials
 
 INT64 = np.iinfo(np.int64)
 TUPLES = ([0, 0, 0, 1], [7, 3, 7, 7], [10, 20, -4, 5])
@@ -12,14 +13,14 @@ TUPLES = ([0, 0, 0, 1], [7, 3, 7, 7], [10, 20, -4, 5])
 def test_each_aggregate_by_hand():
     expected = {"sum": [20, 6, 5], "count": [1, 2, 1], "min": [20, -4, 5], "max": [20, 10, 5]}
     for name, values in expected.items():
-        rows = AGGREGATES[name].partials(*map(np.array, TUPLES))
+        rows = partials(AGGREGATES[name], *map(np.array, TUPLES))
         assert rows.windows.tolist() == [0, 0, 1]
         assert rows.keys.tolist() == [3, 7, 7]
         assert AGGREGATES[name].result(rows.values).tolist() == values
 
 
 def test_mean_keeps_sum_and_count():
-    rows = AGGREGATES["mean"].partials(*map(np.array, TUPLES))
+    rows = partials(AGGREGATES["mean"], *map(np.array, TUPLES))
     assert rows.values.tolist() == [[20, 1], [6, 2], [5, 1]]
     assert AGGREGATES["mean"].result(rows.values).tolist() == [20.0, 3.0, 5.0]
 
@@ -27,7 +28,7 @@ def test_mean_keeps_sum_and_count():
 def test_the_order_of_the_largest_numbers():
     ends = np.array([INT64.max, INT64.min])
     for windows, keys in ((ends, np.zeros(2, int)), (np.zeros(2, int), ends)):
-        rows = SUM.partials(windows, keys, np.array([1, 2]))
+        rows = partials(SUM, windows, keys, np.array([1, 2]))
         assert rows.values.tolist() == [[2], [1]]
         assert rows.in_order
 
@@ -38,9 +39,9 @@ def test_overflow_is_an_error_not_a_wrap():
         with pytest.raises(OverflowError, match="a sum leaves the 64 bits"):
             SUM.merge(one, other)
         with pytest.raises(OverflowError, match="a sum leaves the 64 bits"):
-            SUM.partials(np.zeros(2, int), np.zeros(2, int), np.array([big, more]))
+            partials(SUM, np.zeros(2, int), np.zeros(2, int), np.array([big, more]))
     largest = np.array([INT64.max, INT64.min, INT64.max])
-    rows = SUM.partials(np.zeros(3, int), np.zeros(3, int), largest)
+    rows = partials(SUM, np.zeros(3, int), np.zeros(3, int), largest)
     assert rows.values.tolist() == [[INT64.max - 1]]
 
 
@@ -49,7 +50,7 @@ def test_arrays_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="must have one row each, got 1, 2 and 2"):
         Partials(one, two, two)
     with pytest.raises(ValueError, match="values must be integers of at most 64 bits, got float64"):
-        SUM.partials(one, one, np.array([0.5]))
+        partials(SUM, one, one, np.array([0.5]))
     with pytest.raises(ValueError, match="keys must be integers of at most 64 bits, got uint64"):
         Partials(one, np.array([2**63], dtype=np.uint64), one)
     assert Partials(one, np.array([7], dtype=np.uint8), one).keys.dtype == np.int64

@@ -1,15 +1,28 @@
 """Every verdict of D3 comes out as recorded where things are as the document has them, or turns."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from aftlib.reports.claims import CLAIMS
 from aftlib.shared_state import experiments, verdicts
-from aftlib.shared_state.experiments import model
+from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.experiments import model, throughputs
+from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.scaling import SERVED, MergeCosts, ShuffleCosts
+from aftlib.shared_state.servers import journal
+from aftlib.shared_state.servers.output import Output
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.tables import END, Progress
 from aftlib.shared_state.strategies.pipeline import STRATEGIES
-from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.stream import tuplelog
+from aftlib.shared_state.stream.intake import Intake
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, TupleStream
 from aftlib.shared_state.verdicts import explanation
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
@@ -147,6 +160,97 @@ def test_the_explanation_follows_the_numbers(kept, said):
     ns = {"uniform": 100, "skewed": 40, "skewed, all sums kept": kept}
     assert said in explanation(ns)
     assert "nothing to explain" in explanation(ns | {"skewed": 97})
+
+
+def settled_by_work(tmp_path, monkeypatch):
+    """D3-1, D3-3 and D3-4 of servers whose clock counts work: a tuple takes 1, a sum to merge 5.
+
+    What is read, summed and merged, by whom, and how it is accounted for is the library's doing;
+    only the processes, which would share out the cores of this machine, are not there.
+    """
+    clock = SimpleNamespace(time=lambda: clock.now, now=0.0)
+    monkeypatch.setattr(journal, "time", clock)
+
+    def run_stage(stage):
+        monkeypatch.chdir(stage.directory)
+        begin, table = clock.now, MemoryTable(stage.function)
+        for task in range(stage.tasks):
+            clock.now, noted = begin, journal.Journal(f"task-0-{task}")
+            noted.note("joined")
+            intake = Intake(stage.rules, aggregate=stage.function)
+            for partition in stage.partitions_of(0, task):
+                before = intake.tuples
+                for _ in intake.read(partition, stage.log.part(partition)):
+                    pass
+                noted.note("read", partition=partition, since=0, upto=intake.tuples - before)
+            sums, progress = intake.take()
+            table.merge(sums, progress)
+            clock.now += intake.tuples + 5 * len(sums)
+            noted.note("ended")
+        for partition in range(stage.log.partitions):
+            table.merge(Partials.empty(1), {partition: Progress(watermark=END)})
+        assert Output(stage, table).put_out()
+        return journal.Account.of(stage.directory)
+
+    monkeypatch.setattr(throughputs, "run_stage", run_stage)
+    given = []
+    for skew in (1.0, 1.2, 2.0):
+        stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)
+        given.append(Input(stream, TupleLog.draw(tmp_path / f"{skew}", stream, 4)))
+    served = experiments.served(given, [1, 2], 1)
+    late = pd.concat([served.assign(strategy=name) for name in verdicts.LATE])
+    locality = experiments.states_or_locality([100], 1_000, 2.0, repeats=1)
+    return (
+        verdicts.grows(late).verdict,
+        verdicts.skew_does_not_hurt(late, None).verdict,
+        verdicts.skew_is_faster(late, locality, None).verdict,
+    )
+
+
+def test_work_that_is_shared_out_and_summed_first_settles_the_throughputs(tmp_path, monkeypatch):
+    assert settled_by_work(tmp_path, monkeypatch) == ("holds", "holds", "holds")
+
+
+def all_to_the_first(stage, server, task=None):
+    return [*range(server, stage.log.partitions, stage.servers)] if not task else []
+
+
+def in_turn(account):
+    """Seconds of tasks that wait for each other."""
+    return classmethod(lambda cls, folder: replace(account(folder), seconds=account(folder).tuples))
+
+
+def by_key(directory, stream, partition, partitions):
+    rows = np.concatenate([np.stack(stream.draw(i)) for i in range(stream.ranges)], axis=1)
+    mine = rows[:, rows[1] % partitions == partition]
+    text = b"".join(b"%d,%d,%d\n" % row for row in zip(*mine.tolist(), strict=True))
+    tuplelog.part_path(directory, partition).write_bytes(text)
+
+
+def unsummed(intake):
+    """A row a tuple, as many as there are, whatever the keys."""
+    sums, progress = take(intake)
+    counts = np.full(len(sums), intake.tuples // len(sums))
+    counts[: intake.tuples % len(sums)] += 1
+    rows = sums[np.repeat(np.arange(len(sums)), counts)]
+    return replace(rows, values=np.zeros_like(rows.values)), progress
+
+
+take = Intake.take
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "mutant", "turned"),
+    [
+        (Stage, "partitions_of", all_to_the_first, 0),  # tasks do not share the work
+        (journal.Account, "of", in_turn(journal.Account.of), 0),  # nor the time
+        (tuplelog, "draw_part", by_key, 1),  # the tuples of a key meet in one task
+        (Intake, "take", unsummed, 2),  # tasks merge tuples, not sums
+    ],
+)
+def test_a_mutation_of_the_code_turns_its_claim(tmp_path, monkeypatch, place, name, mutant, turned):
+    monkeypatch.setattr(place, name, mutant)
+    assert settled_by_work(tmp_path, monkeypatch)[turned] == "deviates"
 
 
 def test_larger_runs_are_mentioned(monkeypatch):

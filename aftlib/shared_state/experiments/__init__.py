@@ -20,23 +20,7 @@ from aftlib.shared_state.experiments.throughputs import (
 )
 
 __all__ = [
-    "EMBEDDED",
-    "Input",
-    "calibrated",
-    "check_parameters",
-    "checkpoints",
-    "costs_table",
-    "fitted",
-    "imbalances",
-    "inputs",
-    "measured",
-    "memory_stored",
-    "merges",
-    "modelled",
-    "one_task_dies",
-    "other_engines",
-    "served",
-    "servers_and_tasks_die",
-    "states_or_locality",
-    "table_1",
-]
+    "EMBEDDED", "Input", "calibrated", "check_parameters", "checkpoints", "costs_table", "fitted",
+    "imbalances", "inputs", "measured", "memory_stored", "merges", "modelled", "one_task_dies",
+    "other_engines", "served", "servers_and_tasks_die", "states_or_locality", "table_1",
+]  # fmt: skip

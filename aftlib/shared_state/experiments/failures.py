@@ -40,30 +40,13 @@ def one_task_dies(
     """Kill one task's process by SIGKILL in each way of sharing the work out, and count.
 
     Behind a shuffle it is the task that receives most, so that it goes through its part at least.
+    It dies when it has gone through `after` tuples, and has `every` of them between checkpoints. Of
+    `tasks` no more run than Spark has cores, or the log partitions.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    given : Input
-    tasks : int
-        At least 2; no more run than Spark has cores, or the log partitions.
-    every : int
-        Tuples of a task between two checkpoints.
-    after : int
-        Tuples that the task has gone through when it dies.
-
-    Returns
-    -------
-    DataFrame
-        strategy, tasks, tuples, again: tuples gone through more than once, by all tries of all
-        tasks, disturbed: healthy tasks that were started anew, twice: tuples that these would count
-        twice had they been left running, missing where nothing is passed on a second time, error:
-        largest difference of a sum from the undisturbed run's, dead_pid.
-
-    Raises
-    ------
-    ValueError
-        When there are fewer than 2 tasks, or the task never goes through so many tuples.
+    Columns strategy, tasks, tuples, again: tuples gone through more than once, by all tries of all
+    tasks, disturbed: healthy tasks that were started anew, twice: tuples that these would count
+    twice had they been left running, missing where nothing is passed on a second time, error:
+    largest difference of a sum from the undisturbed run's, dead_pid.
     """
     tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
     if tasks < 2:
@@ -107,11 +90,6 @@ def tried_again(tries: list[dict], victim: int) -> int:
     return len({each["task"] for each in tries if each["attempt"] > 0} - {victim})
 
 
-def _pipelined(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
-    done = pipelined(spark, job, every // ROUNDS, ROUNDS)
-    return done.sums, done.tries
-
-
 def _late_global(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
     table = shared_file(job.directory)
     done = merge_log(
@@ -121,7 +99,9 @@ def _late_global(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partia
 
 
 WAYS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dict]]]] = {
-    "upfront, pipelined shuffle": _pipelined,
+    "upfront, pipelined shuffle": lambda spark, job, every: pipelined(
+        spark, job, every // ROUNDS, ROUNDS
+    ),
     # receivers begin when all is written down, and one reads it again
     "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),
     "late global": _late_global,
@@ -132,27 +112,12 @@ def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFra
     """Run two servers of two tasks each: undisturbed, with a task killed, with a server killed.
 
     A server's own store is RocksDB, the global one SQLite. Task 0-0 dies when it has read half of
-    its partition, server 0 when its two tasks have merged three quarters of theirs.
+    its partition, server 0 when its two tasks have merged three quarters of theirs. Each of four
+    partitions has so many tuples; the folder is a new one.
 
-    Parameters
-    ----------
-    directory : Path
-        New folder.
-    tuples : int
-        Of each of four partitions.
-    seed : int
-
-    Returns
-    -------
-    DataFrame
-        run, task, dead: whether it or its server was killed; joined: how often it began or came
-        back, read_again: tuples that it read a second time, seconds: the whole run, error: windows
-        of the run that are not those of the undisturbed one.
-
-    Raises
-    ------
-    RuntimeError
-        When nobody died.
+    Columns run, task, dead: whether it or its server was killed; joined: how often it began or came
+    back, read_again: tuples that it read a second time, seconds: the whole run, error: windows of
+    the run that are not those of the undisturbed one.
     """
     rng, times = np.random.default_rng(seed), np.arange(tuples) * 10 * WINDOWS.width // tuples
     texts = []

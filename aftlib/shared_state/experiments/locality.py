@@ -25,24 +25,10 @@ def states_or_locality(
     *uniform*: all keys, equally often. *skewed*: Zipf, only the keys that occur have a sum.
     *skewed, all sums kept*: every key has a sum beforehand, as many as uniform. *uniform, few
     keys*: as many keys as the skewed stream has. *uniform, in runs*: the same keys one after
-    another.
+    another. `keys` are numbers of different keys, which set how large the table of sums is; tuples
+    are in memory and parsed, so that nothing else is in the time; the fastest repeat counts.
 
-    Parameters
-    ----------
-    keys : sequence of int
-        Numbers of different keys, which set how large the table of sums is.
-    tuples : int
-        In memory and parsed already, so that nothing else is in the time.
-    skew : float
-        Zipf's parameter.
-    repeats : int
-        The fastest counts.
-    seed : int
-
-    Returns
-    -------
-    DataFrame
-        keys, case, states: sums held, add_ns: a tuple, take_ms: for all sums.
+    Columns keys, case, states: sums held, add_ns: a tuple, take_ms: for all sums.
     """
     rows = []
     for number in map(int, with_value(keys)):

@@ -46,10 +46,7 @@ def imbalances(
 ) -> pd.DataFrame:
     """Largest task over the mean behind Spark's own shuffle, from each key's exact share.
 
-    Returns
-    -------
-    DataFrame
-        skew, tasks, imbalance, top1: share of the most frequent key.
+    Columns skew, tasks, imbalance, and top1: share of the most frequent key.
     """
     rows = []
     for stream in streams:
@@ -77,10 +74,7 @@ def modelled(
 ) -> pd.DataFrame:
     """Throughput of every strategy for `tuples` tuples at each parallelism of `imbalance`.
 
-    Returns
-    -------
-    DataFrame
-        strategy, skew, tasks, throughput.
+    Columns strategy, skew, tasks, throughput.
     """
     by_skew = {stream.skew: stream for stream in streams}
     rows = []
@@ -105,13 +99,8 @@ def calibrated(
     """The model beside what was measured, for the same number of tuples and tasks.
 
     The costs come from the least parallelism, so there the two agree more or less by construction;
-    at the others it is seen how far the model may be trusted.
-
-    Returns
-    -------
-    DataFrame
-        strategy, skew, tasks, measured (median) and modelled throughput, ratio: modelled over
-        measured.
+    at the others it is seen how far the model may be trusted. Columns strategy, skew, tasks,
+    measured (median) and modelled throughput, and ratio: modelled over measured.
     """
     at = ["strategy", "skew", "tasks"]
     middle = measured.groupby(at, as_index=False)[["tuples", "throughput"]].median()

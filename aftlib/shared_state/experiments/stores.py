@@ -60,26 +60,11 @@ EMBEDDED: Mapping[str, Opener] = {store: partial(_embedded, store) for store in 
 def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: int) -> pd.DataFrame:
     """Merge batches into tables that hold all keys already, with a barrier now and then.
 
-    Parameters
-    ----------
-    stores : mapping of name to Opener
-    keys : sequence of int
-        Sizes of the tables.
-    rows : int
-        Merged into each, in batches of `BATCH` and ten of them at least; after `BUDGET_S` seconds
-        of merging it is enough.
-    seed : int
+    `keys` are the sizes of the tables. `rows` are merged into each, in batches of `BATCH` and ten
+    of them at least; after `BUDGET_S` seconds of merging it is enough.
 
-    Returns
-    -------
-    DataFrame
-        store, keys, flush, merges_per_s: rows, the time of barriers left out;
-        with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
-
-    Raises
-    ------
-    ValueError
-        When keys or rows are below 1.
+    Columns store, keys, flush, merges_per_s: rows, the time of barriers left out;
+    with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
     """
     require_numbers("keys", keys, least=1)
     require_number("rows", rows, least=1)
@@ -116,26 +101,13 @@ def _ones(keys: np.ndarray) -> Partials:
 def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     """Stream through a server of two tasks in each of `MODES`, in turns that begin anywhere.
 
-    Parameters
-    ----------
-    stores : sequence of str
-        Kinds of the server's own store; the global one is SQLite.
-    tuples : int
-        Of each stream, over 100,000 uniform keys. One that takes less than a few seconds meets
-        hardly a barrier.
-    runs : int
+    `stores` are kinds of the server's own store; the global one is SQLite. The tuples of each
+    stream are over 100,000 uniform keys; one that takes less than a few seconds meets hardly a
+    barrier.
 
-    Returns
-    -------
-    DataFrame
-        store, mode, run; seconds until the tasks have merged everything, and throughput: tuples a
-        second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of
-        all processes, the hand-overs that are left at the end included.
-
-    Raises
-    ------
-    ValueError
-        When there is no store, no run, or less than a tuple a task.
+    Columns store, mode, run; seconds until the tasks have merged everything, and throughput: tuples
+    a second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of all
+    processes, the hand-overs that are left at the end included.
     """
     require_number("stores", len(stores), least=1)
     require_number("tuples", tuples, least=TASKS)

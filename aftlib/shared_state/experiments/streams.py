@@ -83,11 +83,6 @@ def inputs(
 def check_parameters(**given: Any) -> None:
     """Refuse, before anything is measured, parameters of the report that do not work to its end.
 
-    Parameters
-    ----------
-    **given
-        Every parameter of the notebook by its name.
-
     Raises
     ------
     ValueError

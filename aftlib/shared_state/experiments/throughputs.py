@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -23,7 +25,6 @@ from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge_log
-from aftlib.shared_state.strategies.stages import stage_seconds
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.sums import SUMS
 from aftlib.shared_state.stream.tuplelog import TupleLog
@@ -44,13 +45,8 @@ TABLE_DELAY = 5
 def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
     """Let two tasks merge their slices into one shared table, and put windows together.
 
-    Returns
-    -------
-    state : DataFrame
-        slice, key, value: the shared table as it is kept.
-    windows : DataFrame
-        window id, key, value: D3 table 1, w = 10 and l = 5.
-    done : MergedLog
+    The shared table as it is kept (slice, key, value), D3 table 1 for w = 10 and l = 5 (window id,
+    key, value), and the whole result.
     """
 
     def shown(sums: Partials, name: str, width: int) -> pd.DataFrame:
@@ -76,34 +72,14 @@ def measured(
 ) -> pd.DataFrame:
     """Time every strategy on every input at every parallelism, in turns.
 
-    The sums of all runs on an input must be the same, or nothing is returned. "Late global" shares
-    a new SQLite file each time.
+    The sums of all runs on an input must be the same, or a RuntimeError says so. "Late global"
+    shares a new SQLite file each time. With `warm_up` a turn comes first that is not counted.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    given : sequence of Input
-    tasks : sequence of int
-        Parallelism.
-    repeats : int
-        Counted turns.
-    strategies : sequence of str
-    warm_up : bool
-        Whether a turn comes first that is not counted.
-
-    Returns
-    -------
-    DataFrame
-        strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
-        throughput: tuples a second; start_s: until the first task began; work_s: of the longest
-        task; read_s, parse_s, sum_s: of all tasks together; merge_s: merging the sums, of which
-        task_merge_s in the tasks; sender_s, receiver_s: of all tasks before and behind the
-        shuffle, NaN where there is none.
-
-    Raises
-    ------
-    RuntimeError
-        When two runs disagree.
+    Columns strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
+    throughput: tuples a second; start_s: until the first task began; work_s: of the longest task;
+    read_s, parse_s, sum_s: of all tasks together; merge_s: merging the sums, of which task_merge_s
+    in the tasks; sender_s, receiver_s: of all tasks before and behind the shuffle, NaN where there
+    is none.
     """
     rows, first = [], dict[float, Partials]()
     cells = [(i, s, p) for i in given for s in strategies for p in tasks]
@@ -131,17 +107,33 @@ def measured(
     return pd.DataFrame(rows)
 
 
+@contextmanager
+def stage_seconds(spark: SparkSession) -> Iterator[list[float]]:
+    """List that holds, after the block, the run time of each stage of Spark that ran in it.
+
+    In seconds of all its tasks together, in the order of the stages, without those skipped.
+    """
+    context, group, found = spark.sparkContext, uuid.uuid4().hex, []  # type: ignore[var-annotated]
+    context.setJobGroup(group, "timed")
+    try:
+        yield found
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+    jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(group))]
+    stages = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
+    attempts = [store.lastStageAttempt(stage) for stage in stages]
+    found += [a.executorRunTime() / 1e3 for a in attempts if a.status().toString() == "COMPLETE"]
+
+
 def served(given: Sequence[Input], tasks: Sequence[int], repeats: int) -> pd.DataFrame:
     """Time the document's own design on every input: a server and its tasks, without Spark.
 
     Each task sums its partitions and merges them into its server's own table (RocksDB behind a
     buffer), which is flushed and handed over to SQLite at the end, when the clock has stopped.
 
-    Returns
-    -------
-    DataFrame
-        strategy ("servers and tasks"), skew, tasks, repeat, tuples, states, sum: over all keys;
-        seconds: from the first task's beginning until the last has merged all; throughput.
+    Columns strategy ("servers and tasks"), skew, tasks, repeat, tuples, states, sum: over all keys;
+    seconds: from the first task's beginning until the last has merged all; throughput.
     """
     rows = []
     for repeat, each, p in product(range(repeats), given, tasks):
@@ -161,12 +153,7 @@ def served(given: Sequence[Input], tasks: Sequence[int], repeats: int) -> pd.Dat
 
 
 def require_same(one: Partials, other: Partials, what: str) -> None:
-    """Refuse sums that differ.
-
-    Raises
-    ------
-    RuntimeError
-    """
+    """Refuse sums that differ."""
     same = all(np.array_equal(getattr(one, n), getattr(other, n)) for n in vars(one))
     if not same:
         raise RuntimeError(f"{what} gives other sums than the run before: report this as a bug")
@@ -180,11 +167,8 @@ def shared_file(directory: Path | str) -> Callable[[], StateTable]:
 def other_engines() -> pd.DataFrame:
     """Throughput of the strategies and of other engines, as `benchmarks merging` stored it.
 
-    Returns
-    -------
-    DataFrame
-        tuples, on (two tasks, or one core), engine, skew, throughput: tuples a second, the median;
-        runs: of the strategies. Empty where nothing is stored.
+    Columns tuples, on (two tasks, or one core), engine, skew, throughput: tuples a second, the
+    median; runs: of the strategies. Empty where nothing is stored.
     """
     rows = []
     kinds = (("Spark, ", "two tasks", "spark"), ("", "two tasks", "flink"))
@@ -205,10 +189,7 @@ def other_engines() -> pd.DataFrame:
 def memory_stored() -> pd.DataFrame:
     """Most resident gigabytes of late local merge on Spark, as `benchmarks merging` stored them.
 
-    Returns
-    -------
-    DataFrame
-        tuples, gigabytes: the larger of two runs of the same size. Empty where nothing is stored.
+    Of two runs of the same number of tuples the larger one. Empty where nothing is stored.
     """
     found: dict[int, float] = {}
     for stored in _stored():

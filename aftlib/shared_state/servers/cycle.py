@@ -8,24 +8,17 @@ from enum import Enum
 class State(Enum):
     """Where a local checkpoint is."""
 
-    OPEN = "open"
-    """No task has met the barrier."""
-    CHECKPOINTING = "checkpointing"
-    """Some tasks have. They merge into the next table already."""
-    COMPLETE = "complete"
-    """All tasks have. Nobody writes into the old table any more: it can be flushed."""
+    OPEN = "open"  # no task has met the barrier
+    CHECKPOINTING = "checkpointing"  # some have; they merge into the next table already
+    COMPLETE = "complete"  # all have; nobody writes into the old table any more: it can be flushed
 
 
 class Cycle:
     """The course of local checkpoints: open, checkpointing, complete, and open again.
 
     A task meets the barrier just before its next batch. A task that has died counts as having met
-    it. Its substitute begins in the newest table, so nothing more comes into the old one.
-
-    Parameters
-    ----------
-    epoch : int
-        Number of the first table.
+    it. Its substitute begins in the newest table, so nothing more comes into the old one. `epoch`
+    is the number of the table, at first given.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -57,13 +50,7 @@ class Cycle:
         self._raised = True
 
     def meet(self, task: str) -> int:
-        """Table of the task's next batch. If there is a barrier, the batch comes after it.
-
-        Raises
-        ------
-        KeyError
-            When the task has not joined, or has left.
-        """
+        """Table of the task's next batch. If there is a barrier, the batch comes after it."""
         if task not in self._tables:
             raise KeyError(f"task {task!r} is not one of {sorted(self._tables)}: join first")
         if self._raised:
@@ -71,13 +58,7 @@ class Cycle:
         return self._tables[task]
 
     def finish(self) -> int:
-        """Open the next table; returns the number of the one that is complete.
-
-        Raises
-        ------
-        RuntimeError
-            When it is not complete.
-        """
+        """Open the next table; returns the number of the one that is complete."""
         if self.state is not State.COMPLETE:
             raise RuntimeError(
                 f"table {self.epoch} is {self.state.value}, not complete: tasks that have not met "

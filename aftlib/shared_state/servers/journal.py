@@ -16,10 +16,7 @@ JOURNAL = "journal.jsonl"
 class Journal:
     """One line of JSON for each thing that happened, written whole by all processes of a stage.
 
-    Parameters
-    ----------
-    who : str
-        The process; its working directory must be the stage's folder.
+    Each works in the stage's folder, and `who` says which process it is.
     """
 
     def __init__(self, who: str) -> None:
@@ -33,40 +30,14 @@ class Journal:
         os.write(self._file, ("\n" + json.dumps(line)).encode())
 
 
-def lines_of(directory: Path) -> list[dict]:
-    """What was noted in a stage's folder; a line that a full disk has cut short is left out."""
-    found = []
-    for line in (directory / JOURNAL).read_text(errors="replace").splitlines():
-        with suppress(ValueError):
-            found.append(json.loads(line))
-    return found
-
-
-def read_so_far(directory: Path) -> dict[int, int]:
-    """Tuples of each partition that were read, once or more."""
-    read: dict[int, int] = {}
-    for line in lines_of(directory):
-        if line["what"] == "read":
-            read[line["partition"]] = max(read.get(line["partition"], 0), line["upto"])
-    return read
-
-
 @dataclass(frozen=True)
 class Account:
     """What tasks did, by the journal.
 
-    Attributes
-    ----------
-    joined : dict of task to int
-        How often each began, at first or again.
-    read : dict of partition to int
-        Tuples of each partition that were read, once or more.
-    tuples : int
-        Tuples read in all, each as often as it was read.
-    seconds : float
-        From the first task's beginning to the last one's end.
-    read_again : dict of task to int
-        Tuples that a task read although they had been read before; tasks without are left out.
+    How often each task began, at first or again (`joined`); how many tuples of each partition were
+    read, once or more (`read`); how many in all, each as often as it was read (`tuples`); seconds
+    from the first task's beginning to the last one's end; tuples that a task read although they
+    had been read before (`read_again`, without those that did not).
     """
 
     joined: dict[str, int]
@@ -77,18 +48,20 @@ class Account:
 
     @classmethod
     def of(cls, directory: Path) -> Account:
-        """The account of a stage's folder."""
-        lines = lines_of(directory)
+        """The account of a stage's folder; a line that a full disk has cut short is left out."""
+        lines = []
+        for line in (directory / JOURNAL).read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                lines.append(json.loads(line))
+
         joined = Counter(line["who"] for line in lines if line["what"] == "joined")
-        times = [line["time"] for line in lines if line["who"] in joined]
+        times = [line["time"] for line in lines if line["who"] in joined] or [0.0]
         read: dict[int, int] = {}
         again: Counter[str] = Counter()
         total = 0
         for line in (line for line in lines if line["what"] == "read"):
-            before = read.get(line["partition"], 0)
-            repeated = min(before, line["upto"]) - line["since"]
-            again[line["who"]] += max(0, repeated)
-            read[line["partition"]] = max(before, line["upto"])
-            total += line["upto"] - line["since"]
-        read_again = {who: n for who, n in again.items() if n}
-        return cls(dict(joined), read, total, max(times) - min(times), read_again)
+            before, since, upto = read.get(line["partition"], 0), line["since"], line["upto"]
+            again[line["who"]] += max(0, min(before, upto) - since)
+            read[line["partition"]] = max(before, upto)
+            total += upto - since
+        return cls(dict(joined), read, total, max(times) - min(times), dict(+again))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import socket
 import threading
@@ -10,11 +11,16 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+LOG = logging.getLogger("aftlib.shared_state")
+WAITS = "waiting:"
+"""How a line begins that says who or what is waited for."""
+SILENT_S = 5.0
+"""Seconds after which somebody is told about it."""
 LOOK_S = 0.05
+T = TypeVar("T")
 _last_words: list[int] = []
 """Pipe to the supervisor, in a process that has one: a full disk does not stop it."""
 
@@ -22,19 +28,6 @@ _last_words: list[int] = []
 def speak_through(pipe: int) -> None:
     """Send the error that ends this process through a pipe."""
     _last_words[:] = [pipe]
-
-
-def or_die(work: Callable[..., None]) -> Callable[..., None]:
-    """Make an error of a thread end its process, instead of the thread alone."""
-
-    @wraps(work)
-    def checked(*args: Any) -> None:
-        try:
-            work(*args)
-        except BaseException:
-            fail()
-
-    return checked
 
 
 def fail() -> None:
@@ -47,8 +40,15 @@ def fail() -> None:
 
 
 def start_thread(work: Callable[..., None], *args: object) -> None:
-    """Run work beside the rest of the process."""
-    threading.Thread(target=or_die(work), args=args, daemon=True).start()
+    """Run work beside the rest of the process; an error of it ends the process, not it alone."""
+
+    def run() -> None:
+        try:
+            work(*args)
+        except BaseException:
+            fail()
+
+    threading.Thread(target=run, daemon=True).start()
 
 
 def live_with(parent: int, sign: Path) -> None:
@@ -60,29 +60,46 @@ def live_with(parent: int, sign: Path) -> None:
     os._exit(1)
 
 
+def patiently(
+    asks: Callable[[], T], patience_s: float, refused: type[Exception] | tuple, pause_s: float
+) -> T:
+    """What is asked for, as soon as it is not refused; after some seconds a log says why it waits.
+
+    The last refusal is raised when patience has come to its end.
+    """
+    begin, told = time.monotonic(), False
+    while True:
+        try:
+            return asks()
+        except refused as error:
+            waited_s = time.monotonic() - begin
+            if waited_s > patience_s:
+                raise
+            if waited_s > SILENT_S and not told:
+                told = True
+                LOG.warning("%s %s; it is waited for", WAITS, " ".join(str(error).split()))
+            time.sleep(pause_s)
+
+
 @contextmanager
 def only_one(path: Path | str, patience_s: float) -> Iterator[None]:
     """Hold a lock that nobody else holds; it is gone with its process and those forked from it.
 
-    Raises
-    ------
-    TimeoutError
-        When somebody else holds it for so long; names who.
+    A TimeoutError names who else holds it for so many seconds.
     """
-    until = time.monotonic() + patience_s
     with open(path, "a+") as file:
-        while True:
+
+        def take() -> None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
             except BlockingIOError:
-                if time.monotonic() > until:
-                    file.seek(0)
-                    raise TimeoutError(
-                        f"{str(path)!r} is held by {file.read()}, or by one that it started: wait "
-                        "until that has ended, or end it"
-                    ) from None
-                time.sleep(LOOK_S)
+                file.seek(0)
+                raise TimeoutError(
+                    f"{str(path)!r} is held by {file.read()}, or by one that it started: wait "
+                    "until that has ended, or end it"
+                ) from None
+
+        patiently(take, patience_s, TimeoutError, LOOK_S)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

@@ -19,11 +19,6 @@ class Output:
     A window is a file that is there whole or not at all, and its name says which one it is. One
     that is there is never replaced, so doing it again after a death changes nothing. A slice is
     forgotten when all its windows are out.
-
-    Parameters
-    ----------
-    stage : Stage
-    table : StateTable
     """
 
     def __init__(self, stage: Stage, table: StateTable) -> None:

@@ -5,42 +5,36 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.cycle import Cycle, State
+from aftlib.shared_state.servers.lifetime import patiently
 from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.stores.tables import END, Progress, StateTable, further
+from aftlib.shared_state.stores.tables import END, Progress, StaleBatch, StateTable, further
 
 BASE = 0
 """Table of a server's own store that has no rows: how far its partitions were handed over."""
 LOOK_S = 0.2
+RETRY_S = 0.1
 
 
 class Server:
-    """What a server does; `wire` lets tasks call it, `handover` empties its complete tables.
+    """What a server does; `wire` lets tasks call it. Safe to call from several threads.
 
     The death of a server counts as a barrier that all its tasks have met. So whatever its own store
     holds when it starts is complete. Partitions go on where its own store says, or, if that has
-    been lost, where the global one says. Safe to call from several threads.
+    been lost, where the global one says.
 
     Invariant: each partition stands in the global store exactly where this server's hand-overs have
-    brought it (`agreed`).
-
-    Parameters
-    ----------
-    stage : Stage
-    number : int
-    own, shared : StateTable
-
-    Raises
-    ------
-    ValueError
-        When the global store stands elsewhere: one of the two is not the one that it was.
+    brought it (`agreed`); a ValueError when it does not: one of the two stores is not the one that
+    it was.
     """
 
     def __init__(self, stage: Stage, number: int, own: StateTable, shared: StateTable) -> None:
         self.stage, self.number, self.name = stage, number, f"server-{number}"
         self.own, self.shared, self.at = own, shared, stage.points(f"server-{number}")
+        self._nothing = Partials.empty(len(stage.function.components))
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.complete = self.tables
@@ -61,20 +55,15 @@ class Server:
         the next number, after which that one is refused. Either waits for the other.
         """
         handed = self.shared.handed().get(self.name, 0)
-        nothing = Partials.empty(len(self.stage.function.components))
-        while not self.shared.merge(nothing, {}, token=(self.name, handed + 1)):
+        while not self.shared.merge(self._nothing, {}, token=(self.name, handed + 1)):
             handed = self.shared.handed()[self.name]
         mine, stands = self.stage.partitions_of(self.number), self.shared.progress()
-        self.own.merge(nothing, {p: stands[p] for p in mine if p in stands}, BASE)
+        self.own.merge(self._nothing, {p: stands[p] for p in mine if p in stands}, BASE)
 
     def agreed(self) -> tuple[int, dict[int, Progress]]:
         """Last of this server's tables in the global store, and where its partitions stand there.
 
-        Raises
-        ------
-        ValueError
-            When the global store does not stand where this server's hand-overs have brought it. It
-            is looked at twice, as a hand-over of a dead process may come between two questions.
+        It is looked at twice, as a hand-over of a dead process may come between two questions.
         """
         mine = self.stage.partitions_of(self.number)
         for pause_s in (LOOK_S, 0.0):
@@ -112,13 +101,7 @@ class Server:
             self.changed.notify_all()
 
     def merge(self, task: str, partials: Partials, progress: Mapping[int, Progress]) -> None:
-        """Merge a task's batch into the table that it has to go to.
-
-        Raises
-        ------
-        OverflowError, StaleBatch, OSError
-            As `StateTable.merge`.
-        """
+        """Merge a task's batch, as `StateTable.merge`, into the table that it has to go to."""
         with self.lock:
             before = self.cycle.state
             epoch = self.cycle.meet(task)
@@ -158,3 +141,46 @@ class Server:
         """Whether all of it has been read and handed over."""
         with self.lock:
             return self.read_all and not self.tables
+
+    def hand_over_always(self) -> None:
+        """Hand complete tables over while tasks go on merging, for ever."""
+        while True:
+            self.hand_over()
+            with self.changed:
+                self.changed.wait_for(lambda: self.read_all, self.stage.handover_s)
+
+    def hand_over(self) -> None:
+        """Wait for a complete table, and merge all that are into the global store, each once.
+
+        The global transaction says where each partition's delta begins, and is refused unless the
+        partition stands there. What a process of this server that has died had handed over after
+        all is left out (`agreed`). While the global store is out of reach, tables wait in the
+        server's own store, for `patience_s` seconds (D3 section 5.2).
+        """
+        with self.changed:
+            self.changed.wait_for(lambda: self.complete)
+            epochs = list(self.complete)
+
+        def merge() -> None:
+            handed, stands = self.agreed()
+            new = [epoch for epoch in epochs if epoch > handed]
+            with self.lock:
+                rows = Partials.concat(self._nothing, *(self.own.read(epoch=e) for e in new))
+                progress = self.reached(new)
+            delta = {
+                p: replace(now, since=stands.get(p, Progress()).offset)
+                for p, now in progress.items()
+            }
+            self.shared.merge(rows, delta, token=(self.name, epochs[-1]))
+
+        # a dead process's comes between, or nobody answers
+        patiently(merge, self.stage.patience_s, (StaleBatch, OSError), RETRY_S)
+        self.at("handed")
+
+        with self.changed:
+            self.own.merge(self._nothing, self.reached(epochs), BASE)
+            for epoch in epochs:
+                self.own.drop(epoch)
+                self.complete.remove(epoch)
+            self.at("dropped")
+            self.changed.notify_all()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aftlib.core.checks import require_number
 from aftlib.core.paths import atomic_file
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
@@ -82,10 +83,8 @@ class Stage:
         object.__setattr__(self, "directory", Path(self.directory).resolve())
         object.__setattr__(self, "log", replace(self.log, path=Path(self.log.path).resolve()))
         for name in ("servers", "tasks", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
-        if not self.checkpoint_s > 0:
-            raise ValueError(f"checkpoint_s must be above 0 seconds, got {self.checkpoint_s!r}")
+            require_number(name, getattr(self, name), least=1)
+        require_number("checkpoint_s", self.checkpoint_s, above=0)
         if self.aggregate not in AGGREGATES:
             raise ValueError(f"aggregate must be one of {[*AGGREGATES]}, got {self.aggregate!r}")
         if self.own not in OWN:
@@ -171,15 +170,8 @@ class Stage:
     def keep_folder(self) -> str:
         """Note in the folder which stage it is of, or refuse it if another one began there.
 
-        Returns
-        -------
-        str
-            A name that no other folder's stage has.
-
-        Raises
-        ------
-        ValueError
-            When anything of `identity` differs.
+        Returns a name that no other folder's stage has. When anything of `identity` differs, a
+        ValueError says what.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         path, now = self.directory / IDENTITY, self.identity
@@ -200,10 +192,7 @@ class Stage:
     def keep_table(self, shared: StateTable) -> None:
         """Note in the global store which folder's stage it is of, or refuse another one's.
 
-        Raises
-        ------
-        ValueError
-            Also when the store no longer knows that it was this one's.
+        Also one that no longer knows that it was this one's; as `claim`.
         """
         noted = self.directory / "claimed"
         claim(shared, f"stage {self.keep_folder()}", begun=noted.exists())

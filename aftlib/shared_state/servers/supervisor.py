@@ -9,18 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TypeVar
 
-from aftlib.shared_state.servers.handover import hand_over_always
-from aftlib.shared_state.servers.journal import Account, Journal, read_so_far
+from aftlib.shared_state.servers.journal import Account, Journal
 from aftlib.shared_state.servers.lifetime import (
+    LOG,
+    SILENT_S,
+    WAITS,
     fail,
     live_with,
     only_one,
+    patiently,
     speak_through,
     start_thread,
 )
@@ -34,8 +38,6 @@ from aftlib.shared_state.stores.tables import StateTable
 TICK_S = 0.02
 OTHERS_S = 10.0
 """Seconds that a dead supervisor's processes take to end."""
-SILENT_S = 5.0
-"""Seconds without a sign of life after which a process is noted as waited for."""
 MOST_DEATHS = 20
 """Deaths of a process without anything getting further in between."""
 T = TypeVar("T")
@@ -44,23 +46,28 @@ T = TypeVar("T")
 def run_stage(stage: Stage) -> Account:
     """Run a stage to its end in a process of its own; returns what its tasks did.
 
-    Raises
-    ------
-    RuntimeError
-        When a process of it ended with an error.
-    ValueError
-        When another stage began in its folder.
+    Who or what is waited for, for more than some seconds, goes to the log `aftlib.shared_state`. A
+    RuntimeError says what ended it otherwise (`Supervisor.run`), a ValueError that another stage
+    began in its folder.
     """
     stage.keep_folder()
-    done = subprocess.run(
-        [sys.executable, "-m", "aftlib.shared_state.servers"],
-        input=pickle.dumps(stage),
-        stderr=subprocess.PIPE,
-    )
-    if done.returncode:
+    command, said = [sys.executable, "-m", __name__], ""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin and process.stderr  # told to the type checker
+        try:
+            with suppress(BrokenPipeError), process.stdin as given:
+                given.write(pickle.dumps(stage))
+            for line in process.stderr:
+                said += line.decode(errors="replace")
+                if line.startswith(WAITS.encode()):
+                    LOG.warning(line.decode(errors="replace").rstrip())
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
         raise RuntimeError(
-            f"the stage in {str(stage.directory)!r} ended with status {done.returncode}: "
-            f"{done.stderr.decode(errors='replace')[-2000:]}"
+            f"the stage in {str(stage.directory)!r} ended with status {process.returncode}: "
+            f"{said[-2000:]}"
         )
     return Account.of(stage.directory)
 
@@ -71,10 +78,6 @@ class Supervisor:
     Nothing is kept in the supervisor: another one for the same folder goes on where it was killed,
     and its processes die with it. Processes are forked, so it must run in a process without
     threads.
-
-    Parameters
-    ----------
-    stage : Stage
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -93,14 +96,9 @@ class Supervisor:
     def run(self, tick: Callable[[Supervisor], None] = lambda supervisor: None) -> None:
         """Run to the end; `tick` is called now and then.
 
-        Raises
-        ------
-        RuntimeError
-            When a process ended with an error, gives no sign of life, or dies again and again.
-        TimeoutError
-            When another supervisor runs the stage, or processes of a dead one are left.
-        ValueError
-            When another stage began in its folder (`Stage.keep_folder`).
+        A RuntimeError says which process ended with an error, gives no sign of life, or dies again
+        and again; a TimeoutError that another supervisor runs the stage, or processes of a dead one
+        are left; a ValueError that another stage began in its folder (`Stage.keep_folder`).
         """
         self.stage.keep_folder()
         os.chdir(self.stage.directory)
@@ -155,7 +153,7 @@ class Supervisor:
             return
 
         windows = len(list(self.stage.output.glob("window-*.csv")))
-        reached = sum(read_so_far(self.stage.directory).values()), windows
+        reached = sum(Account.of(self.stage.directory).read.values()), windows
         before, deaths = self._deaths.get(name, (None, 0))
         self._deaths[name] = reached, deaths + 1 if reached == before else 1
         if self._deaths[name][1] > MOST_DEATHS:
@@ -172,13 +170,15 @@ class Supervisor:
         before, was_silent_s = self._silent.get(name, (0, 0.0))
         silent_s = was_silent_s + passed_s if sign == before else 0.0
         self._silent[name] = sign, silent_s
+        said = (
+            f"{name} (process {process.pid}) has given no sign of life for {silent_s:.0f} s: "
+            "is it stopped? continue or kill it, or run the stage again"
+        )
         if was_silent_s <= SILENT_S < silent_s:
             self._journal.note("waits for", name=name, pid=process.pid)
+            LOG.warning("%s %s; the stage ends after %g s", WAITS, said, self.stage.patience_s)
         if silent_s > self.stage.patience_s:
-            raise RuntimeError(
-                f"{name} (process {process.pid}) has given no sign of life for {silent_s:.0f} s: "
-                "is it stopped? continue or kill it, or run the stage again"
-            )
+            raise RuntimeError(said)
 
 
 def sign_of(name: str) -> Path:
@@ -189,9 +189,9 @@ def sign_of(name: str) -> Path:
 def serve(stage: Stage, number: int, journal: Journal) -> None:
     """Be a server process, until all is read and handed over."""
     with only_one(f"server-{number}.lock", stage.patience_s), stage.open_own(number) as own:
-        server = patiently(stage, lambda: server_of(stage, number, own))
+        server = opened(stage, partial(Server, stage, number, own))
         journal.note("began", epoch=server.cycle.epoch, pending=len(server.complete))
-        start_thread(hand_over_always, server)
+        start_thread(server.hand_over_always)
         start_thread(Door(server).run)
         while not server.finished:
             with server.changed:
@@ -206,46 +206,15 @@ def serve(stage: Stage, number: int, journal: Journal) -> None:
             os._exit(0)
 
 
-def shared_of(stage: Stage) -> StateTable:
-    """The global store, once it is known to be this stage's."""
-    shared = stage.open_shared()
-    try:
-        stage.keep_table(shared)
-    except BaseException:
-        shared.close()
-        raise
-    return shared
-
-
-def server_of(stage: Stage, number: int, own: StateTable) -> Server:
-    """A server that has asked the global store where it stands."""
-    shared = shared_of(stage)
-    try:
-        return Server(stage, number, own, shared)
-    except BaseException:
-        shared.close()
-        raise
-
-
 def put_out(stage: Stage, journal: Journal) -> None:
-    """Be the output process, until everything is out.
-
-    Raises
-    ------
-    ValueError
-        When the servers have handed over everything, and the global store does not have it.
-    """
-    with patiently(stage, lambda: shared_of(stage)) as table:
+    """Be the output process, until everything is out."""
+    with opened(stage, lambda shared: shared) as table:
         output = Output(stage, table)
         servers = [Path(f"server-{number}.done") for number in range(stage.servers)]
         done = False
         while not done:
             over = all(server.exists() for server in servers)
-            try:
-                done = output.put_out()
-            except ConnectionError:  # out of reach for a while
-                journal.note("waits")
-                over = False
+            done = patiently(output.put_out, stage.patience_s, ConnectionError, TICK_S)
             if over and not done:
                 raise ValueError(
                     "the global store must have what all servers have handed over, got one that "
@@ -255,13 +224,20 @@ def put_out(stage: Stage, journal: Journal) -> None:
             time.sleep(TICK_S)
 
 
-def patiently(stage: Stage, asks: Callable[[], T]) -> T:
-    """What needs the global store, as soon as that is there."""
-    begin = time.monotonic()
-    while True:
+def opened(stage: Stage, begin: Callable[[StateTable], T]) -> T:
+    """What begins with the global store, once that is there and known to be this stage's."""
+
+    def asks() -> T:
+        shared = stage.open_shared()
         try:
-            return asks()
-        except ConnectionError:
-            if time.monotonic() - begin > stage.patience_s:
-                raise
-            time.sleep(TICK_S)
+            stage.keep_table(shared)
+            return begin(shared)
+        except BaseException:
+            shared.close()
+            raise
+
+    return patiently(asks, stage.patience_s, ConnectionError, TICK_S)
+
+
+if __name__ == "__main__":  # the stage comes pickled on the standard input
+    Supervisor(pickle.load(sys.stdin.buffer)).run()

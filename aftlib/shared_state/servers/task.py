@@ -8,7 +8,7 @@ from collections.abc import Callable
 from aftlib.shared_state.servers.journal import Journal
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.wire import Link
-from aftlib.shared_state.stores.tables import END, StaleBatch
+from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
 from aftlib.shared_state.stream.intake import Intake
 from aftlib.shared_state.stream.parsing import BLOCK
 from aftlib.shared_state.stream.tuplelog import TupleLog
@@ -21,13 +21,9 @@ def work(stage: Stage, server: int, task: int, journal: Journal) -> None:
 
     The server says where to begin, at first and again whenever it, or this task's process, has
     died. Nothing about the past is kept here. A task that has come to the end waits until its
-    server has handed all of it over: if the server dies before, some is to be read again.
-
-    Raises
-    ------
-    ValueError, OverflowError, OSError
-        As `PartitionReader.blocks` and `StateTable.merge`; also when a partition's file is gone, or
-        has not the length that it was written with.
+    server has handed all of it over: if the server dies before, some is to be read again. Errors
+    are those of `PartitionReader.blocks` and `StateTable.merge`, and a ValueError when a
+    partition's file is gone, or has not the length that it was written with.
     """
     at = stage.points(journal.who)
     while not (stage.directory / f"server-{server}.done").exists():
@@ -56,13 +52,13 @@ def read_on(
     }
     while readers:
         for partition in list(readers):
-            since = intake.tuples_of(partition)
+            since = intake.progress.get(partition, Progress()).tuples
             if not any(waiting >= stage.batch for waiting in readers[partition]):
                 TupleLog.open(stage.log.path)  # as it was written: this is a partition's end
                 intake.end(partition)
                 del readers[partition]
             partials, progress = intake.take()
-            upto = intake.tuples_of(partition)
+            upto = intake.progress[partition].tuples
             journal.note("read", partition=partition, since=since, upto=upto)
             at("read")
             link.merge(partials, progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from itertools import count
 from multiprocessing import AuthenticationError, current_process
@@ -14,11 +13,10 @@ from multiprocessing.connection import (
     answer_challenge,
     deliver_challenge,
 )
-from types import TracebackType
 from typing import Any
 
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.servers.lifetime import or_die
+from aftlib.shared_state.servers.lifetime import start_thread
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
 
@@ -32,12 +30,7 @@ class Door:
     """Lets tasks in; a connection that ends, however it ends, is a task that has left.
 
     Only processes of the same user can reach the socket, and only those of the same supervisor,
-    which hands its key down to them, are listened to.
-
-    Parameters
-    ----------
-    server : Server
-        The working directory of its process must be the stage's folder.
+    which hands its key down to them, are listened to. All of them work in the stage's folder.
     """
 
     def __init__(self, server: Server) -> None:
@@ -55,8 +48,7 @@ class Door:
     def run(self) -> None:
         """Let tasks in, for ever."""
         while True:
-            link = self._listener.accept()
-            threading.Thread(target=or_die(self.let_in), args=(link,), daemon=True).start()
+            start_thread(self.let_in, self._listener.accept())
 
     def let_in(self, link: Connection) -> None:
         """Serve a task of the same supervisor; nothing that another one sends is unpickled."""
@@ -87,14 +79,7 @@ class Door:
 class Link:
     """A task's connection to its server.
 
-    Parameters
-    ----------
-    server : int
-
-    Raises
-    ------
-    ConnectionError, EOFError
-        When the server is not there, or dies; by any method.
+    By any method a ConnectionError or EOFError says that the server is not there, or dies.
     """
 
     def __init__(self, server: int) -> None:
@@ -108,13 +93,7 @@ class Link:
         return self._call("join", partitions)
 
     def merge(self, partials: Partials, progress: Mapping[int, Progress]) -> None:
-        """Merge a batch.
-
-        Raises
-        ------
-        OverflowError, StaleBatch
-            As `StateTable.merge`.
-        """
+        """Merge a batch, as `StateTable.merge`."""
         self._call("merge", partials, dict(progress))
 
     def stay(self) -> None:
@@ -132,12 +111,7 @@ class Link:
     def __enter__(self) -> Link:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._link.close()
 
 

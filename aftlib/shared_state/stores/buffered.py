@@ -15,19 +15,11 @@ class BufferedTable(StateTable):
     What was merged since the last barrier need not survive the process, so the store does not see
     each batch: it gets every row once. Tables go there in the order of their numbers, which is the
     order in which a server's partitions go through them; so even where a store has the first of two
-    without the other, it holds what its offsets say. What it could not write goes on waiting. One
-    process, and in it one thread.
+    without the other, it holds what its offsets say. What it could not write goes on waiting.
+    Nobody else uses the store: one process, and in it one thread.
 
-    Parameters
-    ----------
-    store : StateTable
-        Used by nobody else.
-
-    Raises
-    ------
-    OverflowError
-        By `merge` when the sums of one barrier leave the 64 bits, by `barrier` and `read` when
-        those do that they make together with what the store holds.
+    An OverflowError comes from `merge` when the sums of one barrier leave the 64 bits, from
+    `barrier` and `read` when those do that they make together with what the store holds.
     """
 
     flush = "barrier"

@@ -57,12 +57,8 @@ def claim(table: StateTable, owner: str, begun: bool = False) -> None:
 
     All processes that may merge into it name the same owner, which says what the offsets and rows
     in it stand for. Of two owners that claim a new table at once, at least one is refused, and then
-    the table is nobody's. `begun` says that the owner has claimed it before: it cannot be new.
-
-    Raises
-    ------
-    ValueError
-        When it is another's, or holds something of nobody known.
+    the table is nobody's. `begun` says that the owner has claimed it before: it cannot be new. A
+    table that is another's, or holds something of nobody known, is a ValueError.
     """
 
     def owners() -> set[str]:

@@ -24,24 +24,11 @@ class PostgresTable(SqlTable):
 
     A merge is a transaction, which the server fsyncs to its write-ahead log unless it is configured
     otherwise. Any number of processes may merge into the same schema, one after another. A
-    connection that broke is made anew at the next call.
+    connection that broke is made anew at the next call. `url` is a connection string, such as
+    ``postgresql://user:password@host/database``; the schema is made when absent.
 
-    Parameters
-    ----------
-    url : str
-        Connection string, such as ``postgresql://user:password@host/database``.
-    aggregate : Aggregate
-    schema : str
-        Schema of this table, made when absent.
-
-    Raises
-    ------
-    PermissionError
-        When the server refuses the user, the password or the database.
-    ConnectionError
-        When no server answers.
-    ValueError
-        When the schema holds something else, or is of another version or aggregate.
+    A PermissionError says that the server refuses the user, the password or the database, a
+    ConnectionError that none answers.
     """
 
     least, greatest = "least", "greatest"

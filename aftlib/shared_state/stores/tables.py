@@ -70,16 +70,8 @@ class StateTable(ABC):
     which starts empty, so each holds the delta between two barriers (D3 section 5.1). A store that
     servers merge into uses table 0 only.
 
-    Parameters
-    ----------
-    aggregate : Aggregate
-        How values merge; a store keeps to the one that it was made with.
-
-    Raises
-    ------
-    ValueError
-        By stores, when what they find is damaged, of another version, of another aggregate, or
-        somebody else's.
+    Stores keep to the aggregate that they were made with. What they find damaged, of another
+    version, of another aggregate, or somebody else's, they refuse with a ValueError.
     """
 
     durable = True

@@ -10,19 +10,13 @@ from typing import Any
 import pandas as pd
 
 from aftlib.core.paths import atomic_file
-from aftlib.shared_state.stream.intake import Intake
-from aftlib.shared_state.stream.stretch import by_partition, kept, reject_table
+from aftlib.shared_state.stream.intake import Intake, noted
 
 LEFT = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*", "mail-*")
 
 
 def require_fresh(directory: Path) -> None:
-    """Refuse a folder that holds another run's notes, which would count as this one's.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse, by a ValueError, a folder that holds another run's notes: they would count here."""
     left = next((path.name for pattern in LEFT for path in directory.glob(pattern)), None)
     if left is not None:
         raise ValueError(
@@ -53,8 +47,8 @@ def note_task(
 
 def reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Partitions, tasks and malformed lines of a run that began at a time."""
-    stretches = kept(directory)
-    noted = [json.loads(path.read_text()) for path in sorted(directory.glob("task-*.json"))]
-    tasks = pd.DataFrame(noted)
+    partitions, rejects = noted(directory)
+    paths = sorted(directory.glob("task-*.json"))
+    tasks = pd.DataFrame([json.loads(path.read_text()) for path in paths])
     tasks[["began", "ended"]] -= begin
-    return by_partition(stretches), tasks, reject_table(stretches)
+    return partitions, tasks, rejects

@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from aftlib.core.checks import require_number
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.stores.opening import claim
 from aftlib.shared_state.stores.tables import Progress, StateTable
@@ -51,16 +52,8 @@ ROWS = 2**18
 class LogMerge:
     """What every task is told of a log that they sum together.
 
-    Attributes
-    ----------
-    log : TupleLog
-    rules : Rules
-    tasks : int
-        Task t reads the partitions t, t + tasks, ….
-    directory : Path
-        Where tasks leave their reports and malformed lines; one that all machines share.
-    fault : Fault or None
-        The failure to inject: its point is ``task-N``, passed with the tuples gone through.
+    Tasks leave their reports and malformed lines in `directory`, one that all machines share. The
+    point of the failure to inject is ``task-N``, passed with the tuples gone through.
     """
 
     log: TupleLog
@@ -70,7 +63,7 @@ class LogMerge:
     fault: Fault | None = None
 
     def partitions(self, task: int) -> range:
-        """Partitions that a task reads, one after another."""
+        """Partitions that a task reads, one after another: t, t + tasks, …."""
         return range(task, self.log.partitions, self.tasks)
 
     def passes(self, task: int, tuples: int) -> None:
@@ -87,19 +80,16 @@ class MergedLog:
     ----------
     sums : Partials
         By window start and key, sorted: the sum of the values and their number.
-    partitions : DataFrame
-        partition, offset, tuples, late, rejected: what the reading of each came to.
+    partitions, rejects : DataFrame
+        What the reading of each partition came to, and every malformed line, as `intake.noted`.
     tasks : DataFrame
         task, tuples: that its last try read; began, ended (seconds since the beginning), read,
         parse, sum, merge (seconds).
-    rejects : DataFrame
-        partition, offset, reason, line of every malformed line.
     tries : list of dict
         task, attempt, tuples: what every try of every task of "late global" read; empty otherwise.
-    merge_s : float
-        Seconds that the driver spent on merging the tasks' sums, or on reading the shared table.
-    seconds : float
-        The whole, as whoever called it waited.
+    merge_s, seconds : float
+        That the driver spent on merging the tasks' sums, or on reading the shared table; and the
+        whole, as whoever called it waited.
     """
 
     sums: Partials
@@ -131,8 +121,7 @@ def merge_log(
 
     Parameters
     ----------
-    spark : SparkSession
-    log : TupleLog
+    spark, log
     rules : Rules
         Windows, watermark and how many malformed lines are borne.
     strategy : {"upfront", "late local", "late global"}
@@ -149,10 +138,6 @@ def merge_log(
     fault : Fault, optional
         Failure of a "late global" task, for the experiments that inject one.
 
-    Returns
-    -------
-    MergedLog
-
     Raises
     ------
     ValueError
@@ -163,8 +148,7 @@ def merge_log(
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
-    if tasks < 1:
-        raise ValueError(f"tasks must be at least 1, got {tasks!r}")
+    require_number("tasks", tasks, least=1)
     if strategy == "late global" and table is None:
         raise ValueError("table must be given for 'late global', got None: name the shared store")
     master = str(spark.sparkContext.master)
@@ -222,17 +206,8 @@ def shuffled(spark: SparkSession, given: LogMerge) -> DataFrame:
 def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]]:
     """Upfront with the sums behind the shuffle in Python, so that a receiver can be killed.
 
-    Returns
-    -------
-    sums : Partials
-        By slice start and key.
-    tries : list of dict
-        task, attempt, tuples: what every try of every receiver went through.
-
-    Raises
-    ------
-    ValueError
-        When the folder holds another run's notes.
+    Sums by slice start and key; task, attempt and tuples that every try of every receiver went
+    through. The folder must be without another run's notes (`require_fresh`).
     """
     require_fresh(given.directory)
 

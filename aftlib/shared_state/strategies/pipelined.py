@@ -54,40 +54,15 @@ class SavedSums:
         return cls(sums, {int(p): Progress(**now) for p, now in stands.items()})
 
 
-@dataclass(frozen=True)
-class PipelinedSums:
-    """What a pipelined shuffle makes of a log, and what every try of every task went through.
-
-    Attributes
-    ----------
-    sums : Partials
-        By slice start and key.
-    tries : list of dict
-        task, attempt, since: the round it began with, received: tuples, by_round: the same round
-        by round, of every try.
-    """
-
-    sums: Partials
-    tries: list[dict]
-
-
-def pipelined(spark: SparkSession, given: LogMerge, every: int, checkpoint: int) -> PipelinedSums:
+def pipelined(
+    spark: SparkSession, given: LogMerge, every: int, checkpoint: int
+) -> tuple[Partials, list[dict]]:
     """Sum a log by slice and key behind a pipelined shuffle.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    given : LogMerge
-        Its tasks must find room on the cores all at once.
-    every : int
-        Most tuples that a task passes on in a round.
-    checkpoint : int
-        Rounds between two checkpoints.
-
-    Raises
-    ------
-    ValueError
-        When the folder holds another run's notes: its checkpoints would be taken for ours.
+    Its tasks must find room on the cores all at once, and the folder be without another run's
+    notes: its checkpoints would be taken for ours. A task passes on `every` tuples at most in a
+    round, and all save their sums every `checkpoint` rounds. Of every try are given task, attempt,
+    since: the round it began with, received: tuples, and by_round: the same round by round.
     """
     require_fresh(given.directory)
 
@@ -100,7 +75,7 @@ def pipelined(spark: SparkSession, given: LogMerge, every: int, checkpoint: int)
     members = spark.range(0, given.tasks, 1, given.tasks).mapInArrow(each, "id long", barrier=True)
     members.count()  # not `collect`: Spark starts a barrier stage anew only before an exchange
     last = [SavedSums.load(given.directory / f"result-{index}") for index in range(given.tasks)]
-    return PipelinedSums(merged(part.sums for part in last), tries(given.directory))
+    return merged(part.sums for part in last), tries(given.directory)
 
 
 class _Member:
@@ -117,9 +92,7 @@ class _Member:
         self.attempt = max(each[0] for each in agreed)
         self.round = self.since = min(each[1] for each in agreed)
 
-        start = SavedSums(merged([]), {})
-        if self.round:
-            start = SavedSums.load(self._checkpoint)
+        start = SavedSums.load(self._checkpoint) if self.round else SavedSums(merged([]), {})
         self.total, self.intake = start.sums, Intake(given.rules, start.progress)
         self.sums, self.by_round = SliceSums(given.rules.windows.pane), list[int]()
 

@@ -1,140 +1,158 @@
-"""What a task takes in: partitions read on from where they stand, summed, and handed over."""
+"""What a task takes in: partitions read on from where they stand, summed, and handed over.
+
+What was read of a partition between two hand-overs, malformed lines included, is noted in a file
+named by the offset where that stretch begins. A task that dies is replaced by one that begins where
+the dead one last handed over. What the dead one had read beyond that is read again, so its notes
+from there on are taken away first (`take_away`).
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from aftlib.core.paths import atomic_file
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import END, Progress
 from aftlib.shared_state.stream.parsing import BLOCK, PartitionReader, Rejected, Rules
-from aftlib.shared_state.stream.stretch import Stretch, take_away
 from aftlib.shared_state.stream.sums import SUMS, SliceSums
 
-PARTS = ("read", "parse", "sum")
-"""What a task spends its time on."""
+COUNTS = ("tuples", "late", "rejected")
 
 
 @dataclass
 class Intake:
     """What one task has read and summed since it last handed its sums over.
 
-    Attributes
-    ----------
-    rules : Rules
-    progress : dict of partition to Progress
-        How far each partition has been read; given, where to begin.
-    aggregate : Aggregate
-    notes : Path or None
-        Folder of notes about what was read, with the malformed lines.
-    note_all : bool
-        Whether stretches without malformed lines are noted too.
-    seconds : dict
-        Spent on "read", "parse" and "sum".
+    `begin` says where each partition is read on. `notes` is a folder of notes about what was read,
+    with the malformed lines; with `note_all`, stretches without such lines are noted too.
     """
 
     rules: Rules
-    progress: dict[int, Progress] = field(default_factory=dict)
+    begin: Mapping[int, Progress] = field(default_factory=dict)
     aggregate: Aggregate = SUMS
     notes: Path | None = None
     note_all: bool = True
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
 
     def __post_init__(self) -> None:
-        self._sums = SliceSums(self.rules.windows.pane, self.aggregate)
-        self._handed = self._first = dict(self.progress)
-        self._rejects: dict[int, list[Rejected]] = {}
+        self._sums, self._sum_s = SliceSums(self.rules.windows.pane, self.aggregate), 0.0
+        self._readers: dict[int, PartitionReader] = {}
+        self._handed = dict(self.begin)
+
+    @property
+    def progress(self) -> dict[int, Progress]:
+        """How far each partition has been read."""
+        return {**self.begin, **{p: reader.progress for p, reader in self._readers.items()}}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Spent on "read", "parse" and "sum"."""
+        readers = self._readers.values()
+        read_s, parse_s = sum(r.read_s for r in readers), sum(r.parse_s for r in readers)
+        return {"read": read_s, "parse": parse_s, "sum": self._sum_s}
 
     @property
     def tuples(self) -> int:
         """Tuples read so far."""
-        return self._since(self._first)
+        return _tuples(self.progress) - _tuples(self.begin)
 
     @property
     def waiting(self) -> int:
         """Tuples read since the last `take`."""
-        return self._since(self._handed)
-
-    def _since(self, before: Mapping[int, Progress]) -> int:
-        now, then = self.progress.values(), before.values()
-        return sum(p.tuples for p in now) - sum(p.tuples for p in then)
+        return _tuples(self.progress) - _tuples(self._handed)
 
     def blocks(self, partition: int, path: Path, rows: int = BLOCK) -> Iterator[np.ndarray]:
         """Tuples of a partition from where it stands, as `PartitionReader.blocks`."""
-        begin = self.progress.get(partition, Progress())
-        reader = PartitionReader(path, self.rules, begin)
+        begin = self.begin.get(partition, Progress())
+        reader = self._readers[partition] = PartitionReader(path, self.rules, begin)
         if self.notes is not None:
             take_away(self.notes, partition, begin.offset)
         try:
-            for block in reader.blocks(rows):
-                self._look_at(partition, reader)
-                yield block
+            yield from reader.blocks(rows)
         except (ValueError, OverflowError):  # what stops the run is noted as well
-            self._look_at(partition, reader)
             self._note()
             raise
-        finally:
-            self._look_at(partition, reader)
-            self.seconds["read"] += reader.read_s
-            self.seconds["parse"] += reader.parse_s
 
     def read(self, partition: int, path: Path, rows: int = BLOCK) -> Iterator[int]:
         """Sum a partition block by block; yields the tuples read since the last `take`."""
         for block in self.blocks(partition, path, rows):
             before = time.perf_counter()
             self._sums.add(block)
-            self.seconds["sum"] += time.perf_counter() - before
+            self._sum_s += time.perf_counter() - before
             yield self.waiting
-
-    def tuples_of(self, partition: int) -> int:
-        """Tuples of a partition read so far, by this task and those before it."""
-        return self.progress.get(partition, Progress()).tuples
 
     def end(self, partition: int) -> None:
         """Nothing of a partition will come any more."""
-        self.progress[partition] = replace(self.progress[partition], watermark=END)
+        reader = self._readers[partition]
+        reader.progress = replace(reader.progress, watermark=END)
 
     def take(self) -> tuple[Partials, dict[int, Progress]]:
         """Sums since the last time, and where they begin and end in each partition; both noted."""
         self._note()
-        found = {}
-        for partition, now in self.progress.items():
-            before = self._handed.get(partition)
-            if now != before:
-                found[partition] = replace(now, since=before.offset if before else 0)
-        self._handed, self._rejects = dict(self.progress), {}
+        before, self._handed = self._handed, self.progress
+        found = {
+            p: replace(now, since=before.get(p, Progress()).offset)
+            for p, now in self._handed.items()
+            if now != before.get(p)
+        }
         return self._sums.take(), found
-
-    def _look_at(self, partition: int, reader: PartitionReader) -> None:
-        self.progress[partition] = reader.progress
-        if reader.rejects:
-            self._rejects.setdefault(partition, []).extend(reader.take_rejects())
 
     def _note(self) -> None:
         """Write down what was read since the last `take`."""
-        if self.notes is None:
-            return
-        for partition, now in self.progress.items():
-            before, rejects = self._handed.get(partition), self._rejects.get(partition, [])
-            if rejects or (self.note_all and now != before):
-                stretch = Stretch.between(partition, before or Progress(), now, rejects)
-                stretch.keep(self.notes)
+        for partition, reader in self._readers.items():
+            before, rejects = self._handed.get(partition), reader.take_rejects()
+            if self.notes and (rejects or (self.note_all and reader.progress != before)):
+                note(self.notes, partition, before or Progress(), reader.progress, rejects)
 
 
 def summed(paths: Mapping[int, Path], rules: Rules) -> tuple[Partials, dict[int, Progress]]:
-    """Sums of some partitions by slice and key, and what their reading came to.
-
-    Raises
-    ------
-    ValueError, OverflowError
-        As `PartitionReader.blocks` and `SliceSums.add`.
-    """
+    """Sums of some partitions by slice and key, and what their reading came to."""
     intake = Intake(rules)
     for partition, path in paths.items():
         for _ in intake.read(partition, path):
             pass
     return intake.take()
+
+
+def note(
+    directory: Path, partition: int, before: Progress, after: Progress, rejects: Iterable[Rejected]
+) -> None:
+    """Write down, whole or not at all, what was read between two moments of a partition."""
+    found = {"partition": partition, "since": before.offset, "offset": after.offset}
+    found |= {name: getattr(after, name) - getattr(before, name) for name in COUNTS}
+    lines = [asdict(line) for line in rejects]
+    with atomic_file(directory / f"part-{partition:05d}-from-{before.offset}.json") as scratch:
+        scratch.write_text(json.dumps(found | {"rejects": lines}))
+
+
+def take_away(directory: Path, partition: int, since: int) -> None:
+    """Remove a partition's notes that begin at an offset or later: it is read again from there."""
+    for path in directory.glob(f"part-{partition:05d}-from-*.json"):
+        if int(path.stem.rpartition("-")[2]) >= since:
+            path.unlink(missing_ok=True)
+
+
+def noted(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What a folder's notes come to: partitions and malformed lines, in their order.
+
+    Columns partition, offset, tuples, late, rejected; and partition, offset, reason, line.
+    """
+    found = [json.loads(path.read_text()) for path in directory.glob("part-*-from-*.json")]
+    stretches = pd.DataFrame(found, columns=["partition", "offset", *COUNTS])
+    how = {"offset": "max"} | dict.fromkeys(COUNTS, "sum")
+    lines = [{"partition": each["partition"], **line} for each in found for line in each["rejects"]]
+    rejects = pd.DataFrame(lines, columns=["partition", "offset", "reason", "line"])
+    return (
+        stretches.groupby("partition", as_index=False).agg(how),
+        rejects.sort_values(["partition", "offset"], ignore_index=True),
+    )
+
+
+def _tuples(progress: Mapping[int, Progress]) -> int:
+    return sum(now.tuples for now in progress.values())

@@ -28,20 +28,10 @@ _NUMBER = re.compile(rb"-?[0-9]+")
 class Rules:
     """How a partition's lines become tuples of slices.
 
-    Parameters
-    ----------
-    windows : Windows
-        Their common slices (`windows.pane` ticks) are what tuples are summed by.
-    delay : int or None
-        The watermark is so many ticks behind the partition's newest tuple; a tuple whose slice
-        ends at or before it is late. None: no tuple is ever late.
-    most_rejected : int
-        Malformed lines that a partition may have; one more stops the run.
-
-    Raises
-    ------
-    ValueError
-        When delay or most_rejected is negative, or delay leaves 64 bits.
+    Tuples are summed by the common slices of the windows (`windows.pane` ticks). The watermark is
+    `delay` ticks behind the partition's newest tuple; a tuple whose slice ends at or before it is
+    late, and with None none ever is. One malformed line more than `most_rejected` in a partition
+    stops the run.
     """
 
     windows: Windows
@@ -61,15 +51,9 @@ class Rules:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A line that is no tuple.
+    """A line that is no tuple: the byte of the file at which it begins, why, and the line itself.
 
-    Attributes
-    ----------
-    offset : int
-        Byte of the file at which it begins.
-    reason : str
-    line : str
-        Without its end; bytes that are not ASCII are escaped.
+    The line is without its end; bytes that are not ASCII are escaped.
     """
 
     offset: int
@@ -81,16 +65,8 @@ class Rejected:
 class PartitionReader:
     """Tuples of one partition, block by block, from where `progress` says.
 
-    Attributes
-    ----------
-    path : Path
-    rules : Rules
-    progress : Progress
-        Renewed with every block.
-    rejects : list of Rejected
-        Malformed lines since the list was last taken away.
-    read_s, parse_s : float
-        Seconds spent on reading and on parsing.
+    `progress` is renewed with every block, `rejects` are the malformed lines since they were last
+    taken away, `read_s` and `parse_s` seconds spent.
     """
 
     path: Path
@@ -104,14 +80,8 @@ class PartitionReader:
     def blocks(self, rows: int = BLOCK) -> Iterator[np.ndarray]:
         """Slice number, key and value of the tuples that are not late, shape (3, at most `rows`).
 
-        Each is valid until the next one is asked for.
-
-        Raises
-        ------
-        ValueError
-            When more than `rules.most_rejected` lines are malformed.
-        OverflowError
-            When a value does not fit into 64 bits.
+        Each is valid until the next one is asked for. A ValueError stops them when too many lines
+        are malformed, an OverflowError when a value does not fit into 64 bits.
         """
         columns, before = np.empty((3, rows), np.int64), time.perf_counter()
         for lines, stop, offset in whole_lines(self.path, self.progress.offset, self.chunk):

@@ -27,14 +27,8 @@ _KEPT = {
 class SliceSums:
     """Aggregates by (slice, key): a hash table that grows with the number of keys, not of tuples.
 
-    Each tuple costs one look-up; the table is at most half full, 32 bytes a row.
-
-    Parameters
-    ----------
-    pane : int
-        Ticks of a slice.
-    aggregate : Aggregate
-        What is kept of a slice's key.
+    A slice is `pane` ticks long. Each tuple costs one look-up; the table is at most half full,
+    32 bytes a row. A sum that leaves the 64 bits is an OverflowError.
     """
 
     def __init__(self, pane: int, aggregate: Aggregate = SUMS) -> None:
@@ -44,23 +38,11 @@ class SliceSums:
         self._used = 0
 
     def add(self, block: np.ndarray) -> None:
-        """Add tuples: slice number, key and value, shape (3, n).
-
-        Raises
-        ------
-        OverflowError
-            When a sum leaves the 64 bits.
-        """
+        """Add tuples: slice number, key and value, shape (3, n)."""
         self._enter(*block, np.empty(0, np.int64))
 
     def merge(self, other: Partials) -> None:
-        """Merge sums and counts by slice start and key; windows must be starts of slices.
-
-        Raises
-        ------
-        OverflowError
-            When a sum leaves the 64 bits.
-        """
+        """Merge sums and counts by slice start and key; windows must be starts of slices."""
         sums, counts = np.ascontiguousarray(other.values.T)
         self._enter(other.windows // self.pane, other.keys, sums, counts)
 
@@ -91,13 +73,7 @@ class SliceSums:
 
 
 def merged(partials: Iterable[Partials]) -> Partials:
-    """Tasks' sums and counts merged, each slice and key once, sorted; the late local merge.
-
-    Raises
-    ------
-    OverflowError
-        When a sum leaves the 64 bits.
-    """
+    """Tasks' sums and counts merged, each slice and key once, sorted; the late local merge."""
     sums = SliceSums(1)
     for each in partials:
         sums.merge(each)
@@ -107,17 +83,7 @@ def merged(partials: Iterable[Partials]) -> Partials:
 def window_sums(slices: Partials, windows: Windows) -> Partials:
     """Sums of windows [start, start + width) from those of their slices (D3 eqs. (1), (2)).
 
-    Parameters
-    ----------
-    slices : Partials
-        By slice start and key.
-    windows : Windows
-        Those that begin at 0, slide, 2·slide, … and hold a tuple are given.
-
-    Raises
-    ------
-    OverflowError
-        When a sum leaves the 64 bits.
+    Windows begin at 0, slide, 2·slide, …; those that hold a tuple are given.
     """
     if windows.pane == windows.width:
         return slices

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from aftlib.core.checks import require_number
 from aftlib.core.paths import atomic_directory
 from aftlib.shared_state.stream.tuples import TupleStream
 
@@ -26,15 +27,8 @@ CHUNK = 16 * 2**20
 class TupleLog:
     """Lines ``timestamp,key,value`` in one file a partition, each in the order of its queue.
 
-    Attributes
-    ----------
-    path : Path
-        Folder of `part-00000.csv` … and the manifest, which is written last.
-    partitions : int
-    tuples : int
-        Lines written.
-    about : dict
-        Whatever the writer noted.
+    `path` is the folder of `part-00000.csv` … and the manifest, which is written last; `tuples` the
+    number of lines written, `about` whatever the writer noted.
     """
 
     path: Path
@@ -44,13 +38,7 @@ class TupleLog:
 
     @classmethod
     def open(cls, path: Path | str) -> TupleLog:
-        """Open a log that was written whole.
-
-        Raises
-        ------
-        ValueError
-            When there is no complete log at `path`.
-        """
+        """Open a log that was written whole; a ValueError where there is none."""
         path = Path(path)
         try:
             noted = json.loads((path / MANIFEST).read_text())
@@ -70,13 +58,7 @@ class TupleLog:
 
     @classmethod
     def write(cls, path: Path | str, texts: Iterable[bytes], about: dict | None = None) -> TupleLog:
-        """Write each partition's bytes as they are, malformed lines and all.
-
-        Raises
-        ------
-        FileExistsError
-            When `path` is already there.
-        """
+        """Write each partition's bytes as they are; a FileExistsError where there is something."""
         with atomic_directory(Path(path)) as scratch:
             partitions = lines = 0
             for text in texts:
@@ -91,7 +73,7 @@ class TupleLog:
         with atomic_directory(Path(path)) as scratch:
             for partition in range(partitions):
                 draw_part(scratch, stream, partition, partitions)
-            write_manifest(scratch, partitions, stream.tuples, stream.about)
+            write_manifest(scratch, partitions, stream.tuples, asdict(stream))
         return cls.open(path)
 
     def part(self, partition: int) -> Path:
@@ -105,14 +87,8 @@ class TupleLog:
     @property
     def identity(self) -> dict[str, Any]:
         """What offsets into it stand for: where it is, its files' bytes, what the writer noted."""
-        sizes = [self.size(partition) for partition in range(self.partitions)]
-        path = str(Path(self.path).resolve())
+        sizes, path = [*map(self.size, range(self.partitions))], str(Path(self.path).resolve())
         return {"path": path, "bytes": sizes, "tuples": self.tuples, "about": self.about}
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all partitions."""
-        return sum(self.size(partition) for partition in range(self.partitions))
 
 
 def part_path(directory: Path, partition: int) -> Path:
@@ -138,33 +114,17 @@ def write_tuples(
 ) -> TupleLog:
     """Draw a stream in Spark tasks and keep it as a log; reuse it when it is there.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    stream : TupleStream
-        Its row ranges are dealt out to the partitions in turn.
-    partitions : int
-        The most tasks that can ever read the log at once.
-    path : path
-        Folder of the log; where several machines work, one that all of them share.
-
-    Returns
-    -------
-    TupleLog
-
-    Raises
-    ------
-    ValueError
-        When partitions is less than 1, or `path` holds a log of another stream.
+    There are never more tasks to read it than `partitions`. Where several machines work, `path` is
+    a folder that all of them share. A log of another stream there is a ValueError.
     """
-    if partitions < 1:
-        raise ValueError(f"partitions must be at least 1, got {partitions!r}")
+    require_number("partitions", partitions, least=1)
     if Path(path).exists():
         log = TupleLog.open(path)
-        if (log.about, log.partitions) != (stream.about, partitions):
+        about = asdict(stream)
+        if (log.about, log.partitions) != (about, partitions):
             raise ValueError(
                 f"path holds a log of {log.about} in {log.partitions} partitions, got a request "
-                f"for {stream.about} in {partitions}; give another path or delete the folder"
+                f"for {about} in {partitions}; give another path or delete the folder"
             )
         return log
     with atomic_directory(Path(path)) as scratch:
@@ -178,7 +138,7 @@ def write_tuples(
         written = spark.range(0, partitions, 1, partitions).mapInArrow(write, "id long").count()
         if written != partitions:
             raise RuntimeError(f"wrote {written} of {partitions} partitions; run again")
-        write_manifest(scratch, partitions, stream.tuples, stream.about)
+        write_manifest(scratch, partitions, stream.tuples, asdict(stream))
     return TupleLog.open(path)
 
 
@@ -187,19 +147,9 @@ def whole_lines(
 ) -> Iterator[tuple[np.ndarray, int, int]]:
     """Bytes of a file from `offset` on, cut after line ends.
 
-    Yields
-    ------
-    lines : ndarray of uint8
-        Valid until the next one is asked for.
-    stop : int
-        Bytes of it to look at. They end with a line's end, but for a last line that has none.
-    offset : int
-        Where in the file they begin.
-
-    Raises
-    ------
-    ValueError
-        When a line is longer than `size`, or the file shorter than `offset`.
+    Yields an array of bytes, valid until the next one is asked for; how many of them to look at:
+    they end with a line's end, but for a last line that has none; where in the file they begin. A
+    line longer than `size`, or a file shorter than `offset`, is a ValueError.
     """
     buffer = bytearray(size)
     view, lines, held = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -69,11 +69,6 @@ class TupleStream:
             f"n{self.tuples}-k{self.keys}-z{self.skew:g}-seed{self.seed}"
             f"-rate{self.rate}-disorder{self.disorder}"
         )
-
-    @property
-    def about(self) -> dict:
-        """The parameters as JSON has them."""
-        return asdict(self)
 
     @property
     def ranges(self) -> int:

@@ -11,18 +11,19 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.servers import handover, lifetime
-from aftlib.shared_state.servers.handover import hand_over, hand_over_always
+from aftlib.shared_state.servers import lifetime
+from aftlib.shared_state.servers import server as servers
 from aftlib.shared_state.servers.lifetime import fail
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import patiently, server_of
+from aftlib.shared_state.servers.supervisor import opened as begun
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
+from tests.shared_state.tuples import partials
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def stage(tmp_path):
 
 
 def batch(value, key=1):
-    return SUM.partials(np.array([0]), np.array([key]), np.array([value]))
+    return partials(SUM, np.array([0]), np.array([key]), np.array([value]))
 
 
 def values(table, epoch=0):
@@ -53,7 +54,7 @@ def test_tables_switch_at_the_barrier_and_are_handed_over(stage):
     assert server.complete == []
     server.merge("b", batch(8), {1: Progress(2)})
     assert server.complete == [2]
-    hand_over(server)
+    server.hand_over()
     assert values(shared) == {1: 3}
     assert shared.progress() == {0: Progress(1), 1: Progress(1)}
     assert server.own.progress() == {0: Progress(2), 1: Progress(2)}
@@ -81,7 +82,7 @@ def test_a_server_that_died_takes_what_it_held_for_complete(stage, tmp_path):
     assert again.complete == [2, 3]
     assert again.cycle.epoch == 4
     assert again.join("a", [0]) == {0: Progress(2)}
-    hand_over(again)
+    again.hand_over()
     assert values(shared) == {1: 3}
     again.own.close()
 
@@ -122,7 +123,7 @@ def test_what_lands_after_a_death_is_neither_lost_nor_doubled(stage, landing, re
             stands = {0: Progress(end)}
             server.leave("a")
             server.checkpoint()
-            hand_over(server)
+            server.hand_over()
             server.join("a", [0])
     assert shared.progress() == {0: Progress(9)}
     assert values(shared) == {1: 9}
@@ -137,7 +138,7 @@ def test_finished_when_all_is_read_and_handed_over(stage):
     assert server.read_all
     assert not server.finished
     server.checkpoint()
-    hand_over(server)
+    server.hand_over()
     assert server.finished
     epoch = server.cycle.epoch
     server.checkpoint()  # nothing to flush
@@ -183,23 +184,27 @@ def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(s
         server.leave("a")
         server.checkpoint()
         server.join("a", [0])
-    hand_over(server)
+    server.hand_over()
     assert values(server.shared) == {1: 3}
     assert server.shared.handed() == {"server-0": 3}
     assert server.tables == []
 
 
-def test_a_global_store_out_of_reach_is_waited_for(stage, monkeypatch):
-    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+def test_a_global_store_out_of_reach_is_waited_for(stage, monkeypatch, caplog):
+    monkeypatch.setattr(servers, "RETRY_S", 0.001)
     shared = Away(SUM)
-    hand_over(with_a_complete_table(stage, shared))
+    with_a_complete_table(stage, shared).hand_over()
     assert values(shared) == {1: 1}
+    assert not caplog.messages  # it came back at once
+    monkeypatch.setattr(lifetime, "SILENT_S", 0.0)
+    with_a_complete_table(stage, Away(SUM)).hand_over()
+    assert caplog.messages == ["waiting: could not merge; it is waited for"]
 
 
 def test_but_not_for_ever(stage, monkeypatch):
-    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+    monkeypatch.setattr(servers, "RETRY_S", 0.001)
     with pytest.raises(ConnectionError, match="could not merge"):
-        hand_over(with_a_complete_table(replace(stage, patience_s=0.0), Away(SUM)))
+        with_a_complete_table(replace(stage, patience_s=0.0), Away(SUM)).hand_over()
 
 
 class Elsewhere(Away):
@@ -212,11 +217,11 @@ class Elsewhere(Away):
 
 
 def test_nor_is_a_refusal_repeated_for_ever(stage, monkeypatch):
-    monkeypatch.setattr(handover, "RETRY_S", 0.001)
+    monkeypatch.setattr(servers, "RETRY_S", 0.001)
     server = with_a_complete_table(replace(stage, patience_s=0.01), Elsewhere(SUM))
     server.shared.tries = 0
     with pytest.raises(StaleBatch, match="stands at 7"):
-        hand_over(server)
+        server.hand_over()
 
 
 class Going(MemoryTable):
@@ -257,7 +262,7 @@ def test_a_server_s_store_older_than_the_global_one_is_refused(stage):
 
 @pytest.mark.parametrize("back", [0, 1], ids=["emptied", "an older copy"])
 def test_a_global_store_that_goes_back_is_an_error(stage, back):
-    """W7: it was merged on, and the sums were short by what it had lost."""
+    """Once, it was merged on, and the sums were short by what it had lost."""
     shared = [MemoryTable(SUM) for _ in range(2)]
     server = Server(stage, 0, MemoryTable(SUM), shared[1])
     for i in range(3):
@@ -269,9 +274,9 @@ def test_a_global_store_that_goes_back_is_an_error(stage, back):
         server.checkpoint()
         if i == 2:
             with elsewhere(back, 2):
-                hand_over(server)
+                server.hand_over()
         else:
-            hand_over(server)
+            server.hand_over()
             if i < back:
                 shared[0].merge(batch(1), {0: Progress(1)}, token=("server-0", 2))
     server.shared = shared[0]
@@ -293,18 +298,18 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(stage, monkeypatch):
     opened = []
     monkeypatch.setattr(Stage, "open_shared", lambda stage: opened.append(Going(SUM)) or opened[-1])
     own = MemoryTable(SUM)
-    server = patiently(stage, lambda: server_of(stage, 0, own))
+    server = begun(stage, lambda shared: Server(stage, 0, own, shared))
     assert server.shared is opened[1]
     at_once = replace(stage, patience_s=0.0)
     with pytest.raises(ConnectionError, match="could not read"):
         Going.answers[:] = [ConnectionError("could not read")]
-        patiently(at_once, lambda: server_of(stage, 0, own))
+        begun(at_once, lambda shared: Server(stage, 0, own, shared))
 
 
 def test_many_threads_merge_and_barriers_fall_between(stage):
     shared = MemoryTable(SUM)
     server = Server(stage, 0, MemoryTable(SUM), shared)
-    threading.Thread(target=hand_over_always, args=(server,), daemon=True).start()
+    threading.Thread(target=server.hand_over_always, daemon=True).start()
 
     def work(task):
         server.join(str(task), [task])

@@ -1,8 +1,11 @@
 """Stages, what they refuse, their output and journal, and runs from end to end."""
 
+import re
+import subprocess
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
+from tests.shared_state.tuples import lift, partials
 
 
 def text_of(tuples):
@@ -36,7 +40,7 @@ def stage(tmp_path):
         ({"servers": 0}, "servers must be at least 1, got 0"),
         ({"tasks": 0}, "tasks must be at least 1, got 0"),
         ({"batch": -1}, "batch must be at least 1, got -1"),
-        ({"checkpoint_s": 0}, "checkpoint_s must be above 0 seconds, got 0"),
+        ({"checkpoint_s": 0}, "checkpoint_s must be above 0, got 0"),
         ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
         ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
         ({"shared": "rocksdb:x"}, "shared must be sqlite: or postgresql://.*, got 'rocksdb:x'"),
@@ -88,7 +92,7 @@ def test_windows_go_out_when_the_watermark_has_passed_them(stage):
 def test_the_last_window_goes_out_though_it_ends_beyond_64_bits(stage):
     stage.keep_folder()
     table, moment = MemoryTable(SUM), (2**63 - 1) // 5 * 5
-    table.merge(SUM.lift(np.array([moment]), np.array([1]), np.array([7])), {0: Progress(2, END)})
+    table.merge(lift(SUM, np.array([moment]), np.array([1]), np.array([7])), {0: Progress(2, END)})
     assert Output(stage, table).put_out()
     assert [*put_out(stage).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
     assert table.windows().tolist() == []
@@ -98,7 +102,7 @@ def test_a_window_that_is_out_is_not_put_out_again(stage):
     stage.keep_folder()
     mean = replace(stage, aggregate="mean")
     table = MemoryTable(AGGREGATES["mean"])
-    rows = AGGREGATES["mean"].partials(np.array([0, 0]), np.array([1, 1]), np.array([1, 2]))
+    rows = partials(AGGREGATES["mean"], np.array([0, 0]), np.array([1, 1]), np.array([1, 2]))
     table.merge(rows, {0: Progress(2, END)})
     output = Output(mean, table)
     (stage.output / "window-00000000000000000000.csv").write_text("there\n")
@@ -108,7 +112,7 @@ def test_a_window_that_is_out_is_not_put_out_again(stage):
 
 
 def test_a_window_is_never_replaced_by_another(stage):
-    """W7: an output task that had been paused overwrote what another one had put out."""
+    """Once, an output task that had been paused overwrote what another one had put out."""
     stage.keep_folder()
     path = stage.output / "window-00000000000000000000.csv"
 
@@ -118,20 +122,36 @@ def test_a_window_is_never_replaced_by_another(stage):
             return super().read(window, epoch)
 
     table = Slow(SUM)
-    table.merge(SUM.lift(*np.ones((3, 1), int)), {0: Progress(2, END)})
+    table.merge(lift(SUM, *np.ones((3, 1), int)), {0: Progress(2, END)})
     assert Output(replace(stage, rules=Rules(Windows(10, 10))), table).put_out()
     assert put_out(stage) == {path.name: ["there"]}
 
 
-def test_only_one_supervisor_runs_a_stage(stage, monkeypatch):
+def test_only_one_supervisor_runs_a_stage_and_the_other_says_whom_it_waits_for(stage, caplog):
     stage.keep_folder()
-    held = pytest.raises(RuntimeError, match=rf"supervisor.lock' is held by process {getpid()}")
-    with only_one(stage.directory / "supervisor.lock", 0), held:
+    held = rf"supervisor.lock' is held by process {getpid()}"
+    with (
+        only_one(stage.directory / "supervisor.lock", 0),
+        pytest.raises(RuntimeError, match=held),
+    ):
         run_stage(stage)
+    (told,) = caplog.messages
+    assert re.match(rf"waiting: '.*{held} on .*; it is waited for", told)
+
+
+def test_an_interrupt_ends_the_supervisor(stage, monkeypatch):
+    process = MagicMock()
+    process.__enter__.return_value = process
+    process.__exit__.return_value = False
+    process.stderr.__iter__.side_effect = KeyboardInterrupt
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **how: process)
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(stage)
+    process.kill.assert_called_once()
 
 
 def test_a_torn_line_of_the_journal_is_left_out(tmp_path, monkeypatch):
-    """W7: a full disk that had cut a line short made the folder unusable for ever."""
+    """Once, a full disk that had cut a line short made the folder unusable for ever."""
     monkeypatch.chdir(tmp_path)
     journal = Journal("task")
     journal.note("joined")
@@ -220,7 +240,7 @@ def test_a_folder_keeps_to_the_stage_that_began_there(stage, other, said):
 
 
 def test_a_global_store_that_was_lost_is_not_begun_anew(stage):
-    """W7: a restart with an emptied store put out what was read since, as if it were all."""
+    """Once, a restart with an emptied store put out what was read since, as if it were all."""
     one = replace(stage, servers=1, tasks=1, own="memory")
     run_stage(one)
     for path in one.directory.glob("shared.sqlite*"):

@@ -11,8 +11,8 @@ from aftlib.shared_state.servers.journal import Journal
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.task import read_on
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
+from aftlib.shared_state.stream.intake import noted
 from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.stretch import kept
 from aftlib.shared_state.stream.tuplelog import TupleLog
 
 WINDOWS, DELAY, ROWS = Windows(20, 10), 5, 30_000
@@ -115,7 +115,7 @@ def test_an_empty_partition_ends_at_once(read):
 
 
 def rejects(folder):
-    return [r.line for s in kept(folder / "rejects") for r in s.rejects]
+    return noted(folder / "rejects")[1]["line"].tolist()
 
 
 def test_malformed_lines_are_kept_once_however_often_they_are_read(read, tuples, tmp_path):
@@ -151,7 +151,7 @@ def test_the_threshold_counts_what_was_rejected_before_a_death(read, tuples, tmp
 
 @pytest.mark.parametrize("wrong", ["gone", "emptied"])
 def test_a_partition_that_goes_away_is_an_error(read, tuples, tmp_path, monkeypatch, wrong):
-    """W7: a file that was gone was waited for for ever, an emptied one taken for its end."""
+    """Once, a file that was gone was waited for for ever, an emptied one taken for its end."""
     text, part = lines(tuples), tmp_path / "log" / "part-00000.csv"
     merge = Recording.merge
 

@@ -20,6 +20,7 @@ from aftlib.shared_state.servers.wire import Door, Link, address_of
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
+from tests.shared_state.tuples import partials
 
 BEGINNING = struct.pack("!i", 500_000) + bytes(50_000)
 """The first bytes of a message as long as a batch of some 20,000 rows."""
@@ -51,7 +52,7 @@ def test_an_error_of_the_store_is_not_taken_for_a_death(server, monkeypatch):
     monkeypatch.setattr(server.own, "merge", full)
     task, link = (Connection(end.detach()) for end in socket.socketpair())
     task.send(("join", [0]))
-    task.send(("merge", SUM.partials(*np.zeros((3, 1), int)), {}))
+    task.send(("merge", partials(SUM, *np.zeros((3, 1), int)), {}))
     with pytest.raises(OSError, match="no space left"):
         Door(server).serve(link)
 
@@ -83,7 +84,7 @@ class Harm:
 
 
 def test_only_this_user_and_this_supervisor_s_processes_are_let_in(server):
-    """W7: the socket's mode was the umask's, and whatever came was unpickled."""
+    """Once, the socket's mode was the umask's, and whatever came was unpickled."""
     before = os.umask(0)
     try:
         door = Door(server)

@@ -5,6 +5,7 @@ import pytest
 
 from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.stores.tables import NEVER, Progress, StaleBatch
+from tests.shared_state.tuples import lift
 
 EPOCHS, PARTITIONS, SERVERS = 3, 3, ("a", "b")
 
@@ -71,7 +72,7 @@ def test_a_random_history(opened, seed):
             stands = model.latest.get(partition, (0,))[0]
             token = (str(rng.choice(SERVERS)), int(rng.integers(8))) if rng.random() < 0.4 else None
             since = stands if rng.random() < 0.5 else None
-            batch, progress = SUM.lift(*tuples.T), {partition: Progress(*now, since=since)}
+            batch, progress = lift(SUM, *tuples.T), {partition: Progress(*now, since=since)}
             merged = table.merge(batch, progress, epoch, token)
             assert merged == model.merge(tuples.tolist(), {partition: now}, epoch, token)
             if merged:

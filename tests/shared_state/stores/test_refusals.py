@@ -18,8 +18,9 @@ from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
+from tests.shared_state.tuples import partials
 
-ROWS = SUM.partials(np.array([0]), np.array([1]), np.array([5]))
+ROWS = partials(SUM, np.array([0]), np.array([1]), np.array([5]))
 
 
 def filled(table):
@@ -125,7 +126,7 @@ class TestSqlite:
             SqliteTable(tmp_path / "s", SUM)
 
     def test_full_disk(self, tmp_path):
-        wide = SUM.partials(np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
+        wide = partials(SUM, np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
         with SqliteTable(tmp_path / "s", SUM) as table:
             table.merge(ROWS, {0: Progress(10)})
             pages = table._rows("PRAGMA page_count")[0][0]

@@ -9,6 +9,7 @@ from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import claim
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
+from tests.shared_state.tuples import lift, partials
 
 INT64 = np.iinfo(np.int64)
 
@@ -17,7 +18,7 @@ def rows(*tuples, aggregate=SUM):
     windows, keys, values = (
         np.array(column, dtype=np.int64) for column in zip(*tuples, strict=True)
     )
-    return aggregate.lift(windows, keys, values)
+    return lift(aggregate, windows, keys, values)
 
 
 def content(partials):
@@ -54,7 +55,7 @@ def test_batches_merge_as_one_tuple_after_the_other_would(opened, name):
         windows, keys = rng.integers(-2, 3, size), rng.integers(-300, 300, size)
         keys[rng.random(size) < 0.1] *= INT64.max // 300
         values = rng.integers(-(10**12), 10**12, size)
-        batches.append(aggregate.lift(windows, keys, values))
+        batches.append(lift(aggregate, windows, keys, values))
         assert table.merge(batches[-1], {0: Progress(i)})
     expected = reference(batches, aggregate)
     assert content(table.read()) == expected
@@ -101,7 +102,7 @@ def test_a_batch_that_begins_elsewhere_is_refused_whole(opened):
 
 
 def test_a_batch_after_what_the_table_has_forgotten_is_refused(opened):
-    """W7: a table that had been emptied took it, and stood for what it did not have."""
+    """Once, a table that had been emptied took it, and stood for what it did not have."""
     table = opened()
     with pytest.raises(StaleBatch, match="partition 3 stands at 0, the batch begins at 7"):
         table.merge(rows((0, 1, 5)), {3: Progress(9, since=7)})
@@ -287,7 +288,7 @@ class TestBuffered:
             assert behind.progress()[0] == Progress(40 if 4 in behind.epochs() else 30)
 
     def test_what_a_full_disk_did_not_take_goes_on_waiting(self, tmp_path):
-        wide = SUM.partials(np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
+        wide = partials(SUM, np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
         with BufferedTable(SqliteTable(tmp_path / "s", SUM)) as table:
             table.merge(rows((0, 1, 5)), {0: Progress(10)}, 1)
             table.barrier()

@@ -3,7 +3,7 @@
 import os
 import pickle
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -12,6 +12,7 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES
+from aftlib.shared_state.experiments.throughputs import stage_seconds
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
@@ -24,14 +25,13 @@ from aftlib.shared_state.strategies.pipeline import (
     received,
 )
 from aftlib.shared_state.strategies.pipelined import SavedSums, pipelined
-from aftlib.shared_state.strategies.stages import stage_seconds
-from aftlib.shared_state.stream.intake import summed
+from aftlib.shared_state.stream.intake import note, noted, summed
 from aftlib.shared_state.stream.parsing import BLOCK, Rules
-from aftlib.shared_state.stream.stretch import Stretch, kept
 from aftlib.shared_state.stream.sums import SUMS, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
 from aftlib.shared_state.stream.tuples import TupleStream
 from aftlib.spark.faults import Fault
+from tests.shared_state.tuples import lift
 
 STREAM = TupleStream(300_000, keys=2_000, skew=1.4, disorder=30)
 RULES = Rules(Windows(100, 40), delay=10)
@@ -60,7 +60,7 @@ def test_a_log_is_the_stream_whatever_the_tasks(log):
     for partition in range(3):
         texts = [STREAM.text(i) for i in range(partition, STREAM.ranges, 3)]
         assert log.part(partition).read_bytes() == b"".join(texts)
-    assert (log.tuples, log.about) == (300_000, STREAM.about)
+    assert (log.tuples, log.about) == (300_000, asdict(STREAM))
 
 
 def test_another_stream_at_the_same_place_is_refused(spark, log):
@@ -122,9 +122,9 @@ class Harm:
 
 
 def test_a_checkpoint_comes_back_and_is_never_unpickled(tmp_path, monkeypatch):
-    """W7: whoever could write into the shared folder could run code in every task."""
+    """Once, whoever could write into the shared folder could run code in every task."""
     monkeypatch.chdir(tmp_path)
-    sums, path = merged([SUMS.lift(*np.ones((3, 4), int))]), tmp_path / "checkpoint-2-0"
+    sums, path = merged([lift(SUMS, *np.ones((3, 4), int))]), tmp_path / "checkpoint-2-0"
     SavedSums(sums, {3: Progress(7, 5, 1, 4, 2)}).save(path)
     found = SavedSums.load(path)
     assert same(found.sums, sums)
@@ -137,10 +137,10 @@ def test_a_checkpoint_comes_back_and_is_never_unpickled(tmp_path, monkeypatch):
 
 def test_a_pipelined_shuffle_starts_all_anew(spark, log, expected, tmp_path):
     job = LogMerge(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 60_000))
-    done = pipelined(spark, job, every=10_000, checkpoint=2)
-    assert same(window_sums(done.sums, RULES.windows), expected[0])
-    assert sorted((t["task"], t["attempt"]) for t in done.tries) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert {t["since"] for t in done.tries if t["attempt"]} == {2}
+    sums, tries = pipelined(spark, job, every=10_000, checkpoint=2)
+    assert same(window_sums(sums, RULES.windows), expected[0])
+    assert sorted((t["task"], t["attempt"]) for t in tries) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert {t["since"] for t in tries if t["attempt"]} == {2}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -163,7 +163,7 @@ def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
         with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malfo"):
             merge_log(spark, log, Rules(Windows(9, 9), most_rejected=1), strategy, 1, place,
                 table=shared(tmp_path))  # fmt: skip
-        assert [r.line for s in kept(place) for r in s.rejects] == ["bad", "worse"]
+        assert noted(place)[1]["line"].tolist() == ["bad", "worse"]
 
 
 def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
@@ -171,8 +171,8 @@ def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
     job = LogMerge(log, Rules(Windows(9, 9), most_rejected=2), 1, tmp_path)
     with shared(tmp_path)() as table:
         merge_into(table, job, 0, None)
-        beyond = Stretch(0, log.size(0), log.size(0) + 4, 0, 0, rejected=5)
-        beyond.keep(tmp_path)  # by a try that died before it merged
+        beyond = Progress(log.size(0)), Progress(log.size(0) + 4, rejected=5)
+        note(tmp_path, 0, *beyond, [])  # by a try that died before it merged
         for line, refused in ((b"worse\n", False), (b"worst\n", True)):
             with log.part(0).open("ab") as file:
                 file.write(line)
@@ -238,14 +238,14 @@ def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
         with pytest.raises(ValueError, match="table must be new, or the one that this was"):
             merge_log(spark, *wrong, "late global", 1, table=table)
     with SqliteTable(tmp_path / "filled.sqlite", SUMS) as filled:
-        filled.merge(SUMS.lift(*np.ones((3, 1), int)), {0: Progress(8)})
+        filled.merge(lift(SUMS, *np.ones((3, 1), int)), {0: Progress(8)})
     with pytest.raises(ValueError, match="table must be new, or the one that"):
         merge_log(spark, log, RULES, "late global", 1,
             table=partial(SqliteTable, tmp_path / "filled.sqlite", SUMS))  # fmt: skip
 
 
 def test_a_table_that_is_lost_meanwhile_is_an_error(spark, log, tmp_path):
-    """W7: the sums were those of what was left."""
+    """Once, the sums were those of what was left."""
 
     def opened():
         if list((tmp_path / "notes").glob("task-*.json")):
@@ -261,7 +261,7 @@ def test_a_table_that_is_lost_meanwhile_is_an_error(spark, log, tmp_path):
     "table",
     [
         lambda place: MemoryTable(SUMS),
-        lambda place: SqliteTable(place / "s", SUMS, "barrier"),
+        lambda place: open_table(f"sqlite:{place}/s", SUMS, "barrier"),
         lambda place: open_table(f"rocksdb:{place}/r", SUMS, "barrier"),
     ],
 )

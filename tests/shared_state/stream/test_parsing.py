@@ -161,7 +161,7 @@ def test_a_slice_is_closed_once_the_watermark_reaches_its_end(tmp_path, newest, 
 
 
 def test_the_largest_numbers_are_read(tmp_path):
-    """W7: 19 digits were refused, and the largest delay made every tuple late."""
+    """Once, 19 digits were refused, and the largest delay made every tuple late."""
     path, most = tmp_path / "part", 2**63 - 1
     path.write_bytes(b"%d,%d,%d\n%d,1,%d\n" % (most, most, most, 3, -most - 1))
     found, reader = read(path, Rules(Windows(1, 1), delay=most))

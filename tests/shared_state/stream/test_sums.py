@@ -15,6 +15,7 @@ from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.sums import SliceSums, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.shared_state.stream.tuples import TupleStream
+from tests.shared_state.tuples import partials
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(-9, 9)), max_size=40)
 
@@ -70,7 +71,7 @@ def test_every_aggregate_is_that_of_the_tuples(name, rows):
     for row in rows:
         sums.add(block([row]))
     parts, keys, values = block(rows)
-    expected = AGGREGATES[name].partials(10 * parts, keys, values)
+    expected = partials(AGGREGATES[name], 10 * parts, keys, values)
     assert listed(sums.take()) == listed(expected)
 
 
@@ -113,7 +114,7 @@ def test_windows_are_the_slow_twins(rows, windows):
 def log(tmp_path):
     stream = TupleStream(150_000, keys=300, skew=1.4, disorder=40)
     texts = [b"".join(stream.text(i) for i in range(p, stream.ranges, 2)) for p in range(2)]
-    return TupleLog.write(tmp_path / "log", texts, stream.about)
+    return TupleLog.write(tmp_path / "log", texts)
 
 
 def test_a_task_paused_anywhere_sums_the_same(log):
