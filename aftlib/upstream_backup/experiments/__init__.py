@@ -81,10 +81,7 @@ def check_parameters(
 ) -> Parameters:
     """Refuse what the notebook cannot work with; return the system that it describes.
 
-    Raises
-    ------
-    ValueError
-        With the parameter, its value and what is wanted.
+    A ValueError says the parameter, its value and what is wanted.
     """
     intervals: dict[str, Any] = {
         "ack_ms": ack_ms, "heartbeat_ms": heartbeat_ms, "switching_ms": switching_ms,
@@ -92,16 +89,13 @@ def check_parameters(
     }  # fmt: skip
     for name, value in intervals.items():
         require_number(name, value, least=0.1, most=10_000)
-    for name, count, least in (
-        *(("trials", trials, 2), ("document_trials", document_trials, 2)),
-        *(("kills", kills, 1), ("seed", seed, 0)),
-    ):
+    counts = {"trials": (trials, 2), "document_trials": (document_trials, 2), "kills": (kills, 1)}
+    for name, (count, least) in (counts | {"seed": (seed, 0)}).items():
         require_number(name, count, least=least, whole=True)
+    for name, value in {"rate": rate, "slow_us": slow_us, "slow_rate": slow_rate}.items():
+        require_number(name, value, above=0)
     require_number("document_seconds", document_seconds, above=0, most=300)
     require_numbers("rates", rates, above=0)
-    require_number("rate", rate, above=0)
-    require_number("slow_us", slow_us, above=0)
-    require_number("slow_rate", slow_rate, above=0)
     require_numbers("shares", shares, above=0, below=1)
     if not isinstance(handshake, bool):
         raise ValueError(f"handshake must be True or False, got {handshake!r}")
@@ -111,14 +105,15 @@ def check_parameters(
 
     # together: links and nodes must bear each rate, and a turn must hold a tuple
     tcp = Tcp(handshake=handshake, initial_window=initial_window)
-    systems: list[tuple[str, dict[str, Any]]] = [("rate", {"rate": rate})]
-    systems += [("rates", {"rate": value}) for value in rates]
-    for share in shares:
-        slow = {"rate": slow_rate, "secondary_us": slow_us, "share": share}
-        systems.append(("slow_rate, slow_us or shares", slow))
+    slow = {"rate": slow_rate, "secondary_us": slow_us}
+    systems: list[tuple[str, dict[str, Any]]] = [
+        *(("rates", {"rate": value}) for value in rates),
+        *(("slow_rate, slow_us or shares", slow | {"share": share}) for share in shares),
+        ("rate", {"rate": rate}),
+    ]
     for name, changed in systems:
         try:
-            Parameters(**intervals, tcp=tcp, **changed)
+            system = Parameters(**intervals, tcp=tcp, **changed)
         except ValueError as error:
             raise ValueError(f"{name}: with {changed}, {error}") from error
-    return Parameters(**intervals, rate=rate, tcp=tcp)
+    return system

@@ -32,22 +32,10 @@ def unequal_nodes(
 ) -> pd.DataFrame:
     """A slower secondary, and how the primary's share of the stream makes up for it.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    case : Sweep
-        Its failure times and parameters.
-    rate : float
-    secondary_us : float
-        What the secondary takes for a tuple.
-    shares : sequence of float
-        Of the tuples that go to the primary.
-
-    Returns
-    -------
-    DataFrame
-        share, failed: node, resent and recovery_ms: means over the failure times; primary_load,
-        secondary_load: share of its time that each node works while nothing fails.
+    `case` gives failure times and parameters, `secondary_us` is the slower node's time for a tuple,
+    `shares` are of the tuples that go to the primary. Rows: share, failed (node), resent and
+    recovery_ms (means over the failure times), primary_load and secondary_load (share of its time
+    that each node works while nothing fails).
     """
     points: list[SharePoint] = []
     for share in with_value(shares):
@@ -79,13 +67,10 @@ def one_share(point: SharePoint) -> dict[str, object]:
 def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.DataFrame:
     """What out-of-order results do to operators after a failure of the primary, for each scheme.
 
-    Returns
-    -------
-    DataFrame
-        scheme, operator, then means over the case's failures: wrong: outputs that are wrong
-        without sorting, delay_ms: what sorting adds to an output, and of sorting itself late:
-        results that it has to move, waiting: held back at the same time at most, longest_ms: held
-        back at most. A filter needs none of it.
+    scheme, operator, then means over the case's failures: wrong: outputs that are wrong without
+    sorting, delay_ms: what sorting adds to an output, and of sorting itself late: results that it
+    has to move, waiting: held back at the same time at most, longest_ms: held back at most. A
+    filter needs none of it.
     """
     rows = []
     least_ms = 2000 * (window + 1) / rate  # two windows, at any rate
@@ -108,12 +93,9 @@ def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd
 def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     """Nodes that fail one after the other, each when the last one is back and has settled.
 
-    Returns
-    -------
-    DataFrame
-        scheme, failure_ms, node, resent, recovery_ms, interrupted: whether the survivor died before
-        the end of it, duplicates, lost: results that never came in the whole stream (0), of `nodes`
-        in order for upstream backup and for the proposal.
+    Of `nodes` in order, for upstream backup and for the proposal: scheme, failure_ms, node, resent,
+    recovery_ms, interrupted (the survivor died before the end of it), duplicates, lost (results
+    that never came in the whole stream: 0).
     """
     parameters, rows = case.at(rate), []
     apart = parameters.repair_ms + 2 * parameters.heartbeat_ms + 2 * parameters.settling_ms
@@ -121,17 +103,12 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     failures = [Failure(first + i * (apart + 7.3), node) for i, node in enumerate(nodes)]
     for scheme in (UPSTREAM, PROPOSED):
         stream = simulate(parameters, scheme, failures)
-        for failure, found in zip(failures, stream.recoveries, strict=True):
-            rows.append(
-                {
-                    "scheme": scheme.name,
-                    "failure_ms": failure.at_ms,
-                    "node": failure.node,
-                    "resent": len(found.resent),
-                    "recovery_ms": found.recovery_ms,
-                    "interrupted": found.interrupted,
-                    "duplicates": found.duplicates,
-                    "lost": int((stream.copies == 0).sum()),
-                }
-            )
+        lost = int((stream.copies == 0).sum())
+        rows += [
+            {"scheme": scheme.name, "failure_ms": one.downtime.failure.at_ms,
+             "node": one.downtime.failure.node, "resent": len(one.resent),
+             "recovery_ms": one.recovery_ms, "interrupted": one.interrupted,
+             "duplicates": one.duplicates, "lost": lost}
+            for one in stream.recoveries
+        ]  # fmt: skip
     return pd.DataFrame(rows)

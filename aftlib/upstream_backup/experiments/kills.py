@@ -28,21 +28,11 @@ def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.Da
     the rate that was reached, the real intervals, and the time that a tuple takes to be decoded and
     encoded here; it takes the mean over failures at other moments.
 
-    Parameters
-    ----------
-    kills : int
-        For upstream backup and for the proposal.
-    seed : int
-        Of the moments.
-    heartbeat_s : float
-
-    Returns
-    -------
-    DataFrame
-        scheme, kill, rate: tuples a second, lost: results that never came, twice: results that came
-        more than once, requests: deaths noticed (more than one: a node was too slow to answer); of
-        the primary's, unnoticed_ms: until the request, resent, recovery_ms: until the last of those
-        has its result downstream; and the same three as simulated (…_simulated).
+    `kills` for upstream backup and as many for the proposal; `seed` is of the moments. Rows:
+    scheme, kill, rate: tuples a second, lost: results that never came, twice: results that came
+    more than once, requests: deaths noticed (more than one: a node was too slow to answer); of the
+    primary's, unnoticed_ms: until the request, resent, recovery_ms: until the last of those has its
+    result downstream; and the same three as simulated (…_simulated).
     """
     ids = list(range(100_000))
     began = time.perf_counter()
@@ -67,22 +57,15 @@ def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.Da
                 simulate(replace(system, phases=one), scheme, [Failure(at)]).recoveries[0]
                 for at, one in zip(moments, drawn_phases(PHASES, seed), strict=True)
             ]
-            rows.append(
-                {
-                    "scheme": scheme.name,
-                    "kill": kill + 1,
-                    "rate": found.rate,
-                    "lost": tuples - len(set(found.released)),
-                    "twice": found.duplicates,
-                    "requests": len(found.requests),
-                    "unnoticed_ms": noticed.unnoticed_ms,
-                    "unnoticed_ms_simulated": np.mean(
-                        [(r.downtime.request - r.downtime.crash) / MS for r in same]
-                    ),
-                    "resent": len(noticed.resent),
-                    "resent_simulated": np.mean([len(r.resent) for r in same]),
-                    "recovery_ms": noticed.recovery_ms,
-                    "recovery_ms_simulated": np.mean([r.recovery_ms for r in same]),
-                }
-            )
+            unnoticed = [(one.downtime.request - one.downtime.crash) / MS for one in same]
+            rows.append({
+                "scheme": scheme.name, "kill": kill + 1, "rate": found.rate,
+                "lost": tuples - len(set(found.released)), "twice": found.duplicates,
+                "requests": len(found.requests),
+                "unnoticed_ms": noticed.unnoticed_ms, "unnoticed_ms_simulated": np.mean(unnoticed),
+                "resent": len(noticed.resent),
+                "resent_simulated": np.mean([len(one.resent) for one in same]),
+                "recovery_ms": noticed.recovery_ms,
+                "recovery_ms_simulated": np.mean([one.recovery_ms for one in same]),
+            })  # fmt: skip
     return pd.DataFrame(rows)
