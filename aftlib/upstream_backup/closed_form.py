@@ -120,12 +120,9 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     hop = (len(written) * parameters.tuple_bytes + segments * header) / _SECONDS
 
     # a node is acknowledged in every interval that its turn touches: at a switch, both are
-    acks = min(1000 / parameters.ack_ms, parameters.rate)
-    if scheme.switching:
-        cycle, every = 2 * parameters.switching_ms, parameters.ack_ms
-        turns = (parameters.share * cycle, (1 - parameters.share) * cycle)
-        acks = sum(min(1000 / every, 1000 * (turn / every + 1) / cycle) for turn in turns)
-        acks = min(acks, parameters.rate)
+    often, turns = 1000 / parameters.ack_ms, 500 / parameters.switching_ms
+    shares = (parameters.share, 1 - parameters.share) if scheme.switching else (1.0,)
+    acks = min(sum(min(often, share * often + turns) for share in shares), parameters.rate)
 
     told = min(1000 / parameters.checkpoint_ms, parameters.rate)
     state = parameters.message_bytes + parameters.state_bytes * parameters.rate / told

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aftlib.core.checks import require_number
-from aftlib.upstream_backup.parameters import MS, NODES, Parameters, Phases
+from aftlib.upstream_backup.parameters import MS, NODES, OTHER, Parameters, Phases
 from aftlib.upstream_backup.schemes import Scheme
 
 _STREAM = 4
@@ -35,7 +35,7 @@ class Failure:
     @property
     def other(self) -> str:
         """The node that survives."""
-        return NODES[1 - NODES.index(self.node)]
+        return OTHER[self.node]
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,8 @@ def downtimes(
 ) -> tuple[Downtime, ...]:
     """When each failure is noticed and mended.
 
-    Raises
-    ------
-    ValueError
-        When a failure comes before steady state, a node is killed while it is down, both nodes
-        would be down at once, or a scheme that needs both nodes' state is to fail twice.
+    A ValueError when a failure comes before steady state, a node is killed while it is down, both
+    nodes would be down at once, or a scheme that needs both nodes' state is to fail twice.
     """
     found: list[Downtime] = []
     every, phase = parameters.rhythm("heartbeat")
@@ -69,9 +66,8 @@ def downtimes(
                 f"let it happen at {parameters.settling_ms:g} ms or later"
             )
         crash = round(failure.at_ms * MS)
-        for before in found:
-            if crash >= before.back + round(parameters.settling_ms * MS):
-                continue
+        if found and crash < found[-1].back + round(parameters.settling_ms * MS):
+            before = found[-1]
             same = failure.node == before.failure.node
             raise ValueError(
                 f"failure of the {failure.node} at {failure.at_ms:g} ms "

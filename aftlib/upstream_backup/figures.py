@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import cycle
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -86,12 +87,10 @@ def by_rate(
 def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
     """What each part of TCP changes about upstream backup's recovery time, by rate."""
     figure = go.Figure()
-    colors = [BLUE, GREEN, ORANGE, PURPLE, GREY, RED]
-    for i, (rate, rows) in enumerate(parts.groupby("rate")):
-        figure.add_bar(
-            x=rows["switch"], y=rows["ns3_ms"], name=f"{rate:,.0f} tuples/s",
-            marker={"color": colors[i % len(colors)]},
-        )  # fmt: skip
+    colors = cycle([BLUE, GREEN, ORANGE, PURPLE, GREY, RED])
+    for (rate, rows), color in zip(parts.groupby("rate"), colors, strict=False):
+        name, mark = f"{rate:,.0f} tuples/s", {"color": color}
+        figure.add_bar(x=rows["switch"], y=rows["ns3_ms"], name=name, marker=mark)
     styled(figure, title, "what is changed", "recovery time (ms, ns-3)")
     return figure.update_layout(barmode="group", legend=_BESIDE)
 

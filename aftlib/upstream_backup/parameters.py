@@ -13,6 +13,7 @@ MS = 1_000_000
 """Nanoseconds in a millisecond: time is counted in whole nanoseconds."""
 US = 1_000
 NODES = ("primary", "secondary")
+OTHER = dict(zip(NODES, NODES[::-1], strict=True))
 FULLEST = 0.95
 """Of a link's bandwidth: nearer to all of it, TCP's own acknowledgements (not simulated) count."""
 

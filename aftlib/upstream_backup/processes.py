@@ -26,7 +26,7 @@ from aftlib.upstream_backup.node_process import (
     write_line,
 )
 from aftlib.upstream_backup.ordering import Reorder
-from aftlib.upstream_backup.parameters import NODES
+from aftlib.upstream_backup.parameters import NODES, OTHER
 from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM, Scheme
 
 BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
@@ -84,29 +84,23 @@ def deliver(
 ) -> Delivery:
     """Stream tuples through real processes, kill some, and return what arrived.
 
+    A killed node is started anew once its death is noticed, and takes part again; so is one that
+    lives but did not answer a heartbeat in time, after it was killed for certain.
+
     Parameters
     ----------
     scheme : Scheme
         Upstream backup or the proposal.
     tuples : int
     kills : sequence of NodeKill
-        A killed node is started anew once its death is noticed, and takes part again; so is one
-        that lives but did not answer a heartbeat in time, after it was killed for certain.
     ordered : bool
         Whether the downstream operator needs its input in order.
     ack_s, heartbeat_s, patience_s : float
         Intervals of level-0 ACKs and of heartbeats (a node that does not answer within one is taken
         for dead), and how long to wait for a node to get ready and for results after the stream's
-        end, seconds.
-
-    Raises
-    ------
-    RuntimeError
-        When a node does not get ready within `patience_s`, with what it said.
-    TimeoutError
-        When a killed node is not back within `patience_s`.
-    ValueError
-        For another scheme, or a kill of no node or after the stream's end.
+        end, seconds. A node that does not get ready in time is a RuntimeError with what it said, a
+        killed one that is not back a TimeoutError; another scheme, a kill of no node or after the
+        stream's end is a ValueError.
     """
     if scheme not in (UPSTREAM, PROPOSED):
         raise ValueError(
@@ -164,10 +158,8 @@ async def _streamed(
         heard = (when for i, when in downstream.heard if resent[-1:] == (i,) and when > at)
         recovery = 1000 * (next(heard, at) - at)
         requests.append(Request(name, unnoticed, resent, recovery))
-    return Delivery(
-        tuple(i for i, _ in downstream.heard), tuple(downstream.released), tuple(requests),
-        len(nodes.killed), rate,
-    )  # fmt: skip
+    arrived, released = tuple(i for i, _ in downstream.heard), tuple(downstream.released)
+    return Delivery(arrived, released, tuple(requests), len(nodes.killed), rate)
 
 
 class _Nodes:
@@ -252,7 +244,7 @@ class _Upstream:
     def send(self, ids: list[int]) -> None:
         """Send a batch to the node whose turn it is."""
         name = NODES[self.sent // TURN % 2] if self.scheme.switching else self.active
-        self._send(_other(name) if name in self.dead else name, ids)
+        self._send(OTHER[name] if name in self.dead else name, ids)
         self.sent += 1
 
     def _send(self, name: str, ids: list[int]) -> None:
@@ -270,8 +262,8 @@ class _Upstream:
                 self.queue[name].clear()
                 self.trimmed[name] = 0
                 self.dead.discard(name)
-                for one in [n for n in NODES if _other(n) in self.ports and n in self.writers]:
-                    write_line(self.writers[one], {"peer": self.ports[_other(one)]})
+                for one in [n for n in NODES if OTHER[n] in self.ports and n in self.writers]:
+                    write_line(self.writers[one], {"peer": self.ports[OTHER[one]]})
                 self.ready[name].set()
             elif self.writers.get(name) is not writer:
                 continue  # taken for dead; what it still says is not heard
@@ -291,7 +283,7 @@ class _Upstream:
         needed = self.scheme.switching or dead == self.active
         self.requests.append((dead, at, tuple(again) if needed else ()))
         if needed:
-            self.active = _other(dead)
+            self.active = OTHER[dead]
             self._send(self.active, again)
         self.on_death(dead)
 
@@ -345,7 +337,3 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     await process.wait()
-
-
-def _other(name: str) -> str:
-    return NODES[1 - NODES.index(name)]

@@ -178,7 +178,7 @@ def test_every_parameter_reaches_the_scenario(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"link": Link(header_bytes=40)}, "header_bytes must be 54 with ns-3, got 40: its TCP's"),
+        ({"link": Link(header_bytes=40)}, "header_bytes must be 54 with ns-3, got 40: its TCP mak"),
         ({"share": 0.6}, "share must be 0.5 with ns-3, got 0.6: its turns are even"),
         ({"secondary_us": 70.0}, "secondary_us must be None or 10.0 with ns-3, got 70.0: its node"),
     ],
@@ -189,7 +189,7 @@ def test_what_the_scenario_does_not_have_is_refused(changed, said, tmp_path):
 
 
 def test_only_a_working_secondary_can_fail_in_ns3(tmp_path):
-    said = "failed must be primary with ns-3, got 'secondary': upstream backup uses it"
+    said = "failed must be primary with ns-3, got 'secondary': no other node works"
     with pytest.raises(ValueError, match=said):
         Scenario(tmp_path / "standby").run(Parameters(), UPSTREAM, [2500.0], failed="secondary")
 

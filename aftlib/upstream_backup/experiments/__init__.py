@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aftlib.core.checks import require_number, require_numbers
-from aftlib.upstream_backup.experiments.beyond import in_a_row, orders, unequal_nodes
-from aftlib.upstream_backup.experiments.kills import real_kills
+from aftlib.upstream_backup.experiments.beyond import in_a_row, orders, real_kills, unequal_nodes
 from aftlib.upstream_backup.experiments.recoveries import (
     Sweep,
     comparison,
@@ -33,29 +32,11 @@ from aftlib.upstream_backup.parameters import NODES, Parameters, Tcp
 from aftlib.upstream_backup.schemes import scheme_named
 
 __all__ = [
-    "Sweep",
-    "against_closed_form",
-    "against_ns3",
-    "agreement",
-    "check_parameters",
-    "comparison",
-    "counted_traffic",
-    "example",
-    "example_table",
-    "explained",
-    "in_a_row",
-    "orders",
-    "overheads",
-    "real_kills",
-    "recoveries",
-    "same_system",
-    "saved",
-    "savings",
-    "summary",
-    "tcp_parts",
-    "tcp_table",
-    "unequal_nodes",
-]
+    "Sweep", "against_closed_form", "against_ns3", "agreement", "check_parameters",
+    "comparison", "counted_traffic", "example", "example_table", "explained", "in_a_row",
+    "orders", "overheads", "real_kills", "recoveries", "same_system", "saved", "savings",
+    "summary", "tcp_parts", "tcp_table", "unequal_nodes",
+]  # fmt: skip
 
 
 def check_parameters(

@@ -144,11 +144,9 @@ def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
     less = (wide[UPSTREAM.name] - wide[PROPOSED.name]).unstack("trial")
     centre, low, high = t_interval(less.to_numpy())
     means = wide.groupby("rate").mean()
-    bounds = {"rate": less.index, "mean": centre, "low": low, "high": high}
-    ratio = (means[PROPOSED.name] / means[UPSTREAM.name]).fillna(1.0)
-    return pd.DataFrame(
-        bounds | {"ratio": ratio.to_numpy(), "upstream": means[UPSTREAM.name].to_numpy()}
-    )
+    ratio, upstream = means[PROPOSED.name] / means[UPSTREAM.name], means[UPSTREAM.name]
+    bounds = pd.DataFrame({"mean": centre, "low": low, "high": high}, index=less.index)
+    return bounds.assign(ratio=ratio.fillna(1.0), upstream=upstream).reset_index()
 
 
 def savings(trials: pd.DataFrame) -> pd.DataFrame:

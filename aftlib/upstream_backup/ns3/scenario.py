@@ -31,9 +31,7 @@ def missing() -> str | None:
     if shutil.which("g++") is None:
         return "no g++ on the PATH: install a C++ compiler"
     if not any((folder / HEADER).exists() for folder in INCLUDES):
-        return (
-            "no ns-3 headers: install ns-3 3.37 or newer (Debian, Ubuntu: apt install libns3-dev)"
-        )
+        return "no ns-3 headers: install ns-3 3.37 or newer (Debian, Ubuntu: package libns3-dev)"
     return None
 
 
@@ -77,12 +75,12 @@ class Scenario:
         (…_bps). A ValueError for what the scenario does not have, a RuntimeError when ns-3 stops
         with an error, as where a node is taken for dead before it died.
         """
-        link, speeds = parameters.link, (None, parameters.processing_us)
+        link, tcp, speeds = parameters.link, parameters.tcp, (None, parameters.processing_us)
         for name, value, known, why in (
-            ("header_bytes", link.header_bytes, (Link().header_bytes,), "its TCP's are real"),
+            ("header_bytes", link.header_bytes, (Link().header_bytes,), "its TCP makes them"),
             ("share", parameters.share, (0.5,), "its turns are even"),
             ("secondary_us", parameters.secondary_us, speeds, "its nodes are of one speed"),
-            ("failed", failed, NODES if scheme.switching else NODES[:1], f"{scheme.name} uses it"),
+            ("failed", failed, NODES if scheme.switching else NODES[:1], "no other node works"),
         ):
             if value not in known:
                 wanted = " or ".join(map(str, known))
@@ -95,17 +93,12 @@ class Scenario:
             begins = [system.rhythm(f.name)[1] / MS for f in fields(Phases)]
             trials.append(":".join(f"{value:.6f}" for value in (time, *begins)))
         options = {option: getattr(parameters, name) for option, name in OPTIONS.items()} | {
-            "scheme": scheme.slug,
-            "failed": failed,
-            "trials": ",".join(trials),
-            "bandwidth": parameters.link.bandwidth_mbps,
-            "delay": parameters.link.delay_ms,
-            "initialWindow": parameters.tcp.initial_window or 1_000_000,
+            "scheme": scheme.slug, "failed": failed, "trials": ",".join(trials),
+            "bandwidth": link.bandwidth_mbps, "delay": link.delay_ms,
             "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
-            "handshake": int(parameters.tcp.handshake),
-            "nagle": int(nagle),
-            "delayedAcks": delayed_acks,
-        }
+            "initialWindow": tcp.initial_window or 1_000_000, "handshake": int(tcp.handshake),
+            "nagle": int(nagle), "delayedAcks": delayed_acks,
+        }  # fmt: skip
         said = _done([str(self.program), *(f"--{name}={value}" for name, value in options.items())])
         return pd.read_csv(io.StringIO(said))
 
