@@ -74,6 +74,7 @@ def test_a_run_made_anew_is_the_stored_one(tmp_path):
     told = []
     table = reference.made("switches", made, rates=(500,), trials=1, told=told.append)
     assert len(table) == len(told) == len(reference.SWITCHES)
+    assert [*table] == [*reference.read("switches")]
     assert made.run(one, UPSTREAM, [2500.0])["recovery_ms"].iloc[0] > 0
     with pytest.raises(RuntimeError, match="a failure time must lie in"):
         made.run(one, UPSTREAM, [float("nan")])
