@@ -20,9 +20,9 @@ class Feed:
     node: str
     ids: np.ndarray  # tuples in order, shape (k,)
     queued: np.ndarray  # when each entered the queue kept for the node
-    begin: int = 0  # when the node takes part, when the request for its queue comes, when it dies
-    end: int = NEVER
-    crash: int = NEVER
+    begin: int = 0  # when the node takes part
+    end: int = NEVER  # when the request for its queue comes
+    crash: int = NEVER  # when it dies
     opened: int = 0  # when the connection can be written to; earlier tuples wait
     window: int | None = None  # its initial window; None when it has carried data before
 

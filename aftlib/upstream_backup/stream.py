@@ -31,8 +31,8 @@ def primary_turn(parameters: Parameters, time_ns: np.ndarray | int) -> np.ndarra
 class Segments:
     """Tuples of a connection, cut in segments of whole tuples; a segment never spans two writes."""
 
-    first: np.ndarray  # position of each segment's first tuple, and of its last, shape (s,)
-    last: np.ndarray
+    first: np.ndarray  # position of each segment's first tuple, shape (s,)
+    last: np.ndarray  # and of its last one
     of: np.ndarray  # segment of each tuple, shape (n,)
     sizes: np.ndarray  # tuples in each, shape (s,)
 

@@ -68,10 +68,10 @@ def one_share(point: SharePoint) -> dict[str, object]:
 def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.DataFrame:
     """What out-of-order results do to operators after a failure of the primary, for each scheme.
 
-    scheme, operator, then means over the case's failures: wrong: outputs that are wrong without
-    sorting, delay_ms: what sorting adds to an output, and of sorting itself late: results that it
-    has to move, waiting: held back at the same time at most, longest_ms: held back at most. A
-    filter needs none of it.
+    Rows of scheme, operator, then means over the case's failures: wrong: outputs that are wrong
+    without sorting, delay_ms: what sorting adds to an output, and of sorting itself late: results
+    that it has to move, waiting: held back at the same time at most, longest_ms: held back at most.
+    A filter needs none of it.
     """
     rows = []
     least_ms = 2000 * (window + 1) / rate  # two windows, at any rate

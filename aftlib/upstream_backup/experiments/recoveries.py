@@ -159,8 +159,8 @@ def savings(trials: pd.DataFrame) -> pd.DataFrame:
 def overheads(case: Sweep) -> pd.DataFrame:
     """Bandwidth overhead while nothing fails, with each denominator (D4 section 2.2).
 
-    scheme, rate, share_of_all, relative (to the plain stream), relative_to_input (to the stream
-    into the node).
+    Rows of scheme, rate, share_of_all, relative (to the plain stream), relative_to_input (to the
+    stream into the node).
     """
     rows = []
     for rate, scheme in product(case.rates, SCHEMES.values()):

@@ -38,9 +38,9 @@ def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
 def against_ns3() -> pd.DataFrame:
     """The stored runs of ns-3, all of default parameters, beside the simulation of the same.
 
-    rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean over
-    the stored failure times, ns-3's (…_ns3) with its t interval's half-width (…_ns3_half), and the
-    relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
+    Rows of rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
+    over the stored failure times, ns-3's (…_ns3) with its t interval's half-width (…_ns3_half), and
+    the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
     """
     stored = stored_runs.read("recoveries")
     schemes, times = stored["scheme"].tolist(), stored["failure_ms"].tolist()
@@ -76,8 +76,8 @@ def agreement(table: pd.DataFrame) -> pd.DataFrame:
 def tcp_parts() -> pd.DataFrame:
     """Recovery times of upstream backup with one part of TCP changed at a time (D4-4).
 
-    switch, rate, ns3_ms: mean of ns-3's stored runs, ms: of the simulation with the same failures
-    (NaN for Nagle's algorithm and delayed ACKs, which it does not have).
+    Rows of switch, rate, ns3_ms: mean of ns-3's stored runs, ms: of the simulation with the same
+    failures (NaN for Nagle's algorithm and delayed ACKs, which it does not have).
     """
     stored = stored_runs.read("switches")
     ours, systems = [], stored_runs.systems(stored)
@@ -120,8 +120,8 @@ def explained(parts: pd.DataFrame, column: str = "ns3_ms") -> pd.DataFrame:
 def counted_traffic() -> pd.DataFrame:
     """Traffic for availability by the closed form beside what ns-3 counted, bytes a second.
 
-    scheme, rate, said: by the closed form, counted: mean over ns-3's stored runs, error: the
-    relative difference.
+    Rows of scheme, rate, said: by the closed form, counted: mean over ns-3's stored runs, error:
+    the relative difference.
     """
     parts = [f"{name}_bps" for name in ("copies", "acks", "checkpoints", "heartbeats")]
     means = stored_runs.read("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
