@@ -27,12 +27,11 @@ def held_ms(parameters: Parameters, scheme: Scheme) -> float:
     Four hops for level-0 and level-1 ACKs, three for a checkpoint or for the secondary's results,
     half an interval until the next ACK or checkpoint is due, and a checkpoint's time on the wire.
     """
-    wire_ns = 0
-    if scheme.trimmed_by == "checkpoint":
-        changes = round(parameters.rate * parameters.checkpoint_ms / 1000)
-        wire_ns = checkpoint_ns(parameters, changes)
-    hops = _HELD[scheme.name] * parameters.link.delay_ms
-    return hops + _half_interval(parameters, scheme) + wire_ns / MS
+    waited = _HELD[scheme.name] * parameters.link.delay_ms + _half_interval(parameters, scheme)
+    if scheme.trimmed_by != "checkpoint":
+        return waited
+    changes = round(parameters.rate * parameters.checkpoint_ms / 1000)
+    return waited + checkpoint_ns(parameters, changes) / MS
 
 
 def unnoticed_ms(parameters: Parameters, scheme: Scheme) -> float:
@@ -78,26 +77,14 @@ def _per_ms(parameters: Parameters, scheme: Scheme) -> float:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes a second on all links, headers included, TCP's own acknowledgements not.
+    """Bytes a second on all links, headers included, TCP's own acknowledgements not."""
 
-    Attributes
-    ----------
-    stream, into_node : float
-        The plain stream: tuples to the node that works for the result, results downstream; and its
-        first hop alone, which Hwang et al. take as the measure.
-    copies : float
-        The same tuples or results a second time.
-    acks, checkpoints, heartbeats : float
-        Level-0 and level-1 ACKs and what passes them on; checkpoint messages and what they make
-        the secondary tell; heartbeats and their answers.
-    """
-
-    stream: float
-    into_node: float
-    copies: float
-    acks: float
-    checkpoints: float
-    heartbeats: float
+    stream: float  # plain: tuples to the node that works for the result, results downstream
+    into_node: float  # its first hop alone, which Hwang et al. take as the measure
+    copies: float  # the same tuples or results a second time
+    acks: float  # level 0, level 1, and what passes them on
+    checkpoints: float  # their messages, and what they make the secondary tell
+    heartbeats: float  # with their answers
 
     @property
     def availability(self) -> float:
@@ -133,12 +120,9 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     hop = (len(written) * parameters.tuple_bytes + segments * header) / _SECONDS
 
     # a node is acknowledged in every interval that its turn touches: at a switch, both are
-    acks = min(1000 / parameters.ack_ms, parameters.rate)
-    if scheme.switching:
-        cycle, every = 2 * parameters.switching_ms, parameters.ack_ms
-        turns = (parameters.share * cycle, (1 - parameters.share) * cycle)
-        acks = sum(min(1000 / every, 1000 * (turn / every + 1) / cycle) for turn in turns)
-        acks = min(acks, parameters.rate)
+    often, turns = 1000 / parameters.ack_ms, 500 / parameters.switching_ms
+    shares = (parameters.share, 1 - parameters.share) if scheme.switching else (1.0,)
+    acks = min(sum(min(often, share * often + turns) for share in shares), parameters.rate)
 
     told = min(1000 / parameters.checkpoint_ms, parameters.rate)
     state = parameters.message_bytes + parameters.state_bytes * parameters.rate / told

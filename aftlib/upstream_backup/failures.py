@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aftlib.core.checks import require_number
-from aftlib.upstream_backup.parameters import MS, NODES, Parameters, Phases
+from aftlib.upstream_backup.parameters import MS, NODES, OTHER, Parameters, Phases
 from aftlib.upstream_backup.schemes import Scheme
 
 _STREAM = 4
@@ -16,13 +16,7 @@ _STREAM = 4
 
 @dataclass(frozen=True)
 class Failure:
-    """The silent crash of a node.
-
-    Attributes
-    ----------
-    at_ms : float
-        Since the stream began.
-    node : {"primary", "secondary"}
+    """The silent crash of a node, so many milliseconds after the stream began.
 
     Raises
     ------
@@ -41,27 +35,18 @@ class Failure:
     @property
     def other(self) -> str:
         """The node that survives."""
-        return NODES[1 - NODES.index(self.node)]
+        return OTHER[self.node]
 
 
 @dataclass(frozen=True)
 class Downtime:
-    """A failure with the moments that follow from it, in nanoseconds.
-
-    Attributes
-    ----------
-    failure : Failure
-    crash, detected : int
-        When the survivor's next heartbeat is due and the last one is still unanswered, it knows.
-    request, back : int
-        When the upstream node has the survivor's request; when the node takes part again, empty.
-    """
+    """A failure with the moments that follow from it, in nanoseconds."""
 
     failure: Failure
     crash: int
-    detected: int
-    request: int
-    back: int
+    detected: int  # the survivor's next heartbeat is due and the last one is still unanswered
+    request: int  # the upstream node has the survivor's request
+    back: int  # the node takes part again, empty
 
 
 def downtimes(
@@ -69,11 +54,8 @@ def downtimes(
 ) -> tuple[Downtime, ...]:
     """When each failure is noticed and mended.
 
-    Raises
-    ------
-    ValueError
-        When a failure comes before steady state, a node is killed while it is down, both nodes
-        would be down at once, or a scheme that needs both nodes' state is to fail twice.
+    A ValueError when a failure comes before steady state, a node is killed while it is down, both
+    nodes would be down at once, or a scheme that needs both nodes' state is to fail twice.
     """
     found: list[Downtime] = []
     every, phase = parameters.rhythm("heartbeat")
@@ -84,9 +66,8 @@ def downtimes(
                 f"let it happen at {parameters.settling_ms:g} ms or later"
             )
         crash = round(failure.at_ms * MS)
-        for before in found:
-            if crash >= before.back + round(parameters.settling_ms * MS):
-                continue
+        if found and crash < found[-1].back + round(parameters.settling_ms * MS):
+            before = found[-1]
             same = failure.node == before.failure.node
             raise ValueError(
                 f"failure of the {failure.node} at {failure.at_ms:g} ms "
@@ -120,21 +101,11 @@ def drawn_phases(count: int, seed: int) -> list[Phases]:
 def failure_times(
     count: int, seed: int, steady_ms: float = 2000.0, spread_ms: float = 2000.0
 ) -> np.ndarray:
-    """Random failure times, the same for every scheme and rate so that trials are paired.
+    """Random failure times in ms, whole µs, the same for all schemes and rates: trials are paired.
 
-    Parameters
-    ----------
-    count : int
-    seed : int
-        Of a random stream that nothing else draws from; a longer list begins like a shorter one.
-    steady_ms, spread_ms : float
-        They are uniform in [steady_ms, steady_ms + spread_ms); the document waits for 30 s and
-        takes a moment of the next 30.
-
-    Returns
-    -------
-    ndarray, shape (count,)
-        Milliseconds, in whole microseconds.
+    Uniform in [steady_ms, steady_ms + spread_ms); the document waits for 30 s and takes a moment of
+    the next 30. They come from a random stream of their own, and a longer list begins like a
+    shorter one.
     """
     drawn = np.random.default_rng([seed, _STREAM]).random(count)
     return np.round(steady_ms + spread_ms * drawn, 3)

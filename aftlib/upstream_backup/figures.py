@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import cycle
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,12 +13,12 @@ from aftlib.upstream_backup.messages import Message, kept, messages
 from aftlib.upstream_backup.parameters import MS, NODES
 from aftlib.upstream_backup.recursion import Simulated
 
-LOOK: Mapping[str, dict] = {
-    "upstream backup": {"color": RED, "symbol": "square", "dash": "dot"},
-    "proposed": {"color": BLUE, "symbol": "circle", "dash": "solid"},
-    "passive standby": {"color": ORANGE, "symbol": "triangle-up", "dash": "dash"},
-    "active standby": {"color": GREEN, "symbol": "diamond", "dash": "dashdot"},
-    "active standby (WAN)": {"color": PURPLE, "symbol": "x", "dash": "longdash"},
+LOOK: Mapping[str, tuple[str, str, str]] = {
+    "upstream backup": (RED, "square", "dot"),
+    "proposed": (BLUE, "circle", "solid"),
+    "passive standby": (ORANGE, "triangle-up", "dash"),
+    "active standby": (GREEN, "diamond", "dashdot"),
+    "active standby (WAN)": (PURPLE, "x", "longdash"),
 }
 _BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
@@ -31,41 +32,39 @@ _KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
+def _line(scheme: Hashable) -> dict:
+    return {"color": LOOK[str(scheme)][0], "dash": LOOK[str(scheme)][2]}
+
+
+def _mark(scheme: Hashable, size: int, kind: str = "") -> dict:
+    color, symbol, _ = LOOK[str(scheme)]
+    return {"symbol": symbol + kind, "size": size, "color": color}
+
+
 def by_rate(
     means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataFrame | None = None
 ) -> go.Figure:
-    """A measure against the input rate with intervals; ns-3's means as open marks.
+    """A measure of `summary` against the input rate with intervals; ns-3's means as open marks.
 
-    Parameters
-    ----------
-    means : DataFrame
-        Of `summary`.
-    measure : str
-    title, y : str
-    ns3 : DataFrame, optional
-        Of `against_ns3`; the title says so if no row is left of it.
+    `ns3` is a frame of `against_ns3`; the title says so if no row is left of it.
     """
     figure = go.Figure()
     if ns3 is not None and ns3.empty:
         title += "; simulation only: ns-3 ran the default parameters"
     for scheme, rows in means.groupby("scheme", sort=False):
-        look = LOOK[str(scheme)]
         up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]
         figure.add_scatter(
             x=rows["rate"], y=rows[measure], name=str(scheme), legendgroup=scheme,
-            mode="lines+markers", line={"color": look["color"], "dash": look["dash"]},
-            marker={"symbol": look["symbol"], "size": 7},
+            mode="lines+markers", line=_line(scheme), marker=_mark(scheme, 7),
             error_y={"array": up, "arrayminus": down, "thickness": 1.2},
         )  # fmt: skip
     for scheme, rows in ns3.groupby("scheme", sort=False) if ns3 is not None else ():
         if f"{measure}_ns3" not in rows or str(scheme) not in set(means["scheme"]):
             continue
-        look = LOOK[str(scheme)]
         figure.add_scatter(
             x=rows["rate"], y=rows[f"{measure}_ns3"], name=f"{scheme}, ns-3", legendgroup=scheme,
-            mode="markers", showlegend=scheme == "proposed",
+            mode="markers", showlegend=scheme == "proposed", marker=_mark(scheme, 13, "-open"),
             error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
-            marker={"symbol": f"{look['symbol']}-open", "size": 13, "color": look["color"]},
         )  # fmt: skip
     styled(figure, title, "input rate (tuples/s, logarithmic)", y, height=480)
     ticks = sorted(means["rate"].unique())
@@ -88,12 +87,10 @@ def by_rate(
 def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
     """What each part of TCP changes about upstream backup's recovery time, by rate."""
     figure = go.Figure()
-    colors = [BLUE, GREEN, ORANGE, PURPLE, GREY, RED]
-    for i, (rate, rows) in enumerate(parts.groupby("rate")):
-        figure.add_bar(
-            x=rows["switch"], y=rows["ns3_ms"], name=f"{rate:,.0f} tuples/s",
-            marker={"color": colors[i % len(colors)]},
-        )  # fmt: skip
+    colors = cycle([BLUE, GREEN, ORANGE, PURPLE, GREY, RED])
+    for (rate, rows), color in zip(parts.groupby("rate"), colors, strict=False):
+        name, mark = f"{rate:,.0f} tuples/s", {"color": color}
+        figure.add_bar(x=rows["switch"], y=rows["ns3_ms"], name=name, marker=mark)
     styled(figure, title, "what is changed", "recovery time (ms, ns-3)")
     return figure.update_layout(barmode="group", legend=_BESIDE)
 
@@ -102,16 +99,12 @@ def real_kills(found: pd.DataFrame, title: str) -> go.Figure:
     """Tuples sent again after real kills against the time that nobody noticed, and as simulated."""
     figure = go.Figure()
     for scheme, rows in found.groupby("scheme", sort=False):
-        look = LOOK[str(scheme)]
-        figure.add_scatter(
-            x=rows["unnoticed_ms"], y=rows["resent"], name=f"{scheme}: processes", mode="markers",
-            marker={"symbol": look["symbol"], "size": 10, "color": look["color"]},
-        )  # fmt: skip
-        figure.add_scatter(
-            x=rows["unnoticed_ms_simulated"], y=rows["resent_simulated"], mode="markers",
-            name=f"{scheme}: simulated means",
-            marker={"symbol": f"{look['symbol']}-open", "size": 15, "color": look["color"]},
-        )  # fmt: skip
+        for of, name, mark in (
+            ("", "processes", _mark(scheme, 10)),
+            ("_simulated", "simulated means", _mark(scheme, 15, "-open")),
+        ):
+            x, y = rows[f"unnoticed_ms{of}"], rows[f"resent{of}"]
+            figure.add_scatter(x=x, y=y, name=f"{scheme}: {name}", mode="markers", marker=mark)
     styled(figure, title, "from the kill until the request (ms)", "tuples sent again")
     figure.update_yaxes(rangemode="tozero")
     return figure.update_layout(hovermode="closest", legend=_BESIDE)
@@ -134,10 +127,9 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
     """Bandwidth overhead against the input rate, by scheme."""
     figure = go.Figure()
     for scheme, rows in costs.groupby("scheme", sort=False):
-        look = LOOK[str(scheme)]
         figure.add_scatter(
             x=rows["rate"], y=rows[column], name=str(scheme), mode="lines+markers",
-            line={"color": look["color"], "dash": look["dash"]}, marker={"symbol": look["symbol"]},
+            line=_line(scheme), marker=_mark(scheme, 6),
         )  # fmt: skip
     styled(figure, title, "input rate (tuples/s, logarithmic)", y)
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
@@ -145,17 +137,7 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
 
 
 def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
-    """Time–sequence diagram of a recovery, to be stepped through with the slider.
-
-    Parameters
-    ----------
-    found : Simulated
-    title : str
-    begin_ms : float
-        Where the picture begins.
-    every_ms : float
-        Between two positions of the slider.
-    """
+    """Time–sequence diagram of a recovery from `begin_ms` on, stepped through with the slider."""
     downtime, said = found.recoveries[0].downtime, messages(found)
     end_ms = said[-1].arrived / MS
     steps = [begin_ms + i * every_ms for i in range(1, int((end_ms - begin_ms) / every_ms) + 2)]

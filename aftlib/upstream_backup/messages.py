@@ -15,18 +15,10 @@ from aftlib.upstream_backup.routes import NEVER, Route, acknowledged, checkpoint
 
 @dataclass(frozen=True, order=True)
 class Message:
-    """One message; times in nanoseconds.
+    """One message between nodes; times in nanoseconds.
 
-    Attributes
-    ----------
-    arrived, sent : int
-    kind : str
-        "data", "result" (both with ", again" for what is sent again), "ACK 0", "ACK 1",
-        "heartbeat", "answer", "request". Checkpoint messages are not drawn.
-    source, target : str
-        Nodes.
-    tuples : tuple of int
-        What it carries or acknowledges.
+    Kinds: "data", "result" (both with ", again" for what is sent again), "ACK 0", "ACK 1",
+    "heartbeat", "answer", "request". Checkpoint messages are not drawn.
     """
 
     arrived: int
@@ -34,7 +26,7 @@ class Message:
     kind: str
     source: str
     target: str
-    tuples: tuple[int, ...] = ()
+    tuples: tuple[int, ...] = ()  # what it carries or acknowledges
 
 
 def messages(found: Simulated) -> list[Message]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from aftlib.upstream_backup.parameters import NODES
+from aftlib.upstream_backup.parameters import OTHER
 
 ACK_S, HEARTBEAT_S = 0.025, 0.25
 HOST, LIMIT = "127.0.0.1", 1 << 26
@@ -39,7 +39,7 @@ class NodeProcess:
 
     def __init__(self, name: str, heartbeat_s: float) -> None:
         self.heartbeat_s = heartbeat_s
-        self.name, self.other = name, NODES[1 - NODES.index(name)]
+        self.name, self.other = name, OTHER[name]
         self.answered, self.watching = True, asyncio.Event()
         self.peer: asyncio.StreamWriter | None = None
 
@@ -68,13 +68,11 @@ class NodeProcess:
         """Watch the other node, which listens there, from now on."""
         try:
             reader, self.peer = await asyncio.open_connection(HOST, port)
+            self.listening = asyncio.create_task(self._listen(reader))
+            self.answered = True
         except ConnectionError:  # it died before it could be watched
             self.answered = False
-            self.watching.set()
-            return
-        self.answered = True
         self.watching.set()
-        self.listening = asyncio.create_task(self._listen(reader))
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         async for _ in read_lines(reader):

@@ -38,34 +38,18 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Sorting:
-    """What sorting results downstream costs.
+    """What sorting results downstream costs."""
 
-    Attributes
-    ----------
-    late, waiting : int
-        Results that come after one with a larger number; held back at the same time, at most.
-    mean_ms, longest_ms : float
-        Time that sorting adds to a result.
-    """
-
-    late: int
-    waiting: int
-    mean_ms: float
+    late: int  # results that come after one with a larger number
+    waiting: int  # held back at the same time, at most
+    mean_ms: float  # that sorting adds to a result
     longest_ms: float
 
 
 def sorting(delivered: np.ndarray) -> Sorting:
-    """Cost of handing results on in the order of their numbers.
+    """Cost of handing results on in the order of their numbers; `delivered`: when each came, ns.
 
-    Parameters
-    ----------
-    delivered : ndarray of int, shape (n,)
-        When each result arrived first, nanoseconds.
-
-    Raises
-    ------
-    ValueError
-        When a result never arrived: what follows it would wait for ever.
+    A ValueError when a result never arrived: what follows it would wait for ever.
     """
     _check_complete(delivered)
     released = np.maximum.accumulate(delivered)
@@ -83,30 +67,18 @@ def sorting(delivered: np.ndarray) -> Sorting:
 
 @dataclass(frozen=True)
 class Operator:
-    """What an operator does to results, with and without sorting before it.
+    """What an operator does to results, with and without sorting before it."""
 
-    Attributes
-    ----------
-    wrong, outputs : int
-        Outputs that are wrong or missing when the operator takes results as they come, and all.
-    delay_ms : float
-        What sorting adds to the time of an output, on average.
-    """
-
-    wrong: int
+    wrong: int  # outputs that are wrong or missing when it takes results as they come
     outputs: int
-    delay_ms: float
+    delay_ms: float  # that sorting adds to an output, on average
 
 
 def aggregate(delivered: np.ndarray, window: int) -> Operator:
     """Tumbling windows over so many tuples, closed by the first result of a later window.
 
-    A window is wrong when one of its own results arrives after that.
-
-    Raises
-    ------
-    ValueError
-        When a window is shorter than a tuple, there is none, or a result never arrived.
+    A window is wrong when one of its own results arrives after that. A ValueError when it is
+    shorter than a tuple, there are not two, or a result never arrived.
     """
     _check_complete(delivered)
     count = len(delivered) // window if window > 0 else 0
@@ -125,11 +97,7 @@ def join(delivered: np.ndarray, lag: int, memory: int) -> Operator:
     """Pairs (i, i + lag), found when the later one comes and the earlier is still remembered.
 
     The operator remembers so many results, the last that came; sorted, a memory of `lag` suffices.
-
-    Raises
-    ------
-    ValueError
-        When lag or memory is less than 1 or more than there are, or a result never arrived.
+    A ValueError when lag or memory is less than 1 or more than there are, or a result never came.
     """
     _check_complete(delivered)
     if not (0 < lag < len(delivered) and memory > 0):

@@ -13,26 +13,18 @@ MS = 1_000_000
 """Nanoseconds in a millisecond: time is counted in whole nanoseconds."""
 US = 1_000
 NODES = ("primary", "secondary")
+OTHER = dict(zip(NODES, NODES[::-1], strict=True))
 FULLEST = 0.95
 """Of a link's bandwidth: nearer to all of it, TCP's own acknowledgements (not simulated) count."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """Every link between two nodes, one direction of it.
-
-    Attributes
-    ----------
-    bandwidth_mbps : float
-    delay_ms : float
-        One way.
-    header_bytes : int
-        Of a segment: PPP 2, IP 20, TCP 20 and its timestamps 12.
-    """
+    """Every link between two nodes, one direction of it."""
 
     bandwidth_mbps: float = 16.0
-    delay_ms: float = 5.0
-    header_bytes: int = 54
+    delay_ms: float = 5.0  # one way
+    header_bytes: int = 54  # of a segment: PPP 2, IP 20, TCP 20 and its timestamps 12
 
     def __post_init__(self) -> None:
         for name in ("bandwidth_mbps", "delay_ms", "header_bytes"):
@@ -53,15 +45,10 @@ class Link:
 class Tcp:
     """What TCP does to a connection that has not carried data before.
 
-    Attributes
-    ----------
-    handshake : bool
-        Whether a connection needed at recovery only is opened then: a round trip before any data.
-    initial_window : int or None
-        Segments that may be under way before the first acknowledgement; each one acknowledged
-        admits one more (slow start). None: no limit.
-    segment_bytes : int
-        Largest payload of a segment; whole tuples only.
+    `handshake`: a connection needed at recovery only is opened then, a round trip before any data.
+    `initial_window`: segments that may be under way before the first acknowledgement; each one
+    acknowledged admits one more (slow start); None: no limit. `segment_bytes`: the largest payload
+    of a segment; whole tuples only.
     """
 
     handshake: bool = True
@@ -76,19 +63,11 @@ class Tcp:
 
 @dataclass(frozen=True)
 class Phases:
-    """When the intervals begin, as fractions of them: nothing sets the nodes' clocks alike.
-
-    Attributes
-    ----------
-    ack, heartbeat, checkpoint : float
-        Of their intervals, in [0, 1).
-    switching : float
-        Of two turns.
-    """
+    """When the intervals begin, as fractions of them in [0, 1): nothing sets the clocks alike."""
 
     ack: float = 0.0
     heartbeat: float = 0.0
-    switching: float = 0.0
+    switching: float = 0.0  # of two turns
     checkpoint: float = 0.0
 
     def __post_init__(self) -> None:
@@ -108,24 +87,20 @@ class Parameters:
         Intervals of level-0 ACKs, heartbeats, changes of node (the proposal) and checkpoint
         messages (passive standby; the document gives none: as long as the ACK interval).
     share : float
-        Of the tuples that go to the primary (the proposal): a turn of it lasts
-        2 · share · switching_ms.
+        Of the tuples that go to the primary (the proposal); its turn: 2 · share · switching_ms.
     tuple_bytes : int
         Identifier (8) and data (50).
     processing_us, secondary_us : float
-        Time that the primary and the secondary take for a tuple; None: the secondary is as fast.
+        Time that each node takes for a tuple; None: the secondary is as fast as the primary.
     write_ms : float
         The upstream node writes what is due this often. The document does not say; one segment a
         tuple would need more than the link has from 17,858 tuples/s on.
-    state_bytes : int
-        Change of the internal state a tuple, in checkpoint messages: by default its result.
-    message_bytes : int
-        Payload of an ACK, a heartbeat, a request.
+    state_bytes, message_bytes : int
+        Change of the internal state a tuple, in checkpoint messages: by default its result; and the
+        payload of an ACK, a heartbeat, a request.
     repair_ms : float
         From the re-send request until the dead node is back, empty.
-    link : Link
-    tcp : Tcp
-    phases : Phases
+    link, tcp, phases : Link, Tcp, Phases
 
     Raises
     ------
@@ -209,14 +184,9 @@ class Parameters:
         return 2 * self.link.delay_ns + self.link.wire_ns(0)
 
     @property
-    def message_ns(self) -> int:
-        """Time on the wire of an ACK, a heartbeat or a request."""
-        return self.link.wire_ns(self.message_bytes)
-
-    @property
     def hop_ns(self) -> int:
-        """From sending a message until the next node has it."""
-        return self.message_ns + self.link.delay_ns
+        """From sending an ACK, a heartbeat or a request until the next node has it."""
+        return self.link.wire_ns(self.message_bytes) + self.link.delay_ns
 
     @property
     def handshake_ns(self) -> int:

@@ -26,7 +26,7 @@ from aftlib.upstream_backup.node_process import (
     write_line,
 )
 from aftlib.upstream_backup.ordering import Reorder
-from aftlib.upstream_backup.parameters import NODES
+from aftlib.upstream_backup.parameters import NODES, OTHER
 from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM, Scheme
 
 BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
@@ -37,69 +37,35 @@ TURN = 10
 
 @dataclass(frozen=True)
 class NodeKill:
-    """SIGKILL to a node, from outside, once so many tuples have been sent.
-
-    Attributes
-    ----------
-    after : int
-    node : {"primary", "secondary"}
-    stalled : bool
-        It is stopped only (SIGSTOP): alive, but taken for dead.
-    """
+    """SIGKILL to a node, from outside, once so many tuples have been sent."""
 
     after: int
     node: str = "primary"
-    stalled: bool = False
+    stalled: bool = False  # stopped only (SIGSTOP): alive, but taken for dead
+
+
+Kills = Sequence[NodeKill]
 
 
 @dataclass(frozen=True)
 class Request:
-    """A death that was noticed, and what it made upstream send again.
+    """A death that was noticed, and what it made upstream send again."""
 
-    Attributes
-    ----------
-    node : {"primary", "secondary"}
-        Taken for dead.
-    unnoticed_ms : float or None
-        From the kill until the request; None if nobody killed it.
-    resent : tuple of int
-    recovery_ms : float
-        From the request until the downstream node has the last result of them; 0 if there is none.
-    """
-
-    node: str
-    unnoticed_ms: float | None
+    node: str  # taken for dead
+    unnoticed_ms: float | None  # from the kill until the request; None if nobody killed it
     resent: tuple[int, ...]
-    recovery_ms: float
+    recovery_ms: float  # from the request until downstream has the last result of them, or 0
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What the downstream node saw.
+    """What the downstream node saw."""
 
-    Attributes
-    ----------
-    arrived, released : tuple of int
-        Every result in order of arrival, copies included; and what it hands on: without copies, and
-        in order if the operator needs it.
-    requests : tuple of Request
-        Failures that were noticed.
-    kills : int
-        Kills carried out, stalls included.
-    rate : float
-        Tuples a second that upstream sent.
-    """
-
-    arrived: tuple[int, ...]
-    released: tuple[int, ...]
-    requests: tuple[Request, ...]
-    kills: int
-    rate: float
-
-    @property
-    def resent(self) -> tuple[int, ...]:
-        """Tuples sent again by upstream."""
-        return tuple(i for request in self.requests for i in request.resent)
+    arrived: tuple[int, ...]  # every result in order of arrival, copies included
+    released: tuple[int, ...]  # handed on: without copies, in order if the operator needs it
+    requests: tuple[Request, ...]  # failures that were noticed
+    kills: int  # carried out, stalls included
+    rate: float  # tuples a second that upstream sent
 
     @property
     def duplicates(self) -> int:
@@ -110,15 +76,16 @@ class Delivery:
 def deliver(
     scheme: Scheme,
     tuples: int,
-    kills: Sequence[NodeKill] = (),
+    kills: Kills = (),
     ordered: bool = False,
-    deduplicate: bool = True,
-    trim_when_sent: bool = False,
     ack_s: float = ACK_S,
-    patience_s: float = PATIENCE_S,
     heartbeat_s: float = HEARTBEAT_S,
+    patience_s: float = PATIENCE_S,
 ) -> Delivery:
     """Stream tuples through real processes, kill some, and return what arrived.
+
+    A killed node is started anew once its death is noticed, and takes part again; so is one that
+    lives but did not answer a heartbeat in time, after it was killed for certain.
 
     Parameters
     ----------
@@ -126,27 +93,14 @@ def deliver(
         Upstream backup or the proposal.
     tuples : int
     kills : sequence of NodeKill
-        A killed node is started anew once its death is noticed, and takes part again; so is one
-        that lives but did not answer a heartbeat in time, after it was killed for certain.
     ordered : bool
         Whether the downstream operator needs its input in order.
-    deduplicate, trim_when_sent : bool
-        Deliberately broken variants for tests: copies are handed on; the queue forgets a tuple when
-        it is sent instead of when it is acknowledged.
-    ack_s, patience_s : float
-        Interval of level-0 ACKs, and how long to wait for a node to get ready and for
-        results after the stream's end, seconds.
-    heartbeat_s : float
-        Interval of heartbeats: a node that does not answer within one is taken for dead, seconds.
-
-    Raises
-    ------
-    RuntimeError
-        When a node does not get ready within `patience_s`, with what it said.
-    TimeoutError
-        When a killed node is not back within `patience_s`.
-    ValueError
-        For another scheme, or a kill of no node or after the stream's end.
+    ack_s, heartbeat_s, patience_s : float
+        Intervals of level-0 ACKs and of heartbeats (a node that does not answer within one is taken
+        for dead), and how long to wait for a node to get ready and for results after the stream's
+        end, seconds. A node that does not get ready in time is a RuntimeError with what it said, a
+        killed one that is not back a TimeoutError; another scheme, a kill of no node or after the
+        stream's end is a ValueError.
     """
     if scheme not in (UPSTREAM, PROPOSED):
         raise ValueError(
@@ -155,31 +109,24 @@ def deliver(
     for kill in kills:
         if kill.node not in NODES or not 0 < kill.after < tuples:
             raise ValueError(f"kills must strike a node inside 1 … {tuples - 1}, got {kill!r}")
-    upstream = _Upstream(scheme, trim_when_sent)
-    downstream = _Downstream(ordered, deduplicate, ack_s)
-    nodes = _Nodes(upstream, patience_s)
-    streamed = _streamed(upstream, downstream, nodes, tuples, kills, heartbeat_s)
+    upstream, downstream = _Upstream(scheme), _Downstream(ordered, ack_s)
+    nodes = _Nodes(upstream, heartbeat_s, patience_s)
+    streamed = _streamed(upstream, downstream, nodes, tuples, kills)
     with ThreadPoolExecutor(1) as apart:  # a notebook's own thread has an event loop already
         return apart.submit(asyncio.run, streamed).result()
 
 
 async def _streamed(
-    upstream: _Upstream,
-    downstream: _Downstream,
-    nodes: _Nodes,
-    tuples: int,
-    kills: Sequence[NodeKill],
-    heartbeat_s: float,
+    upstream: _Upstream, downstream: _Downstream, nodes: _Nodes, tuples: int, kills: Kills
 ) -> Delivery:
     servers = [
         await asyncio.start_server(part.meet, HOST, 0, limit=LIMIT)
         for part in (upstream, downstream)
     ]
-    ports = [str(server.sockets[0].getsockname()[1]) for server in servers]
+    nodes.ports = [server.sockets[0].getsockname()[1] for server in servers]
     acknowledging = asyncio.create_task(downstream.acknowledge())
     to_come = deque(sorted(kills, key=lambda kill: kill.after))
     try:
-        nodes.arguments = [*ports, str(heartbeat_s)]
         for end in await asyncio.gather(*map(nodes.start, NODES), return_exceptions=True):
             if end is not None:
                 raise end
@@ -202,6 +149,7 @@ async def _streamed(
         for server in servers:
             server.close()
         await asyncio.gather(*filter(None, upstream.meetings + downstream.meetings))
+
     requests, left = [], deque(nodes.killed)
     for name, at, resent in upstream.requests:
         unnoticed = None
@@ -210,33 +158,30 @@ async def _streamed(
         heard = (when for i, when in downstream.heard if resent[-1:] == (i,) and when > at)
         recovery = 1000 * (next(heard, at) - at)
         requests.append(Request(name, unnoticed, resent, recovery))
-    return Delivery(
-        tuple(i for i, _ in downstream.heard), tuple(downstream.released), tuple(requests),
-        len(nodes.killed), rate,
-    )  # fmt: skip
+    arrived, released = tuple(i for i, _ in downstream.heard), tuple(downstream.released)
+    return Delivery(arrived, released, tuple(requests), len(nodes.killed), rate)
 
 
 class _Nodes:
     """The two processes: started, killed, and started anew when the other one asks for help."""
 
-    def __init__(self, upstream: _Upstream, patience_s: float) -> None:
-        self.upstream, self.patience_s = upstream, patience_s
-        self.arguments: list[str] = []
-        self.processes: dict[str, asyncio.subprocess.Process] = {}
+    def __init__(self, upstream: _Upstream, heartbeat_s: float, patience_s: float) -> None:
+        self.upstream, self.heartbeat_s, self.patience_s = upstream, heartbeat_s, patience_s
         upstream.on_death = self.restart
-        self.restarts: set[asyncio.Task[None]] = set()
-        self.awaited: set[str] = set()
-        self.killed: list[tuple[float, str]] = []
+        self.ports: list[int] = []
+        self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.words: dict[str, asyncio.Task[bytes]] = {}
+        self.restarts, self.awaited = set[asyncio.Task[None]](), set[str]()
+        self.killed: list[tuple[float, str]] = []
 
     async def start(self, name: str) -> None:
         """Start a node, and wait until it has said hello or its error output has ended."""
         ready = self.upstream.ready[name] = asyncio.Event()
         if name in self.processes:
-            _kill(self.processes[name])  # it may only have been slow to answer
-            await self.processes[name].wait()
+            await _killed(self.processes[name])  # it may only have been slow to answer
+        command = (sys.executable, "-m", PROGRAM, name, *self.ports, self.heartbeat_s)
         process = self.processes[name] = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", PROGRAM, name, *self.arguments), stderr=asyncio.subprocess.PIPE
+            *map(str, command), stderr=asyncio.subprocess.PIPE
         )
         output = cast("asyncio.StreamReader", process.stderr)
         self.words[name] = words = asyncio.create_task(output.read())
@@ -245,7 +190,7 @@ class _Nodes:
         await asyncio.wait([hello, words], timeout=self.patience_s, return_when=first)
         hello.cancel()
         if not ready.is_set():
-            _kill(process)
+            await _killed(process)
             said = (await words).decode(errors="replace").strip()[-2000:] or "it said nothing"
             raise RuntimeError(
                 f"the {name} did not get ready within {self.patience_s:g} s: {said}; give a longer "
@@ -255,22 +200,20 @@ class _Nodes:
 
     def restart(self, name: str) -> None:
         self.awaited.add(name)
-        task = asyncio.ensure_future(self.start(name))
-        self.restarts.add(task)
+        self.restarts.add(asyncio.ensure_future(self.start(name)))
 
     async def settled(self) -> None:
         """Until every killed node is back."""
         async with asyncio.timeout(self.patience_s):
             while self.awaited:
-                for task in [task for task in self.restarts if task.done()]:
+                for task in filter(asyncio.Task.done, self.restarts):
                     task.result()
                 await asyncio.sleep(PAUSE_S)
 
     def kill(self, kill: NodeKill) -> None:
         self.awaited.add(kill.node)
         self.killed.append((time.perf_counter(), kill.node))
-        how = signal.SIGSTOP if kill.stalled else signal.SIGKILL
-        self.processes[kill.node].send_signal(how)
+        self.processes[kill.node].send_signal(signal.SIGSTOP if kill.stalled else signal.SIGKILL)
 
     async def end(self) -> None:
         """Kill both; their connections end with them."""
@@ -279,16 +222,15 @@ class _Nodes:
         # one that is about to start a process must not do so behind our back
         await asyncio.gather(*self.restarts, return_exceptions=True)
         for process in self.processes.values():
-            _kill(process)
-            await process.wait()
+            await _killed(process)
         await asyncio.gather(*self.words.values())
 
 
 class _Upstream:
     """Sends tuples, keeps them until a level-1 ACK, and sends a dead node's again."""
 
-    def __init__(self, scheme: Scheme, trim_when_sent: bool) -> None:
-        self.scheme, self.trim_when_sent = scheme, trim_when_sent
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
         self.on_death: Callable[[str], None] = lambda name: None
         self.queue: dict[str, deque[int]] = {name: deque() for name in NODES}
         self.trimmed = dict.fromkeys(NODES, 0)
@@ -302,12 +244,11 @@ class _Upstream:
     def send(self, ids: list[int]) -> None:
         """Send a batch to the node whose turn it is."""
         name = NODES[self.sent // TURN % 2] if self.scheme.switching else self.active
-        self._send(_other(name) if name in self.dead else name, ids)
+        self._send(OTHER[name] if name in self.dead else name, ids)
         self.sent += 1
 
     def _send(self, name: str, ids: list[int]) -> None:
-        if not self.trim_when_sent:
-            self.queue[name].extend(ids)
+        self.queue[name].extend(ids)
         write_line(self.writers[name], {"ids": ids})
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -321,8 +262,8 @@ class _Upstream:
                 self.queue[name].clear()
                 self.trimmed[name] = 0
                 self.dead.discard(name)
-                for one in [n for n in NODES if _other(n) in self.ports and n in self.writers]:
-                    write_line(self.writers[one], {"peer": self.ports[_other(one)]})
+                for one in [n for n in NODES if OTHER[n] in self.ports and n in self.writers]:
+                    write_line(self.writers[one], {"peer": self.ports[OTHER[one]]})
                 self.ready[name].set()
             elif self.writers.get(name) is not writer:
                 continue  # taken for dead; what it still says is not heard
@@ -342,7 +283,7 @@ class _Upstream:
         needed = self.scheme.switching or dead == self.active
         self.requests.append((dead, at, tuple(again) if needed else ()))
         if needed:
-            self.active = _other(dead)
+            self.active = OTHER[dead]
             self._send(self.active, again)
         self.on_death(dead)
 
@@ -350,8 +291,8 @@ class _Upstream:
 class _Downstream:
     """Takes results, tells each node now and then how many have come, hands on what is new."""
 
-    def __init__(self, ordered: bool, deduplicate: bool, ack_s: float) -> None:
-        self.deduplicate, self.ordered, self.ack_s = deduplicate, ordered, ack_s
+    def __init__(self, ordered: bool, ack_s: float) -> None:
+        self.ordered, self.ack_s = ordered, ack_s
         self.heard, self.released = list[tuple[int, float]](), list[int]()
         self.seen, self.reorder = set[int](), Reorder()
         self.counts: dict[asyncio.StreamWriter, int] = {}
@@ -366,11 +307,14 @@ class _Downstream:
             now = time.perf_counter()
             for i in said["ids"]:
                 self.heard.append((i, now))
-                if i not in self.seen or not self.deduplicate:
+                if self.is_new(i):
                     self.released += self.reorder.add(i) if self.ordered else [i]
                 self.seen.add(i)
             self.counts[writer] += len(said["ids"])
             self.more.set()
+
+    def is_new(self, i: int) -> bool:
+        return i not in self.seen
 
     async def acknowledge(self) -> None:
         """Level-0 ACKs at their interval."""
@@ -389,10 +333,7 @@ class _Downstream:
             await self.more.wait()
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+async def _killed(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
-
-
-def _other(name: str) -> str:
-    return NODES[1 - NODES.index(name)]
+    await process.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,11 +16,12 @@ from aftlib.upstream_backup.routes import (
     Route,
     acknowledged,
     checkpointed,
+    departed,
     results_kept,
     travel,
 )
 from aftlib.upstream_backup.schemes import Scheme, scheme_named
-from aftlib.upstream_backup.stream import Segments, primary_turn, slow_start, written_ns
+from aftlib.upstream_backup.stream import primary_turn, written_ns
 
 AFTER_MS = 200.0
 """How long the stream goes on after the last request, unless told."""
@@ -30,19 +31,12 @@ AFTER_MS = 200.0
 class Recovery:
     """One failure and what was sent again.
 
-    Attributes
-    ----------
-    downtime : Downtime
-    queue_at_crash : int
-        Tuples in the queue kept for the dead node when it died (active standby: results in the
-        secondary's queue).
-    resent, done, delivered : ndarray, shape (q,)
-        Tuples sent again, in order; when the survivor had processed each, and when the downstream
-        node had it from the survivor, nanoseconds.
-    duplicates, reprocessed : int
-        Of those sent again, the ones whose result comes from the dead node as well (it may still be
-        on a slow link when they are sent), and the ones that had to be processed; none where only
-        results are sent.
+    Shape (q,): `resent`, the tuples in order; `done` and `delivered`, when the survivor had
+    processed each and the downstream node had it from the survivor, nanoseconds. `queue_at_crash`
+    counts what was kept for the dead node (active standby: results in the secondary's queue),
+    `duplicates` those sent again whose result comes from the dead node as well (it may still be on
+    a slow link when they are sent), `reprocessed` those that had to be processed: none where only
+    results are sent.
     """
 
     downtime: Downtime
@@ -84,31 +78,16 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A stream through a standby system.
-
-    Attributes
-    ----------
-    parameters : Parameters
-    scheme : Scheme
-    until : int
-        When the upstream node stopped writing, nanoseconds.
-    written, delivered, copies : ndarray, shape (n,)
-        When it wrote each tuple first, when the downstream node had its result first (`NEVER` where
-        it had not), and how often that came.
-    recoveries : tuple of Recovery
-        One a failure.
-    routes : tuple of Route
-        One for each node from its start until its failure is known.
-    """
+    """A stream through a standby system; times in nanoseconds, arrays of shape (n,)."""
 
     parameters: Parameters
     scheme: Scheme
-    until: int
-    written: np.ndarray
-    delivered: np.ndarray
-    copies: np.ndarray
-    recoveries: tuple[Recovery, ...]
-    routes: tuple[Route, ...]
+    until: int  # when the upstream node stopped writing
+    written: np.ndarray  # when it wrote each tuple first
+    delivered: np.ndarray  # when its result came first; `NEVER` where it did not
+    copies: np.ndarray  # how often it came
+    recoveries: tuple[Recovery, ...]  # one a failure
+    routes: tuple[Route, ...]  # one for each node from its start until its failure is known
 
 
 def simulate(
@@ -127,10 +106,6 @@ def simulate(
     until_ms : float, optional
         When the stream ends; by default 200 ms after the last request. What was written is followed
         to its end.
-
-    Returns
-    -------
-    Simulated
 
     Raises
     ------
@@ -168,33 +143,36 @@ def simulate(
 
 
 Outcome = tuple[tuple[Route, ...], tuple[Recovery, ...]]
+Burst = tuple[str, int, np.ndarray]
+"""To which node what is sent again, and when."""
 
 
 def sent_to_one(
     parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
 ) -> Outcome:
     """Each tuple goes to one node, and again to the other if that one dies."""
-    upstream = _Upstream(parameters, scheme, written, *_owners(parameters, scheme, written, known))
+    owner, idle = _owners(parameters, scheme, written, known)
+    upstream = _Upstream(parameters, scheme, written, owner)
     taken = acknowledged if scheme.trimmed_by == "ack" else checkpointed
-    begins, routes = dict.fromkeys(NODES, 0), list[Route]()
-    resent: dict[Downtime, np.ndarray] = {}
-    counts: dict[Downtime, tuple[int, int]] = {}
+    begins, routes, bursts = dict.fromkeys(NODES, 0), list[Route](), list[Burst]()
+    kept = list[tuple[Downtime, np.ndarray, int, int]]()
 
     for downtime in known:
         node, request, crash = downtime.failure.node, downtime.request, downtime.crash
-        feed = upstream.feed(node, begins[node], resent, request, crash)
+        route = travel(parameters, upstream.feed(node, begins[node], bursts, downtime))
+        routes.append(route)
         begins[node] = downtime.back
-        routes.append(route := travel(parameters, feed))
 
         queue = slice(taken(parameters, route, request), route.queued_before(request))
         at_crash = route.queued_before(crash) - taken(parameters, route, crash)
-        resent[downtime] = feed.ids[queue]
-        counts[downtime] = at_crash, int((route.delivered[queue] < NEVER).sum())
-    routes += [travel(parameters, upstream.feed(n, begins[n], resent)) for n in NODES]
+        ids, came = route.feed.ids[queue], route.delivered[queue] < NEVER
+        kept.append((downtime, ids, at_crash, int(came.sum())))
+        bursts += [(downtime.failure.other, request, ids)] if downtime not in idle else []
+    routes += [travel(parameters, upstream.feed(n, begins[n], bursts)) for n in NODES]
 
     recoveries = []
-    for downtime, (at_crash, duplicates) in counts.items():
-        other, request, ids = downtime.failure.other, downtime.request, resent[downtime]
+    for downtime, ids, at_crash, duplicates in kept:
+        other, request = downtime.failure.other, downtime.request
         feeds = ((route.feed, route) for route in routes)
         to = next(r for f, r in feeds if f.node == other and f.begin <= request < f.end)
         first = to.queued_before(request)
@@ -206,40 +184,29 @@ def sent_to_one(
 
 @dataclass(frozen=True)
 class _Upstream:
-    """The upstream node: `owner` of each tuple when it is written first, and who was `idle`."""
+    """The upstream node: `owner` is the node of each tuple when it is written first."""
 
     parameters: Parameters
     scheme: Scheme
     written: np.ndarray
     owner: np.ndarray
-    idle: set[Downtime]
 
     def feed(
-        self,
-        node: str,
-        begin: int,
-        resent: Mapping[Downtime, np.ndarray],
-        end: int = NEVER,
-        crash: int = NEVER,
+        self, node: str, begin: int, bursts: Sequence[Burst], dies: Downtime | None = None
     ) -> Feed:
-        """What a node is sent between two times: its own tuples, and those sent again to it."""
+        """What a node is sent from a time on: its own tuples, and those sent again to it."""
+        end, crash = (dies.request, dies.crash) if dies else (NEVER, NEVER)
         first, last = np.searchsorted(self.written, (begin, end))
         own = first + np.flatnonzero(self.owner[first:last] == NODES.index(node))
-        bursts = [
-            (cause.request, ids)
-            for cause, ids in resent.items()
-            if cause.failure.other == node
-            and begin <= cause.request < end
-            and cause not in self.idle
-        ]
-        ids = np.concatenate([*(ids for _, ids in bursts), own])
-        times = [np.full(len(ids), request) for request, ids in bursts]
+        again = [(at, ids) for to, at, ids in bursts if to == node and begin <= at < end]
+        ids = np.concatenate([*(ids for _, ids in again), own])
+        times = [np.full(len(ids), at) for at, ids in again]
         queued = np.concatenate([*times, self.written[own]])
-        order = np.argsort(queued, kind="stable") if bursts else slice(None)
+        order = np.argsort(queued, kind="stable") if again else slice(None)
 
         opened, window, tcp = 0, None, self.parameters.tcp
-        if bursts and not self.scheme.warm:
-            opened, window = bursts[0][0], tcp.initial_window
+        if again and not self.scheme.warm:
+            opened, window = again[0][0], tcp.initial_window
             if self.scheme.opens and tcp.handshake:
                 opened += self.parameters.handshake_ns
         return Feed(node, ids[order], queued[order], begin, end, crash, opened, window)
@@ -272,13 +239,9 @@ def sent_to_both(
     sends = scheme.trimmed_by == "copy"
     crashes = {downtime.failure.node: downtime.crash for downtime in known}
     ids, nothing = np.arange(len(written)), np.zeros(0, dtype=np.int64)
+    feeds = (Feed(node, ids, written, crash=crashes.get(node, NEVER)) for node in NODES)
     primary, secondary = (
-        travel(
-            parameters,
-            Feed(node, ids, written, crash=crashes.get(node, NEVER)),
-            results=sends or node == NODES[0],
-        )
-        for node in NODES
+        travel(parameters, feed, results=sends or feed.node == NODES[0]) for feed in feeds
     )
     if sends or NODES[0] not in crashes:
         lost = tuple(Recovery(d, 0, nothing, nothing, nothing, 0, 0) for d in known)
@@ -288,13 +251,9 @@ def sent_to_both(
     downtime = known[0]
     first, ready = results_kept(parameters, primary, secondary, downtime.detected)
     begin, end = results_kept(parameters, primary, secondary, downtime.crash)
-    opened = downtime.detected + (parameters.handshake_ns if parameters.tcp.handshake else 0)
-    entry = np.maximum(secondary.written[first:], opened)
-    cut = Segments.cut(entry, parameters.tuples_per_segment)
-    wire = parameters.wire_table[cut.sizes]
-    departure = slow_start(
-        entry[cut.first], wire, parameters.tcp.initial_window, parameters.echo_ns
-    )
+    tcp, results = parameters.tcp, secondary.written[first:]
+    opened = downtime.detected + (parameters.handshake_ns if tcp.handshake else 0)
+    cut, _, departure = departed(parameters, results, opened, tcp.initial_window)
     delivered = np.full(len(written), NEVER)
     delivered[first:] = (departure + parameters.link.delay_ns)[cut.of]
 

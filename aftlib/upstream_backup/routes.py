@@ -15,42 +15,24 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Feed:
-    """What a node is sent from its start until its failure is known.
-
-    Attributes
-    ----------
-    node : {"primary", "secondary"}
-    ids, queued : ndarray, shape (k,)
-        Tuples in order, and when each entered the queue kept for the node, nanoseconds.
-    begin, end, crash : int
-        When the node takes part, when the request for its queue comes, and when it dies.
-    opened : int
-        When the connection can be written to; earlier tuples wait.
-    window : int or None
-        Its initial window; None when it has carried data before.
-    """
+    """What a node is sent from its start until its failure is known; times in nanoseconds."""
 
     node: str
-    ids: np.ndarray
-    queued: np.ndarray
-    begin: int = 0
-    end: int = NEVER
-    crash: int = NEVER
-    opened: int = 0
-    window: int | None = None
+    ids: np.ndarray  # tuples in order, shape (k,)
+    queued: np.ndarray  # when each entered the queue kept for the node
+    begin: int = 0  # when the node takes part
+    end: int = NEVER  # when the request for its queue comes
+    crash: int = NEVER  # when it dies
+    opened: int = 0  # when the connection can be written to; earlier tuples wait
+    window: int | None = None  # its initial window; None when it has carried data before
 
 
 @dataclass(frozen=True)
 class Route:
     """What became of a feed; times in nanoseconds, `NEVER` for what the crash prevented.
 
-    Attributes
-    ----------
-    feed : Feed
-    sent, done : ndarray, shape (k,)
-        On its way to the node, with the others of its segment; processed by the node.
-    written, delivered : ndarray, shape (k,)
-        Result written to the connection downstream, with the others of its segment; result there.
+    Of each tuple, shape (k,): when it was on its way to the node, processed there, its result
+    written to the connection downstream, and delivered; all but `done` with its whole segment.
     """
 
     feed: Feed
@@ -64,14 +46,20 @@ class Route:
         return int(np.searchsorted(self.feed.queued, time))
 
 
+def departed(
+    parameters: Parameters, queued: np.ndarray, opened: int, window: int | None
+) -> tuple[Segments, np.ndarray, np.ndarray]:
+    """Segments of a connection, their time on the wire, and when each is on its way."""
+    entry = np.maximum(queued, opened)
+    cut = Segments.cut(entry, parameters.tuples_per_segment)
+    wire = parameters.wire_table[cut.sizes]
+    return cut, wire, slow_start(entry[cut.first], wire, window, parameters.echo_ns)
+
+
 def travel(parameters: Parameters, feed: Feed, results: bool = True) -> Route:
     """Send a feed through its node, and its results downstream if the node sends `results`."""
     delay = parameters.link.delay_ns
-    entry = np.maximum(feed.queued, feed.opened)
-    cut = Segments.cut(entry, parameters.tuples_per_segment)
-    wire = parameters.wire_table[cut.sizes]
-
-    departure = slow_start(entry[cut.first], wire, feed.window, parameters.echo_ns)
+    cut, wire, departure = departed(parameters, feed.queued, feed.opened, feed.window)
     sent = departure[cut.of]
     done = lindley(sent + delay, parameters.cost_ns(feed.node))
 

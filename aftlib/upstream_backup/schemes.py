@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Scheme:
     """One way to stand by.
 
-    Attributes
-    ----------
-    name : str
-    both : bool
-        Both nodes process every tuple (active standby); else each tuple goes to one node.
-    switching : bool
-        Upstream changes between the nodes (the proposal); else the primary gets all.
-    trimmed_by : {"ack", "checkpoint", "copy"}
-        What empties the queue kept for a failure: level-0 and level-1 ACKs, the secondary once it
-        has a checkpoint, or nothing, because each result is sent twice anyway (WAN).
-    opens : bool
-        The connection that recovery needs is opened at recovery only.
-    warm : bool
-        That connection has carried data before, so its window is open.
+    `trimmed_by` says what empties the queue kept for a failure: level-0 and level-1 ACKs, the
+    secondary once it has a checkpoint, or nothing, because each result is sent twice anyway (WAN).
     """
 
     name: str
-    both: bool = False
-    switching: bool = False
-    trimmed_by: str = "ack"
-    opens: bool = False
-    warm: bool = False
+    both: bool = False  # both nodes process every tuple (active standby); else one of them
+    switching: bool = False  # upstream changes between the nodes; else the primary gets all
+    trimmed_by: Literal["ack", "checkpoint", "copy"] = "ack"
+    opens: bool = False  # the connection that recovery needs is opened at recovery only
+    warm: bool = False  # it has carried data before, so its window is open
 
     @property
     def slug(self) -> str:
@@ -43,19 +32,11 @@ UPSTREAM = Scheme("upstream backup", opens=True)
 ACTIVE = Scheme("active standby", both=True, opens=True)
 ACTIVE_WAN = Scheme("active standby (WAN)", both=True, trimmed_by="copy", warm=True)
 PROPOSED = Scheme("proposed", switching=True, warm=True)
-SCHEMES: dict[str, Scheme] = {
-    scheme.name: scheme for scheme in (PASSIVE, UPSTREAM, ACTIVE, ACTIVE_WAN, PROPOSED)
-}
+SCHEMES = {scheme.name: scheme for scheme in (PASSIVE, UPSTREAM, ACTIVE, ACTIVE_WAN, PROPOSED)}
 
 
 def scheme_named(name: str) -> Scheme:
-    """The scheme of that name.
-
-    Raises
-    ------
-    ValueError
-        When there is none.
-    """
+    """The scheme of that name; a ValueError when there is none."""
     if name not in SCHEMES:
         raise ValueError(f"scheme {name!r} is not one of {', '.join(SCHEMES)}")
     return SCHEMES[name]

@@ -29,34 +29,22 @@ def primary_turn(parameters: Parameters, time_ns: np.ndarray | int) -> np.ndarra
 
 @dataclass(frozen=True)
 class Segments:
-    """Tuples of a connection, cut in segments of whole tuples; a segment never spans two writes.
+    """Tuples of a connection, cut in segments of whole tuples; a segment never spans two writes."""
 
-    Attributes
-    ----------
-    first, last : ndarray, shape (s,)
-        Position of each segment's first and last tuple.
-    of : ndarray, shape (n,)
-        Segment of each tuple.
-    sizes : ndarray, shape (s,)
-        Tuples in each.
-    """
-
-    first: np.ndarray
-    last: np.ndarray
-    of: np.ndarray
-    sizes: np.ndarray
+    first: np.ndarray  # position of each segment's first tuple, shape (s,)
+    last: np.ndarray  # and of its last one
+    of: np.ndarray  # segment of each tuple, shape (n,)
+    sizes: np.ndarray  # tuples in each, shape (s,)
 
     @classmethod
     def cut(cls, entry: np.ndarray, most: int) -> Segments:
         """Cut tuples that enter the connection at (n,) times, those of one time in one write."""
-        n = len(entry)
-        position = np.arange(n)
-        begins = np.ones(n, dtype=bool)
-        np.not_equal(entry[1:], entry[:-1], out=begins[1:])
+        position = np.arange(len(entry))
+        begins = np.diff(entry, prepend=-1) != 0
         write = np.maximum.accumulate(np.where(begins, position, 0))
         starts = (position - write) % most == 0
         first = np.flatnonzero(starts)
-        sizes = np.diff(first, append=n)
+        sizes = np.diff(first, append=len(entry))
         return cls(first, first + sizes - 1, np.cumsum(starts) - 1, sizes)
 
 
@@ -65,30 +53,16 @@ def lindley(arrival: np.ndarray, service: np.ndarray | int) -> np.ndarray:
 
     Unrolled, :math:`d_i = \max(a_i, d_{i-1}) + s_i` is :math:`d_i = S_i + \max_{j \le i}
     (a_j - S_{j-1})` with the running sum :math:`S`, so a running maximum gives all at once; exact
-    for whole numbers. One pass: O(n).
-
-    Parameters
-    ----------
-    arrival : ndarray of int, shape (n,)
-        In order of arrival.
-    service : ndarray of int, shape (n,), or int
-
-    Returns
-    -------
-    ndarray of int, shape (n,)
+    for whole numbers. One pass: O(n). `arrival` and the result have shape (n,), `service` as well
+    or it is one number.
 
     Examples
     --------
     >>> lindley(np.array([0, 1, 9]), 3).tolist()
     [3, 6, 12]
     """
-    if np.ndim(service) == 0:
-        before = np.arange(len(arrival), dtype=np.int64) * service
-        total = before + service
-    else:
-        total = np.cumsum(service)
-        before = total - service
-    return total + np.maximum.accumulate(arrival - before)
+    total = np.cumsum(np.broadcast_to(service, len(arrival)))
+    return total + np.maximum.accumulate(arrival - total + service)
 
 
 def slow_start(
@@ -99,18 +73,9 @@ def slow_start(
     Every acknowledged segment admits two more, so segment j waits for the acknowledgement of
     segment ⌊(j − window) / 2⌋: blocks that double are computed one after the other.
 
-    Parameters
-    ----------
-    arrival, service : ndarray of int, shape (s,)
-    window : int or None
-        Segments at first; None: no limit.
-    echo_ns : int
-        From a segment's departure until its acknowledgement is back.
-
-    Returns
-    -------
-    ndarray of int, shape (s,)
-        Departures: the end of each segment's time on the wire.
+    Shapes (s,), nanoseconds: `arrival`, `service` (on the wire), and the departures returned, the
+    end of each segment's time on the wire. `window` None: no limit. `echo_ns`: from a segment's
+    departure until its acknowledgement is back.
     """
     if window is None or window >= len(arrival):
         return lindley(arrival, service)

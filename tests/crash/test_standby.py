@@ -69,24 +69,30 @@ def test_a_long_queue_is_sent_again():
     """Nothing is acknowledged: one message of more than asyncio's usual 64 KiB."""
     tuples = 14_000
     found = deliver(UPSTREAM, tuples, [NodeKill(12_000)], ack_s=600)
-    assert (len(found.resent) >= 12_000, found.kills) == (True, 1)
+    assert (sum(len(r.resent) for r in found.requests) >= 12_000, found.kills) == (True, 1)
     check(found, tuples=tuples)
 
 
 @BOTH
-def test_without_removing_copies_the_check_fails(scheme):
+def test_without_removing_copies_the_check_fails(scheme, monkeypatch):
     """The first broken control; nothing is acknowledged, so everything is sent again."""
-    found = deliver(scheme, TUPLES, [NodeKill(1250)], deduplicate=False, ack_s=600)
+    check(deliver(scheme, TUPLES, [NodeKill(1250)], ack_s=600))
+    monkeypatch.setattr(processes._Downstream, "is_new", lambda downstream, i: True)
+    found = deliver(scheme, TUPLES, [NodeKill(1250)], ack_s=600)
     assert (found.duplicates > 0, found.kills) == (True, 1)
     with pytest.raises(AssertionError):
         check(found)
-    check(deliver(scheme, TUPLES, [NodeKill(1250)], ack_s=600))
 
 
 @BOTH
-def test_forgetting_before_the_ack_is_caught(scheme):
+def test_forgetting_before_the_ack_is_caught(scheme, monkeypatch):
     """The second broken control: the queue is trimmed when a tuple is sent."""
-    found = deliver(scheme, TUPLES, [NodeKill(1250)], trim_when_sent=True, patience_s=5)
+
+    def send(upstream, name, ids):
+        processes.write_line(upstream.writers[name], {"ids": ids})
+
+    monkeypatch.setattr(processes._Upstream, "_send", send)
+    found = deliver(scheme, TUPLES, [NodeKill(1250)], patience_s=5)
     assert found.kills == 1
     with pytest.raises(AssertionError):
         check(found)
@@ -105,7 +111,7 @@ def test_nobody_dies(scheme):
     # a busy machine may well let a node wait for longer than the usual heartbeat
     found = deliver(scheme, TUPLES, ordered=True, heartbeat_s=5)
     check(found, ordered=True)
-    assert (found.resent, found.requests, found.kills) == ((), (), 0)
+    assert (found.requests, found.kills) == ((), 0)
 
 
 @pytest.mark.parametrize(

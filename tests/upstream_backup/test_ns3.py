@@ -74,6 +74,7 @@ def test_a_run_made_anew_is_the_stored_one(tmp_path):
     told = []
     table = reference.made("switches", made, rates=(500,), trials=1, told=told.append)
     assert len(table) == len(told) == len(reference.SWITCHES)
+    assert [*table] == [*reference.read("switches")]
     assert made.run(one, UPSTREAM, [2500.0])["recovery_ms"].iloc[0] > 0
     with pytest.raises(RuntimeError, match="a failure time must lie in"):
         made.run(one, UPSTREAM, [float("nan")])
@@ -178,9 +179,9 @@ def test_every_parameter_reaches_the_scenario(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"link": Link(header_bytes=40)}, "header_bytes must be 54, as ns-3's TCP makes them"),
-        ({"share": 0.6}, "share must be 0.5 with ns-3, got 0.6"),
-        ({"secondary_us": 70.0}, "secondary_us must be None or processing_us with ns-3, got 70.0"),
+        ({"link": Link(header_bytes=40)}, "header_bytes must be 54 with ns-3, got 40: its TCP mak"),
+        ({"share": 0.6}, "share must be 0.5 with ns-3, got 0.6: its turns are even"),
+        ({"secondary_us": 70.0}, "secondary_us must be None or 10.0 with ns-3, got 70.0: its node"),
     ],
 )
 def test_what_the_scenario_does_not_have_is_refused(changed, said, tmp_path):
@@ -189,7 +190,7 @@ def test_what_the_scenario_does_not_have_is_refused(changed, said, tmp_path):
 
 
 def test_only_a_working_secondary_can_fail_in_ns3(tmp_path):
-    said = "failed must be primary in upstream backup with ns-3, got 'secondary'"
+    said = "failed must be primary with ns-3, got 'secondary': no other node works"
     with pytest.raises(ValueError, match=said):
         Scenario(tmp_path / "standby").run(Parameters(), UPSTREAM, [2500.0], failed="secondary")
 

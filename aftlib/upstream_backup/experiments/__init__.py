@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aftlib.core.checks import require_number, require_numbers
-from aftlib.upstream_backup.experiments.beyond import in_a_row, orders, unequal_nodes
-from aftlib.upstream_backup.experiments.kills import real_kills
+from aftlib.upstream_backup.experiments.beyond import in_a_row, orders, real_kills, unequal_nodes
 from aftlib.upstream_backup.experiments.recoveries import (
     Sweep,
     comparison,
@@ -33,29 +32,11 @@ from aftlib.upstream_backup.parameters import NODES, Parameters, Tcp
 from aftlib.upstream_backup.schemes import scheme_named
 
 __all__ = [
-    "Sweep",
-    "against_closed_form",
-    "against_ns3",
-    "agreement",
-    "check_parameters",
-    "comparison",
-    "counted_traffic",
-    "example",
-    "example_table",
-    "explained",
-    "in_a_row",
-    "orders",
-    "overheads",
-    "real_kills",
-    "recoveries",
-    "same_system",
-    "saved",
-    "savings",
-    "summary",
-    "tcp_parts",
-    "tcp_table",
-    "unequal_nodes",
-]
+    "Sweep", "against_closed_form", "against_ns3", "agreement", "check_parameters",
+    "comparison", "counted_traffic", "example", "example_table", "explained", "in_a_row",
+    "orders", "overheads", "real_kills", "recoveries", "same_system", "saved", "savings",
+    "summary", "tcp_parts", "tcp_table", "unequal_nodes",
+]  # fmt: skip
 
 
 def check_parameters(
@@ -81,10 +62,7 @@ def check_parameters(
 ) -> Parameters:
     """Refuse what the notebook cannot work with; return the system that it describes.
 
-    Raises
-    ------
-    ValueError
-        With the parameter, its value and what is wanted.
+    A ValueError says the parameter, its value and what is wanted.
     """
     intervals: dict[str, Any] = {
         "ack_ms": ack_ms, "heartbeat_ms": heartbeat_ms, "switching_ms": switching_ms,
@@ -92,16 +70,13 @@ def check_parameters(
     }  # fmt: skip
     for name, value in intervals.items():
         require_number(name, value, least=0.1, most=10_000)
-    for name, count, least in (
-        *(("trials", trials, 2), ("document_trials", document_trials, 2)),
-        *(("kills", kills, 1), ("seed", seed, 0)),
-    ):
+    counts = {"trials": (trials, 2), "document_trials": (document_trials, 2), "kills": (kills, 1)}
+    for name, (count, least) in (counts | {"seed": (seed, 0)}).items():
         require_number(name, count, least=least, whole=True)
+    for name, value in {"rate": rate, "slow_us": slow_us, "slow_rate": slow_rate}.items():
+        require_number(name, value, above=0)
     require_number("document_seconds", document_seconds, above=0, most=300)
     require_numbers("rates", rates, above=0)
-    require_number("rate", rate, above=0)
-    require_number("slow_us", slow_us, above=0)
-    require_number("slow_rate", slow_rate, above=0)
     require_numbers("shares", shares, above=0, below=1)
     if not isinstance(handshake, bool):
         raise ValueError(f"handshake must be True or False, got {handshake!r}")
@@ -111,14 +86,15 @@ def check_parameters(
 
     # together: links and nodes must bear each rate, and a turn must hold a tuple
     tcp = Tcp(handshake=handshake, initial_window=initial_window)
-    systems: list[tuple[str, dict[str, Any]]] = [("rate", {"rate": rate})]
-    systems += [("rates", {"rate": value}) for value in rates]
-    for share in shares:
-        slow = {"rate": slow_rate, "secondary_us": slow_us, "share": share}
-        systems.append(("slow_rate, slow_us or shares", slow))
+    slow = {"rate": slow_rate, "secondary_us": slow_us}
+    systems: list[tuple[str, dict[str, Any]]] = [
+        *(("rates", {"rate": value}) for value in rates),
+        *(("slow_rate, slow_us or shares", slow | {"share": share}) for share in shares),
+        ("rate", {"rate": rate}),
+    ]
     for name, changed in systems:
         try:
-            Parameters(**intervals, tcp=tcp, **changed)
+            system = Parameters(**intervals, tcp=tcp, **changed)
         except ValueError as error:
             raise ValueError(f"{name}: with {changed}, {error}") from error
-    return Parameters(**intervals, rate=rate, tcp=tcp)
+    return system

@@ -1,9 +1,11 @@
-"""What D4 leaves for later: unequal nodes, operators that need order, failures in a row."""
+"""Beyond D4: unequal nodes, operators that need order, failures in a row, real processes."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +14,11 @@ import pandas as pd
 from aftlib.core.checks import with_value
 from aftlib.spark.sweep import sweep
 from aftlib.upstream_backup.experiments.recoveries import Sweep
-from aftlib.upstream_backup.failures import Failure
+from aftlib.upstream_backup.failures import Failure, drawn_phases
+from aftlib.upstream_backup.node_process import ACK_S, HEARTBEAT_S
 from aftlib.upstream_backup.ordering import aggregate, join, sorting
-from aftlib.upstream_backup.parameters import NODES, Parameters
+from aftlib.upstream_backup.parameters import MS, NODES, Link, Parameters, Tcp
+from aftlib.upstream_backup.processes import BATCH, PAUSE_S, TURN, NodeKill, deliver
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
 
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 
 WINDOW, LAG = 100, 10
 """Tuples of an aggregate's window, and between the partners of a join."""
+LOOPBACK = Link(bandwidth_mbps=10_000, delay_ms=0.05)
+"""A guess: nothing that is compared hangs on it."""
+PHASES = 25
 
 SharePoint = tuple[float, str, Sequence[tuple[Parameters, float]]]
 
@@ -32,22 +39,10 @@ def unequal_nodes(
 ) -> pd.DataFrame:
     """A slower secondary, and how the primary's share of the stream makes up for it.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    case : Sweep
-        Its failure times and parameters.
-    rate : float
-    secondary_us : float
-        What the secondary takes for a tuple.
-    shares : sequence of float
-        Of the tuples that go to the primary.
-
-    Returns
-    -------
-    DataFrame
-        share, failed: node, resent and recovery_ms: means over the failure times; primary_load,
-        secondary_load: share of its time that each node works while nothing fails.
+    `case` gives failure times and parameters, `secondary_us` is the slower node's time for a tuple,
+    `shares` are of the tuples that go to the primary. Rows: share, failed (node), resent and
+    recovery_ms (means over the failure times), primary_load and secondary_load (share of its time
+    that each node works while nothing fails).
     """
     points: list[SharePoint] = []
     for share in with_value(shares):
@@ -62,30 +57,21 @@ def unequal_nodes(
 def one_share(point: SharePoint) -> dict[str, object]:
     """One row of `unequal_nodes`."""
     share, node, drawn = point
-    streams = [simulate(one, PROPOSED, [Failure(time, node)]) for one, time in drawn]
-    found = [stream.recoveries[0] for stream in streams]
-    system, parts = drawn[0][0], dict(zip(NODES, (share, 1 - share), strict=True))
-    return {
-        "share": share,
-        "failed": node,
-        "resent": float(np.mean([len(one.resent) for one in found])),
-        "recovery_ms": float(np.mean([one.recovery_ms for one in found])),
-    } | {
-        f"{name}_load": system.rate * part * system.cost_ns(name) / 1e9
-        for name, part in parts.items()
-    }
+    found = [simulate(one, PROPOSED, [Failure(at, node)]).recoveries[0] for one, at in drawn]
+    resent, recovery_ms = np.mean([(len(one.resent), one.recovery_ms) for one in found], axis=0)
+    system, parts = drawn[0][0], zip(NODES, (share, 1 - share), strict=True)
+    loads = {f"{n}_load": system.rate * part * system.cost_ns(n) / 1e9 for n, part in parts}
+    row = {"share": share, "failed": node, "resent": resent, "recovery_ms": recovery_ms}
+    return row | loads
 
 
 def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.DataFrame:
     """What out-of-order results do to operators after a failure of the primary, for each scheme.
 
-    Returns
-    -------
-    DataFrame
-        scheme, operator, then means over the case's failures: wrong: outputs that are wrong
-        without sorting, delay_ms: what sorting adds to an output, and of sorting itself late:
-        results that it has to move, waiting: held back at the same time at most, longest_ms: held
-        back at most. A filter needs none of it.
+    Rows of scheme, operator, then means over the case's failures: wrong: outputs that are wrong
+    without sorting, delay_ms: what sorting adds to an output, and of sorting itself late: results
+    that it has to move, waiting: held back at the same time at most, longest_ms: held back at most.
+    A filter needs none of it.
     """
     rows = []
     least_ms = 2000 * (window + 1) / rate  # two windows, at any rate
@@ -95,11 +81,8 @@ def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd
             delivered = simulate(system, scheme, [failure]).delivered
             cost = sorting(delivered)
             moved = {"late": cost.late, "waiting": cost.waiting, "longest_ms": cost.longest_ms}
-            operators = {
-                "aggregate": aggregate(delivered, window),
-                "join": join(delivered, lag, memory=lag),
-            }
-            for name, found in operators.items():
+            closed, joined = aggregate(delivered, window), join(delivered, lag, memory=lag)
+            for name, found in (("aggregate", closed), ("join", joined)):
                 row = {"scheme": scheme.name, "operator": name, "wrong": found.wrong}
                 rows.append(row | {"delay_ms": found.delay_ms} | moved)
     return pd.DataFrame(rows).groupby(["scheme", "operator"], sort=False).mean().reset_index()
@@ -108,12 +91,9 @@ def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd
 def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     """Nodes that fail one after the other, each when the last one is back and has settled.
 
-    Returns
-    -------
-    DataFrame
-        scheme, failure_ms, node, resent, recovery_ms, interrupted: whether the survivor died before
-        the end of it, duplicates, lost: results that never came in the whole stream (0), of `nodes`
-        in order for upstream backup and for the proposal.
+    Of `nodes` in order, for upstream backup and for the proposal: scheme, failure_ms, node, resent,
+    recovery_ms, interrupted (the survivor died before the end of it), duplicates, lost (results
+    that never came in the whole stream: 0).
     """
     parameters, rows = case.at(rate), []
     apart = parameters.repair_ms + 2 * parameters.heartbeat_ms + 2 * parameters.settling_ms
@@ -121,17 +101,62 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     failures = [Failure(first + i * (apart + 7.3), node) for i, node in enumerate(nodes)]
     for scheme in (UPSTREAM, PROPOSED):
         stream = simulate(parameters, scheme, failures)
-        for failure, found in zip(failures, stream.recoveries, strict=True):
-            rows.append(
-                {
-                    "scheme": scheme.name,
-                    "failure_ms": failure.at_ms,
-                    "node": failure.node,
-                    "resent": len(found.resent),
-                    "recovery_ms": found.recovery_ms,
-                    "interrupted": found.interrupted,
-                    "duplicates": found.duplicates,
-                    "lost": int((stream.copies == 0).sum()),
-                }
-            )
+        lost = int((stream.copies == 0).sum())
+        rows += [
+            {"scheme": scheme.name, "failure_ms": one.downtime.failure.at_ms,
+             "node": one.downtime.failure.node, "resent": len(one.resent),
+             "recovery_ms": one.recovery_ms, "interrupted": one.interrupted,
+             "duplicates": one.duplicates, "lost": lost}
+            for one in stream.recoveries
+        ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.DataFrame:
+    """Kill the primary of a real system as often, and simulate the same.
+
+    Each kill strikes a system of its own, at a random moment of its stream. The simulation is given
+    the rate that was reached, the real intervals, and the time that a tuple takes to be decoded and
+    encoded here; it takes the mean over failures at other moments.
+
+    `kills` for upstream backup and as many for the proposal; `seed` is of the moments. Rows:
+    scheme, kill, rate: tuples a second, lost: results that never came, twice: results that came
+    more than once, requests: deaths noticed (more than one: a node was too slow to answer); of the
+    primary's, unnoticed_ms: until the request, resent, recovery_ms: until the last of those has its
+    result downstream; and the same three as simulated (…_simulated).
+    """
+    ids = list(range(100_000))
+    began = perf_counter()
+    json.loads(json.dumps(json.loads(json.dumps(ids))))  # on its way a tuple passes two sockets
+    work_us = 1e6 * (perf_counter() - began) / len(ids)
+
+    chance, beat, rows = np.random.default_rng([seed, 5]), round(heartbeat_s / PAUSE_S) * BATCH, []
+    tuples = 5 * beat  # the last kill is noticed two beats later, and the stream still goes on
+    for scheme in (UPSTREAM, PROPOSED):
+        for kill in range(kills):
+            after = int(chance.integers(beat, 2 * beat))
+            found = deliver(scheme, tuples, [NodeKill(after)], heartbeat_s=heartbeat_s)
+            noticed = next(r for r in found.requests if r.unnoticed_ms is not None)
+            batch_ms = 1000 * BATCH / found.rate
+            system = Parameters(
+                rate=found.rate, ack_ms=1000 * ACK_S, heartbeat_ms=1000 * heartbeat_s,
+                switching_ms=TURN * batch_ms, write_ms=batch_ms, processing_us=work_us,
+                link=LOOPBACK, tcp=Tcp(handshake=False, initial_window=None),
+            )  # fmt: skip
+            moments = system.settling_ms + system.heartbeat_ms * (3 + np.arange(PHASES) / PHASES)
+            same = [
+                simulate(replace(system, phases=one), scheme, [Failure(at)]).recoveries[0]
+                for at, one in zip(moments, drawn_phases(PHASES, seed), strict=True)
+            ]
+            unnoticed = [(one.downtime.request - one.downtime.crash) / MS for one in same]
+            rows.append({
+                "scheme": scheme.name, "kill": kill + 1, "rate": found.rate,
+                "lost": tuples - len(set(found.released)), "twice": found.duplicates,
+                "requests": len(found.requests),
+                "unnoticed_ms": noticed.unnoticed_ms, "unnoticed_ms_simulated": np.mean(unnoticed),
+                "resent": len(noticed.resent),
+                "resent_simulated": np.mean([len(one.resent) for one in same]),
+                "recovery_ms": noticed.recovery_ms,
+                "recovery_ms_simulated": np.mean([one.recovery_ms for one in same]),
+            })  # fmt: skip
     return pd.DataFrame(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,42 +40,27 @@ def example(scheme: str) -> Simulated:
 def example_table() -> pd.DataFrame:
     """What figs 3 and 4 show: scheme, tuples sent again, their number, recovery time."""
     found = {s.name: example(s.name).recoveries[0] for s in (UPSTREAM, PROPOSED)}
-    return pd.DataFrame(
-        {
-            "scheme": name,
-            "sent again": ", ".join(map(str, one.resent)),
-            "tuples": len(one.resent),
-            "recovery_ms": one.recovery_ms,
-        }
+    rows = [
+        (name, ", ".join(map(str, one.resent)), len(one.resent), one.recovery_ms)
         for name, one in found.items()
-    )
+    ]
+    return pd.DataFrame(rows, columns=["scheme", "sent again", "tuples", "recovery_ms"])
 
 
 @dataclass(frozen=True)
 class Sweep:
     """Input rates, and failures at the same random times for every scheme and rate.
 
-    Attributes
-    ----------
-    rates : tuple of float
-        Tuples a second.
-    trials : int
-        Failures at each rate, each in a stream of its own; an interval needs two.
-    seed : int
-        Of the failure times.
-    steady_ms, spread_ms : float
-        They lie in [steady_ms, steady_ms + spread_ms), or as long after the queues have settled;
-        30 s and 30 s in the document.
-    parameters : Parameters
-        All but the rate.
+    The times lie in [steady_ms, steady_ms + spread_ms), or as long after the queues have settled;
+    30 s and 30 s in the document.
     """
 
-    rates: tuple[float, ...]
-    trials: int
-    seed: int = 1
+    rates: tuple[float, ...]  # tuples a second
+    trials: int  # failures at each rate, each in a stream of its own; an interval needs two
+    seed: int = 1  # of the failure times
     steady_ms: float = 2000.0
     spread_ms: float = 2000.0
-    parameters: Parameters = field(default_factory=Parameters)
+    parameters: Parameters = field(default_factory=Parameters)  # all but the rate
 
     def __post_init__(self) -> None:
         require_numbers("rates", self.rates, above=0)
@@ -105,13 +91,10 @@ def recoveries(
 ) -> pd.DataFrame:
     """Let the primary fail at every failure time, under every scheme and rate, on Spark.
 
-    Returns
-    -------
-    DataFrame
-        scheme, rate, trial, failure_ms, queue_at_crash, resent, reprocessed, duplicates: results
-        that came twice, recovery_ms: the experiment's, restored_ms: Hwang et al.'s, caught_up_ms:
-        until downstream has everything. Trials are paired: every scheme has the same failure times
-        and phases.
+    A row a trial: scheme, rate, trial, failure_ms, queue_at_crash, resent, reprocessed, duplicates
+    (results that came twice), recovery_ms (the experiment's), restored_ms (Hwang et al.'s),
+    caught_up_ms (until downstream has everything). Trials are paired: every scheme has the same
+    failure times and phases.
     """
     points: list[Point] = [
         (name, rate, i, drawn[i : i + _CHUNK])
@@ -161,11 +144,9 @@ def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
     less = (wide[UPSTREAM.name] - wide[PROPOSED.name]).unstack("trial")
     centre, low, high = t_interval(less.to_numpy())
     means = wide.groupby("rate").mean()
-    bounds = {"rate": less.index, "mean": centre, "low": low, "high": high}
-    ratio = (means[PROPOSED.name] / means[UPSTREAM.name]).fillna(1.0)
-    return pd.DataFrame(
-        bounds | {"ratio": ratio.to_numpy(), "upstream": means[UPSTREAM.name].to_numpy()}
-    )
+    ratio, upstream = means[PROPOSED.name] / means[UPSTREAM.name], means[UPSTREAM.name]
+    bounds = pd.DataFrame({"mean": centre, "low": low, "high": high}, index=less.index)
+    return bounds.assign(ratio=ratio.fillna(1.0), upstream=upstream).reset_index()
 
 
 def savings(trials: pd.DataFrame) -> pd.DataFrame:
@@ -178,30 +159,21 @@ def savings(trials: pd.DataFrame) -> pd.DataFrame:
 def overheads(case: Sweep) -> pd.DataFrame:
     """Bandwidth overhead while nothing fails, with each denominator (D4 section 2.2).
 
-    Returns
-    -------
-    DataFrame
-        scheme, rate, share_of_all, relative: to the plain stream, relative_to_input: to the stream
-        into the node, and kbit/s of copies, acks, checkpoints, heartbeats.
+    Rows of scheme, rate, share_of_all, relative (to the plain stream), relative_to_input (to the
+    stream into the node).
     """
     rows = []
-    for rate in case.rates:
-        for scheme in SCHEMES.values():
-            found = traffic(case.at(rate), scheme)
-            parts = ("copies", "acks", "checkpoints", "heartbeats")
-            row = {"scheme": scheme.name, "rate": rate}
-            row |= {name: getattr(found, name) for name in SHARES}
-            rows.append(row | {f"{name}_kbps": getattr(found, name) * 8e-3 for name in parts})
+    for rate, scheme in product(case.rates, SCHEMES.values()):
+        found = traffic(case.at(rate), scheme)
+        row = {"scheme": scheme.name, "rate": rate}
+        rows.append(row | {name: getattr(found, name) for name in SHARES})
     return pd.DataFrame(rows)
 
 
 def comparison(means: pd.DataFrame, costs: pd.DataFrame, rate: float) -> pd.DataFrame:
     """All schemes at one rate: three recovery times and three overheads.
 
-    Raises
-    ------
-    ValueError
-        When the rate was not simulated.
+    A ValueError when the rate was not simulated.
     """
     if rate not in set(means["rate"]):
         known = ", ".join(f"{r:g}" for r in sorted(means["rate"].unique()))

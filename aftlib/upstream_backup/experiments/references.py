@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import t_interval
@@ -12,7 +11,7 @@ from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, 
 from aftlib.upstream_backup.experiments.recoveries import Sweep, recovery_row
 from aftlib.upstream_backup.ns3 import reference as stored_runs
 from aftlib.upstream_backup.parameters import Parameters, Tcp
-from aftlib.upstream_backup.schemes import scheme_named
+from aftlib.upstream_backup.schemes import SCHEMES
 
 COUNT_LIMIT, TIME_LIMIT, BYTES_LIMIT = 0.10, 0.15, 0.05
 """Relative differences from ns-3 up to which counts, times and traffic count as the same."""
@@ -20,18 +19,12 @@ BASE, PROPOSAL = "as it is", "proposed"
 
 
 def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
-    """Simulated means by the closed form's: rates down, schemes across.
+    """Simulated means by the closed form's: rates down, schemes across, in three groups.
 
-    Returns
-    -------
-    DataFrame
-        Columns in three groups: queue at the crash; sent again; sent again by the rule of thumb
-        that counts all hops.
+    Queue at the crash; sent again; sent again by the rule of thumb that counts all hops.
     """
     rows = means[means["resent"] > 0].copy()
-    points = [
-        (case.at(r), scheme_named(s)) for r, s in zip(rows["rate"], rows["scheme"], strict=True)
-    ]
+    points = [(case.at(r), SCHEMES[s]) for r, s in zip(rows["rate"], rows["scheme"], strict=True)]
     forms = {
         "queue at the crash": ("queue_at_crash", expected_queue),
         "sent again": ("resent", expected_resent),
@@ -45,12 +38,9 @@ def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
 def against_ns3() -> pd.DataFrame:
     """The stored runs of ns-3, all of default parameters, beside the simulation of the same.
 
-    Returns
-    -------
-    DataFrame
-        rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
-        over the stored failure times, ns-3's (…_ns3) with its t interval's half-width
-        (…_ns3_half), and the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
+    Rows of rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
+    over the stored failure times, ns-3's (…_ns3) with its t interval's half-width (…_ns3_half), and
+    the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
     """
     stored = stored_runs.read("recoveries")
     schemes, times = stored["scheme"].tolist(), stored["failure_ms"].tolist()
@@ -58,8 +48,8 @@ def against_ns3() -> pd.DataFrame:
     rows = [recovery_row(*point) for point in points]
     ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms", "caught_up_ms"]]
     both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
-    only_results = np.array([scheme_named(name).both for name in schemes])
-    both["reprocessed_ns3"] = np.where(only_results, 0, both["resent_ns3"])
+    only_results = stored["scheme"].isin([name for name, one in SCHEMES.items() if one.both])
+    both["reprocessed_ns3"] = both["resent_ns3"].mask(only_results, 0)
     grouped = both.groupby(["scheme", "rate"], sort=False)
     table = grouped.mean().reset_index()
     for measure in ("resent", "reprocessed", "recovery_ms", "caught_up_ms"):
@@ -86,25 +76,18 @@ def agreement(table: pd.DataFrame) -> pd.DataFrame:
 def tcp_parts() -> pd.DataFrame:
     """Recovery times of upstream backup with one part of TCP changed at a time (D4-4).
 
-    Returns
-    -------
-    DataFrame
-        switch, rate, ns3_ms: mean of ns-3's stored runs, ms: of the simulation with the same
-        failures (NaN for Nagle's algorithm and delayed ACKs, which it does not have),
-        changes_ms: ns-3's difference from upstream backup as it is.
+    Rows of switch, rate, ns3_ms: mean of ns-3's stored runs, ms: of the simulation with the same
+    failures (NaN for Nagle's algorithm and delayed ACKs, which it does not have).
     """
     stored = stored_runs.read("switches")
-    ours = []
-    cases = zip(stored_runs.systems(stored), stored["switch"], stored["failure_ms"], strict=True)
-    for system, switch, time in cases:
+    ours, systems = [], stored_runs.systems(stored)
+    for system, switch, time in zip(systems, stored["switch"], stored["failure_ms"], strict=True):
         scheme, tcp, options = stored_runs.SWITCHES[switch]
         changed = replace(system, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
         row = {} if options else recovery_row(changed, scheme.name, time)
         ours.append(row.get("recovery_ms", float("nan")))
     table = stored.assign(ms=ours, ns3_ms=stored["recovery_ms"])
-    means = table.groupby(["switch", "rate"], sort=False)[["ns3_ms", "ms"]].mean().reset_index()
-    base = means[means["switch"] == BASE].set_index("rate")["ns3_ms"]
-    return means.assign(changes_ms=means["ns3_ms"] - means["rate"].map(base))
+    return table.groupby(["switch", "rate"], sort=False)[["ns3_ms", "ms"]].mean().reset_index()
 
 
 def tcp_table(parts: pd.DataFrame) -> pd.DataFrame:
@@ -114,15 +97,11 @@ def tcp_table(parts: pd.DataFrame) -> pd.DataFrame:
 
 
 def explained(parts: pd.DataFrame, column: str = "ns3_ms") -> pd.DataFrame:
-    """Of the gap between upstream backup and the proposal, what each part makes, by rate.
+    """Of the gap between upstream backup and the proposal, what each part makes, by rate, in ms.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by rate, all ms: gap = handshake + initial_window + tuples, each what goes away when
-        the handshake, then the window's limit are switched off, and what is left; nagle_adds,
-        window_1_adds: to upstream backup, when they are switched on; gap_with_nagle: when it is on
-        in both schemes.
+    gap = handshake + initial_window + tuples, each what goes away when the handshake, then the
+    window's limit are switched off, and what is left; nagle_adds, window_1_adds: to upstream
+    backup, when they are switched on; gap_with_nagle: when it is on in both schemes.
     """
     ms = parts.pivot_table(index="rate", columns="switch", values=column, dropna=False)
     return pd.DataFrame(
@@ -141,17 +120,12 @@ def explained(parts: pd.DataFrame, column: str = "ns3_ms") -> pd.DataFrame:
 def counted_traffic() -> pd.DataFrame:
     """Traffic for availability by the closed form beside what ns-3 counted, bytes a second.
 
-    Returns
-    -------
-    DataFrame
-        scheme, rate, said: by the closed form, counted: mean over ns-3's stored runs, error: the
-        relative difference.
+    Rows of scheme, rate, said: by the closed form, counted: mean over ns-3's stored runs, error:
+    the relative difference.
     """
     parts = [f"{name}_bps" for name in ("copies", "acks", "checkpoints", "heartbeats")]
     means = stored_runs.read("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
     table = means.sum(axis=1).rename("counted").reset_index()
-    table["said"] = [
-        traffic(Parameters(rate=rate), scheme_named(name)).availability
-        for name, rate in zip(table["scheme"], table["rate"].tolist(), strict=True)
-    ]
+    points = zip(table["scheme"], table["rate"].tolist(), strict=True)
+    table["said"] = [traffic(Parameters(rate=r), SCHEMES[s]).availability for s, r in points]
     return table.assign(error=table["said"] / table["counted"] - 1)

@@ -34,7 +34,6 @@ SWITCHES: Cases = {
 }
 """What is changed about TCP, one at a time: scheme, fields of `Tcp`, options of the scenario."""
 
-
 EACH: Cases = {name: (one, {}, {}) for name, one in SCHEMES.items()}
 TABLES: dict[str, tuple[str, Cases, Sequence[int], int]] = {
     "traffic": ("scheme", EACH, SWITCH_RATES, 2),
@@ -51,16 +50,9 @@ def made(
     trials: int | None = None,
     told: Callable[[str], object] = str,
 ) -> pd.DataFrame:
-    """Run every scheme, or every switch, at every rate with the same failure times and phases.
+    """Run a table's cases at every rate with the same failure times and phases.
 
-    Parameters
-    ----------
-    name : {"recoveries", "switches", "traffic"}
-    scenario : Scenario
-    rates : sequence of int, optional
-    trials : int, optional
-    told : callable
-        Is told of each part that is done.
+    `rates` and `trials` are the table's own unless given; `told` is told of each part that is done.
     """
     by, cases, usual, count = TABLES[name]
     count, parts = trials or count, []
@@ -69,13 +61,12 @@ def made(
         for case, (scheme, tcp, options) in cases.items():
             parameters = Parameters(rate=rate, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
             found = scenario.run(parameters, scheme, times, phases, **options)  # type: ignore[arg-type]
-            found["rate"], found[by] = rate, case
-            for one in fields(Phases):
-                found[f"{one.name}_phase"] = [getattr(drawn, one.name) for drawn in phases]
-            parts.append(found)
+            found.insert(0, "rate", rate)
+            found.insert(1, by, case)
+            drawn = pd.DataFrame(map(vars, phases)).add_suffix("_phase")
+            parts.append(found.join(drawn))
             told(f"{rate} tuples/s, {case}")
-    table = pd.concat(parts, ignore_index=True)
-    return table[["rate", by, *(c for c in table.columns if c not in ("rate", by))]]
+    return pd.concat(parts, ignore_index=True)
 
 
 def write(name: str, table: pd.DataFrame) -> Path:
@@ -93,8 +84,6 @@ def read(name: str) -> pd.DataFrame:
 
 def systems(table: pd.DataFrame) -> list[Parameters]:
     """The system of each row of a stored table."""
-    columns = [table[f"{one.name}_phase"] for one in fields(Phases)]
-    return [
-        Parameters(rate=rate, phases=Phases(*phases))
-        for rate, *phases in zip(table["rate"].tolist(), *columns, strict=True)
-    ]
+    drawn = table[[f"{one.name}_phase" for one in fields(Phases)]].to_numpy().tolist()
+    rows = zip(table["rate"].tolist(), drawn, strict=True)
+    return [Parameters(rate=rate, phases=Phases(*phases)) for rate, phases in rows]

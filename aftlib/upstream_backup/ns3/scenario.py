@@ -31,9 +31,7 @@ def missing() -> str | None:
     if shutil.which("g++") is None:
         return "no g++ on the PATH: install a C++ compiler"
     if not any((folder / HEADER).exists() for folder in INCLUDES):
-        return (
-            "no ns-3 headers: install ns-3 3.37 or newer (Debian, Ubuntu: apt install libns3-dev)"
-        )
+        return "no ns-3 headers: install ns-3 3.37 or newer (Debian, Ubuntu: package libns3-dev)"
     return None
 
 
@@ -47,12 +45,8 @@ class Scenario:
     def compiled(cls, directory: Path) -> Scenario:
         """Compile the scenario into a directory.
 
-        Raises
-        ------
-        FileNotFoundError
-            When the compiler or ns-3 is missing.
-        RuntimeError
-            When it does not compile.
+        A FileNotFoundError when the compiler or ns-3 is missing, a RuntimeError when it does not
+        compile.
         """
         if lacks := missing():
             raise FileNotFoundError(lacks)
@@ -73,55 +67,24 @@ class Scenario:
     ) -> pd.DataFrame:
         """One run of a node's failure at each time, of as many systems that differ in `phases`.
 
-        Parameters
-        ----------
-        parameters : Parameters
-            Both nodes equally fast, even turns, headers of their real size: what the scenario has.
-        scheme : Scheme
-        failures_ms : sequence of float
-        phases : sequence of Phases, optional
-            One a failure; by default those of the parameters.
-        nagle : bool
-            Nagle's algorithm on all connections.
-        delayed_acks : int
-            Segments a TCP acknowledgement.
-        failed : {"primary", "secondary"}
-            The node that dies; the secondary in the proposal only, where it works.
+        `phases`: one a failure, by default those of the parameters. `nagle`: on all connections.
+        `delayed_acks`: segments a TCP acknowledgement. `failed`: the node that dies.
 
-        Returns
-        -------
-        DataFrame
-            failure_ms, queue_at_crash, resent, recovery_ms, caught_up_ms, and the bytes a second on
-            all links until the crash, of stream, copies, acks, checkpoints, heartbeats (…_bps).
-
-        Raises
-        ------
-        RuntimeError
-            When ns-3 stops with an error, as where a node is taken for dead before it died.
-        ValueError
-            For parameters or a failing node that the scenario does not have.
+        Columns: failure_ms, queue_at_crash, resent, recovery_ms, caught_up_ms, and the bytes a
+        second on all links until the crash, of stream, copies, acks, checkpoints, heartbeats
+        (…_bps). A ValueError for what the scenario does not have, a RuntimeError when ns-3 stops
+        with an error, as where a node is taken for dead before it died.
         """
-        header, fixed, slower = (
-            parameters.link.header_bytes, Link().header_bytes, parameters.secondary_us,
-        )  # fmt: skip
-        if header != fixed:
-            raise ValueError(
-                f"header_bytes must be {fixed}, as ns-3's TCP makes them, got {header!r}"
-            )
-        if parameters.share != 0.5:
-            raise ValueError(
-                f"share must be 0.5 with ns-3, got {parameters.share!r}; it has even turns"
-            )
-        if slower not in (None, parameters.processing_us):
-            raise ValueError(
-                f"secondary_us must be None or processing_us with ns-3, got {slower!r}; its "
-                "scenario has nodes of one speed"
-            )
-        working = NODES if scheme.switching else NODES[:1]
-        if failed not in working:
-            raise ValueError(
-                f"failed must be {' or '.join(working)} in {scheme.name} with ns-3, got {failed!r}"
-            )
+        link, tcp, speeds = parameters.link, parameters.tcp, (None, parameters.processing_us)
+        for name, value, known, why in (
+            ("header_bytes", link.header_bytes, (Link().header_bytes,), "its TCP makes them"),
+            ("share", parameters.share, (0.5,), "its turns are even"),
+            ("secondary_us", parameters.secondary_us, speeds, "its nodes are of one speed"),
+            ("failed", failed, NODES if scheme.switching else NODES[:1], "no other node works"),
+        ):
+            if value not in known:
+                wanted = " or ".join(map(str, known))
+                raise ValueError(f"{name} must be {wanted} with ns-3, got {value!r}: {why}")
 
         drawn = phases or [parameters.phases] * len(failures_ms)
         trials = []
@@ -130,17 +93,12 @@ class Scenario:
             begins = [system.rhythm(f.name)[1] / MS for f in fields(Phases)]
             trials.append(":".join(f"{value:.6f}" for value in (time, *begins)))
         options = {option: getattr(parameters, name) for option, name in OPTIONS.items()} | {
-            "scheme": scheme.slug,
-            "failed": failed,
-            "trials": ",".join(trials),
-            "bandwidth": parameters.link.bandwidth_mbps,
-            "delay": parameters.link.delay_ms,
-            "initialWindow": parameters.tcp.initial_window or 1_000_000,
+            "scheme": scheme.slug, "failed": failed, "trials": ",".join(trials),
+            "bandwidth": link.bandwidth_mbps, "delay": link.delay_ms,
             "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
-            "handshake": int(parameters.tcp.handshake),
-            "nagle": int(nagle),
-            "delayedAcks": delayed_acks,
-        }
+            "initialWindow": tcp.initial_window or 1_000_000, "handshake": int(tcp.handshake),
+            "nagle": int(nagle), "delayedAcks": delayed_acks,
+        }  # fmt: skip
         said = _done([str(self.program), *(f"--{name}={value}" for name, value in options.items())])
         return pd.read_csv(io.StringIO(said))
 
