@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
@@ -58,7 +59,11 @@ class Settled:
 
 @dataclass(frozen=True)
 class ClaimRecord:
-    """One line of ``claims.json``: a settled claim with its document, notebook and profile."""
+    """One line of ``claims.json``: a settled claim with its document, notebook and profile.
+
+    `changed` are the parameters that had other values than the profile's own, and `earlier` is the
+    verdict of a run that is out of date, which counts as not run.
+    """
 
     id: str
     document: str
@@ -71,13 +76,26 @@ class ClaimRecord:
     note: str
     notebook: str
     profile: str
+    changed: dict[str, Any]
+    earlier: str | None = None
 
     @classmethod
-    def of(cls, settled: Settled, notebook: str = "", profile: str = "") -> ClaimRecord:
+    def of(
+        cls,
+        settled: Settled,
+        notebook: str = "",
+        profile: str = "",
+        changed: Mapping[str, Any] | None = None,
+    ) -> ClaimRecord:
         """Return the record of `settled`, found by `notebook` under `profile`."""
         claim = CLAIMS[settled.id]
         found = {"document": claim.document, "statement": claim.statement} | asdict(settled)
-        return cls(**found, notebook=notebook, profile=profile)
+        return cls(**found, notebook=notebook, profile=profile, changed=dict(changed or {}))
+
+    def outdated(self, why: str) -> ClaimRecord:
+        """Return the record as that of a run which counts no longer, for the reason `why`."""
+        note = f"{why} {self.note}".strip()
+        return replace(self, verdict="not run", earlier=self.verdict, note=note)
 
     @property
     def recorded(self) -> str:
@@ -89,6 +107,11 @@ class ClaimRecord:
         """Whether a time was judged from the smoke profile's few and tiny runs."""
         settled = self.verdict != "not run"
         return settled and CLAIMS[self.id].timed and self.profile == "smoke"
+
+    @property
+    def word(self) -> str:
+        """The verdict with its symbol; "out of date" where there is an earlier one."""
+        return f"{SYMBOLS[self.verdict]} {'out of date' if self.earlier else self.verdict}"
 
     @property
     def as_recorded(self) -> bool:
@@ -122,6 +145,13 @@ def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
     A timed claim that the smoke profile settled is not among them: its runs are too short.
     """
     return [claim for claim in claims if not (claim.as_recorded or claim.too_short)]
+
+
+def not_default(changed: Mapping[str, Any]) -> list[str]:
+    """Return what is said of each parameter that has another value than its profile gives."""
+    texts = {name: json.dumps(v, ensure_ascii=False, default=str) for name, v in changed.items()}
+    short = {name: t if len(t) <= 40 else f"{t[:38]} …" for name, t in texts.items()}
+    return [f"{name} = {text}, not the default" for name, text in short.items()]
 
 
 def counted(verdict: str, count: int) -> str:
@@ -167,8 +197,9 @@ def claims_table(claims: Sequence[ClaimRecord], link: bool = False) -> str:
     rows = []
     for claim in claims:
         name = escape(claim.id)
-        anchor = "" if link else f' id="claim-{name}"'
-        if link and claim.verdict != "not run":
+        anchor = ' class="aft-earlier"' if claim.earlier else ""
+        anchor += "" if link else f' id="claim-{name}"'
+        if link and (claim.earlier or claim.verdict != "not run"):
             name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
         note = f'<div class="aft-note"><small>{escape(claim.note)}</small></div>'
         rows.append(
@@ -189,13 +220,18 @@ def _verdict(claim: ClaimRecord) -> str:
     """Return the verdict as a coloured word with a symbol, its basis, and whether it surprises."""
     word = (
         f'<strong class="aft-{claim.verdict.replace(" ", "-")}" '
-        f'style="color:{_COLOURS[claim.verdict]};white-space:nowrap">'
-        f"{SYMBOLS[claim.verdict]} {claim.verdict}</strong>"
+        f'style="color:{_COLOURS[claim.verdict]};white-space:nowrap">{claim.word}</strong>'
     )
-    if claim.verdict == "not run":
-        return word
-    surprise = "as recorded" if claim.as_recorded else f"recorded: {claim.recorded}"
-    return f"{word}<div><small>{claim.basis}<br>{surprise}</small></div>"
+    lines = [escape(text) for text in not_default(claim.changed)]
+    if claim.earlier:
+        lines.insert(0, f"was {SYMBOLS[claim.earlier]} {claim.earlier}")
+    elif claim.verdict != "not run":
+        lines.insert(0, claim.basis)
+        if not claim.as_recorded:
+            lines.append(f"recorded: {claim.recorded}")
+        elif claim.profile and not claim.changed:
+            lines.append("as recorded")
+    return f"{word}<div><small>{'<br>'.join(lines)}</small></div>" if lines else word
 
 
 def shown(value: Value) -> str:

@@ -14,7 +14,7 @@ import click
 from tqdm import tqdm
 
 from aftlib.core.paths import reports_dir, require_writable
-from aftlib.reports.claims import counted, tally
+from aftlib.reports.claims import counted, not_default, tally
 from aftlib.reports.doctor import diagnose
 from aftlib.reports.execute import OnCell, stoppable
 from aftlib.reports.executed import Executed
@@ -70,11 +70,15 @@ def reproduce(
         outcome = conclude(planned, readme or (profile == "full" and not only))
 
     for claim in outcome.surprises:
-        click.echo(f"! {claim.id} {claim.verdict}, recorded: {claim.recorded}. {claim.note}")
+        values = "".join(f" ({text})" for text in not_default(claim.changed))
+        said = f"{claim.verdict}{values}, recorded: {claim.recorded}"
+        click.echo(f"! {claim.id} {said}. {claim.note}")
     for problem in outcome.problems:
         click.echo(f"! {problem}")
     expected = len(outcome.chosen) - len(outcome.surprises)
-    click.echo(f"{expected} of {len(outcome.chosen)} claims came out as recorded.")
+    others = sorted({text for claim in outcome.chosen for text in not_default(claim.changed)})
+    but = f", of other values: {'; '.join(others)}" if others else ""
+    click.echo(f"{expected} of {len(outcome.chosen)} claims came out as recorded{but}.")
     click.echo(f"Reports: {outcome.index}")
     sys.exit(0 if outcome.success else 1)
 

@@ -108,6 +108,7 @@ def execute(
         "profile": profile,
         "parameters": notebook.values(parameters),
         "given": dict(parameters),
+        "changed": notebook.changed(parameters, profile),
         "key": notebook.key(parameters),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),

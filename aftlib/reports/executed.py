@@ -66,6 +66,11 @@ class Executed:
         return self.record["profile"]
 
     @property
+    def changed(self) -> dict[str, Any]:
+        """The parameters, with their values, that are not the profile's own."""
+        return self.record.get("changed", {})
+
+    @property
     def error(self) -> str | None:
         """The error that ended the run, None when there was none."""
         return self.record["error"] or self._scorecards[1]
@@ -85,6 +90,14 @@ class Executed:
         except (TypeError, ValueError, KeyError) as error:
             return [], f"scorecard not readable: {error}"
 
+    def relabelled(self, profile: str, changed: dict[str, Any]) -> Executed:
+        """Return the same run as one of `profile`, which has the same values, also in its file."""
+        if (profile, changed) != (self.profile, self.record.get("changed")):
+            self.record.update(profile=profile, changed=changed)
+            with atomic_file(self.path) as scratch:
+                nbformat.write(self.content, scratch)
+        return self
+
     def is_current(self, notebook: Notebook) -> bool:
         """Whether `notebook` and the library are still what they were when this was run."""
         return self.record["key"] == notebook.key(self.record["given"])
@@ -99,26 +112,28 @@ def read_reports(folder: Path, notebooks: Sequence[Notebook]) -> dict[str, Execu
 def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> list[ClaimRecord]:
     """Return every known claim, in order, with what its document's notebook found.
 
-    "not run", with the reason as its note, where the notebook was not run, failed, is older than
-    the code, or settled nothing about the claim.
+    "not run", with the reason as its note, where the notebook was not run, failed, settled nothing
+    about the claim, or is older than the code: then with what it had found, as `earlier`.
     """
     known = {notebook.name: notebook for notebook in notebooks}
     gathered = []
     for id, claim in CLAIMS.items():
-        name, why = DOCUMENTS[claim.document].notebook, ""
+        name, settled = DOCUMENTS[claim.document].notebook, None
         executed = reports.get(name)
         if name not in known or executed is None:
             why = "Its notebook has not been run."
         elif executed.error:
             why = "Its notebook failed."
-        elif not executed.is_current(known[name]):
-            why = "Its last run is older than the code."
-        settled = [s for s in executed.settled if s.id == id] if executed and not why else []
-        if not settled:
-            why = why or "Its notebook does not settle it."
-            settled = [Settled(id, None, None, None, "not run", "measured", why)]
-        profile = executed.profile if executed else ""
-        gathered.append(ClaimRecord.of(settled[0], name, profile))
+        else:
+            settled = next((s for s in executed.settled if s.id == id), None)
+            why = "" if settled else "Its notebook does not settle it."
+        if settled is None:
+            settled = Settled(id, None, None, None, "not run", "measured", why)
+        where = (name, executed.profile, executed.changed) if executed else (name,)
+        claim_record = ClaimRecord.of(settled, *where)
+        if not why and executed and not executed.is_current(known[name]):
+            claim_record = claim_record.outdated("Its last run is older than the code.")
+        gathered.append(claim_record)
     return gathered
 
 

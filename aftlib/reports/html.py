@@ -20,7 +20,15 @@ from nbconvert.filters import Highlight2HTML, ansi2html
 from nbformat import NotebookNode
 
 from aftlib.core.paths import atomic_file, notebooks_dir
-from aftlib.reports.claims import counted, tally
+from aftlib.reports.claims import (
+    MIME,
+    ClaimRecord,
+    Settled,
+    claims_table,
+    counted,
+    not_default,
+    tally,
+)
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.executed import Executed
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
@@ -78,9 +86,9 @@ def render_report(executed: Executed) -> str:
                 source, title_seen = source.lstrip().partition("\n")[2], True  # it is in the header
             parts.append(to_html(source, str(notebooks_dir()), cell.get("attachments")))
         elif cell.cell_type == "code" and cell.source.strip():
-            code, shown = _HIGHLIGHT(cell.source), [_output(o, index) for o in cell.outputs]
+            shown = [_output(output, index, executed) for output in cell.outputs]
             head = f'<div class="code" id="code-{index}" data-cell="cell {index}">'
-            parts.append(f"{head}{code}</div>{''.join(shown)}")
+            parts.append(f"{head}{_HIGHLIGHT(cell.source)}</div>{''.join(shown)}")
             if failed is None and any(o.output_type == "error" for o in cell.outputs):
                 failed = index
 
@@ -94,6 +102,7 @@ def render_report(executed: Executed) -> str:
         started=started(executed),
         duration=duration(executed.record["seconds"]),
         counts=tally(settled.verdict for settled in executed.settled),
+        not_default=not_default(executed.changed),
         error=executed.error,
         failed_cell=failed,
         sections=[(Markup(title), slug(title)) for title in headings],
@@ -120,7 +129,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _output(output: NotebookNode, cell: int) -> str:
+def _output(output: NotebookNode, cell: int, executed: Executed) -> str:
     if output.output_type == "error":
         trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
         return f'<div class="output"><pre>{trace}</pre></div>'
@@ -129,6 +138,10 @@ def _output(output: NotebookNode, cell: int) -> str:
         text = "\n".join(ln.rstrip("\r").rpartition("\r")[2] for ln in output.text.split("\n"))
         kind = "messages" if output.name == "stderr" else "output text"
         return f'<div class="{kind}"><pre>{ansi2html(text)}</pre></div>'
+    if MIME in output.data and not executed.error:  # the notebook knew no profile
+        about = (executed.name, executed.profile, executed.changed)
+        claims = [ClaimRecord.of(Settled(**line), *about) for line in output.data[MIME]]
+        return f'<div class="output wide">{claims_table(claims)}</div>'
     return _shown(output.data, cell)
 
 

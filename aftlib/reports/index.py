@@ -15,6 +15,7 @@ from aftlib.reports.claims import (
     SYMBOLS,
     ClaimRecord,
     claims_table,
+    not_default,
     shown,
     shown_interval,
     tally,
@@ -51,7 +52,9 @@ def write_index(
         "index.html.j2",
         cards=[_card(n, reports.get(n.name), claims) for n in notebooks],
         counts=tally(claim.verdict for claim in claims),
-        surprises=len(unexpected(ran)),
+        surprises=len(unexpected(claim for claim in ran if not claim.changed)),
+        changed=sum(bool(claim.changed) for claim in ran),
+        old=sum(bool(claim.earlier) for claim in claims),
         tables=tables,
         own=sorted(own, key=lambda executed: executed.record["started"], reverse=True),
         started=started,
@@ -69,10 +72,12 @@ def _card(
 ) -> dict[str, Any]:
     content = executed.content if executed else notebook.content
     number, document = notebook.name.split("_")[0], notebook.document
+    mine = [claim for claim in claims if claim.notebook == notebook.name]
     if executed is None:
         chips = ["not run yet"]
     else:
         chips = [f"profile {executed.profile}", duration(executed.record["seconds"])]
+        chips += not_default(executed.changed)
         chips += [] if executed.is_current(notebook) else ["older than the code"]
     return {
         "tag": f"{number} · {document}" if document else number,
@@ -81,7 +86,8 @@ def _card(
         "link": f"{notebook.name}.html" if executed else None,
         "error": executed.error if executed else None,
         "chips": chips,
-        "counts": tally(claim.verdict for claim in claims if claim.notebook == notebook.name),
+        "counts": tally(claim.earlier or claim.verdict for claim in mine),
+        "old": any(claim.earlier for claim in mine),
     }
 
 
@@ -118,7 +124,9 @@ def write_readme(
 
 
 def _line(claim: ClaimRecord) -> str:
-    basis = "" if claim.verdict == "not run" else f" ({claim.basis})"
+    said = [claim.basis] if claim.verdict != "not run" else []
+    said = [f"was {claim.earlier}"] if claim.earlier else said
+    said += not_default(claim.changed)
     note = f"<br><sub>{claim.note}</sub>" if claim.note else ""
     cells = (
         claim.id,
@@ -126,7 +134,7 @@ def _line(claim: ClaimRecord) -> str:
         shown(claim.expected),
         shown(claim.measured),
         shown_interval(claim.interval),
-        f"{SYMBOLS[claim.verdict]} {claim.verdict}{basis}",
+        f"{claim.word} ({'; '.join(said)})" if said else claim.word,
     )
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 

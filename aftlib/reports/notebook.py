@@ -59,6 +59,11 @@ class Notebook:
         """Return the value of every parameter: the defaults, overlaid by `given`."""
         return {name: p.default for name, p in self.parameters.items()} | dict(given)
 
+    def changed(self, given: Mapping[str, Any], profile: str = "") -> dict[str, Any]:
+        """Return the values that `given` sets to others than those of `profile` (the defaults)."""
+        own = self.values(profile_parameters(profile, self) if profile else {})
+        return {name: value for name, value in given.items() if value != own[name]}
+
     def key(self, given: Mapping[str, Any]) -> str:
         """Return the hash of all that a run's results depend on.
 

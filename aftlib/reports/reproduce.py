@@ -88,7 +88,8 @@ def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
     folder = require_writable(reports_dir())
     target = folder / f"{job.notebook.name}.ipynb"
     if job.reusable:
-        executed = Executed.read(target)
+        changed = job.notebook.changed(job.parameters, job.profile)
+        executed = Executed.read(target).relabelled(job.profile, changed)
     else:
         executed = execute(job.notebook, job.parameters, target, job.profile, on_cell)
     write_report(executed, target.with_suffix(".html"))

@@ -128,8 +128,28 @@ def test_a_scorecard_is_a_table_and_a_record():
 
 def test_a_verdict_is_told_by_word_and_symbol_not_by_colour_alone():
     html = shown_html(SETTLED, replace(SETTLED, id="D1-2", verdict="deviates"))
-    assert "✔ holds" in html and "measured<br>as recorded" in html
-    assert "✘ deviates" in html and "measured<br>recorded: holds" in html
+    assert "✔ holds" in html and "✘ deviates" in html and "measured<br>recorded: holds" in html
+
+
+def test_as_recorded_is_said_of_a_profiles_own_values_only():
+    def verdict_cell(*about) -> str:
+        return claims_table([ClaimRecord.of(SETTLED, "01_x", *about)]).rpartition("<td>")[2]
+
+    assert "<small>measured<br>as recorded<" in verdict_cell("quick")
+    assert "<small>measured<" in verdict_cell()  # a notebook by itself knows no profile
+    changed = verdict_cell("quick", {"seed": 7, "file": "<" * 50})
+    assert "as recorded" not in changed and "<br>seed = 7, not the default<br>" in changed
+    assert f"file = &quot;{'&lt;' * 37} …, not the default" in changed
+
+
+def test_what_is_out_of_date_shows_what_it_was():
+    old = ClaimRecord.of(SETTLED, "01_x", "quick").outdated("The code is newer.")
+    assert (old.verdict, old.earlier, old.note) == ("not run", "holds", "The code is newer.")
+    (row,) = claims_table([old], link=True).split("<tbody>")[1].split("</tr>")[:-1]
+    assert 'class="aft-earlier"' in row and 'href="01_x.html#claim-D1-1"' in row
+    assert "0.049" in row and "[0.04, 0.06]" in row
+    assert "○ out of date" in row and "was ✔ holds" in row
+    assert unexpected([old]) == [old]
 
 
 def test_texts_are_escaped():

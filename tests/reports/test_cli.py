@@ -46,7 +46,8 @@ def test_reproduce_succeeds_when_all_came_out_as_recorded_and_is_quick_the_secon
     assert lines[0] == "▶ 01_approximately_once runs, 3 cells"
     assert lines[1].startswith("✔ 01_approximately_once in ") and lines[1].endswith(": ✔ 5 hold")
     assert first.output.splitlines()[-1] == f"Reports: {home / 'reports' / 'index.html'}"
-    assert "5 of 5 claims came out as recorded." in first.output
+    said = "5 of 5 claims came out as recorded, of other values: m = 7, not the default."
+    assert said in first.output
     assert set(verdicts(home).values()) == {"holds"}
     assert not (home / "reports" / "README.md").exists()
     second = aft("reproduce", "--only", "D1", "-p", "m=7")
@@ -70,6 +71,7 @@ def test_a_claim_that_deviates_fails_the_reproduction_and_is_named(home):
     result = aft("reproduce", "--only", "1", "2")
     assert result.exit_code == 1
     assert "! D1-2 deviates, recorded: holds." in result.output
+    assert "4 of 5 claims came out as recorded." in result.output
     assert verdicts(home)["D1-2"] == "deviates"
 
 

@@ -23,7 +23,7 @@ def test_claims_are_read_from_the_executed_notebooks(done):
     assert [claim["id"] for claim in claims] == list(CLAIMS)
     assert list(claims[0]) == [
         *("id", "document", "statement", "expected", "measured", "interval", "verdict"),
-        *("basis", "note", "notebook", "profile"),
+        *("basis", "note", "notebook", "profile", "changed", "earlier"),
     ]
     assert claims[0]["verdict"] == "holds"
     assert claims[0]["notebook"] == "01_approximately_once"
@@ -57,11 +57,35 @@ def test_claims_of_notebooks_that_did_not_run_are_not_run(home):
     assert first_claim({}) == ("not run", "Its notebook has not been run.")
     cases = {
         "Its notebook failed.": executed(claims, error="ValueError: x", key=key),
-        "Its last run is older than the code.": executed(claims, key="another"),
         "Its notebook does not settle it.": executed(claims, key=key),
     }
     for why, report in cases.items():
         assert first_claim({name: report}) == ("not run", why)
+    one = vars(settle("D1-1", expected=1, measured=2, holds=True, note="So it is."))
+    old = gather(notebook.all_notebooks(), {name: executed([scorecard_cell(one)], key="another")})
+    assert (old[0].verdict, old[0].earlier, old[0].measured) == ("not run", "holds", 2)
+    assert old[0].note == "Its last run is older than the code. So it is."
+    assert (old[1].verdict, old[1].earlier) == ("not run", None)
+
+
+def test_a_run_that_another_profile_takes_over_is_said_to_be_of_that_profile(home, monkeypatch):
+    def perform(profile, **overrides):
+        (job,) = reproduce.plan(profile, ["D1"], overrides)
+        return job.reusable, reproduce.perform(job)
+
+    reused, run = perform("quick", m="3")
+    assert (reused, run.profile, run.changed) == (False, "quick", {"m": 3})
+    page = (home / "reports" / f"{run.name}.html").read_text()
+    assert "<li>m = 3, not the default</li>" in page and "as recorded" not in page
+    index = reproduce.conclude([]).index.read_text()
+    assert "<li>m = 3, not the default</li>" in index and "as recorded<" not in index
+    assert "<b>5</b><span>of other values than the defaults</span>" in index
+
+    reused, run = perform("smoke")
+    assert (reused, run.profile, run.changed) == (True, "smoke", {})
+    assert Executed.read(run.path).record == run.record
+    assert "not the default" not in reproduce.conclude([]).index.read_text()
+    assert "<br>as recorded<" in (home / "reports" / f"{run.name}.html").read_text()
 
 
 def scorecard_cell(*lines) -> nbformat.NotebookNode:
