@@ -34,6 +34,7 @@ class GuardedMaster(Master):
     state: InitVar[bytes] = b""
     _whole: dict[int, np.ndarray] = field(default_factory=dict)  # not yet fed to the guard
     _open: list[tuple[int, np.ndarray, np.ndarray]] = field(default_factory=list)  # not audited
+    # estimates audited, wrong ones, windows with a loss, and the most that were open at one time
     _counts: np.ndarray = field(default_factory=lambda: np.zeros(4, np.int64))
 
     def __post_init__(self, state: bytes) -> None:

@@ -200,12 +200,12 @@ def sensor_case(
 
 
 def drifting_case(directory: Path, windows: Windows, steps: int, seed: int) -> SensorCase:
-    """Generated sensors that behave like real ones, of which the last `steps` are the log.
+    """Generated sensors that behave like real ones, with a log of `steps`, or 1000 if that is more.
 
     Twelve in two groups follow a slow common signal, each with a slow error of its own; halfway
     through the log the errors of three grow threefold. A model of single samples knows of neither.
     """
-    rng, n = np.random.default_rng(seed), 12
+    rng, n, steps = np.random.default_rng(seed), 12, max(steps, 1000)
     common = lfilter([0.2], [1, -0.98], rng.normal(size=(2 * steps, 2)), axis=0)
     own = lfilter([0.15], [1, -0.9], rng.normal(size=(2 * steps, n)), axis=0)
     own[2 * steps - steps // 2 :, :3] *= 3

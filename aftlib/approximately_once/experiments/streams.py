@@ -125,7 +125,8 @@ def ways_to_recover(
     workers = case.workers[len(case.workers) // 2]
     query = case.query(workers, case.epsilons[2 * len(case.epsilons) // 3], delta, steps)
     every, width = -(-query.steps // 8), query.windows.width
-    failures = [at for at in (every * b + every // 3 for b in range(3, 8)) if at < query.steps]
+    times = [every * batch + every // 3 for batch in range(3, 8)]
+    failures = [at for at in times if at < query.steps] or [query.steps // 2]
     outages = [Outage(i % workers, at, at + 2 * width) for i, at in enumerate(failures)]
     asked = replace(query, every=every)
     table, _ = recovery_cost(spark, asked, directory, outages, RECOVER)
