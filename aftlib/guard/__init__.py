@@ -4,8 +4,9 @@ While nothing fails, every window is predicted as if its worker had died 1 … H
 `prediction` says what it would have been, from the others now and from all before; `proposal`
 learns from the errors where a promise is worth trying; `accounts` lets a promise be made only while
 those before it were kept, with a theorem that asks nothing of the data; `rounds` takes these steps
-for one window after another, and `Guard` is what is used of it. `pipeline` puts it behind any
-Spark stream of samples (docs/any_stream.md).
+for one window after another, and `Guard` is what is used of it. `partial` has accounts of its own
+for windows of which only a part is lost. `pipeline` puts the guard behind any Spark stream of
+samples (docs/any_stream.md).
 """
 
 from aftlib.guard.guard import Guard, History, Recovered

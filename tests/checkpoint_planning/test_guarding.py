@@ -62,6 +62,13 @@ def test_d2s_own_plan_is_that_of_the_model(found, values):
         i = model.names.index(name)
         assert rows["wrong"].iloc[i] == (abs(mean - part[i]) * 20 / WINDOW > limit[i])
 
+    rows = found[0].query("way == 'Σ/L' and tau == 0 and window == 300")
+    read = np.flatnonzero(~rows["estimated"]).tolist()
+    allowed = (limit * WINDOW / 1.959964) ** 2  # of the window's sum
+    assert (WINDOW * model.posterior_variance(read) <= allowed).all()
+    assert len(read) == 1
+    assert (WINDOW * model.covariance.diagonal() > allowed).any()
+
 
 def test_every_plan_keeps_t_sla(found):
     promises, plans = found

@@ -101,6 +101,27 @@ def test_losses_are_estimated_from_what_is_read_and_settle_nothing():
     np.testing.assert_array_equal(number[1] - number[0], [0, 1, 1, 1])
 
 
+def test_what_is_lost_is_learned_as_the_model_expects_it():
+    """A sensor that is lost in every third window goes with the others as it does in the rest."""
+    windows, models = samples(600), []
+    for lost in (False, True):
+        seen, data = guard(), windows.copy()
+        if lost:
+            data[100::3, START:, 3] = np.nan
+        seen.update(data)
+        models.append(seen.intervals[0].covariance)
+    np.testing.assert_allclose(models[1], models[0], rtol=0.1)
+
+
+def test_a_mean_of_too_few_samples_tells_nothing():
+    windows, seen = samples(200), guard()
+    seen.update(windows[:199])
+    odd = windows[199].copy()
+    odd[START:, 0] = [1000.0, np.nan, np.nan, np.nan]
+    estimate = seen.update(odd).estimate[0, 0, 1:]
+    np.testing.assert_allclose(estimate, windows[199, START:, 1:].mean(axis=0), atol=3)
+
+
 def test_without_seasons_and_before_the_window_there_is_only_what_is_read():
     nobody = lambda c, t: np.flatnonzero(t == 0)  # noqa: E731
     seen = guard(intervals=[(0, WIDTH)], epsilon=100.0, select=nobody)
