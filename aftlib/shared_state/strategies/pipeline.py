@@ -26,13 +26,7 @@ from aftlib.core.checks import require_number
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.stores.opening import claim
 from aftlib.shared_state.stores.tables import Progress, StateTable
-from aftlib.shared_state.strategies.notes import (
-    note_task,
-    note_try,
-    reports,
-    require_fresh,
-    tries,
-)
+from aftlib.shared_state.strategies.notes import note_task, note_try, reports, require_fresh, tries
 from aftlib.shared_state.stream.intake import Intake
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.sums import SUMS, SliceSums, merged, window_sums
@@ -312,10 +306,7 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
 
 
 def _per_task(
-    spark: SparkSession,
-    tasks: int,
-    work: Callable[[int], Iterator[pa.RecordBatch]],
-    schema: str,
+    spark: SparkSession, tasks: int, work: Callable[[int], Iterator[pa.RecordBatch]], schema: str
 ) -> DataFrame:
     """Frame of what `work` yields for each task number, one Spark task each."""
 
