@@ -41,6 +41,14 @@ def _mark(scheme: Hashable, size: int, kind: str = "") -> dict:
     return {"symbol": symbol + kind, "size": size, "color": color}
 
 
+def _styled_by_rate(
+    figure: go.Figure, frame: pd.DataFrame, title: str, y: str, **more: int
+) -> None:
+    styled(figure, title, "input rate (tuples/s, logarithmic)", y, **more)
+    ticks = sorted(frame["rate"].unique())
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:,.0f}" for v in ticks])
+
+
 def by_rate(
     means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataFrame | None = None
 ) -> go.Figure:
@@ -66,9 +74,7 @@ def by_rate(
             mode="markers", showlegend=scheme == "proposed", marker=_mark(scheme, 13, "-open"),
             error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
         )  # fmt: skip
-    styled(figure, title, "input rate (tuples/s, logarithmic)", y, height=480)
-    ticks = sorted(means["rate"].unique())
-    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:,.0f}" for v in ticks])
+    _styled_by_rate(figure, means, title, y, height=480)
     buttons = [
         {
             "label": label,
@@ -131,9 +137,8 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
             x=rows["rate"], y=rows[column], name=str(scheme), mode="lines+markers",
             line=_line(scheme), marker=_mark(scheme, 6),
         )  # fmt: skip
-    styled(figure, title, "input rate (tuples/s, logarithmic)", y)
-    figure.update_yaxes(tickformat=".0%", rangemode="tozero")
-    return figure.update_xaxes(type="log").update_layout(legend=_BESIDE)
+    _styled_by_rate(figure, costs, title, y)
+    return figure.update_yaxes(tickformat=".0%", rangemode="tozero").update_layout(legend=_BESIDE)
 
 
 def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:

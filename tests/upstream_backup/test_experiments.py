@@ -170,6 +170,12 @@ def test_figures_carry_what_they_are_given(trials, parts):
     assert figures.by_share(share, 0.8, "").data[0].y[0] == 9
 
 
+def test_rates_are_written_out_on_a_logarithmic_axis():
+    figure = figures.overhead(experiments.overheads(CASE), "relative", "", "")
+    assert figure.layout.xaxis.type == "log"
+    assert figure.layout.xaxis.ticktext == ("200", "1,000", "20,000")
+
+
 def test_ns3_is_shown_beside_the_same_system_only():
     ns3 = experiments.against_ns3()
     assert len(experiments.same_system(ns3, CASE)) == len(ns3)
