@@ -92,10 +92,9 @@ class ClaimRecord:
         found = {"document": claim.document, "statement": claim.statement} | asdict(settled)
         return cls(**found, notebook=notebook, profile=profile, changed=dict(changed or {}))
 
-    def outdated(self, why: str) -> ClaimRecord:
-        """Return the record as that of a run which counts no longer, for the reason `why`."""
-        note = f"{why} {self.note}".strip()
-        return replace(self, verdict="not run", earlier=self.verdict, note=note)
+    def outdated(self) -> ClaimRecord:
+        """Return the record as that of a run which counts no longer."""
+        return replace(self, verdict="not run", earlier=self.verdict)
 
     @property
     def recorded(self) -> str:
@@ -201,13 +200,14 @@ def claims_table(claims: Sequence[ClaimRecord], link: bool = False) -> str:
         anchor += "" if link else f' id="claim-{name}"'
         if link and (claim.earlier or claim.verdict != "not run"):
             name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
+        none = " aft-none" if claim.interval is None else ""
         note = f'<div class="aft-note"><small>{escape(claim.note)}</small></div>'
         rows.append(
             f'<tr{anchor}><td class="aft-id">{name}</td>'
             f"<td>{escape(claim.statement)}{note if claim.note else ''}</td>"
             f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
             f'<td class="aft-value">{escape(shown(claim.measured))}</td>'
-            f'<td class="aft-interval">{shown_interval(claim.interval)}</td>'
+            f'<td class="aft-interval{none}">{shown_interval(claim.interval)}</td>'
             f"<td>{_verdict(claim)}</td></tr>"
         )
     return (

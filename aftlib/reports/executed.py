@@ -132,7 +132,7 @@ def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> li
         where = (name, executed.profile, executed.changed) if executed else (name,)
         claim_record = ClaimRecord.of(settled, *where)
         if not why and executed and not executed.is_current(known[name]):
-            claim_record = claim_record.outdated("Its last run is older than the code.")
+            claim_record = claim_record.outdated()
         gathered.append(claim_record)
     return gathered
 

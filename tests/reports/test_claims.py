@@ -143,8 +143,8 @@ def test_as_recorded_is_said_of_a_profiles_own_values_only():
 
 
 def test_what_is_out_of_date_shows_what_it_was():
-    old = ClaimRecord.of(SETTLED, "01_x", "quick").outdated("The code is newer.")
-    assert (old.verdict, old.earlier, old.note) == ("not run", "holds", "The code is newer.")
+    old = ClaimRecord.of(SETTLED, "01_x", "quick").outdated()
+    assert (old.verdict, old.earlier) == ("not run", "holds")
     (row,) = claims_table([old], link=True).split("<tbody>")[1].split("</tr>")[:-1]
     assert 'class="aft-earlier"' in row and 'href="01_x.html#claim-D1-1"' in row
     assert "0.049" in row and "[0.04, 0.06]" in row

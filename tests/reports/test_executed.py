@@ -64,7 +64,7 @@ def test_claims_of_notebooks_that_did_not_run_are_not_run(home):
     one = vars(settle("D1-1", expected=1, measured=2, holds=True, note="So it is."))
     old = gather(notebook.all_notebooks(), {name: executed([scorecard_cell(one)], key="another")})
     assert (old[0].verdict, old[0].earlier, old[0].measured) == ("not run", "holds", 2)
-    assert old[0].note == "Its last run is older than the code. So it is."
+    assert old[0].note == "So it is."
     assert (old[1].verdict, old[1].earlier) == ("not run", None)
 
 

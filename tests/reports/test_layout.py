@@ -1,0 +1,136 @@
+"""Pages as their readers see them: on a phone, on a dark screen, on paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from aftlib.reports import browser, html, index
+from aftlib.reports.claims import ClaimRecord, Scorecard, settle
+from aftlib.reports.notebook import Notebook
+from aftlib.reports.style import GREEN, ORANGE, styled, with_slider
+from tests.reports import chromium
+from tests.tiny_project import FIRST, executed, shows, write_notebook
+
+CHROMIUM = browser.find_browser()
+COMPLAINTS = Path(__file__).with_name("layout.js").read_text(encoding="utf-8")
+A4 = 688  # pixels between its margins
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine"),
+    pytest.mark.slow,
+]
+
+
+def figures() -> list[go.Figure]:
+    """Figures with all that gets into each other's way where there is little room."""
+    names = ["upstream backup", "active standby (WAN)", "proposed, as it was measured", "1 − δ"]
+    lines = [{"y": [i + 1, i + 2, 9], "name": name} for i, name in enumerate(names)]
+    lines[0] |= {"line": {"color": "#333"}}
+    title = "Tuples processed again, against the rate of the input"
+    x = "input rate (tuples/s, logarithmic)"
+    curves = go.Figure([go.Scatter(x=[1, 2, 3], **line) for line in lines])
+    frames = {name: [{"y": [i, 2, i]}] * 4 for i, name in enumerate(("0.05", "0.1", "0.2"))}
+    slid = with_slider(styled(curves, title, x, "tuples"), "ε", frames, 1)
+
+    bars = [go.Bar(x=["as it is", "no handshake", "Nagle on"], y=[1, 2, 3], name=n) for n in names]
+    scales = ("linear", "log")
+    buttons = [{"label": s, "method": "relayout", "args": [{"yaxis.type": s}]} for s in scales]
+    menu = styled(go.Figure(bars), title, "what is changed", "recovery time (ms, simulated)")
+    menu.update_layout(
+        updatemenus=[{"buttons": buttons, "type": "buttons", "direction": "right", "y": -0.2}],
+        legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"},
+        colorway=[GREEN, ORANGE],
+    )
+    return [slid, menu]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A report and an index, each with claims of long notes, one of them out of date."""
+    folder = tmp_path_factory.mktemp("pages")
+    said = {"expected": "a < b, at every rate", "measured": 0.5, "interval": (0.25, 0.75)}
+    verdicts = [settle(id, holds=id == "D1-2", **said) for id in ("D1-1", "D1-2")]
+    wide = pd.DataFrame({f"a column of numbers {i}": [1.5, 2.5] for i in range(12)})
+    cells = [shows({html.PLOTLY: figure.to_plotly_json()}) for figure in figures()]
+    cells += [shows({"text/html": f"<div>{wide.to_html()}</div>"})]
+    cells += [shows(Scorecard(verdicts)._repr_mimebundle_())]
+    run = executed([FIRST[0], *cells], changed={"a_parameter_of_a_long_name": [0.125] * 20})
+    report = html.write_report(run, folder / "report.html")
+
+    claims = [ClaimRecord.of(v, run.name, "quick", run.changed) for v in verdicts]
+    notebook = Notebook(write_notebook(folder / "notebooks" / f"{run.name}.ipynb", FIRST))
+    claims = [claims[0].outdated(), claims[1]]
+    front = index.write_index([notebook], {run.name: run}, claims, folder / "index.html")
+    return {"report": report, "index": front}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with chromium.opened(CHROMIUM, tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.mark.parametrize("name", ["report", "index"])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(390, "light"), (390, "dark"), (1100, "light"), (1100, "dark")]
+)
+def test_nothing_is_cut_off_or_hidden_on_a_screen(page, pages, name, width, scheme):
+    page.show(pages[name], width, scheme)
+    assert page.run(COMPLAINTS) == []
+
+
+def on_paper(page, path: Path) -> list[str]:
+    """What a reader of the printed page complains of, printed from a wide and dark screen.
+
+    What is not laid out when the event has been handled comes too late for the browser.
+    """
+    page.show(path, 1100, "dark")
+    widths = "[...document.querySelectorAll('.main-svg')].map((svg) => +svg.getAttribute('width'))"
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert max(page.run(widths), default=0) <= A4
+    page.medium("print", "dark")
+    page.size(A4)
+    return page.run(COMPLAINTS)
+
+
+@pytest.mark.parametrize("name", ["report", "index"])
+def test_nothing_is_cut_off_or_hidden_on_paper(page, pages, name):
+    assert on_paper(page, pages[name]) == []
+
+
+def test_after_printing_the_page_is_as_it_was(page, pages):
+    width = "document.querySelector('.main-svg').getAttribute('width')"
+    page.show(pages["report"], 1100, "dark")
+    before = page.run(width)
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.run(width) != before
+    page.run("window.dispatchEvent(new Event('afterprint'))")
+    assert page.run(width) == before
+    assert page.run(COMPLAINTS) == []
+
+
+def test_a_phone_shows_the_verdict_first(page, pages):
+    page.show(pages["index"], 390)
+    tops = "[...document.querySelector('#D1 ~ .wide tbody tr').cells].map((c) => c.offsetTop)"
+    identifier, *others, verdict = page.run(tops)
+    assert verdict <= identifier < min(others)
+
+
+def test_keys_move_the_slider_and_what_it_chose_stays(page, pages):
+    page.show(pages["report"], 1100)
+    values = "[...document.querySelector('.canvas > .plotly').data[0].y].join()"
+    assert page.run(values) == "1,2,1"
+    page.run("document.querySelector('.control input').focus()")
+    for kind in ("keyDown", "keyUp"):
+        page.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight", windowsVirtualKeyCode=39)
+    assert page.run(values) == "2,2,2"
+    assert page.run("document.querySelector('.control output').textContent") == "ε = 0.2"
+    page.medium("screen", "dark")
+    page.size(390)
+    page.run(chromium.DRAWN)
+    assert page.run(values) == "2,2,2"
+    assert page.run(COMPLAINTS) == []
