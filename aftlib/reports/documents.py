@@ -57,6 +57,7 @@ DOCUMENTS: dict[str, Document] = {
         Document("D3", "State shared through a database", "03_shared_state"),
         Document("D4", "Upstream backup with a working secondary", "04_upstream_backup"),
         Document("D5", "Exponential histogram", "05_exponential_histogram"),
+        Document("G", "A promise for any data", "06_your_sensors"),
     ]
 }
 
@@ -180,6 +181,20 @@ CLAIMS: dict[str, Claim] = {
             "D5",
             "With total − (last − 1)/2 on the same buckets (the default here) the relative error "
             "is at most ε, always, and comes close to it.",
+            "holds",
+        ),
+        Claim(
+            "G-1",
+            "G",
+            "Of the losses that the guard declared recoverable, a share of 1 − δ is estimated "
+            "within ε, on every set.",
+            "holds",
+        ),
+        Claim("G-2", "G", "The theorem's bound on wrong promises is never passed.", "holds"),
+        Claim(
+            "G-3",
+            "G",
+            "The guard promises for more windows than the plain model Σ/w could have kept.",
             "holds",
         ),
     ]
