@@ -52,7 +52,8 @@ class _Gathered(click.Group):
         if name not in OF_ROOMS:
             return super().get_command(context, name)
         module, _, command = OF_ROOMS[name].partition(":")
-        return getattr(import_module(module), command)  # type: ignore[no-any-return]
+        found: click.Command = getattr(import_module(module), command)
+        return found
 
 
 @click.group(cls=_Gathered, context_settings={"help_option_names": ["-h", "--help"]})
@@ -159,9 +160,8 @@ def clear_errors(
             signal.signal(number, interrupt)
         yield
     except (ValueError, OSError) as error:
-        ended = click.ClickException(reword(str(error)))
-        ended.exit_code = status
-        raise ended from error
+        refusal = type("Refusal", (click.ClickException,), {"exit_code": status})
+        raise refusal(reword(str(error))) from error
     except KeyboardInterrupt:
         raise click.ClickException("interrupted; earlier reports are as they were") from None
     finally:

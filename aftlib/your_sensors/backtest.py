@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -26,6 +27,7 @@ STRETCHES, LEAST_STRETCH = 50, 10
 """Parts of the second half from which intervals come, at most, and windows of each, at least."""
 WARM_UP = 5000
 """Windows before the second half that are fed at most; the guard's memory is some 600."""
+SAMPLED = 2000
 MANY = 400
 """Promises from which a sensor's own share is told."""
 PAIRS, DECLARED, WRONG = range(3)
@@ -46,7 +48,7 @@ class Walk:
         Promises of the guard from its first window on, and those that were wrong.
     rounds : int
         Windows that the guard was fed.
-    errors : ndarray, shape (≤ 2000, n)
+    errors : ndarray, shape (about `SAMPLED`, n)
         Some of the second half's absolute errors one window after a loss.
     delta : float
     """
@@ -146,9 +148,8 @@ def walk_forward(
     *,
     horizons: int = 5,
     seasons: Sequence[float] = (),
-    start: int | None = None,
 ) -> Walk:
-    """Feed the first part, then score every window of the rest as if its worker had been lost.
+    """Feed the first half, then score every window of the second as if its worker had been lost.
 
     Parameters
     ----------
@@ -159,64 +160,56 @@ def walk_forward(
         ε of each sensor.
     delta : float
     plain : GaussianModel
-        What the documents would use: of window results, fitted before `start`, without regard to
-        time.
+        What the documents would use: of window results, fitted to the first half, without regard
+        to time.
     horizons, seasons
         As `Guard`.
-    start : int, optional
-        First window scored, by default the middle one.
     """
-    start = len(values) // 2 if start is None else start
-    guard, n = Guard(workers, limits, delta, horizons, seasons), values.shape[1]
+    start, n = len(values) // 2, values.shape[1]
+    guard = Guard(workers, limits, delta, horizons, seasons)
     conformal = Conformal(limits, delta, horizons)
-    first = max(0, start - WARM_UP)
+    foreseen = plain_estimates(plain, values, workers)
+    trusted = plain_promises(plain, workers, limits, delta)
     stretches = max(2, min(STRETCHES, (len(values) - start) // LEAST_STRETCH))
     edges = np.linspace(start, len(values), stretches + 1).astype(int)
     tallies = np.zeros((len(METHODS), stretches, horizons, n, 3), np.int64)
     books = np.zeros((horizons, n, 2), np.int64)
-    foreseen, trusted = (
-        plain_estimates(plain, values, workers),
-        plain_promises(plain, workers, limits, delta),
-    )
-    samples = []
-    for begin, end in _spans(first, start, edges):
-        truth = values[begin:end, None]
-        told = guard.replay(values[begin:end])
-        errors = np.abs(truth - told.estimate)
-        books += np.stack(_known(errors, told.said == 2, limits), axis=-1).sum(axis=0)
-        adapted = conformal.replay(errors)
+    first, samples = max(0, start - WARM_UP), []
+
+    for begin, end in _spans(first, edges):
+        truth, told = values[begin:end, None], guard.replay(values[begin:end])
+        own, said = np.abs(truth - told.estimate), told.said == 2
+        books += np.stack(_known(own, said, limits), axis=-1).sum(axis=0)
+        adapted = conformal.replay(own)
         if begin < start:
             continue
-        place = int(np.searchsorted(edges, begin, side="right")) - 1
-        before, after = _around(values, begin, end, horizons)
-        steps = np.arange(1, horizons + 1)[:, None]
-        line = (before + steps * after[:, None]) / (steps + 1)
-        flat = np.abs(truth - foreseen[begin:end, None]).repeat(horizons, axis=1)
-        everywhere = np.ones(errors.shape, bool)
-        for method, off, promised in (
-            (GUARD, errors, told.said == 2),
-            (ALWAYS, errors, everywhere),
-            (PLAIN, flat, np.broadcast_to(trusted, errors.shape)),
-            (PLAIN_ALL, flat, everywhere),
-            (CONFORMAL, errors, adapted),
-            (LINEAR, np.abs(truth - line), everywhere),
-            (LAST, np.abs(truth - before), everywhere),
-        ):
-            counts = tallies[METHODS.index(method), place]
-            counts[..., PAIRS] += np.isfinite(truth).repeat(horizons, axis=1).sum(axis=0)
-            declared, wrong = _known(off, promised, limits)
-            counts[..., DECLARED] += declared.sum(axis=0)
-            counts[..., WRONG] += wrong.sum(axis=0)
-        samples.append(errors[:: max(1, len(errors) * stretches // 2000), 0])
+
+        before, line = _from_itself(values, begin, end, horizons)
+        plainly = np.abs(truth - foreseen[begin:end, None]).repeat(horizons, axis=1)
+        always = np.ones(own.shape, bool)
+        scored = {
+            GUARD: (own, said),
+            ALWAYS: (own, always),
+            PLAIN: (plainly, np.broadcast_to(trusted, own.shape)),
+            PLAIN_ALL: (plainly, always),
+            CONFORMAL: (own, adapted),
+            LINEAR: (np.abs(truth - line), always),
+            LAST: (np.abs(truth - before), always),
+        }
+        counts = tallies[:, int(np.searchsorted(edges, begin, side="right")) - 1]
+        counts[..., PAIRS] += np.isfinite(truth).sum(axis=0)
+        for place, method in enumerate(METHODS):
+            counts[place, ..., 1:] += np.stack(_known(*scored[method], limits), -1).sum(axis=0)
+        samples.append(own[:: max(1, len(own) * stretches // SAMPLED), 0])
     return Walk(tallies, edges, books, len(values) - first, np.concatenate(samples), delta)
 
 
-def _spans(first: int, start: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, int]]:
+def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, int]]:
     """Cuts of the walk, none of which lies in two stretches or holds too many windows."""
-    marks = sorted({first, start, *edges.tolist()})
+    marks = [first, *edges.tolist()]
     return [
         (begin, min(begin + most, end))
-        for mark, end in zip(marks, marks[1:], strict=False)
+        for mark, end in pairwise(marks)
         for begin in range(mark, end, most)
     ]
 
@@ -229,15 +222,19 @@ def _known(
     return declared, declared & (errors > limits)
 
 
-def _around(
+def _from_itself(
     values: np.ndarray, begin: int, end: int, horizons: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Windows before an outage of 1 … H windows that ends with each, and the one after it."""
-    rows = np.arange(begin, end)
-    before = np.stack([values[np.maximum(rows - h, 0)] for h in range(1, horizons + 1)], axis=1)
-    after = values[np.minimum(rows + 1, len(values) - 1)].copy()
+    """Each window from its own sensor, shape (rounds, H, n): the last before an outage, and linear.
+
+    The line runs from there to the window after the outage, which ends with the window in question.
+    """
+    rows, steps = np.arange(begin, end), np.arange(1, horizons + 1)
+    before = values[np.maximum(rows[:, None] - steps, 0)]
+    after = values[np.minimum(rows + 1, len(values) - 1), None].copy()
     after[rows + 1 >= len(values)] = np.nan
-    return before, after
+    steps = steps[:, None]
+    return before, (before + steps * after) / (steps + 1)
 
 
 def plain_estimates(

@@ -12,6 +12,7 @@ from aftlib.your_sensors.window_results import WindowResults
 LEARNING = 250
 """Windows that the guard needs before it promises anything."""
 STILL = 30
+QUIET = 0.1
 LISTED = 6
 
 
@@ -93,14 +94,22 @@ def still(table: SensorTable, width: int) -> list[str]:
 
 
 def gaps(table: SensorTable) -> list[str]:
-    """Times at which no sensor reported."""
-    nobody = np.isnan(table.values).all(axis=1)
+    """Times at which no sensor reported, and sensors that were silent for long."""
+    missing = np.isnan(table.values)
+    nobody = missing.all(axis=1)
+    quiet = missing[~nobody].mean(axis=0) > QUIET
+    found = []
+    if quiet.any():
+        found.append(
+            f"Long silences: {_listed(table.names, quiet)} misses more than a tenth of its samples."
+        )
     if not nobody.any():
-        return []
+        return found
     return [
+        *found,
         f"Clock gaps: {int(nobody.sum()):,} of {len(nobody):,} steps have no sample of any sensor, "
         f"the longest gap {longest_run(nobody):,} steps. Windows with too few samples are left "
-        "out."
+        "out.",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,7 +72,7 @@ def check_parameters(
             f"long, time, resample and drop are of a file, got {long!r}, {time!r}, {resample!r} "
             f"and {drop!r}: name it by data"
         )
-    reading = {"long": long, "time": time, "resample": resample, "drop": drop}
+    reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
     for table in sets(data, rows=rows, seed=seed, **reading).values():
         require_answerable(table, question)
 
@@ -94,7 +95,7 @@ def answers(
     ValueError
         When a file cannot be planned for; the message begins with its name.
     """
-    reading = {"long": long, "time": time, "resample": resample, "drop": drop}
+    reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
     tables = sets(data, rows=rows, seed=seed, **reading)
     return {name: answer(table, question, name) for name, table in tables.items()}
 
@@ -142,7 +143,7 @@ def generated(rows: int, seed: int) -> dict[str, SensorTable]:
     weather = slow(rng, rows, 1, 0.995) * 4
     rooms = 20 + 2 * day[:, None] + weather * rng.uniform(0.7, 1.3, 12) + slow(rng, rows, 12, 0.98)
 
-    episodes = slow(rng, rows, 1, 0.97) + 0.45 * slow(rng, rows, 12, 0.9)
+    episodes = slow(rng, rows, 1, 0.97) + 0.36 * slow(rng, rows, 12, 0.9)
     air = 60 * np.exp(0.8 * episodes)
     air[rng.random(air.shape) < 0.02] = np.nan
 
@@ -150,7 +151,7 @@ def generated(rows: int, seed: int) -> dict[str, SensorTable]:
     groups = np.repeat(slow(rng, rows, 3, 0.98), 5, axis=1) * 0.25
     trend = 1 + 0.3 * hours / rows
     feeders = (1.2 + 0.5 * day * week + 0.2 * week)[:, None] + groups
-    feeders = feeders * trend[:, None] + 0.13 * slow(rng, rows, 15, 0.9)
+    feeders = feeders * trend[:, None] + 0.08 * slow(rng, rows, 15, 0.9)
 
     named = {"rooms": rooms, "air": air, "feeders": feeders}
     return {

@@ -1,4 +1,4 @@
-"""Figures and tables of a plan. Names come from a user's file: they are shown, never interpreted."""
+"""Figures and tables of a plan; names come from a user's file, and are never taken as HTML."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def witnesses(plan: Mapping) -> go.Figure:
         )
     )  # fmt: skip
     styled(figure, "Correlation of the window results, first half", "", "", 200 + 14 * len(names))
-    return figure.update_yaxes(autorange="reversed").update_layout(hovermode="closest")
+    figure.update_yaxes(autorange="reversed", dtick=1).update_xaxes(dtick=1)
+    return figure.update_layout(hovermode="closest")
 
 
 def recoverable(plan: Mapping) -> go.Figure:
@@ -58,7 +59,7 @@ def recoverable(plan: Mapping) -> go.Figure:
     )  # fmt: skip
     title = "Which sensors may be lost: share of the time declared recoverable"
     styled(figure, title, "how long the outage has lasted", "", 220 + 16 * len(sensors))
-    return figure.update_yaxes(autorange="reversed").update_layout(hovermode="closest")
+    return figure.update_yaxes(autorange="reversed", dtick=1).update_layout(hovermode="closest")
 
 
 def promise(plans: Mapping[str, Mapping]) -> go.Figure:
@@ -192,12 +193,18 @@ def backtests(plans: Mapping[str, Mapping]) -> Styler:
                 "within ε": test["within_epsilon"],
                 "low": low,
                 "high": high,
+                "promised": 1 - plan["question"]["delta"],
+                "kept": "–" if test["interval"] is None else _kept(high, plan),
                 "worst sensor": test["worst_sensor"],
                 "N": test["N"],
                 "slack/N": test["slack"],
             }
         )
     return _table(pd.DataFrame(rows).astype({"within ε": float, "worst sensor": float}))
+
+
+def _kept(high: float, plan: Mapping) -> str:
+    return "✔ yes" if high >= 1 - plan["question"]["delta"] else "✘ no"
 
 
 def compared(plans: Mapping[str, Mapping]) -> Styler:

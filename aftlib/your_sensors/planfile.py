@@ -153,8 +153,10 @@ def read_plan(path: Path | str) -> dict:
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"plan must name a file that aft plan wrote, got {path!r}") from error
-    missing = [name for name in SCHEMA["required"] if name not in plan] if plan else ["version"]
-    if not isinstance(plan, dict) or missing:
+    if not isinstance(plan, dict):
+        raise ValueError(f"plan must name a file that aft plan wrote, got {str(path)!r}")
+    missing = [name for name in SCHEMA["required"] if name not in plan]
+    if missing and plan.get("version", VERSION) == VERSION:
         raise ValueError(f"plan {str(path)!r} lacks {', '.join(missing)}: make it anew by aft plan")
     if plan["version"] != VERSION:
         raise ValueError(

@@ -182,7 +182,8 @@ def epsilon_of(text: str) -> float | dict[str, float]:
     try:
         if path.suffix == ".json":
             return {str(name): float(value) for name, value in json.loads(path.read_text()).items()}
-        frame = pd.read_csv(path, header=None, dtype=str, names=["sensor", "epsilon"])
+        names = ["sensor", "epsilon"]
+        frame = pd.read_csv(path, header=None, dtype=str, names=names, keep_default_na=False)
         rows = list(zip(frame["sensor"], frame["epsilon"], strict=True))
         heading = rows and rows[0] == ("sensor", "epsilon")
         return {str(name): float(value) for name, value in rows[bool(heading) :]}

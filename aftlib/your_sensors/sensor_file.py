@@ -97,6 +97,11 @@ def _require_usable(table: SensorTable) -> None:
         raise ValueError(f"the file must hold at least two rows, got {steps}: give a longer record")
     share = np.isnan(table.values).mean(axis=0)
     lost = [name for name, part in zip(table.names, share, strict=True) if part > MOST_MISSING]
+    if len(lost) == n:
+        raise ValueError(
+            f"the columns must have most of their samples, got {share.max():.0%} missing; take a "
+            "longer step with resample="
+        )
     if lost:
         raise ValueError(
             f"column {_some(lost)} must have most of its samples, got {share.max():.0%} missing; "
@@ -104,6 +109,8 @@ def _require_usable(table: SensorTable) -> None:
         )
     constant = np.nanmin(table.values, axis=0) == np.nanmax(table.values, axis=0)
     still = [name for name, one in zip(table.names, constant, strict=True) if one]
+    if len(still) == n:
+        raise ValueError("no column varies, got one value only in each: is this the right file?")
     if still:
         raise ValueError(
             f"column {_some(still)} must vary, got one value only; leave it out with "

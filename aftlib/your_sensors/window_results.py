@@ -10,7 +10,7 @@ import pandas as pd
 from aftlib.core.windows import Windows
 
 CHUNK = 20_000
-LEAST_RHYTHM = 0.01
+LEAST_RHYTHM = 0.02
 """Share of the variance that a rhythm must explain to be told to the guard."""
 
 
@@ -98,7 +98,7 @@ def rhythms(
     deviation = np.nanstd(first, axis=0)
     z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.where(deviation > 0, deviation, 1))
     for period in (part for whole in periods for part in (whole, whole / 2)):
-        if period < 2 or 2 * period > len(first) * windows.slide:
+        if period < 2 or 3 * period > len(first) * windows.slide:
             continue
         angle = 2 * np.pi * np.arange(len(first)) * windows.slide / period
         waves = np.column_stack([np.sin(angle), np.cos(angle)])
