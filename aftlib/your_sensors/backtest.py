@@ -28,6 +28,8 @@ STRETCHES, LEAST_STRETCH = 50, 10
 WARM_UP = 5000
 """Windows before the second half that are fed at most; the guard's memory is some 600."""
 SAMPLED = 2000
+MOST_SCORED = 2_000_000
+"""Sensor-windows that are scored at most, the last ones: a minute's work, and more than enough."""
 MANY = 400
 """Promises from which a sensor's own share is told."""
 PAIRS, DECLARED, WRONG = range(3)
@@ -151,6 +153,8 @@ def walk_forward(
 ) -> Walk:
     """Feed the first half, then score every window of the second as if its worker had been lost.
 
+    Of a file with more than `MOST_SCORED` windows in its second half the last ones are scored.
+
     Parameters
     ----------
     values : ndarray, shape (N, n)
@@ -165,7 +169,8 @@ def walk_forward(
     horizons, seasons
         As `Guard`.
     """
-    start, n = len(values) // 2, values.shape[1]
+    n = values.shape[1]
+    start = max(len(values) // 2, len(values) - MOST_SCORED // n)
     guard = Guard(workers, limits, delta, horizons, seasons)
     conformal = Conformal(limits, delta, horizons)
     foreseen = plain_estimates(plain, values, workers)

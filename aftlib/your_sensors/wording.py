@@ -73,9 +73,9 @@ def recovery(plan: dict) -> list[str]:
 def kept(plan: dict) -> list[str]:
     """The back-test."""
     test, delta = plan["backtest"], plan["question"]["delta"]
-    lines = [
-        f"Back-test on the second half, {test['windows']:,} windows, each as if it had been lost:"
-    ]
+    scored, of = test["windows"], plan["data"]["windows"]
+    part = "second half" if scored >= of // 2 else "last part"
+    lines = [f"Back-test on the {part}, {scored:,} windows, each as if it had been lost:"]
     lines.append(f"  declared recoverable beforehand  {test['declared_recoverable']:.1%}")
     if test["within_epsilon"] is None:
         return [*lines, "  no promise was made, so none was broken"]

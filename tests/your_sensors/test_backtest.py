@@ -131,6 +131,15 @@ def test_only_the_last_windows_before_the_middle_are_fed(walked, monkeypatch):
     np.testing.assert_array_equal(walk.tallies[..., PAIRS], whole.tallies[..., PAIRS])
 
 
+def test_of_many_windows_the_last_are_scored(walked, monkeypatch):
+    values, plain, whole = walked
+    monkeypatch.setattr(backtest, "MOST_SCORED", 6 * 200)
+    walk = walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
+    assert (walk.edges[0], walk.edges[-1], walk.rounds) == (700, 900, 900)
+    np.testing.assert_array_equal(walk.books, whole.books)
+    assert walk.tallies[..., PAIRS].sum() < 0.5 * whole.tallies[..., PAIRS].sum()
+
+
 def test_the_summary_weighs_horizons(walked):
     walk = walked[2]
     counts = walk.tallies[METHODS.index(GUARD)].sum(axis=(0, 2))
