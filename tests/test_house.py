@@ -19,6 +19,15 @@ ROOMS = [
 MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
     room: {"core", "spark", "guard", "reports"} for room in ROOMS
 }
+# It stands above the documents' rooms, and takes nothing but their algorithms.
+MAY_IMPORT["your_sensors"] = {
+    *("core", "spark", "reports", "guard"),
+    *("approximately_once", "checkpoint_planning"),
+}
+ALGORITHMS = {
+    "approximately_once": {"assignment"},
+    "checkpoint_planning": {"plan", "replay", "recovery_time"},
+}
 # Files (or folders) of these names, and these files, may need pyspark to be imported.
 ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "driver"}
 AT_THE_EDGE = {"spark", "reports/execute.py", "reports/doctor.py"}
@@ -57,6 +66,19 @@ def test_a_room_knows_only_what_lies_below_it(file):
     room = file.split("/")[0]
     known = {name.split(".")[1] for name in imported(file) if name.startswith("aftlib.")}
     assert known <= MAY_IMPORT[room] | {room}
+
+
+def test_what_stands_above_the_documents_takes_their_algorithms_only():
+    taken = [
+        name.split(".")
+        for file in FILES
+        if file.startswith("your_sensors/")
+        for name in imported(file)
+        if name.startswith("aftlib.") and name.count(".") >= 2
+    ]
+    assert {(p[1], p[2]) for p in taken if p[1] in ALGORITHMS} <= {
+        (room, module) for room, modules in ALGORITHMS.items() for module in modules
+    }
 
 
 def test_the_ground_floor_stands_without_spark_and_figures():

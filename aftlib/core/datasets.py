@@ -104,17 +104,27 @@ def read_table(
         value at all, times do not lie on an even grid, or two different rows share a time. The
         message names the columns and the way out.
     """
+    return even_grid(read_frame(path), time, resample=resample, drop=drop)
+
+
+def read_frame(path: Path | str) -> pd.DataFrame:
+    """Read a .csv (commas, semicolons or tabs; with decimal commas too) or .parquet file as it is.
+
+    Raises
+    ------
+    ValueError
+        When there is no such file, or it cannot be read as a table.
+    """
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):
         raise ValueError(f"path must end in .csv or .parquet, got {str(path)!r}")
     if not path.exists():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
     try:
-        frame = pd.read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
+        return pd.read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     except (ValueError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"path must hold a table, got {str(path)!r} ({reason})") from error
-    return even_grid(frame, time, resample=resample, drop=drop)
 
 
 def _read_csv(path: Path) -> pd.DataFrame:

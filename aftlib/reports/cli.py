@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import click
@@ -25,6 +26,9 @@ from aftlib.reports.reproduce import conclude, perform, plan, run_alone
 # No time left: cells are too unequal for a guess.
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
+OF_ROOMS = {"plan": "aftlib.your_sensors.command:command"}
+"""Commands that rooms bring, by name; each is imported only when it is asked for."""
+
 _parameters = click.option(
     "-p",
     "parameters",
@@ -34,7 +38,25 @@ _parameters = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Gathered(click.Group):
+    """Commands of this module, and those of rooms that stand above it, imported when asked for.
+
+    So that a room may have a command without this one knowing the room, nor `aft doctor` paying
+    for its imports.
+    """
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted([*super().list_commands(context), *OF_ROOMS])
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in OF_ROOMS:
+            return super().get_command(context, name)
+        module, _, command = OF_ROOMS[name].partition(":")
+        found: click.Command = getattr(import_module(module), command)
+        return found
+
+
+@click.group(cls=_Gathered, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="aftlib")
 def main() -> None:
     """Approximate fault tolerance in stream processing: run the experiments, read the verdicts."""
@@ -61,12 +83,12 @@ def reproduce(
 
     The exit status is 0 only if every notebook ran and every claim came out as recorded.
     """
-    with _clear_errors():
+    with clear_errors():
         if more and not only:
             raise ValueError(f"unexpected {' '.join(more)!r}: name notebooks after --only")
         require_writable(reports_dir())
         planned = plan(profile, [*only, *more], _overrides(parameters), fresh)
-        _attend({job.notebook.name: partial(perform, job) for job in planned}, jobs)
+        attend({job.notebook.name: partial(perform, job) for job in planned}, jobs)
         outcome = conclude(planned, readme or (profile == "full" and not only))
 
     for claim in outcome.surprises:
@@ -92,10 +114,10 @@ def run(notebook: str, parameters: tuple[str, ...], output: str | None) -> None:
 
     The report is in reports/; its claims do not enter claims.json.
     """
-    with _clear_errors():
+    with clear_errors():
         found = find_notebook(notebook)
         job = partial(run_alone, found, _overrides(parameters), output)
-        (executed,) = _attend({found.name: job}, 1)
+        (executed,) = attend({found.name: job}, 1)
     click.echo(f"Report: {executed.path.with_suffix('.html')}")
     sys.exit(1 if executed.error else 0)
 
@@ -121,8 +143,13 @@ def _overrides(parameters: Iterable[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Turn what a user can mend, and an interrupt (SIGTERM too), into one line."""
+def clear_errors(
+    status: int = 1, reword: Callable[[str], str] = lambda message: message
+) -> Iterator[None]:
+    """Turn what a user can mend, and an interrupt (SIGTERM too), into one line.
+
+    The exit status is then `status`, 1 for an interrupt; `reword` may change the line.
+    """
     interrupted = False
 
     def interrupt(number: int, frame: Any) -> None:
@@ -137,7 +164,8 @@ def _clear_errors() -> Iterator[None]:
             signal.signal(number, interrupt)
         yield
     except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        refusal = type("Refusal", (click.ClickException,), {"exit_code": status})
+        raise refusal(reword(str(error))) from error
     except KeyboardInterrupt:
         raise click.ClickException("interrupted; earlier reports are as they were") from None
     finally:
@@ -145,7 +173,7 @@ def _clear_errors() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _attend(works: Mapping[str, Callable[[OnCell], Executed]], jobs: int) -> list[Executed]:
+def attend(works: Mapping[str, Callable[[OnCell], Executed]], jobs: int) -> list[Executed]:
     """Do the works, `jobs` at a time, and say how each comes on; leave none behind."""
     with ThreadPoolExecutor(jobs) as pool, stoppable():
         futures = [

@@ -1,0 +1,306 @@
+"""From samples and a question to the plan: who computes what, what is read again, what held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from aftlib.approximately_once.assignment import Assignment, assess, assign_greedy, assign_spread
+from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
+from aftlib.core.datasets import SensorTable
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
+from aftlib.your_sensors.backtest import DECLARED, GUARD, PAIRS, WRONG, Walk, walk_forward
+from aftlib.your_sensors.cautions import cautions
+from aftlib.your_sensors.compared import compared
+from aftlib.your_sensors.planfile import VERSION
+from aftlib.your_sensors.question import Question
+from aftlib.your_sensors.sensor_file import step_of, taken
+from aftlib.your_sensors.window_results import WindowResults, window_results
+
+SHRINKAGE = 1e-4
+"""Sensors that repeat each other are borne by it."""
+MOST_ROWS = 200_000
+"""Samples before the middle to which the plain model is fitted at most."""
+MOST_CORRELATIONS = 80
+LEAST_WINDOWS = 8
+
+
+def answer(table: SensorTable, question: Question, name: str) -> dict:
+    """Plan for the sensors of a table, and back-test its promise.
+
+    Parameters
+    ----------
+    table : SensorTable
+    question : Question
+    name : str
+        What the table is called.
+
+    Returns
+    -------
+    dict
+        As `planfile.SCHEMA` describes it.
+
+    Raises
+    ------
+    ValueError
+        When the table has too few windows, or no plan can keep what is asked.
+    """
+    n, windows = len(table.names), require_answerable(table, question)
+    results = window_results(table.values, table.names, windows, step_of(table))
+    first = results.values[: results.half]
+    limits = question.limits(table.names, np.nanstd(first, axis=0))
+
+    # in units of ε one requirement does for all sensors
+    model, unit = fitted(first / limits, table.names), Requirement(1.0, question.delta)
+    assignment = assigned(model, question.workers or n, unit)
+    checkpoints = planned(model, windows, unit, question)
+
+    samples = table.values[: len(table.values) // 2][-MOST_ROWS:]
+    plain = fitted(samples, table.names).aggregate(windows.width, question.query)
+    walk = walk_forward(
+        results.values,
+        assignment.workers,
+        limits,
+        question.delta,
+        plain,
+        horizons=question.horizons,
+        seasons=results.seasons,
+    )
+    return {
+        "version": VERSION,
+        "data": described(table, results, name),
+        "question": asked(question, windows, table.names, limits),
+        "assignment": [[table.names[i] for i in keys] for keys in assignment.workers],
+        **replayed(checkpoints, table.names, question),
+        "backtest": tested(walk, table, results),
+        "compared": compared(walk, plain, assignment.workers),
+        "sensors": told(walk, model, assignment, table.names, limits),
+        "correlation": correlated(model) if n <= MOST_CORRELATIONS else None,
+        "stretches": stretches(walk, table, windows),
+        "cautions": cautions(table, results, limits, walk),
+    }
+
+
+def require_answerable(table: SensorTable, question: Question) -> Windows:
+    """The question's windows over the table.
+
+    Raises
+    ------
+    ValueError
+        When the table is too short for them, or has fewer sensors than there are to be workers.
+    """
+    windows = Windows(*question.steps(step_of(table)), question.query)
+    count = len(windows.ending_in(0, len(table.values)))
+    if count < LEAST_WINDOWS:
+        raise ValueError(
+            f"window must leave at least {LEAST_WINDOWS} windows, got {count} of {windows.width} "
+            f"steps in {len(table.values)} steps; give more rows or a smaller window"
+        )
+    n = len(table.names)
+    if (question.workers or n) > n:
+        raise ValueError(f"workers must be at most the {n} sensors, got {question.workers!r}")
+    return windows
+
+
+def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
+    """Model of rows with gaps, also where they are fewer than the sensors."""
+    shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
+    frame = pd.DataFrame(rows, columns=list(names))
+    return GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
+
+
+def assigned(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
+    """Sensors dealt to workers so that on average each is told best by those of the others.
+
+    Where m does not divide n, groups of correlated sensors are dealt out in turn, and some workers
+    have one sensor more.
+    """
+    n = model.size
+    more = -n % workers
+    if not more:
+        tried = [assign(model, workers, requirement) for assign in (assign_greedy, assign_spread)]
+    else:  # with sensors that tell nothing and are told by nobody, which are taken out again
+        covariance = np.eye(n + more) * 1e-6
+        covariance[:n, :n] = model.covariance
+        padded = GaussianModel(np.zeros(n + more), covariance)
+        dealt = assign_spread(padded, workers, requirement).workers
+        tried = [assess(model, [[i for i in keys if i < n] for keys in dealt], requirement)]
+
+    def mean_reliability(assignment: Assignment) -> float:
+        variances = [model.block_variance(keys) for keys in assignment.workers]
+        return float(requirement.reliability(np.concatenate(variances)).mean())
+
+    return max(tried, key=mean_reliability)
+
+
+def planned(
+    model: GaussianModel, windows: Windows, requirement: Requirement, question: Question
+) -> CheckpointPlan:
+    """Checkpoints and replay sets of one window.
+
+    The planner takes steps as independent. It is given w times the covariance that window means
+    have, not that of single samples: so the whole window's variance is what it really is, however
+    the samples hang together in time.
+    """
+    w = windows.width
+    scale = w if windows.query == "mean" else 1 / w
+    step = GaussianModel(model.mean * scale, model.covariance * scale, model.names)
+    return plan_checkpoints(
+        step, w, requirement, question.recovery_time, question.t_sla_ms, query=windows.query
+    )
+
+
+def described(table: SensorTable, results: WindowResults, name: str) -> dict:
+    """What was taken for what."""
+    timed = isinstance(table.time, pd.DatetimeIndex)
+    step = step_of(table)
+    return {
+        "name": name,
+        "taken": taken(table),
+        "steps": len(table.values),
+        "step_seconds": None if step is None else step.total_seconds(),
+        "first": str(table.time[0]) if timed else None,
+        "last": str(table.time[-1]) if timed else None,
+        "quality": table.quality.as_dict(),
+        "windows": len(results.values),
+        "seasons_in_windows": list(results.seasons),
+    }
+
+
+def asked(question: Question, windows: Windows, names: Sequence[str], limits: np.ndarray) -> dict:
+    """The question, with everything that was left open filled in."""
+    return {
+        "epsilon": dict(zip(names, limits.tolist(), strict=True)),
+        "epsilon_sd": question.epsilon_sd,
+        "delta": question.delta,
+        "t_sla_ms": question.t_sla_ms,
+        "window": windows.width,
+        "slide": windows.slide,
+        "query": windows.query,
+        "workers": question.workers or len(names),
+        "horizons": question.horizons,
+        "fixed_ms": question.recovery_time.fixed_ms,
+        "per_tuple_ms": question.recovery_time.per_tuple_ms,
+    }
+
+
+def replayed(plan: CheckpointPlan, names: Sequence[str], question: Question) -> dict:
+    """Checkpoint times of a window, and what a failure between two of them reads again."""
+    replay = []
+    for begin, end, part, tuples in zip(
+        plan.times, plan.times[1:], plan.replay, plan.tuples, strict=False
+    ):
+        sensors = [names[i] for i in part.sensors]
+        recovery = question.recovery_time(tuples)
+        replay.append(
+            {"from": begin, "until": end, "sensors": sensors, "tuples": tuples, "ms": recovery}
+        )
+    return {"checkpoints": list(plan.checkpoints), "replay": replay}
+
+
+def tested(walk: Walk, table: SensorTable, results: WindowResults) -> dict:
+    """The back-test in a few numbers."""
+    summary, worst = walk.summary(GUARD), worst_stretch(walk)
+    promised = int(walk.books[0, :, 0].sum())
+    allowance = walk.pooled_allowance
+    return {
+        "declared_recoverable": summary["declared"],
+        "within_epsilon": summary["within"],
+        "interval": summary["interval"],
+        "worst_sensor": summary["worst_within"],
+        "worst_sensor_name": None if summary["worst"] is None else table.names[summary["worst"]],
+        "worst_stretch": worst,
+        "promises": summary["promises"],
+        "windows": len(results.values) - int(walk.edges[0]),
+        "N": promised,
+        "slack_errors": allowance,
+        "slack": allowance / promised if promised else None,
+        "excess_over_theorem": walk.excess,
+        "horizon_weights": walk.weights.tolist(),
+    }
+
+
+def worst_stretch(walk: Walk, least: int = 100) -> dict | None:
+    """Stretch of time with the smallest share within ε among those with promises enough."""
+    counts = walk.of(GUARD).sum(axis=1)
+    many = counts[:, DECLARED] >= least
+    if not many.any():
+        return None
+    within = 1 - counts[:, WRONG] / np.maximum(counts[:, DECLARED], 1e-12)
+    at = int(np.where(many, within, np.inf).argmin())
+    return {"stretch": at, "within": float(within[at])}
+
+
+def told(
+    walk: Walk,
+    model: GaussianModel,
+    assignment: Assignment,
+    names: Sequence[str],
+    limits: np.ndarray,
+) -> list[dict]:
+    """What the others tell of each sensor, and for how long it may be lost."""
+    n = len(names)
+    deviation = np.sqrt(np.diag(model.covariance))
+    correlation = model.covariance / np.outer(deviation, deviation)
+    elsewhere = assignment.worker_of[:, None] != assignment.worker_of[None, :]
+    shown = np.where(elsewhere, np.abs(correlation), -1.0)
+    left = np.empty(n)
+    for keys in map(list, assignment.workers):
+        left[keys] = model.block_variance(keys)
+    counts = walk.tallies[0].sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        worth = np.nanquantile(walk.errors, 1 - walk.delta, axis=0)
+
+    found = []
+    for i in range(n):
+        closest = int(shown[i].argmax())
+        pairs, declared, wrong = counts[:, i].T
+        share = declared / np.maximum(pairs, 1)
+        lasting = int(np.cumprod(share >= 0.5).sum())
+        promises, broken = walk.books[:, i].T
+        found.append(
+            {
+                "name": names[i],
+                "worker": int(assignment.worker_of[i]),
+                "epsilon": float(limits[i]),
+                "explained": float(1 - left[i] / model.covariance[i, i]),
+                "closest": names[closest] if n > 1 and shown[i, closest] >= 0 else None,
+                "correlation": float(correlation[i, closest]),
+                "declared": share.tolist(),
+                "within": [
+                    float(1 - w / d) if d else None for w, d in zip(wrong, declared, strict=True)
+                ],
+                "longest": lasting,
+                "N": promises.tolist(),
+                "slack": [
+                    float(a / m) if m else None for a, m in zip(walk.allowed, promises, strict=True)
+                ],
+                "least_epsilon": float(worth[i]) if np.isfinite(worth[i]) else None,
+            }
+        )
+    return found
+
+
+def correlated(model: GaussianModel) -> list[list[float]]:
+    """Correlations of the window results."""
+    deviation = np.sqrt(np.diag(model.covariance))
+    return np.round(model.covariance / np.outer(deviation, deviation), 4).tolist()
+
+
+def stretches(walk: Walk, table: SensorTable, windows: Windows) -> list[dict]:
+    """Share promised, and share of those within ε, over time."""
+    found = []
+    for begin, counts in zip(walk.edges[:-1], walk.of(GUARD).sum(axis=1), strict=True):
+        at = table.time[int(begin) * windows.slide]
+        found.append(
+            {
+                "start": str(at),
+                "declared": float(counts[DECLARED] / max(counts[PAIRS], 1e-12)),
+                "within": float(1 - counts[WRONG] / counts[DECLARED]) if counts[DECLARED] else None,
+            }
+        )
+    return found

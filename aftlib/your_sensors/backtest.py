@@ -1,0 +1,267 @@
+"""Walking forward through the second half: what was promised, and whether it was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.intervals import CONFIDENCE, RESAMPLES
+from aftlib.core.requirement import Requirement
+from aftlib.guard import Guard
+from aftlib.guard.accounts import pooled_slack, slack
+from aftlib.your_sensors.conformal import Conformal
+
+GUARD, ALWAYS, PLAIN, PLAIN_ALL = (
+    "guard",
+    "its estimates, always",
+    "plain model Σ/w",
+    "plain, always",
+)
+CONFORMAL, LINEAR, LAST = "adaptive conformal", "linear interpolation", "last value"
+METHODS = (GUARD, ALWAYS, PLAIN, PLAIN_ALL, CONFORMAL, LINEAR, LAST)
+STRETCHES, LEAST_STRETCH = 50, 10
+"""Parts of the second half from which intervals come, at most, and windows of each, at least."""
+WARM_UP = 5000
+"""Windows before the second half that are fed at most; the guard's memory is some 600."""
+SAMPLED = 2000
+MOST_SCORED = 2_000_000
+"""Sensor-windows that are scored at most, the last ones: a minute's work, and more than enough."""
+MANY = 400
+"""Promises from which a sensor's own share is told."""
+PAIRS, DECLARED, WRONG = range(3)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Counts of a walk forward.
+
+    Attributes
+    ----------
+    tallies : ndarray, shape (methods, stretches, H, n, 3)
+        Windows whose truth is known, those of them that were promised, and those of these that
+        were off by more than ε.
+    edges : ndarray, shape (stretches + 1,)
+        First window of each stretch, and the end.
+    books : ndarray, shape (H, n, 2)
+        Promises of the guard from its first window on, and those that were wrong.
+    rounds : int
+        Windows that the guard was fed.
+    errors : ndarray, shape (about `SAMPLED`, n)
+        Some of the second half's absolute errors one window after a loss.
+    delta : float
+    """
+
+    tallies: np.ndarray
+    edges: np.ndarray
+    books: np.ndarray
+    rounds: int
+    errors: np.ndarray
+    delta: float
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How much each horizon counts: H : … : 2 : 1."""
+        down = np.arange(self.books.shape[0], 0, -1.0)
+        return down / down.sum()
+
+    @property
+    def allowed(self) -> np.ndarray:
+        """Errors beyond δN that the theorem lets pass, shape (H,)."""
+        return np.array([slack(self.rounds, self.delta, h + 1) for h in range(self.books.shape[0])])
+
+    @property
+    def excess(self) -> float:
+        """Largest number of errors above what the theorem allows, over accounts and pools.
+
+        At most 0, whatever the data.
+        """
+        promised, wrong = np.moveaxis(self.books, -1, 0)
+        single = wrong - self.delta * promised - self.allowed[:, None]
+        n = promised.shape[1]
+        pool = [pooled_slack(self.rounds, self.delta, n, h + 1) for h in range(len(promised))]
+        pooled = (wrong - self.delta * promised).sum(axis=1) - pool
+        return float(max(single.max(), pooled.max()))
+
+    @property
+    def pooled_allowance(self) -> float:
+        """Errors beyond δN that all sensors together may have one window after a loss."""
+        n = self.books.shape[1]
+        return float(min(n * self.allowed[0], pooled_slack(self.rounds, self.delta, n)))
+
+    def of(self, method: str) -> np.ndarray:
+        """Tallies of one method, horizons weighted, shape (stretches, n, 3)."""
+        counts = self.tallies[METHODS.index(method)]
+        return np.einsum("h,shnk->snk", self.weights, counts)
+
+    def summary(self, method: str) -> dict:
+        """Share promised, share of those within ε with its interval, and where it was worst."""
+        stretches = self.of(method)
+        total = stretches.sum(axis=(0, 1))
+        sensors, times = stretches.sum(axis=0), stretches.sum(axis=1)
+        raw = self.tallies[METHODS.index(method)].sum(axis=(0, 1))
+        many = raw[:, DECLARED] >= MANY
+        within = 1 - sensors[:, WRONG] / np.maximum(sensors[:, DECLARED], 1e-12)
+        worst = int(np.where(many, within, np.inf).argmin()) if many.any() else None
+        low, high = interval(times)
+        return {
+            "declared": float(total[DECLARED] / max(total[PAIRS], 1e-12)),
+            "within": float(1 - total[WRONG] / total[DECLARED]) if total[DECLARED] else None,
+            "interval": [low, high] if total[DECLARED] else None,
+            "promises": int(raw[:, DECLARED].sum()),
+            "worst": worst,
+            "worst_within": None if worst is None else float(within[worst]),
+        }
+
+
+def interval(counts: np.ndarray) -> tuple[float, float]:
+    """Interval of the share within ε at level `CONFIDENCE`, resampling whole stretches of time.
+
+    Sensors of a stretch err together. Without any error the low end is what as many independent
+    stretches would leave possible.
+
+    Parameters
+    ----------
+    counts : ndarray, shape (stretches, 3)
+    """
+    used = counts[counts[:, DECLARED] > 0]
+    if not len(used):
+        return 0.0, 1.0
+    weights = np.random.default_rng(1).multinomial(
+        len(used), np.full(len(used), 1 / len(used)), size=RESAMPLES
+    )
+    drawn = weights @ used
+    within = 1 - drawn[:, WRONG] / drawn[:, DECLARED]
+    low, high = np.quantile(within, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    if not used[:, WRONG].sum():
+        low = ((1 - CONFIDENCE) / 2) ** (1 / len(used))
+    return float(low), float(high)
+
+
+def walk_forward(
+    values: np.ndarray,
+    workers: Sequence[Sequence[int]],
+    limits: np.ndarray,
+    delta: float,
+    plain: GaussianModel,
+    *,
+    horizons: int = 5,
+    seasons: Sequence[float] = (),
+) -> Walk:
+    """Feed the first half, then score every window of the second as if its worker had been lost.
+
+    Of a file with more than `MOST_SCORED` windows in its second half the last ones are scored.
+
+    Parameters
+    ----------
+    values : ndarray, shape (N, n)
+        Window results, NaN where there is none.
+    workers : sequence of sequences of int
+    limits : ndarray, shape (n,)
+        ε of each sensor.
+    delta : float
+    plain : GaussianModel
+        What the documents would use: of window results, fitted to the first half, without regard
+        to time.
+    horizons, seasons
+        As `Guard`.
+    """
+    n = values.shape[1]
+    start = max(len(values) // 2, len(values) - MOST_SCORED // n)
+    guard = Guard(workers, limits, delta, horizons, seasons)
+    conformal = Conformal(limits, delta, horizons)
+    foreseen = plain_estimates(plain, values, workers)
+    trusted = plain_promises(plain, workers, limits, delta)
+    stretches = max(2, min(STRETCHES, (len(values) - start) // LEAST_STRETCH))
+    edges = np.linspace(start, len(values), stretches + 1).astype(int)
+    tallies = np.zeros((len(METHODS), stretches, horizons, n, 3), np.int64)
+    books = np.zeros((horizons, n, 2), np.int64)
+    first, samples = max(0, start - WARM_UP), []
+
+    for begin, end in _spans(first, edges):
+        truth, told = values[begin:end, None], guard.replay(values[begin:end])
+        own, said = np.abs(truth - told.estimate), told.said == 2
+        books += np.stack(_known(own, said, limits), axis=-1).sum(axis=0)
+        adapted = conformal.replay(own)
+        if begin < start:
+            continue
+
+        before, line = _from_itself(values, begin, end, horizons)
+        plainly = np.abs(truth - foreseen[begin:end, None]).repeat(horizons, axis=1)
+        always = np.ones(own.shape, bool)
+        scored = {
+            GUARD: (own, said),
+            ALWAYS: (own, always),
+            PLAIN: (plainly, np.broadcast_to(trusted, own.shape)),
+            PLAIN_ALL: (plainly, always),
+            CONFORMAL: (own, adapted),
+            LINEAR: (np.abs(truth - line), always),
+            LAST: (np.abs(truth - before), always),
+        }
+        counts = tallies[:, int(np.searchsorted(edges, begin, side="right")) - 1]
+        counts[..., PAIRS] += np.isfinite(truth).sum(axis=0)
+        for place, method in enumerate(METHODS):
+            counts[place, ..., 1:] += np.stack(_known(*scored[method], limits), -1).sum(axis=0)
+        samples.append(own[:: max(1, len(own) * stretches // SAMPLED), 0])
+    return Walk(tallies, edges, books, len(values) - first, np.concatenate(samples), delta)
+
+
+def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, int]]:
+    """Cuts of the walk, none of which lies in two stretches or holds too many windows."""
+    marks = [first, *edges.tolist()]
+    return [
+        (begin, min(begin + most, end))
+        for mark, end in pairwise(marks)
+        for begin in range(mark, end, most)
+    ]
+
+
+def _known(
+    errors: np.ndarray, promised: np.ndarray, limits: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Promises whose outcome is known, and which of them were broken."""
+    declared = promised & np.isfinite(errors)
+    return declared, declared & (errors > limits)
+
+
+def _from_itself(
+    values: np.ndarray, begin: int, end: int, horizons: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each window from its own sensor, shape (rounds, H, n): the last before an outage, and linear.
+
+    The line runs from there to the window after the outage, which ends with the window in question.
+    """
+    rows, steps = np.arange(begin, end), np.arange(1, horizons + 1)
+    before = values[np.maximum(rows[:, None] - steps, 0)]
+    after = values[np.minimum(rows + 1, len(values) - 1), None].copy()
+    after[rows + 1 >= len(values)] = np.nan
+    steps = steps[:, None]
+    return before, (before + steps * after) / (steps + 1)
+
+
+def plain_estimates(
+    model: GaussianModel, values: np.ndarray, workers: Sequence[Sequence[int]]
+) -> np.ndarray:
+    """Each worker's windows from the others' of the same time, shape (N, n) (D1 eq. (1)).
+
+    Gaps among the others are taken at their mean.
+    """
+    z = np.nan_to_num(values - model.mean)
+    scaled, found = z @ model.precision, np.empty(values.shape)
+    for keys in map(list, workers):
+        block = np.linalg.inv(model.precision[np.ix_(keys, keys)])
+        found[:, keys] = model.mean[keys] + z[:, keys] - scaled[:, keys] @ block
+    return found
+
+
+def plain_promises(
+    model: GaussianModel, workers: Sequence[Sequence[int]], limits: np.ndarray, delta: float
+) -> np.ndarray:
+    """Which sensors the plain model would promise for, shape (n,) (D1 eq. (8))."""
+    unit, variance = Requirement(1.0, delta), np.empty(len(limits))
+    for keys in map(list, workers):
+        variance[keys] = model.block_variance(keys)
+    return unit.is_met_by(unit.reliability(variance / limits**2))

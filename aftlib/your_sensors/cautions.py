@@ -1,0 +1,119 @@
+"""What a reader must know before trusting a plan: too little data, drift, still sensors, gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aftlib.core.datasets import SensorTable
+from aftlib.your_sensors.backtest import DECLARED, GUARD, PAIRS, Walk
+from aftlib.your_sensors.sensor_file import longest_run
+from aftlib.your_sensors.window_results import WindowResults
+
+LEARNING = 250
+"""Windows that the guard needs before it promises anything."""
+STILL = 30
+QUIET = 0.1
+LISTED = 6
+
+
+def cautions(
+    table: SensorTable, results: WindowResults, limits: np.ndarray, walk: Walk
+) -> list[str]:
+    """Warnings in plain words, the gravest first."""
+    return [
+        *few_windows(results, walk),
+        *unreachable(table.names, limits, walk),
+        *drift(results),
+        *still(table, results.windows.width),
+        *gaps(table),
+    ]
+
+
+def few_windows(results: WindowResults, walk: Walk) -> list[str]:
+    """Too few windows to learn, or so few promises that the slack outweighs δ."""
+    found = []
+    if results.half < LEARNING:
+        found.append(
+            f"Too few windows: {results.half} before the back-test, and the guard learns from some "
+            f"{LEARNING} before it promises anything. Give a longer record or smaller windows."
+        )
+    promised = int(walk.books[0, :, 0].sum())
+    if promised and walk.pooled_allowance > walk.delta * promised:
+        found.append(
+            f"Few promises: of N = {promised:,} the theorem lets {walk.pooled_allowance:.0f} more "
+            f"than the share δ be wrong (slack/N = {walk.pooled_allowance / promised:.3f}), more "
+            "than δ itself. What the back-test measured is then worth more than the bound."
+        )
+    return found
+
+
+def unreachable(names: tuple[str, ...], limits: np.ndarray, walk: Walk) -> list[str]:
+    """Sensors for which hardly any promise could be made, and the ε that would be worth it."""
+    counts = walk.of(GUARD).sum(axis=0)
+    share = counts[:, DECLARED] / np.maximum(counts[:, PAIRS], 1e-12)
+    never = np.flatnonzero(share < 0.05)
+    if not len(never) or walk.edges[0] < LEARNING:
+        return []
+    with np.errstate(invalid="ignore"):
+        worth = np.nanquantile(walk.errors, 1 - walk.delta, axis=0)
+    listed = [f"{names[i]} {worth[i]:.4g} (asked {limits[i]:.4g})" for i in never[:LISTED]]
+    more = f" and {len(never) - LISTED} more" if len(never) > LISTED else ""
+    return [
+        f"ε is too small for {len(never)} of {len(names)} sensors: they are hardly ever promised. "
+        f"The smallest ε that would be worth it: {', '.join(listed)}{more}."
+    ]
+
+
+def drift(results: WindowResults) -> list[str]:
+    """Sensors whose level or spread differs between the halves."""
+    first, second = results.values[: results.half], results.values[results.half :]
+    spread = np.nanstd(first, axis=0)
+    moved = (np.nanmean(second, axis=0) - np.nanmean(first, axis=0)) / spread
+    wider = np.nanstd(second, axis=0) / spread
+    found = []
+    for flags, text in (
+        (np.abs(moved) > 1, "level moved by more than a standard deviation"),
+        ((wider > 2) | (wider < 0.5), "spread more than doubled or halved"),
+    ):
+        if flags.any():
+            found.append(f"Drift between the halves: {text} in {_listed(results.names, flags)}.")
+    return found
+
+
+def still(table: SensorTable, width: int) -> list[str]:
+    """Sensors that repeated one value for suspiciously long."""
+    flat = table.values[1:] == table.values[:-1]
+    runs = np.array([longest_run(flat[:, i]) + 1 for i in range(len(table.names))])
+    stuck = runs >= max(STILL, 3 * width)
+    if not stuck.any():
+        return []
+    return [
+        f"Stuck for up to {int(runs.max()):,} steps on one value: {_listed(table.names, stuck)}. "
+        "A sensor that stands still is easy to promise for, and tells nothing."
+    ]
+
+
+def gaps(table: SensorTable) -> list[str]:
+    """Times at which no sensor reported, and sensors that were silent for long."""
+    missing = np.isnan(table.values)
+    nobody = missing.all(axis=1)
+    quiet = missing[~nobody].mean(axis=0) > QUIET
+    found = []
+    if quiet.any():
+        found.append(
+            f"Long silences: {_listed(table.names, quiet)} misses more than a tenth of its samples."
+        )
+    if not nobody.any():
+        return found
+    return [
+        *found,
+        f"Clock gaps: {int(nobody.sum()):,} of {len(nobody):,} steps have no sample of any sensor, "
+        f"the longest gap {longest_run(nobody):,} steps. Windows with too few samples are left "
+        "out.",
+    ]
+
+
+def _listed(names: tuple[str, ...], flags: np.ndarray) -> str:
+    chosen = [name for name, one in zip(names, flags, strict=True) if one]
+    more = f" and {len(chosen) - LISTED} more" if len(chosen) > LISTED else ""
+    return ", ".join(chosen[:LISTED]) + more

@@ -1,0 +1,126 @@
+"""The command `aft plan`: a file of sensors in, a plan and its report out."""
+
+from __future__ import annotations
+
+import csv
+import re
+from functools import partial
+from pathlib import Path
+
+import click
+
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.core.paths import require_writable
+from aftlib.reports.cli import attend, clear_errors
+from aftlib.reports.execute import OnCell, execute
+from aftlib.reports.executed import Executed
+from aftlib.reports.html import write_report
+from aftlib.reports.notebook import find_notebook
+from aftlib.your_sensors.answer import answer, require_answerable
+from aftlib.your_sensors.planfile import write_plan
+from aftlib.your_sensors.question import QUERIES, Question, epsilon_of, milliseconds
+from aftlib.your_sensors.sensor_file import read_sensors, taken
+from aftlib.your_sensors.wording import words
+
+BAD_INPUT = 2
+
+
+@click.command("plan")
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--epsilon", metavar="X|FILE", help="Largest error ε, or a file of one a sensor.")
+@click.option("--epsilon-sd", type=float, metavar="X", help="ε in standard deviations.")
+@click.option("--delta", type=float, default=0.05, show_default=True, help="Share δ that may fail.")
+@click.option("--t-sla", default="2s", show_default=True, help="Longest recovery, 2s or 500ms.")
+@click.option("--window", default="10", show_default=True, help="Samples, or a time such as 6h.")
+@click.option("--slide", help="Likewise; default the window.")
+@click.option("--query", type=click.Choice(QUERIES), default="mean", show_default=True)
+@click.option("--workers", type=int, metavar="M", help="Machines; default one a sensor.")
+@click.option("--horizons", type=int, default=5, show_default=True, help="Longest outage, windows.")
+@click.option("--fixed-ms", type=float, default=DOCUMENT_RECOVERY_TIME.fixed_ms, show_default=True)
+@click.option(
+    "--per-tuple-ms", type=float, default=DOCUMENT_RECOVERY_TIME.per_tuple_ms, show_default=True
+)
+@click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns of a file of one sample a row.")
+@click.option("--time", metavar="COL", help="Column of times; default found by its values.")
+@click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
+@click.option("--drop", multiple=True, metavar="COLS", help="Columns to leave out.")
+@click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
+@click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
+def command(
+    data: Path,
+    epsilon: str | None,
+    epsilon_sd: float | None,
+    delta: float,
+    t_sla: str,
+    window: str,
+    slide: str | None,
+    query: str,
+    workers: int | None,
+    horizons: int,
+    fixed_ms: float,
+    per_tuple_ms: float,
+    long: str | None,
+    time: str | None,
+    resample: str | None,
+    drop: tuple[str, ...],
+    output: Path,
+    report: bool,
+) -> None:
+    """Say what of the sensors in DATA may be lost, and whether that would have held.
+
+    DATA is a CSV or Parquet file: rows are moments and columns are sensors, or, with --long, one
+    row a sample. Give either --epsilon or --epsilon-sd. The plan is written as JSON, and the report
+    as HTML beside it. The exit status is 2 when nothing can be planned from what was given.
+    """
+    with clear_errors(BAD_INPUT, partial(as_options, data)):
+        question = Question(
+            epsilon=None if epsilon is None else epsilon_of(epsilon),
+            epsilon_sd=epsilon_sd,
+            delta=delta,
+            t_sla_ms=milliseconds(t_sla),
+            window=window,
+            slide=slide,
+            query=query,
+            workers=workers,
+            horizons=horizons,
+            recovery_time=RecoveryTime(fixed_ms, per_tuple_ms),
+        )
+        if output.suffix != ".json":
+            raise ValueError(f"output must end in .json, got {str(output)!r}")
+        require_writable(output.parent)
+        columns = next(csv.reader([long])) if long else None
+        left_out = [name for text in drop for name in next(csv.reader([text]))]
+        table = read_sensors(data, long=columns, time=time, resample=resample, drop=left_out)
+        click.echo("\n".join(["What was taken for what:", *(f"  {line}" for line in taken(table))]))
+        require_answerable(table, question)
+        plan = answer(table, question, data.name)
+        write_plan(plan, output)
+        click.echo("\n".join(words(plan)))
+        click.echo(f"\nPlan: {output}")
+    if report:
+        with clear_errors(1):
+            (executed,) = attend({"report": partial(write_page, output)}, 1)
+        click.echo(f"Report: {output.with_suffix('.html')}")
+        if executed.error:
+            raise click.exceptions.Exit(1)
+
+
+def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
+    """Show a plan by notebook 06, as HTML beside it."""
+    notebook = find_notebook("06")
+    given = notebook.check({"plan": str(plan.resolve())})
+    executed = execute(notebook, given, plan.with_suffix(".ipynb"), on_cell=on_cell)
+    write_report(executed, plan.with_suffix(".html"))
+    return executed
+
+
+def as_options(data: Path, message: str) -> str:
+    """A library's message about the file `data` in the words of the command line."""
+    message = re.sub(r"\bdrop=\[(.*?)\]", lambda m: f"--drop {m[1].replace(', ', ',')}", message)
+    message = re.sub(r"\b(time|resample|drop)=", r"--\1 ", message)
+    message = message.replace("t_sla_ms", "t_sla")
+    names = "t_sla|epsilon_sd|fixed_ms|per_tuple_ms|epsilon|delta|window|slide|query|workers"
+    said = re.match(rf"({names}|horizons|long|time|resample|drop|output) must", message)
+    if said:
+        message = "--" + said[1].replace("_", "-") + message[len(said[1]) :]
+    return message if str(data) in message else f"{data}: {message}"

@@ -1,0 +1,177 @@
+"""What notebook 06 runs: plans for files or generated sensors, and streams with trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.checks import require_number
+from aftlib.core.datasets import SensorTable, even_grid
+from aftlib.your_sensors.answer import answer, require_answerable
+from aftlib.your_sensors.backtest import Walk
+from aftlib.your_sensors.planfile import read_plan
+from aftlib.your_sensors.question import Question, milliseconds
+from aftlib.your_sensors.sensor_file import read_sensors
+from aftlib.your_sensors.troubles import TROUBLES, over_time, summed_up, walked
+
+__all__ = ["answers", "check_parameters", "over_time", "summed_up", "troubles"]
+
+LEAST_ROUNDS = 600
+
+
+def check_parameters(
+    *,
+    data: str | Sequence[str] | None,
+    plan: str | None,
+    epsilon: float | None,
+    epsilon_sd: float | None,
+    delta: float,
+    t_sla: str,
+    window: int | str,
+    slide: int | str | None,
+    query: str,
+    workers: int | None,
+    horizons: int,
+    fixed_ms: float,
+    per_tuple_ms: float,
+    long: Sequence[str] | None,
+    time: str | None,
+    resample: str | None,
+    drop: Sequence[str],
+    rows: int,
+    rounds: int,
+    seed: int,
+) -> None:
+    """Refuse what the notebook could not run to its end with; the parameters are the notebook's.
+
+    Raises
+    ------
+    ValueError
+        With the parameter, its value and what is wanted.
+    """
+    require_number("seed", seed, least=0, whole=True)
+    require_number("rows", rows, least=2, whole=True)
+    require_number("rounds", rounds, least=LEAST_ROUNDS, whole=True)
+    if plan is not None and data is not None:
+        raise ValueError(f"plan must not go with data, got {plan!r} and {data!r}: it has its data")
+    if plan is not None:
+        read_plan(plan)
+        return
+    question = Question(
+        epsilon=epsilon, epsilon_sd=epsilon_sd, delta=delta, t_sla_ms=milliseconds(t_sla),
+        window=window, slide=slide, query=query, workers=workers, horizons=horizons,
+        recovery_time=RecoveryTime(fixed_ms, per_tuple_ms),
+    )  # fmt: skip
+    if data is None and (long or time or resample or drop):
+        raise ValueError(
+            f"long, time, resample and drop are of a file, got {long!r}, {time!r}, {resample!r} "
+            f"and {drop!r}: name it by data"
+        )
+    reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
+    for table in sets(data, rows=rows, seed=seed, **reading).values():
+        require_answerable(table, question)
+
+
+def answers(
+    data: str | Sequence[str] | None,
+    question: Question,
+    *,
+    long: Sequence[str] | None = None,
+    time: str | None = None,
+    resample: str | None = None,
+    drop: Sequence[str] = (),
+    rows: int = 12_000,
+    seed: int = 1,
+) -> dict[str, dict]:
+    """The plan of each file, or of three generated sets, by name.
+
+    Raises
+    ------
+    ValueError
+        When a file cannot be planned for; the message begins with its name.
+    """
+    reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
+    tables = sets(data, rows=rows, seed=seed, **reading)
+    return {name: answer(table, question, name) for name, table in tables.items()}
+
+
+def sets(
+    data: str | Sequence[str] | None,
+    *,
+    long: Sequence[str] | None = None,
+    time: str | None = None,
+    resample: str | None = None,
+    drop: Sequence[str] = (),
+    rows: int = 12_000,
+    seed: int = 1,
+) -> dict[str, SensorTable]:
+    """The table of each file, or three generated ones, by name.
+
+    Raises
+    ------
+    ValueError
+        When a file cannot be read as sensors; the message begins with its name.
+    """
+    if data is None:
+        return generated(rows, seed)
+    found = {}
+    for file in [data] if isinstance(data, str) else data:
+        try:
+            table = read_sensors(file, long=long, time=time, resample=resample, drop=drop)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
+        found[Path(file).name] = table
+    return found
+
+
+def generated(rows: int, seed: int) -> dict[str, SensorTable]:
+    """Three sets of hourly sensors that misbehave as real ones do.
+
+    "rooms": 12 thermometers with a rhythm of days and slow weather; "air": 12 stations whose
+    readings are skewed, come in episodes and have gaps; "feeders": 15 loads with a rhythm of days
+    and weeks, groups that go apart, and a slow drift.
+    """
+    rng, hours = np.random.default_rng(seed), np.arange(rows)
+    time = pd.date_range("2024-01-01", periods=rows, freq="h", name="time")
+
+    day = np.sin(2 * np.pi * hours / 24)
+    weather = slow(rng, rows, 1, 0.995) * 4
+    rooms = 20 + 2 * day[:, None] + weather * rng.uniform(0.7, 1.3, 12) + slow(rng, rows, 12, 0.98)
+
+    episodes = slow(rng, rows, 1, 0.97) + 0.36 * slow(rng, rows, 12, 0.9)
+    air = 60 * np.exp(0.8 * episodes)
+    air[rng.random(air.shape) < 0.02] = np.nan
+
+    week = np.where((hours // 24) % 7 >= 5, 0.6, 1.0)
+    groups = np.repeat(slow(rng, rows, 3, 0.98), 5, axis=1) * 0.25
+    trend = 1 + 0.3 * hours / rows
+    feeders = (1.2 + 0.5 * day * week + 0.2 * week)[:, None] + groups
+    feeders = feeders * trend[:, None] + 0.08 * slow(rng, rows, 15, 0.9)
+
+    named = {"rooms": rooms, "air": air, "feeders": feeders}
+    return {
+        name: even_grid(
+            pd.DataFrame(values, time, [f"{name[:-1]}{i + 1}" for i in range(values.shape[1])])
+        )
+        for name, values in named.items()
+    }
+
+
+def slow(rng: np.random.Generator, rows: int, n: int, memory: float) -> np.ndarray:
+    """Independent AR(1) series of unit variance, shape (rows, n)."""
+    shocks = rng.normal(size=(rows, n)) * np.sqrt(1 - memory**2)
+    found, at = np.empty((rows, n)), rng.normal(size=n)
+    for t in range(rows):
+        at = memory * at + shocks[t]
+        found[t] = at
+    return found
+
+
+def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
+    """A walk through each troubled stream."""
+    return {trouble: walked(trouble, rounds, delta, seed) for trouble in TROUBLES}

@@ -1,0 +1,105 @@
+"""Streams in which something goes wrong half-way, and what promises are worth then."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from aftlib.your_sensors.answer import fitted
+from aftlib.your_sensors.backtest import (
+    GUARD,
+    PLAIN,
+    Walk,
+    walk_forward,
+)
+
+SENSORS = 8
+TROUBLES = ("drift", "stuck sensors", "change of regime")
+EPSILON_SD = 0.5
+
+
+def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
+    """Window results of eight sensors, in order until the middle, shape (rounds, 8).
+
+    They share a slow common part. "drift": two of them move away, further and further; "stuck
+    sensors": two repeat their last value; "change of regime": their own noise triples.
+
+    Raises
+    ------
+    ValueError
+        When the trouble is none of these.
+    """
+    common, own = np.empty(rounds), rng.normal(size=(rounds, SENSORS))
+    at = 0.0
+    for t, shock in enumerate(rng.normal(size=rounds)):
+        at = 0.9 * at + shock
+        common[t] = at
+    half, noise = rounds // 2, np.full(rounds, 0.4)
+    if trouble == "change of regime":
+        noise[half:] *= 3
+    values = common[:, None] + noise[:, None] * own
+    if trouble == "drift":
+        values[half:, :2] += 10 * np.linspace(0, 1, rounds - half)[:, None]
+    elif trouble == "stuck sensors":
+        values[half:, :2] = values[half - 1, :2]
+    elif trouble != "change of regime":
+        raise ValueError(f"trouble must be one of {', '.join(TROUBLES)}, got {trouble!r}")
+    return values
+
+
+def walked(trouble: str, rounds: int, delta: float, seed: int) -> Walk:
+    """Walk forward through a troubled stream; everything is fitted before the trouble."""
+    values = troubled(trouble, rounds, np.random.default_rng([seed, TROUBLES.index(trouble)]))
+    first = values[: rounds // 2]
+    plain = fitted(first, [f"X{i}" for i in range(1, SENSORS + 1)])
+    workers = [[i] for i in range(SENSORS)]
+    return walk_forward(values, workers, EPSILON_SD * first.std(axis=0), delta, plain)
+
+
+def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
+    """Shares promised and kept of each stretch of time, with and without the guard.
+
+    Returns
+    -------
+    DataFrame
+        trouble, method, window, declared, within (NaN where nothing was promised).
+    """
+    rows = []
+    for trouble, walk in walks.items():
+        for method in (GUARD, PLAIN):
+            counts = walk.of(method).sum(axis=1)
+            for begin, (pairs, declared, wrong) in zip(walk.edges, counts, strict=False):
+                rows.append(
+                    {
+                        "trouble": trouble,
+                        "method": method,
+                        "window": int(begin),
+                        "declared": declared / max(pairs, 1e-12),
+                        "within": 1 - wrong / declared if declared else np.nan,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def summed_up(walks: dict[str, Walk]) -> pd.DataFrame:
+    """The same over the whole time after the trouble began, a row a trouble and method.
+
+    Returns
+    -------
+    DataFrame
+        trouble, method, declared, within, broken: promises that were wrong, allowed: how many the
+        guard's theorem lets be wrong one window ahead (NaN for others).
+    """
+    rows = []
+    for trouble, walk in walks.items():
+        for method in (GUARD, PLAIN):
+            pairs, declared, wrong = walk.of(method).sum(axis=(0, 1))
+            rows.append(
+                {
+                    "trouble": trouble,
+                    "method": method,
+                    "declared": declared / pairs,
+                    "within": 1 - wrong / declared if declared else np.nan,
+                }
+            )
+    return pd.DataFrame(rows)

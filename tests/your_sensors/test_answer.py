@@ -1,0 +1,185 @@
+"""The plan: assignments that do not divide evenly, variances as measured, a file as documented."""
+
+import json
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.datasets import even_grid
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
+from aftlib.your_sensors.answer import answer, assigned, planned
+from aftlib.your_sensors.planfile import SCHEMA, VERSION, read_plan, write_plan
+from aftlib.your_sensors.question import Question
+from aftlib.your_sensors.wording import words
+
+
+def sensors(rows=6000, n=7, seed=1, change=None, noise=0.5):
+    rng, at = np.random.default_rng(seed), 0.0
+    common = np.empty(rows)
+    for t in range(rows):
+        at = 0.95 * at + rng.normal()
+        common[t] = at
+    values = common[:, None] + noise * rng.normal(size=(rows, n))
+    if change is not None:
+        change(values)
+    time = pd.date_range("2026-01-01", periods=rows, freq="h", name="time")
+    return even_grid(pd.DataFrame(values, time, [f"s{i}" for i in range(n)]))
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return answer(sensors(), Question(epsilon_sd=0.3, workers=3), "sensors.csv")
+
+
+def test_the_plan_is_as_documented_and_comes_back(plan, tmp_path):
+    file = write_plan(plan, tmp_path / "plan.json")
+    found = read_plan(file)
+    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
+    assert found == json.loads(json.dumps(plan))
+    test = found["backtest"]
+    assert test["declared_recoverable"] > 0.9
+    assert test["within_epsilon"] >= 0.95
+    assert sum(found["assignment"], []) != [] and found["version"] == VERSION
+    assert sorted(sum(found["assignment"], [])) == [f"s{i}" for i in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda plan: plan | {"version": 99}, "is of version 99, this library's is 1"),
+        (lambda plan: {"version": VERSION}, "lacks data, question, assignment"),
+        (lambda plan: [plan], "must name a file that aft plan wrote"),
+        (lambda plan: None, "must name a file that aft plan wrote"),
+    ],
+)
+def test_another_file_is_no_plan(plan, tmp_path, break_it, message):
+    (tmp_path / "plan.json").write_text(json.dumps(break_it(plan)))
+    with pytest.raises(ValueError, match=message):
+        read_plan(tmp_path / "plan.json")
+    with pytest.raises(ValueError, match="plan must name a file that aft plan wrote"):
+        read_plan(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 7, 12])
+def test_any_number_of_workers_has_its_fair_share(workers):
+    model = block_model(12, 3)
+    sizes = sorted(len(k) for k in assigned(model, workers, Requirement(0.9, 0.05)).workers)
+    assert sum(sizes) == 12 and sizes[-1] - sizes[0] <= 1 and len(sizes) == workers
+
+
+def test_sensors_that_tell_of_each_other_are_kept_apart():
+    for workers in (4, 5):
+        dealt = assigned(block_model(12, 3), workers, Requirement(0.9, 0.05))
+        for keys in dealt.workers:
+            assert len({key // 4 for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize("query", ["mean", "sum"])
+def test_the_planner_sees_the_variance_that_windows_have(query):
+    model = block_model(6, 2)
+    question = Question(epsilon=1, t_sla_ms=12, query=query, recovery_time=RecoveryTime(0, 1))
+    plan = planned(model, Windows(10, 10, query), Requirement(1.0, 0.05), question)
+    read = plan.replay[0]
+    assert plan.times[-1] == 10 and plan.checkpoints
+    everything_lost = plan.worst_case_variance[0]
+    np.testing.assert_allclose(
+        everything_lost, model.posterior_variance(list(read.sensors)), atol=1e-9
+    )
+
+
+def test_too_many_workers_and_too_few_windows_are_refused():
+    with pytest.raises(ValueError, match="workers must be at most the 7 sensors, got 8"):
+        answer(sensors(200), Question(epsilon=1, workers=8), "x")
+    with pytest.raises(ValueError, match="window must leave at least 8 windows, got 4 of 50 steps"):
+        answer(sensors(200), Question(epsilon=1, window=50), "x")
+
+
+def test_t_sla_below_one_step_is_refused():
+    with pytest.raises(ValueError, match="t_sla_ms must be at least 28.3"):
+        answer(sensors(400), Question(epsilon_sd=0.1, t_sla_ms=10), "x")
+
+
+def test_fewer_windows_than_sensors_still_have_a_plan():
+    plan = answer(sensors(200, n=30), Question(epsilon_sd=0.5), "x")
+    jsonschema.validate(json.loads(json.dumps(plan)), SCHEMA)
+    assert plan["backtest"]["declared_recoverable"] == 0
+    assert "no promise was made" in "\n".join(words(plan))
+    assert plan["cautions"][0].startswith("Too few windows: 10 before the back-test")
+
+
+def drifting(values):
+    values[3000:, 2] += 8
+
+
+def stuck(values):
+    values[4000:4300, 3] = 1.25
+
+
+def dark(values):
+    values[2000:2100] = np.nan
+
+
+def half_dead(values):
+    values[3600:, 1] = np.nan
+
+
+def lonely(values):
+    values[:, 4] = np.random.default_rng(9).normal(size=len(values))
+
+
+@pytest.mark.parametrize(
+    ("change", "warning"),
+    [
+        (drifting, "Drift between the halves: level moved by more than a standard deviation in s2"),
+        (stuck, "Stuck for up to 300 steps on one value: s3."),
+        (dark, "Clock gaps: 100 of 6,000 steps have no sample of any sensor, the longest gap 100"),
+        (half_dead, "Long silences: s1 misses more than a tenth of its samples."),
+        (lonely, "ε is too small for 1 of 7 sensors: they are hardly ever promised."),
+        (lambda values: None, None),
+    ],
+)
+def test_warnings(change, warning):
+    found = answer(sensors(change=change), Question(epsilon_sd=0.3), "x")["cautions"]
+    assert [line.startswith(warning) for line in found] == [True] if warning else found == []
+
+
+def test_few_promises_are_said_to_be_few():
+    found = answer(sensors(2400, n=3), Question(epsilon_sd=0.3), "x")["cautions"]
+    assert any(line.startswith("Few promises: of N = ") for line in found)
+
+
+def test_the_smallest_epsilon_worth_asking_is_worth_asking():
+    table = sensors(12_000, change=lonely)
+    asked = answer(table, Question(epsilon_sd=0.2), "x")["sensors"]
+    assert asked[4]["declared"][0] < 0.05
+    enough = {sensor["name"]: 1.15 * sensor["least_epsilon"] for sensor in asked}
+    again = answer(table, Question(epsilon=enough), "x")["sensors"]
+    assert again[4]["declared"][0] > 0.5
+
+
+def test_in_plain_words(plan):
+    said = "\n".join(words(plan))
+    for expected in (
+        "What the other machines' sensors tell of each",
+        "by how many windows the outage lasts (1 … 5)",
+        "Machines: 3, sensors dealt so that each has witnesses elsewhere:",
+        "Recovery within 2000 ms, taken to need 28.33 ms and 0.0009332 ms a sample read again",
+        "no checkpoint inside a window is needed",
+        "Back-test on the second half, 300 windows, each as if it had been lost:",
+        "of these within ε",
+        "for any data: of N = ",
+        "linear interpolation",
+        "No warnings.",
+    ):
+        assert expected in said
+    alone = answer(sensors(2000), Question(epsilon_sd=0.3), "x")
+    assert "Machines: 7, one sensor each" in "\n".join(words(alone))
+    tight = Question(epsilon_sd=0.05, t_sla_ms=20, recovery_time=RecoveryTime(0, 1), window=12)
+    checkpoints = answer(sensors(2000), tight, "x")
+    assert "checkpoints after step 2, 4, 6" in "\n".join(words(checkpoints))
+    assert all(part["ms"] <= 20 for part in checkpoints["replay"])

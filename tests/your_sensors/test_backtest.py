@@ -1,0 +1,215 @@
+"""The walk forward counts what it says, and the guard's shares are those that were hoped for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.windows import Windows
+from aftlib.guard import Guard
+from aftlib.your_sensors import backtest
+from aftlib.your_sensors.answer import fitted
+from aftlib.your_sensors.backtest import (
+    ALWAYS,
+    CONFORMAL,
+    GUARD,
+    LAST,
+    LINEAR,
+    METHODS,
+    PAIRS,
+    PLAIN,
+    PLAIN_ALL,
+    interval,
+    walk_forward,
+)
+from aftlib.your_sensors.sensor_file import read_sensors, step_of
+from aftlib.your_sensors.window_results import window_results
+
+DATASETS = Path("/work/shared/datasets")
+WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3
+
+
+def stream(rounds=900, gaps=0.03, seed=1):
+    rng, at = np.random.default_rng(seed), 0.0
+    common = np.empty(rounds)
+    for t in range(rounds):
+        at = 0.8 * at + rng.normal()
+        common[t] = at
+    values = common[:, None] + 0.3 * rng.normal(size=(rounds, 6)) + np.arange(6)
+    values[rng.random(values.shape) < gaps] = np.nan
+    return values
+
+
+@pytest.fixture(scope="module")
+def walked():
+    values = stream()
+    plain = fitted(values[:450], [f"s{i}" for i in range(6)])
+    return values, plain, walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
+
+
+def slowly(values, said, estimate):
+    """Pairs, promises and broken ones, window by window."""
+    counts = np.zeros((H, 6, 3), int)
+    for t in range(450, 900):
+        for h in range(H):
+            for i in range(6):
+                truth, guess = values[t, i], estimate(t, h, i)
+                declared = said(t, h, i) and np.isfinite(truth - guess)
+                wrong = declared and abs(truth - guess) > LIMITS[i]
+                counts[h, i] += [np.isfinite(truth), declared, wrong]
+    return counts
+
+
+def test_every_method_is_counted_as_it_is_defined(walked):
+    values, plain, walk = walked
+    guard = Guard(WORKERS, LIMITS, DELTA, H)
+    told = guard.replay(values)
+
+    def own(t, h, i):
+        return told.estimate[t, h, i]
+
+    def conditional(t, h, i):
+        worker = next(keys for keys in WORKERS if i in keys)
+        others = [j for j in range(6) if j not in worker]
+        known = np.where(np.isfinite(values[t, others]), values[t, others], plain.mean[others])
+        return plain.mean[i] + (plain.gain(others, [i]) @ (known - plain.mean[others]))[0]
+
+    def last(t, h, i):
+        return values[t - h - 1, i]
+
+    def line(t, h, i):
+        after = values[t + 1, i] if t + 1 < 900 else np.nan
+        return np.interp(h + 1, [0, h + 2], [last(t, h, i), after])
+
+    def yes(t, h, i):
+        return True
+
+    expected = {
+        GUARD: slowly(values, lambda t, h, i: told.said[t, h, i] == 2, own),
+        ALWAYS: slowly(values, yes, own),
+        PLAIN_ALL: slowly(values, yes, conditional),
+        LAST: slowly(values, yes, last),
+        LINEAR: slowly(values, yes, line),
+    }
+    for method, counts in expected.items():
+        found = walk.tallies[METHODS.index(method)].sum(axis=0)
+        np.testing.assert_array_equal(found, counts, err_msg=method)
+    promised, wrong, _ = guard.kept
+    np.testing.assert_array_equal(walk.books, np.stack([promised, wrong], axis=-1))
+    assert walk.rounds == guard.rounds == 900
+
+
+def test_the_plain_model_promises_by_its_variance(walked):
+    _, plain, walk = walked
+    counts = walk.tallies[METHODS.index(PLAIN)].sum(axis=0)[0]
+    trusted = [
+        float(plain.block_variance(keys)[k]) <= (LIMITS[i] / 1.95996) ** 2
+        for keys in WORKERS
+        for k, i in enumerate(keys)
+    ]
+    placed = [i for keys in WORKERS for i in keys]
+    assert [bool(counts[i, 1]) for i in placed] == trusted
+    assert 0 < sum(trusted) < 6
+
+
+def test_in_pieces_is_at_once(walked, monkeypatch):
+    values, plain, whole = walked
+    monkeypatch.setattr(backtest, "WARM_UP", 450)
+    spans = backtest._spans
+    monkeypatch.setattr(backtest, "_spans", lambda first, edges: spans(first, edges, 7))
+    pieces = walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
+    np.testing.assert_array_equal(pieces.tallies, whole.tallies)
+    np.testing.assert_array_equal(pieces.books, whole.books)
+
+
+def test_only_the_last_windows_before_the_middle_are_fed(walked, monkeypatch):
+    values, plain, whole = walked
+    monkeypatch.setattr(backtest, "WARM_UP", 300)
+    walk = walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
+    assert walk.rounds == 750
+    np.testing.assert_array_equal(walk.tallies[..., PAIRS], whole.tallies[..., PAIRS])
+
+
+def test_of_many_windows_the_last_are_scored(walked, monkeypatch):
+    values, plain, whole = walked
+    monkeypatch.setattr(backtest, "MOST_SCORED", 6 * 200)
+    walk = walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
+    assert (walk.edges[0], walk.edges[-1], walk.rounds) == (700, 900, 900)
+    np.testing.assert_array_equal(walk.books, whole.books)
+    assert walk.tallies[..., PAIRS].sum() < 0.5 * whole.tallies[..., PAIRS].sum()
+
+
+def test_the_summary_weighs_horizons(walked):
+    walk = walked[2]
+    counts = walk.tallies[METHODS.index(GUARD)].sum(axis=(0, 2))
+    pairs, declared, wrong = np.array([3, 2, 1]) / 6 @ counts
+    found = walk.summary(GUARD)
+    assert found["declared"] == pytest.approx(declared / pairs)
+    assert found["within"] == pytest.approx(1 - wrong / declared)
+    assert found["interval"][0] <= found["within"] <= found["interval"][1]
+    assert found["promises"] == counts[:, 1].sum()
+    assert walk.excess <= 0
+
+
+def test_a_guard_that_trusts_everybody_passes_the_bound(monkeypatch):
+    class Gullible(Guard):
+        def replay(self, windows):
+            told = super().replay(windows)
+            told.said[:] = 2
+            return told
+
+    monkeypatch.setattr(backtest, "Guard", Gullible)
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(900, 6))
+    plain = GaussianModel(np.zeros(6), np.eye(6))
+    walk = walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
+    assert walk.excess > 100
+
+
+def test_intervals_hold_the_share_and_are_cautious_without_errors():
+    rng = np.random.default_rng(3)
+    held = []
+    for _ in range(200):
+        counts = np.column_stack([np.full(40, 30), np.full(40, 20), rng.binomial(20, 0.05, 40)])
+        low, high = interval(counts)
+        held.append(low <= 0.95 <= high)
+    assert np.mean(held) > 0.88
+    low, high = interval(np.tile([30, 20, 0], (50, 1)))
+    assert (round(low, 3), high) == (0.929, 1.0)
+    assert interval(np.zeros((50, 3))) == (0.0, 1.0)
+
+
+@pytest.mark.skipif(not DATASETS.is_dir(), reason="the real sets are not on this machine")
+@pytest.mark.parametrize(
+    ("name", "epsilon", "slide", "least"),
+    [
+        ("gefcom12_temp", 0.5, 10, 1.0),
+        ("gefcom12_temp", 0.75, 5, 1.0),
+        ("beijing_pm25", 0.5, 10, 0.87),
+        ("beijing_pm25", 0.75, 10, 0.98),
+        ("beijing_pm25", 0.75, 5, 0.98),
+        ("irish_wind", 0.75, 10, 0.58),
+        ("irish_wind", 0.75, 5, 0.73),
+        ("chicago_ridership", 0.5, 10, 0.45),
+        ("chicago_ridership", 0.75, 10, 0.86),
+        ("chicago_ridership", 0.75, 5, 0.95),
+        ("simbench_load", 0.5, 10, 0.62),
+        ("simbench_load", 0.75, 10, 0.78),
+        ("simbench_load", 0.75, 5, 0.80),
+    ],
+)
+def test_on_real_sensors_much_is_declared_and_kept(name, epsilon, slide, least):
+    table = read_sensors(DATASETS / f"{name}.parquet")
+    results = window_results(table.values, table.names, Windows(10, slide), step_of(table))
+    first = results.values[: results.half]
+    limits, n = epsilon * np.nanstd(first, axis=0), len(table.names)
+    plain = fitted(first, table.names)
+    walk = walk_forward(
+        results.values, [[i] for i in range(n)], limits, 0.05, plain, seasons=results.seasons
+    )
+    guard, rival = walk.summary(GUARD), walk.summary(CONFORMAL)
+    assert guard["declared"] >= least - 0.0005
+    assert guard["interval"][1] >= 0.95
+    assert guard["declared"] >= rival["declared"] - 0.2
+    assert walk.excess <= 0

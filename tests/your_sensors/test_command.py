@@ -1,0 +1,133 @@
+"""`aft plan`: what goes in, what comes out, and a clear end for whatever cannot be planned."""
+
+import json
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from aftlib.reports.cli import main
+from aftlib.your_sensors.planfile import SCHEMA
+
+HTML = "<script>alert(1)</script><b>x</b>"
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def frame(rows=1200, n=4):
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(rows, 1)) + 0.2 * rng.normal(size=(rows, n))
+    time = pd.date_range("2026-01-01", periods=rows, freq="h", name="time")
+    return pd.DataFrame(values, time, list("abcdefghij")[:n])
+
+
+def aft_plan(*arguments, report=False):
+    more = () if report else ("--no-report",)
+    return CliRunner().invoke(main, ["plan", *map(str, arguments), *more])
+
+
+def test_what_was_taken_is_said_first_and_the_plan_is_written(there):
+    frame().to_csv("f.csv")
+    done = aft_plan("f.csv", "--epsilon-sd", 0.5, "--workers", 2, "--window", "6h", "--slide", 3)
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[:3] == [
+        "What was taken for what:",
+        "  sensors: 4 (a, b, c, d)",
+        "  time: 2026-01-01 00:00:00 to 2026-02-19 23:00:00",
+    ]
+    assert lines[-1] == "Plan: plan.json"
+    plan = json.loads((there / "plan.json").read_text())
+    jsonschema.validate(plan, SCHEMA)
+    asked = plan["question"]
+    assert (asked["window"], asked["slide"], asked["workers"]) == (6, 3, 2)
+
+
+def test_a_long_file_and_an_epsilon_a_sensor(there):
+    long = frame().reset_index().melt("time", var_name="id", value_name="reading")
+    long.to_parquet("long.parquet")
+    (there / "e.csv").write_text("a,0.3\nb,0.4\nc,0.5\n")
+    done = aft_plan(
+        *("long.parquet", "--long", "time,id,reading", "--drop", "d", "--epsilon", "e.csv"),
+        *("--output", there / "new" / "out.json", "--query", "sum", "--t-sla", "50ms"),
+    )
+    assert done.exit_code == 0, done.output
+    plan = json.loads((there / "new" / "out.json").read_text())
+    assert plan["question"]["epsilon"] == {"a": 0.3, "b": 0.4, "c": 0.5}
+    assert plan["question"]["t_sla_ms"] == 50
+
+
+def text(f, name):
+    name.write_text("hello world\nthis is a text\nof no table\n")
+
+
+def ragged(f, name):
+    name.write_text("hello, world\nthis is, a text\nof no table, really, at all\n")
+
+
+@pytest.mark.parametrize(
+    ("write", "given", "message"),
+    [
+        (text, (), "f.csv: column 'hello world' must hold numbers or ISO 8601 times"),
+        (ragged, (), "path must hold a table, got 'f.csv'"),
+        (lambda f, name: name.write_text(""), (), "path must hold a table, got 'f.csv'"),
+        (lambda f, name: None, (), "path must be an existing file, got 'f.csv'"),
+        (lambda f, name: f[:1].to_csv(name), (), "f.csv: the file must hold at least two rows"),
+        (lambda f, name: f[["a"]].to_csv(name), (), "f.csv: the file must hold at least two sen"),
+        (lambda f, name: (f * 0).to_csv(name), (), "f.csv: no column varies"),
+        (
+            lambda f, name: f.assign(b=1, c=2).to_csv(name),
+            (),
+            "f.csv: column 'b', 'c' must vary, got one value only; leave it out with --drop 'b'",
+        ),
+        (
+            lambda f, name: f.where(np.random.default_rng(1).random(f.shape) > 0.6).to_csv(name),
+            (),
+            "f.csv: the columns must have most of their samples, got 6",
+        ),
+        (None, ("--epsilon-sd", "0"), "f.csv: --epsilon-sd must be above 0, got 0.0"),
+        (None, ("--epsilon", "0"), "epsilon or epsilon_sd must be given, and not both"),
+        (None, ("--t-sla", "1ms"), "f.csv: --t-sla must be at least 28.33"),
+        (None, ("--t-sla", "soon"), "f.csv: --t-sla must be a duration such as '2s' or '500ms'"),
+        (None, ("--workers", "5"), "f.csv: --workers must be at most the 4 sensors, got 5"),
+        (None, ("--window", "0"), "f.csv: --window must be a whole number at least 1, got 0"),
+        (None, ("--window", "900"), "f.csv: --window must leave at least 8 windows, got 1"),
+        (None, ("--resample", "x"), "f.csv: --resample must be a period such as '10min', got 'x'"),
+        (None, ("--time", "x"), "f.csv: --time must be a column, got 'x'"),
+        (None, ("--drop", "x"), "f.csv: --drop must be a list of columns, got ['x']"),
+        (None, ("--long", "a,b"), "f.csv: --long must name three columns"),
+        (None, ("--output", "plan.txt"), "f.csv: --output must end in .json, got 'plan.txt'"),
+        (None, ("--query", "max"), "'max' is not one of 'mean', 'sum'"),
+    ],
+)
+def test_bad_input_has_a_clear_end(there, write, given, message):
+    (write or (lambda f, name: f.to_csv(name)))(frame(), there / "f.csv")
+    done = aft_plan("f.csv", *(() if "--epsilon-sd" in given else ("--epsilon-sd", 0.5)), *given)
+    assert done.exit_code == 2
+    assert message in done.output.splitlines()[-1]
+    assert "Traceback" not in done.output
+    assert not (there / "plan.json").exists()
+
+
+@pytest.mark.slow
+def test_the_report_lies_beside_and_takes_no_name_for_html(there):
+    frame().rename(columns={"a": HTML}).to_csv("f.csv")
+    done = aft_plan("f.csv", "--epsilon-sd", 0.5, report=True)
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[-1] == "Report: plan.html"
+    page = (there / "plan.html").read_text()
+    assert "alert(1)" in page
+    assert "<script>alert" not in page and "<b>x</b>" not in page
+    assert (there / "plotly.min.js").exists()
+
+
+def test_the_commands_of_rooms_are_listed():
+    listed = CliRunner().invoke(main, ["--help"]).output
+    assert "plan       Say what of the sensors in DATA may be lost" in listed
+    assert "reproduce" in listed

@@ -1,0 +1,115 @@
+"""What the notebook runs: parameters that pass work to the end, troubles are what they say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.your_sensors.experiments import (
+    answers,
+    check_parameters,
+    generated,
+    over_time,
+    summed_up,
+    troubles,
+)
+from aftlib.your_sensors.planfile import write_plan
+from aftlib.your_sensors.question import Question
+from aftlib.your_sensors.troubles import TROUBLES, troubled
+
+GOOD = {
+    "data": None,
+    "plan": None,
+    "epsilon": None,
+    "epsilon_sd": 0.5,
+    "delta": 0.05,
+    "t_sla": "2s",
+    "window": 10,
+    "slide": None,
+    "query": "mean",
+    "workers": None,
+    "horizons": 5,
+    "fixed_ms": 28.33,
+    "per_tuple_ms": 9.332e-4,
+    "long": None,
+    "time": None,
+    "resample": None,
+    "drop": [],
+    "rows": 3000,
+    "rounds": 600,
+    "seed": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed must be a whole number at least 0, got -1"),
+        ({"rows": 50}, "window must leave at least 8 windows, got 5"),
+        ({"rounds": 599}, "rounds must be a whole number at least 600, got 599"),
+        ({"plan": "p.json", "data": "f.csv"}, "plan must not go with data"),
+        ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
+        ({"epsilon": 1.0}, "epsilon or epsilon_sd must be given, and not both"),
+        ({"delta": 0}, "delta must be above 0"),
+        ({"t_sla": "soon"}, "t_sla must be a duration"),
+        ({"window": "7min"}, "window must be a multiple of the file's step"),
+        ({"workers": 13}, "workers must be at most the 12 sensors, got 13"),
+        ({"fixed_ms": -1}, "fixed_ms must be finite and at least 0"),
+        ({"time": "t"}, "long, time, resample and drop are of a file"),
+        ({"data": "none.csv"}, "none.csv: path must be an existing file, got 'none.csv'"),
+    ],
+)
+def test_parameters_that_cannot_be_run_are_refused(change, message):
+    check_parameters(**GOOD)
+    with pytest.raises(ValueError, match=message):
+        check_parameters(**(GOOD | change))
+
+
+def test_files_by_name_and_a_plan_alone(tmp_path):
+    table = generated(2000, 1)["rooms"]
+    for name in ("one", "two"):
+        frame = pd.DataFrame(table.values, table.time, table.names)
+        frame.rename_axis("time").to_csv(tmp_path / f"{name}.csv")
+    files = [str(tmp_path / f"{name}.csv") for name in ("one", "two")]
+    check_parameters(**(GOOD | {"data": files}))
+    plans = answers(files, Question(epsilon_sd=0.5))
+    assert list(plans) == ["one.csv", "two.csv"]
+    assert plans["one.csv"] == plans["two.csv"] | {"data": plans["one.csv"]["data"]}
+    write_plan(plans["one.csv"], tmp_path / "plan.json")
+    check_parameters(**(GOOD | {"plan": str(tmp_path / "plan.json")}))
+
+
+def test_generated_sets_are_the_same_for_a_seed():
+    one, other = generated(500, 1), generated(500, 1)
+    assert list(one) == ["rooms", "air", "feeders"]
+    for name in one:
+        np.testing.assert_array_equal(one[name].values, other[name].values)
+    assert 0.005 < np.isnan(one["air"].values).mean() < 0.04
+    assert not np.array_equal(generated(500, 2)["rooms"].values, one["rooms"].values)
+
+
+def test_troubles_begin_half_way():
+    calm = {trouble: troubled(trouble, 1000, np.random.default_rng(1)) for trouble in TROUBLES}
+    drift, stuck, noisy = (calm[trouble] for trouble in TROUBLES)
+    np.testing.assert_array_equal(drift[:500], stuck[:500])
+    np.testing.assert_array_equal(drift[:500], noisy[:500])
+    assert (stuck[500:, :2] == stuck[499, :2]).all() and not (
+        stuck[500:, 2:] == stuck[499, 2:]
+    ).any()
+    assert (drift[-100:, :2] - drift[-100:, 2:4]).mean() > 8
+    apart = noisy - noisy.mean(axis=1, keepdims=True)
+    assert apart[500:].std() == pytest.approx(3 * apart[:500].std(), rel=0.1)
+    with pytest.raises(ValueError, match="trouble must be one of drift, stuck sensors"):
+        troubled("fire", 1000, np.random.default_rng(1))
+
+
+def test_the_guard_withdraws_where_the_plain_model_goes_on():
+    walks = troubles(1200, 0.05, 1)
+    table = summed_up(walks).set_index(["trouble", "method"])
+    for trouble in TROUBLES:
+        assert table.loc[(trouble, "plain model Σ/w"), "within"] < 0.7
+        assert walks[trouble].excess <= 0
+    assert table.loc[("drift", "guard"), "within"] > 0.95
+    assert table.loc[("change of regime", "guard"), "declared"] < 0.1
+    parts = over_time(walks)
+    assert set(parts["trouble"]) == set(TROUBLES)
+    assert parts["window"].min() == 600

@@ -1,0 +1,118 @@
+"""Files of sensors: wide and long are the same, what is unfit is refused by name."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.your_sensors.sensor_file import longest_run, read_sensors, step_of, taken
+
+
+@pytest.fixture
+def wide():
+    rng = np.random.default_rng(1)
+    time = pd.date_range("2026-01-01", periods=48, freq="h", name="time")
+    frame = pd.DataFrame(rng.normal(size=(48, 3)), time, ["a", "b", "c"])
+    frame.iloc[5, 1] = np.nan
+    return frame
+
+
+def long_of(wide):
+    return wide.reset_index().melt("time", var_name="id", value_name="reading")
+
+
+def read(frame, tmp_path, **how):
+    file = tmp_path / "file.csv"
+    frame.to_csv(file, index=isinstance(frame.index, pd.DatetimeIndex))
+    return read_sensors(file, **how)
+
+
+LONG = ("time", "id", "reading")
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_long_is_wide(wide, tmp_path, dropped):
+    given = long_of(wide).sample(frac=1, random_state=1)
+    expected = read(wide, tmp_path)
+    found = read(given.dropna() if dropped else given, tmp_path, long=LONG)
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert (found.names, list(found.time)) == (expected.names, list(expected.time))
+
+
+def test_sensors_of_a_long_file_may_be_numbers_and_may_be_dropped(wide, tmp_path):
+    numbered = long_of(wide).replace({"id": {"a": 7, "b": 8, "c": 9}})
+    assert read(numbered, tmp_path, long=LONG).names == ("7", "8", "9")
+    assert read(numbered, tmp_path, long=LONG, drop=["7"]).names == ("8", "9")
+
+
+def test_samples_of_their_own_times_meet_by_resampling(wide, tmp_path):
+    late = long_of(wide).dropna()
+    late["time"] += pd.to_timedelta(np.random.default_rng(2).integers(0, 600, len(late)), "s")
+    again = pd.concat([late, late.assign(reading=late["reading"] + 1)])
+    table = read(again, tmp_path, long=LONG, resample="1h")
+    np.testing.assert_allclose(table.values[0], wide.iloc[0] + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "how", "message"),
+    [
+        (lambda f: pd.concat([f, f.assign(reading=0)]), {}, "two different samples of 'a' share"),
+        (lambda f: f.assign(reading="x"), {}, "column 'reading' must be numeric"),
+        (lambda f: f.assign(id=None), {}, "columns 'time' and 'id' must be filled in every row"),
+        (lambda f: f, {"long": ("time", "id")}, "long must name three columns"),
+        (lambda f: f, {"long": ("time", "id", "x")}, r"long must name columns, got \['x'\]"),
+        (lambda f: f, {"time": "time"}, "time must not go with long, got 'time'"),
+        (lambda f: f[f["id"] == "a"], {}, r"must hold at least two sensors, got \['a'\]"),
+    ],
+)
+def test_long_files_that_are_none(wide, tmp_path, change, how, message):
+    with pytest.raises(ValueError, match=message):
+        read(change(long_of(wide)), tmp_path, **({"long": LONG} | how))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f[["a"]], r"the file must hold at least two sensors, got \['a'\]"),
+        (lambda f: f[:1], "the file must hold at least two rows, got 1"),
+        (lambda f: f.assign(b=1.0), r"column 'b' must vary, got one value only.*drop=\['b'\]"),
+        (lambda f: f * 0, "no column varies, got one value only in each"),
+        (lambda f: f.assign(b=f["b"].where(np.arange(48) % 5 < 2)), "column 'b' must have most of"),
+        (lambda f: f[f.index.hour % 5 < 2].reindex(f.index), "60% missing; take a longer step"),
+    ],
+)
+def test_unfit_files_are_refused_by_column(wide, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        read(change(wide), tmp_path)
+
+
+def test_what_was_taken_is_told(wide, tmp_path):
+    given = wide.drop(wide.index[10:14])
+    given.iloc[0, 0] = np.inf
+    table = read(pd.concat([given[20:], given[:21]]), tmp_path)
+    lines = "\n".join(taken(table))
+    assert step_of(table) == pd.Timedelta(hours=1)
+    for expected in (
+        "sensors: 3 (a, b, c)",
+        "time: 2026-01-01 00:00:00 to 2026-01-02 23:00:00",
+        "step: 0 days 01:00:00, 48 steps from 45 rows",
+        "gaps: 9.72% of all samples are missing",
+        "the longest time without any sensor is 4 steps",
+        "rows that repeated another: 1",
+        "rows out of order, sorted: 1",
+        "infinite values, taken as missing: 1",
+    ):
+        assert expected in lines
+
+
+def test_a_file_without_times(wide, tmp_path):
+    table = read(wide.fillna(0).reset_index(drop=True), tmp_path)
+    assert step_of(table) is None
+    assert "time: none; 48 rows are taken as even steps" in taken(table)
+    assert "gaps: none" in taken(table)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [([], 0), ([0, 0], 0), ([1], 1), ([1, 1, 0, 1, 1, 1], 3), ([0, 1, 1], 2)]
+)
+def test_longest_run(flags, expected):
+    assert longest_run(np.array(flags, bool)) == expected

@@ -1,0 +1,58 @@
+"""What the back-tests say about each claim, and the mutants of the code under which it turns."""
+
+import pytest
+
+from aftlib.guard import Guard
+from aftlib.reports.documents import CLAIMS
+from aftlib.your_sensors import backtest
+from aftlib.your_sensors.experiments import answers, troubles
+from aftlib.your_sensors.question import Question
+from aftlib.your_sensors.verdicts import verdicts
+
+RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "G"}
+
+
+def measured(rows=8000):
+    return answers(None, Question(epsilon_sd=0.5), rows=rows, seed=1), troubles(1200, 0.05, 1)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return measured()
+
+
+def turned(plans, walks):
+    return {s.id for s in verdicts(plans, walks) if s.verdict != RECORDED[s.id]}
+
+
+def saying(what):
+    """A guard that declares everything (2), or nothing (0)."""
+
+    class Mutant(Guard):
+        def replay(self, windows):
+            told = super().replay(windows)
+            told.said[:] = what
+            return told
+
+    return Mutant
+
+
+def test_all_claims_come_out_as_recorded(found):
+    assert [s.id for s in verdicts(*found)] == list(RECORDED) == ["G-1", "G-2", "G-3"]
+    assert turned(*found) == set()
+
+
+def test_a_guard_that_declares_everything_is_noticed(monkeypatch):
+    monkeypatch.setattr(backtest, "Guard", saying(2))
+    assert turned(*measured()) >= {"G-1", "G-2"}
+
+
+def test_a_guard_that_declares_nothing_is_noticed(monkeypatch):
+    monkeypatch.setattr(backtest, "Guard", saying(0))
+    assert turned(*measured()) == {"G-1", "G-3"}
+
+
+def test_troubles_alone_can_pass_the_bound(found, monkeypatch):
+    plans, _ = found
+    monkeypatch.setattr(backtest, "Guard", saying(2))
+    assert turned(plans, troubles(1200, 0.05, 1)) == {"G-2"}
