@@ -23,7 +23,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.assignment import Assignment
-from aftlib.approximately_once.guarded import GuardedMaster
+from aftlib.approximately_once.guarded_master import GuardedMaster
 from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Audit, Master, Outage
 from aftlib.approximately_once.operator import RESULT_SCHEMA, Worker

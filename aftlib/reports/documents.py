@@ -98,8 +98,8 @@ STATEMENTS = {
     "D5-4": "Throughput is far above 100,000 events per second.",
     "D5-5": "With total − (last − 1)/2 on the same buckets (the default here) the relative error "
     "is at most ε, always, and comes close to it.",
-    "G-1": "Of the losses that the guard declared recoverable, a share of 1 − δ is estimated within "
-    "ε, on every set.",
+    "G-1": "Of the losses that the guard declared recoverable, a share of 1 − δ is estimated "
+    "within ε, on every set.",
     "G-2": "The theorem's bound on wrong promises is never passed.",
     "G-3": "The guard promises for more windows than the plain model Σ/w could have kept.",
 }

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.approximately_once.assignment import assess
-from aftlib.approximately_once.guarded import GuardedMaster
+from aftlib.approximately_once.guarded_master import GuardedMaster
 from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import Query, recover_stream, staff
 from aftlib.core.gaussian import GaussianModel

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.signal import lfilter
 
-from aftlib.checkpoint_planning.guarded import plan_guarded, replay_guard
+from aftlib.checkpoint_planning.guarded_plan import plan_guarded, replay_guard
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
