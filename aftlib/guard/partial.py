@@ -68,8 +68,9 @@ class PartialGuard:
     Notes
     -----
     A window costs O((2n)³) for each interval. Nothing is declared before the model has seen more
-    windows than it has variables; q = variables / windows takes (1 − q) / (1 + q) off each target,
-    as much as the variance of a regression's prediction grows by fitting.
+    windows than it has variables, n and two a season; with their share q of the windows a target is
+    taken to be (1 − q) / (1 + q) of it, for by so much the variance of a regression's prediction
+    grows by fitting. As the model's memory is 600 windows, q is n/600 at least.
 
     Examples
     --------

@@ -26,7 +26,7 @@ def test_the_example_is_what_it_says(values):
     late = int(LOOSE * 500) * WINDOW
     early = np.corrcoef(values[:late], rowvar=False)
     np.testing.assert_allclose(values[:late].var(axis=0), 1, atol=0.15)
-    np.testing.assert_allclose(early[np.triu_indices(SENSORS, 1)], 0.95, atol=0.02)
+    np.testing.assert_allclose(early[np.triu_indices(SENSORS, 1)], 0.97, atol=0.02)
     lagged = np.corrcoef(values[1:, 0], values[:-1, 0])[0, 1]
     assert lagged == pytest.approx(0.9, abs=0.02)
     assert abs(np.corrcoef(values[late + 60 :, -1], values[late + 60 :, 0])[0, 1]) < 0.3
@@ -35,7 +35,8 @@ def test_the_example_is_what_it_says(values):
 def test_the_guard_keeps_the_promise_that_independent_steps_break(found):
     table = experiments.promise_table(found[0], 0.05).set_index(["way", "tau"])
     plain, guard = table.loc["Σ/L"], table.loc["guard"]
-    assert (plain["within"] < 0.9).all()
+    assert (plain.loc[[10, 20], "within"] < 0.9).all()
+    assert (plain["worst_sensor"] < 0.9).all()
     assert (guard["within"] >= 0.95).all()
     assert (guard["within"] >= 1 - 0.05 - guard["slack"]).all()
     assert guard.loc[10, "estimated"] > 0.5

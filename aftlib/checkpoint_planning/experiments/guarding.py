@@ -27,11 +27,11 @@ LEAST_DECLARED = 100
 def wandering(windows: int, memory: float, seed: int) -> np.ndarray:
     """Samples of sensors that go together, correlated by memory^lag in time; (steps, n).
 
-    Each is √.95 of a common and √.05 of a part of its own, all AR(1) of variance 1.
+    Each is √.97 of a common and √.03 of a part of its own, all AR(1) of variance 1.
     """
     rng, steps = np.random.default_rng(seed), windows * WINDOW
     common, own, apart = (rng.standard_normal((steps, k)) for k in (1, SENSORS, 1))
-    shocks = np.sqrt(0.95) * common + np.sqrt(0.05) * own
+    shocks = np.sqrt(0.97) * common + np.sqrt(0.03) * own
     late = int(LOOSE * windows) * WINDOW
     shocks[late:, -1:] = apart[late:]
     return np.asarray(lfilter([np.sqrt(1 - memory**2)], [1, -memory], shocks, axis=0))
