@@ -5,8 +5,9 @@ form and takes the units in, one by one or (by `kernels`) a whole array at once,
 result. `histogram` is the public face: estimates, merging, and bytes sealed by `record`. `variance`
 does the like for real values. `ring` is the exact rival.
 
-On Spark: `source` draws the bits of `bits` as a stream. `operator` keeps a histogram a key as state
-that Spark commits with each micro-batch. `parallel` merges one of each partition.
+On Spark: `source` draws the bits of `bits` as a stream. `pipeline` runs it into `operator`, whose
+histogram a key is state that Spark commits with each micro-batch. `parallel` merges one of each
+partition.
 """
 
 from aftlib.exponential_histogram.histogram import ExponentialHistogram

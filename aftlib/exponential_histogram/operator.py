@@ -1,62 +1,69 @@
 """The exponential histogram as a stateful streaming operator: one a key (D5).
 
-`applyInPandasWithState` hands a key's events of a micro-batch over in one call, and what it has
-to remember is one row; Spark commits that with the micro-batch, so that after any death the
-micro-batch runs again from the state before it. (`transformWithStateInPandas` would add the
-dependency protobuf, for timers and typed states that are not needed here.)
+`applyInPandasWithState` hands over a group of keys with their events of a micro-batch in one call,
+and what it has to remember is one row; Spark commits that with the micro-batch, so that after any
+death the micro-batch runs again from the state before it. A call costs Spark most of a millisecond,
+hence groups: keys share them by their hash. (`transformWithStateInPandas` would add the dependency
+protobuf, for timers and typed states that are not needed here.)
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.streaming.state import GroupState
 
 from aftlib.core.checks import require_number
-from aftlib.core.paths import atomic_file
 from aftlib.exponential_histogram.events import MAX_UNITS
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
-from aftlib.spark.drain import drain
 
 POLICIES = ("refuse", "drop", "keep")
-STATE_SCHEMA = "at long, histogram binary, waiting binary"
-_SETTINGS = {
-    # state outside the JVM's memory, which a million keys would fill
-    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming."
-    "state.RocksDBStateStoreProvider",
-}
-_PARTITIONS = "spark.sql.shuffle.partitions"
-_WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
-_NO_ROWS = pd.DataFrame({"at": [], "event": [], "reason": []}).astype(
-    {"at": np.int64, "event": np.int64, "reason": object}
+_NO_ROWS = pd.DataFrame({"key": [], "at": [], "event": [], "reason": []}).astype(
+    {"key": object, "at": np.int64, "event": np.int64, "reason": object}
 )
 #: Milliseconds since 1970 that Spark can hold as a timestamp.
-_LAST_TIME = 2**53
+LAST_TIME = 2**53
+_KEPT = pa.schema(
+    {"key": pa.string(), "at": pa.int64(), "histogram": pa.binary(), "waiting": pa.binary()}
+    | {"due": pa.int64()}
+)
 
 
 class Kept(NamedTuple):
-    """What a key's state holds: the last `at`, its histogram, and rows (at, event) that wait."""
+    """What the state holds of a key."""
 
-    at: int | None
-    histogram: ExponentialHistogram
-    waiting: NDArray[np.int64]
+    at: int | None = None  # of its last event
+    histogram: bytes = b""
+    waiting: bytes = b""  # rows (at, event) of 64-bit integers
+    due: int | None = None  # when it has something to say, though no event comes
+
+
+def packed(kept: dict[str, Kept]) -> bytes:
+    """A group's keys as bytes."""
+    columns = zip(*((key, *each) for key, each in kept.items()), strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, _KEPT.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_KEPT).serialize().to_pybytes()
+
+
+def unpacked(data: bytes) -> dict[str, Kept]:
+    """The keys that were packed."""
+    keys, *columns = pa.ipc.read_record_batch(pa.py_buffer(data), _KEPT).to_pydict().values()
+    return dict(zip(keys, map(Kept, *columns), strict=True))
 
 
 @dataclass(frozen=True)
 class HistogramQuery:
     """The histogram that every key of a stream has, and how often it answers.
 
-    Called by Spark with one key's events of a micro-batch, which it sorts by `at`: the answers do
-    not depend on how the events were partitioned.
+    Called by Spark with the events of a group of keys of a micro-batch, which it sorts by `at`: the
+    answers do not depend on how the events were partitioned.
 
     Parameters
     ----------
@@ -74,6 +81,9 @@ class HistogramQuery:
         answered then. A window that has emptied answers 0, and its state goes away. By default
         nothing waits, no event may come in a later micro-batch than its successor of the same key,
         and the state stays.
+    groups : int
+        Groups of keys. A micro-batch reads and writes the state of a whole group, and takes most of
+        a millisecond for each that has events: a thousand keys or so a group are fine.
     """
 
     window: int
@@ -83,269 +93,163 @@ class HistogramQuery:
     each: bool = True
     bad: str = "refuse"
     lateness: int | None = None
+    groups: int = 256
 
     @property
     def identity(self) -> dict[str, Any]:
         """What a stream must be continued with."""
-        fixed = ("window", "epsilon", "timed", "values", "each", "lateness")
-        return {name: getattr(self, name) for name in fixed}
+        names = (each.name for each in fields(HistogramQuery) if each.name != "bad")
+        return {name: getattr(self, name) for name in names}
 
-    def histogram(self) -> ExponentialHistogram:
-        """A new histogram; raises ValueError if a parameter is outside its range."""
+    def check(self) -> None:
+        """Raise ValueError if a parameter is outside its range."""
+        self.histogram()
         if self.bad not in POLICIES:
             raise ValueError(f"bad must be one of {', '.join(POLICIES)}, got {self.bad!r}")
+        require_number("groups", self.groups, least=1, most=2**31 - 1, whole=True)
         if self.lateness is not None:
-            require_number("lateness", self.lateness, least=0, most=_LAST_TIME, whole=True)
+            require_number("lateness", self.lateness, least=0, most=LAST_TIME, whole=True)
             if not self.timed:
                 raise ValueError(
                     f"lateness must be left out with timed=False, got {self.lateness}: "
                     "the windows count events, which come one after the other"
                 )
+
+    def histogram(self) -> ExponentialHistogram:
+        """A new histogram."""
         return ExponentialHistogram(self.window, self.epsilon, self.timed, self.values)
 
     def __call__(
-        self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+        self, group: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """Restore one key's state, take in its events, answer, and hand the state to Spark."""
-        last, histogram, waiting = self.restore(key, state)
-        rows, rejects = self.sort_out(key, list(frames), last, state)
+        """Restore the keys of a group, take in their events, answer, and hand them to Spark."""
+        kept = self.restore(group, state)
+        limit = None if self.lateness is None else state.getCurrentWatermarkMs()
+        table, rejects = self.sort_out(list(frames), kept, limit)
         if len(rejects):
             yield rejects
-        limit = None if self.lateness is None else state.getCurrentWatermarkMs()
-        if limit is not None:  # only what is before the watermark has no more predecessors to come
-            rows = np.concatenate((waiting, rows))
-            rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
-            final = int(np.searchsorted(rows[:, 0], limit))
-            rows, waiting = rows[:final], rows[final:]
 
-        if len(rows):
-            at, units = (np.ascontiguousarray(column) for column in rows.T)
-            last, times = int(at[-1]), at if self.timed else None
-            if self.each:
-                yield _told(key, at=at, estimate=histogram.estimates(units, times))
-            else:
-                histogram.update(units, times)
-                yield _told(key, at=at[-1:], estimate=histogram.estimate())
-
-        if limit is None:
-            if last is not None:
-                self.save(key, state, Kept(last, histogram, waiting))
-            return
-        due = waiting[:1, 0].tolist()
-        if histogram.total:
-            empties = histogram.buckets[0][0] + self.window
-            if empties < limit:
-                yield _told(key, at=[empties], estimate=0.0)
-                histogram = self.histogram()
-            else:
-                due.append(empties)
-        if due:
-            self.save(key, state, Kept(last, histogram, waiting))
-            state.setTimeoutTimestamp(max(min(due), limit + 1))
-        else:
-            state.remove()
+        rows = table[["at", "event"]].to_numpy(np.int64)
+        codes, keys = pd.factorize(table["key"])
+        edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1))
+        parts = {keys[codes[i]]: rows[i:j] for i, j in zip(edges, edges[1:], strict=False)}
+        if limit is not None:
+            due = [key for key, each in kept.items() if each.due is not None and each.due < limit]
+            parts = dict.fromkeys(due, rows[:0]) | parts
+        times, estimates = [], []
+        for key, part in parts.items():
+            at, estimate, left = self.step(kept.pop(key, Kept()), part, limit)
+            times.append(at)
+            estimates.append(estimate)
+            if left is not None:
+                kept[key] = left
+        if parts:
+            key = np.repeat(np.array([*parts], object), [at.size for at in times])
+            yield _told(key=key, at=np.concatenate(times), estimate=np.concatenate(estimates))
+        self.save(group, state, kept)
 
     def sort_out(
-        self, key: tuple[Any, ...], frames: list[pd.DataFrame], last: int | None, state: GroupState
-    ) -> tuple[NDArray[np.int64], pd.DataFrame]:
-        """Good rows (at, event) in order, shape (n, 2), and what to tell of the others.
+        self, frames: list[pd.DataFrame], kept: dict[str, Kept], limit: int | None
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Good rows by key and time, and what to tell of the others.
 
         Raises
         ------
         ValueError
             If a row is bad and the policy is to refuse it.
         """
-        table = pd.concat([*frames, _NO_ROWS]).sort_values(["at", "event"], ignore_index=True)
+        table = pd.concat([*frames, _NO_ROWS])
+        table = table.sort_values(["key", "at", "event"], ignore_index=True)
         good = np.flatnonzero(table["reason"].isna())
-        at = table["at"].to_numpy(np.int64)[good]
-        if self.lateness is not None:
-            late, reason = at < state.getCurrentWatermarkMs(), "at is behind the watermark"
-        elif self.timed:
-            late, reason = at < (at[:1] if last is None else last), "at goes back"
+        at, key = table["at"].to_numpy(np.int64)[good], table["key"].iloc[good]
+        if limit is not None:
+            late, reason = at < limit, "at is behind the watermark"
         else:
-            before = np.concatenate((at[:1] - 1 if last is None else [last], at))[: at.size]
-            late = at <= np.maximum.accumulate(before)
-            reason = "at does not rise"
+            ends = {k: kept[k].at for k in key.unique() if k in kept}
+            last = key.map(ends).fillna(-MAX_UNITS).to_numpy(np.int64)
+            late, reason = at < last, "at goes back"
+            if not self.timed:
+                again = key.duplicated().to_numpy() & (np.diff(at, prepend=at[:1] - 1) == 0)
+                late, reason = (at <= last) | again, "at does not rise"
         table.loc[good[late], "reason"] = reason
 
-        bad = table[table["reason"].notna()]
+        rows, bad = table[table["reason"].isna()], table[table["reason"].notna()]
         if len(bad) and self.bad == "refuse":
             row = bad.iloc[0]
+            before = kept.get(row["key"], Kept()).at
             raise ValueError(
-                f"key {key[0]!r} has a row whose {row['reason']}, got at={row['at']}, "
-                f"event={row['event']} after at={last}: nothing of its micro-batch is committed; "
+                f"key {json.loads(row['key'])['key']!r} has a row whose {row['reason']}, got "
+                f"at={row['at']}, event={row['event']} after at={before}: nothing of its "
+                "micro-batch is committed; "
                 'mend the source and number its events, or go on with bad="drop" or bad="keep"'
             )
-        rows = table.loc[table["reason"].isna(), ["at", "event"]].to_numpy(np.int64)
         if self.bad == "drop":
-            counts = bad["reason"].value_counts(sort=False)
-            return rows, _told(key, reason=counts.index, number=counts.to_numpy())
+            counts = bad.groupby(["key", "reason"], sort=False).size().rename("number")
+            return rows, _told(**counts.reset_index())
         told = {name: bad[name].astype(object) for name in ("at", "event")}
         for name, column in told.items():
             column[bad["reason"] == f"{name} is null"] = None
-        return rows, _told(key, **told, reason=bad["reason"], number=1)
+        return rows, _told(key=bad["key"], **told, reason=bad["reason"], number=1)
 
-    def restore(self, key: tuple[Any, ...], state: GroupState) -> Kept:
-        """What the state holds, or a new histogram."""
-        asked = self.histogram()
-        if not state.exists:
-            return Kept(None, asked, np.empty((0, 2), np.int64))
-        at, data, waiting = state.get
-        found = ExponentialHistogram.from_bytes(data)
-        if repr(found) != repr(asked):
-            raise ValueError(
-                f"query must be the one that the stream began with, {found!r}, got {asked!r}: "
-                "go on with that one, or start anew in another directory"
-            )
-        return Kept(at, found, np.frombuffer(waiting, np.int64).reshape(-1, 2))
+    def step(
+        self, kept: Kept, rows: NDArray[np.int64], limit: int | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], Kept | None]:
+        """Answers of a key to good rows (at, event): times, estimates; and what to keep of it."""
+        last, waiting = kept.at, rows[:0]
+        if kept.histogram:
+            histogram = ExponentialHistogram.from_bytes(kept.histogram)
+            asked = self.window, self.epsilon, self.timed, self.values
+            if asked != (histogram.window, histogram.epsilon, histogram.timed, histogram.values):
+                raise ValueError(
+                    f"query must be the one that the stream began with, {histogram!r}, got "
+                    f"{self!r}: go on with that one, or start anew in another directory"
+                )
+        else:
+            histogram = self.histogram()
+        if limit is not None:  # only what is before the watermark has no more predecessors to come
+            rows = np.concatenate((np.frombuffer(kept.waiting, np.int64).reshape(-1, 2), rows))
+            rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+            final = int(np.searchsorted(rows[:, 0], limit))
+            rows, waiting = rows[:final], rows[final:]
 
-    def save(self, key: tuple[Any, ...], state: GroupState, kept: Kept) -> None:
+        at, units = (np.ascontiguousarray(column) for column in rows.T)
+        times, estimate = at if self.timed else None, np.empty(0)
+        last = int(at[-1]) if at.size else last
+        if self.each:
+            estimate = histogram.estimates(units, times)
+        elif at.size:
+            histogram.update(units, times)
+            at, estimate = at[-1:], np.array([histogram.estimate()])
+        if limit is None:
+            return at, estimate, Kept(last, histogram.to_bytes())
+
+        due = waiting[:1, 0].tolist()
+        if histogram.total:
+            empties = histogram.buckets[0][0] + self.window
+            if empties < limit:
+                at, estimate = np.append(at, empties), np.append(estimate, 0.0)
+                histogram = self.histogram()
+            else:
+                due.append(empties)
+        left = Kept(last, histogram.to_bytes(), waiting.tobytes(), min(due)) if due else None
+        return at, estimate, left
+
+    def restore(self, group: tuple[Any, ...], state: GroupState) -> dict[str, Kept]:
+        """What the state holds of each key of a group."""
+        return unpacked(*state.get) if state.exists else {}
+
+    def save(self, group: tuple[Any, ...], state: GroupState, kept: dict[str, Kept]) -> None:
         """Give the state to Spark, which commits it with the micro-batch."""
-        state.update((kept.at, kept.histogram.to_bytes(), kept.waiting.tobytes()))
+        if kept:
+            state.update((packed(kept),))
+        elif state.exists:
+            state.remove()
+        due = [each.due for each in kept.values() if each.due is not None]
+        if due:
+            state.setTimeoutTimestamp(max(min(due), state.getCurrentWatermarkMs() + 1))
 
 
-def _told(key: tuple[Any, ...], **columns: Any) -> pd.DataFrame:
+def _told(**columns: Any) -> pd.DataFrame:
     """Rows of the stream's output."""
     names = ("key", "at", "estimate", "event", "reason", "number")
-    return pd.DataFrame(dict.fromkeys(names) | {"key": key[0]} | columns)[[*names]]
-
-
-def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
-    """Answers of one histogram a key over a stream of events, and its rejects.
-
-    Parameters
-    ----------
-    events : DataFrame
-        Streaming; key: of any type; at: a whole number, the event's number within its key, or its
-        timestamp with `timed`; event: boolean or a whole number.
-    query : HistogramQuery
-
-    Returns
-    -------
-    DataFrame
-        Streaming; key, at, estimate; for what was rejected at, event (with the policy "keep"),
-        reason, number of rows.
-
-    Raises
-    ------
-    ValueError
-        If a parameter of the query is outside its range, or a column is of another type; in the
-        stream, if a row is bad and the policy is to refuse it.
-    """
-    query.histogram()
-    types = {field.name: field.dataType.simpleString() for field in events.schema.fields}
-    for name, wanted in (("at", _WHOLE_TYPES), ("event", _WHOLE_TYPES | {"boolean"})):
-        if types.get(name) not in wanted:
-            raise ValueError(
-                f"events must have a column {name} of type {', '.join(sorted(wanted))}, got "
-                f"{types.get(name)}: cast it"
-            )
-    warm()
-
-    at, event = F.col("at").cast("long"), F.col("event").cast("long")
-    first, after = (-MAX_UNITS + 1, MAX_UNITS) if query.lateness is None else (0, _LAST_TIME)
-    most, kind = (1, "no bit") if query.values == "bits" else (MAX_UNITS - 1, "too large")
-    reason = (
-        F.when(at.isNull(), "at is null")
-        .when(event.isNull(), "event is null")
-        .when((at < first) | (at >= after), "at is out of range")
-        .when(event < 0, "event is negative")
-        .when(event > most, f"event is {kind}")
-    )
-    at, event = (F.coalesce(column, F.lit(0)) for column in (at, event))
-    columns = {"key": F.col("key"), "at": at, "event": event, "reason": reason}
-    rows = events.select(*(column.alias(name) for name, column in columns.items()))
-    timeout = GroupStateTimeout.NoTimeout
-    if query.lateness is not None:
-        # Spark drops rows behind the watermark without a word. So the times that move it are rows
-        # of their own, which are dropped here, and the events go without a time.
-        time = F.when(F.col("reason").isNull(), F.timestamp_millis("at"))
-        both = F.array(time, F.lit(None).cast("timestamp"))
-        rows = rows.withColumn("time", F.explode(both))
-        rows = rows.withWatermark("time", f"{query.lateness} milliseconds")
-        rows, timeout = rows.filter(F.col("time").isNull()), GroupStateTimeout.EventTimeTimeout
-    return rows.groupBy("key").applyInPandasWithState(
-        query,
-        f"key {types['key']}, at long, estimate double, event long, reason string, number long",
-        STATE_SCHEMA,
-        "append",
-        timeout,
-    )
-
-
-def run(
-    spark: SparkSession,
-    events: DataFrame,
-    query: HistogramQuery,
-    directory: Path,
-    partitions: int | None = None,
-) -> DataFrame:
-    """Stream all events that are there into estimates; go on where an earlier process died.
-
-    Parameters
-    ----------
-    spark : SparkSession
-    events, query
-        As for `estimates`.
-    directory : path
-        Place of the query, of Spark's checkpoint (offsets and state) and of the estimates, as
-        Parquet files.
-    partitions : int, optional
-        Parts of the state, fixed when the stream first starts; by default the session's number of
-        shuffle partitions. More than there are keys only cost time.
-
-    Returns
-    -------
-    DataFrame
-        All estimates so far: key, at, estimate.
-
-    Raises
-    ------
-    ValueError
-        As `estimates`, or if the directory holds the stream of another query.
-    """
-    place = Path(directory).absolute()
-    answers = estimates(events, query)
-    note = place / "query.json"
-    if note.exists():
-        begun = json.loads(note.read_text())
-        if begun != query.identity:
-            differ = [name for name in begun if begun[name] != query.identity[name]]
-            raise ValueError(
-                f"query must be the one that the stream in {place} began with, "
-                + "; ".join(f"{n} = {begun[n]}, got {query.identity[n]}" for n in differ)
-                + ": go on with that one, or start anew in another directory"
-            )
-    elif (place / "checkpoint").exists():
-        raise ValueError(
-            f"directory must hold the query of its stream in {note}, which is missing: "
-            "start anew in another directory"
-        )
-    place.mkdir(parents=True, exist_ok=True)
-    with atomic_file(note) as file:
-        file.write_text(json.dumps(query.identity))
-
-    settings = _SETTINGS | ({_PARTITIONS: str(partitions)} if partitions else {})
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        writer = answers.writeStream.format("parquet").option("path", str(place / "estimates"))
-        drain(writer, place)
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
-    # the schema is named, for a stream without events leaves no file to take it from
-    table = spark.read.schema(answers.schema).parquet(str(place / "estimates"))
-    return table.filter("reason is null").select("key", "at", "estimate")
-
-
-def rejects(spark: SparkSession, directory: Path) -> DataFrame:
-    """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows."""
-    table = spark.read.parquet(str(Path(directory).absolute() / "estimates"))
-    return table.filter("reason is not null").select("key", "at", "event", "reason", "number")
-
-
-def warm() -> None:
-    """Compile the kernels here, so that workers on this machine find them in numba's cache."""
-    from aftlib.exponential_histogram import kernels  # noqa: F401
+    return pd.DataFrame(dict.fromkeys(names) | columns)[[*names]]

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.exponential_histogram.bits import EVENTS_PER_RANGE, BitStream
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
-from aftlib.exponential_histogram.operator import HistogramQuery, warm
+from aftlib.exponential_histogram.operator import HistogramQuery
 
 #: Timestamps and events, a chunk at a time, in order of time within a partition.
 Chunks = Iterator[tuple[NDArray[np.int64], NDArray[Any]]]
@@ -82,11 +82,23 @@ def aggregate(frame: DataFrame, query: HistogramQuery, reader: Reader = rows) ->
         data = histogram.to_bytes()
         yield pa.RecordBatch.from_pydict({"events": [events], "histogram": [data]})
 
-    warm()
-    parts = frame.mapInArrow(part, "events long, histogram binary").toArrow().to_pydict()
+    from aftlib.exponential_histogram import kernels  # noqa: F401 - compiled before the tasks start
+
+    parts = _mapped(frame, part, "events long, histogram binary")
     histograms = [ExponentialHistogram.from_bytes(data) for data in parts["histogram"]]
     merged = query.histogram().merge(*histograms) if histograms else query.histogram()
     return Merged(merged, sum(parts["events"]), len(histograms))
+
+
+def _mapped(frame: DataFrame, part: Any, schema: str) -> dict[str, list[Any]]:
+    """Columns that the tasks return, to which rows go in batches a hundred times Spark's own."""
+    conf, name = frame.sparkSession.conf, "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = str(conf.get(name))
+    try:
+        conf.set(name, str(10**6))
+        return frame.mapInArrow(part, schema).toArrow().to_pydict()
+    finally:
+        conf.set(name, before)
 
 
 def count(frame: DataFrame, reader: Reader = rows) -> tuple[int, int]:
@@ -98,5 +110,5 @@ def count(frame: DataFrame, reader: Reader = rows) -> tuple[int, int]:
             events, ones = events + at.size, ones + int(np.count_nonzero(event))
         yield pa.RecordBatch.from_pydict({"events": [events], "ones": [ones]})
 
-    parts = frame.mapInArrow(part, "events long, ones long").toArrow().to_pydict()
+    parts = _mapped(frame, part, "events long, ones long")
     return sum(parts["events"]), sum(parts["ones"])

@@ -13,10 +13,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.operator import HistogramQuery, Kept, run
+from aftlib.exponential_histogram.operator import HistogramQuery, packed, unpacked
+from aftlib.exponential_histogram.pipeline import run
 from aftlib.exponential_histogram.source import BitEvents
 
 EVENTS = BitEvents(share=0.4, burst=None, seed=11, keys=3, stop=4000, every=1000, tasks=2)
@@ -29,9 +27,9 @@ class Slow(HistogramQuery):
 
     wait_s: float = 0.0
 
-    def save(self, key, state, kept):  # noqa: ANN001
+    def save(self, group, state, kept):  # noqa: ANN001
         time.sleep(self.wait_s)
-        super().save(key, state, kept)
+        super().save(group, state, kept)
         time.sleep(self.wait_s)
 
 
@@ -41,17 +39,15 @@ class Outside(Slow):
 
     directory: str = ""
 
-    def path(self, key):  # noqa: ANN001
-        return Path(self.directory) / f"key-{key[0]}"
+    def path(self, group):  # noqa: ANN001
+        return Path(self.directory) / f"group-{group[0]}"
 
-    def restore(self, key, state):  # noqa: ANN001
-        histogram = self.histogram()
-        if self.path(key).exists():
-            histogram = ExponentialHistogram.from_bytes(self.path(key).read_bytes())
-        return Kept(None, histogram, np.empty((0, 2), np.int64))
+    def restore(self, group, state):  # noqa: ANN001
+        kept = unpacked(self.path(group).read_bytes()) if self.path(group).exists() else {}
+        return {key: each._replace(at=None) for key, each in kept.items()}  # or it is refused
 
-    def save(self, key, state, kept):  # noqa: ANN001
-        self.path(key).write_bytes(kept.histogram.to_bytes())
+    def save(self, group, state, kept):  # noqa: ANN001
+        self.path(group).write_bytes(packed(kept))
         time.sleep(self.wait_s)
 
 

@@ -18,7 +18,8 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 
 from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.operator import HistogramQuery, Kept, run
+from aftlib.exponential_histogram.operator import HistogramQuery
+from aftlib.exponential_histogram.pipeline import run
 
 _DRIVER = Path(__file__).with_name("histogram_driver.py")
 _spec = importlib.util.spec_from_file_location("histogram_driver", _DRIVER)
@@ -95,7 +96,7 @@ def test_drivers_killed(tmp_path, seed, once):
 
 @pytest.mark.skipif(not FULL, reason="starts Spark twice: part of the full trials")
 def test_drivers_with_state_outside_are_caught(tmp_path, once):
-    killed_when(tmp_path, "outside", "key-*")
+    killed_when(tmp_path, "outside", "group-*")
     with pytest.raises(AssertionError):
         check(finished(tmp_path, "outside"))
     once()
@@ -107,9 +108,10 @@ class Dying(driver.Slow):
 
     last: int = 0
 
-    def save(self, key, state, kept):
-        super().save(key, state, kept)
-        if kept.at == self.last and TaskContext.get().attemptNumber() == 0:
+    def save(self, group, state, kept):
+        super().save(group, state, kept)
+        over = any(each.at == self.last for each in kept.values())
+        if over and TaskContext.get().attemptNumber() == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -117,21 +119,21 @@ class Dying(driver.Slow):
 class DyingOutside(Dying, driver.Outside):
     """The same with the state in a file, and therefore twice in it."""
 
-    def save(self, key, state, kept):
-        driver.Outside.save(self, key, state, kept)
-        Dying.save(self, key, state, kept)
+    def save(self, group, state, kept):
+        driver.Outside.save(self, group, state, kept)
+        Dying.save(self, group, state, kept)
 
 
 @dataclass(frozen=True)
 class Remembering(Dying):
     """A broken control: the state lives in the worker's memory only."""
 
-    def restore(self, key, state):
-        return MEMORY.get(key, Kept(None, self.histogram(), np.empty((0, 2), np.int64)))
+    def restore(self, group, state):
+        return dict(MEMORY.get(group, {}))
 
-    def save(self, key, state, kept):
-        MEMORY[key] = kept
-        Dying.save(self, key, state, kept)
+    def save(self, group, state, kept):
+        MEMORY[group] = kept
+        Dying.save(self, group, state, kept)
 
 
 MEMORY: dict = {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,8 @@ from pyspark.sql import functions as F
 
 from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.bits import BitStream
-from aftlib.exponential_histogram.operator import HistogramQuery, estimates, rejects, run
+from aftlib.exponential_histogram.operator import HistogramQuery, unpacked
+from aftlib.exponential_histogram.pipeline import estimates, rejects, run
 from aftlib.exponential_histogram.source import BitEvents
 
 STOP, KEYS = 3000, 2
@@ -24,7 +27,7 @@ def bit_events(spark, every, tasks):
 
 
 class FakeState:
-    """As Spark's `GroupState`, for one key."""
+    """As Spark's `GroupState`, for one group of keys."""
 
     def __init__(self):
         self.value, self.watermark, self.due = None, 0, None
@@ -51,14 +54,17 @@ class FakeState:
         self.value = value
 
 
-def frame(at, event):
+KEY = '{"key":7}'
+
+
+def frame(at, event, key=KEY):
     """Rows as the operator gets them; what a single row tells has been judged before."""
-    return pd.DataFrame({"at": at, "event": event}).assign(reason=None)
+    return pd.DataFrame({"key": key, "at": at, "event": event}).assign(reason=None)
 
 
-def called(query, frames, state, key=7):
-    """Answers and rejects of one micro-batch of a key."""
-    found = pd.concat([frame([], []).assign(estimate=[]), *query((key,), iter(frames), state)])
+def called(query, frames, state):
+    """Answers and rejects of one micro-batch of a group of keys."""
+    found = pd.concat([frame([], []).assign(estimate=[]), *query((5,), iter(frames), state)])
     good = found["reason"].isna()
     return found[good], found[~good]
 
@@ -69,10 +75,10 @@ def played(query, rows, batches, rng):
     for batch in np.array_split(np.arange(len(rows)), batches):
         shuffled = rows.iloc[rng.permutation(batch)]
         cuts = np.array_split(np.arange(len(shuffled)), rng.integers(1, 5))
-        found.extend(query((3,), iter([shuffled.iloc[cut] for cut in cuts]), state))
+        found.extend(query((5,), iter([shuffled.iloc[cut] for cut in cuts]), state))
     table = pd.concat(found)
-    assert (table["key"] == 3).all()
-    return table, state.value
+    assert (table["key"] == KEY).all()
+    return table, unpacked(*state.value)[KEY]
 
 
 @pytest.mark.parametrize("values", ["bits", "integers"])
@@ -88,7 +94,7 @@ def test_order_and_cut_of_a_micro_batch_do_not_matter(timed, values):
         at = rows["at"].to_numpy()
         expected = histogram.estimates(rows["event"].to_numpy(), at if timed else None)
         last = np.append(np.flatnonzero(np.diff(at)), at.size - 1)  # ties may span micro-batches
-        table, (stopped, data, _) = played(query, rows, int(rng.integers(1, 8)), rng)
+        table, (stopped, data, *_) = played(query, rows, int(rng.integers(1, 8)), rng)
         assert table["estimate"].to_numpy()[last].tolist() == expected[last].tolist()
         assert (stopped, data) == (at[-1], histogram.to_bytes())
 
@@ -100,6 +106,38 @@ def test_one_answer_a_micro_batch_is_the_last_of_its_events():
     expected = ExponentialHistogram(50, 0.1).estimates(STREAMS[0][:300])[74::75]
     assert table["at"].tolist() == [75, 150, 225, 300]
     assert table["estimate"].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_keys_of_a_group_are_answered_as_if_each_were_alone(timed):
+    rng, keys = np.random.default_rng(3), [f'{{"key":{key}}}' for key in range(12)]
+    query = HistogramQuery(20, 0.1, timed, bad="keep", lateness=9 if timed else None)
+    together, alone = FakeState(), {key: FakeState() for key in keys}
+    found, apart = [], []
+    for first in range(0, 80, 10):
+        at = first + rng.integers(-8, 12, 90)
+        rows = frame(at, rng.integers(0, 2, 90), rng.choice(keys[: 4 + first // 8], 90))
+        together.watermark = first - 9 if first < 70 else 200
+        found += query((5,), iter([rows[:50], rows[50:]]), together)
+        for key, state in alone.items():
+            state.watermark = together.watermark
+            apart += query((5,), iter([rows[rows["key"] == key]]), state)
+    one, other = (
+        pd.concat(each).astype(object).sort_values(["key", "at", "estimate"], kind="stable")
+        for each in (found, apart)
+    )
+    assert one["reason"].notna().any() and one["estimate"].notna().sum() > 300
+    assert one.reset_index(drop=True).equals(other.reset_index(drop=True))
+    left = [unpacked(*state.value) for state in alone.values() if state.value]
+    kept = unpacked(*together.value) if together.value else {}
+    assert kept == {key: each for one in left for key, each in one.items()}
+    assert len(kept) == (0 if timed else len(keys))
+
+
+def test_the_same_number_in_two_keys_is_no_repetition():
+    rows = frame([4, 4], [1, 1], ['{"key":1}', '{"key":2}'])
+    answers, late = called(HistogramQuery(20, 0.1), [rows], FakeState())
+    assert answers["estimate"].tolist() == [1, 1] and late.empty
 
 
 LATE = [
@@ -197,6 +235,8 @@ def test_events_within_the_lateness_are_answered_as_if_they_had_come_in_order(cu
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
+        ({"window": 0}, "window must be a whole number from 1 to .*, got 0"),
+        ({"groups": 0}, "groups must be a whole number at least 1 .*, got 0"),
         ({"bad": "ignore"}, "bad must be one of refuse, drop, keep, got 'ignore'"),
         ({"lateness": 5}, "lateness must be left out with timed=False, got 5"),
         ({"lateness": -1, "timed": True}, "lateness must be .*at least 0.*, got -1"),
@@ -205,7 +245,7 @@ def test_events_within_the_lateness_are_answered_as_if_they_had_come_in_order(cu
 )
 def test_policies_that_are_none_are_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
-        HistogramQuery(10, 0.1, **parameters).histogram()
+        HistogramQuery(**{"window": 10, "epsilon": 0.1} | parameters).check()
 
 
 @pytest.mark.parametrize(
@@ -266,6 +306,32 @@ def test_stream_that_goes_back_is_refused(spark, tmp_path):
     events = bit_events(spark, 1500, 1).withColumn("at", F.expr("at % 1400"))
     with pytest.raises(StreamingQueryException, match="has a row whose at does not rise, got at="):
         run(spark, events, HistogramQuery(500, 0.05), tmp_path)
+
+
+KEY_OF_TYPES = (
+    "struct<a: double, b: timestamp, c: date, d: decimal(30,2), e: binary, f: bigint, g: string,"
+    "h: array<int>, i: timestamp_ntz>"
+)
+MOMENTS = datetime(2026, 10, 25, 0, 30, 0, 123456), datetime(1969, 1, 1)
+KEYS_OF_TYPES = [
+    (0.1, MOMENTS[0], date(1999, 12, 31), Decimal("12345678901234567890.12"), bytearray(b"\0\xff"),
+     2**62 + 1, "null", [1, None], MOMENTS[0]),
+    (float("inf"), MOMENTS[1], date(1, 1, 1), Decimal("-0.50"), bytearray(), 2**62 + 2, 'ä"\n\0{',
+     [], MOMENTS[1]),
+    (float("nan"), *8 * [None]),
+    9 * (None,),
+    None,
+]  # fmt: skip
+
+
+def test_keys_of_any_type_come_back_as_they_were(spark, tmp_path):
+    rows = [(key, at, 1) for key in KEYS_OF_TYPES for at in (1, 2)]
+    schema = f"key {KEY_OF_TYPES}, at long, event int"
+    events = stream_of(spark, tmp_path / "in", rows, schema=schema)
+    found = run(spark, events, HistogramQuery(10, 0.1, each=False, groups=2), tmp_path / "out", 1)
+    assert found.schema["key"].dataType == events.schema["key"].dataType
+    expected = spark.createDataFrame([(key, 2, 2.0) for key in KEYS_OF_TYPES], found.schema)
+    assert sorted(map(str, found.collect())) == sorted(map(str, expected.collect()))
 
 
 ROWS = "key string, at long, event int"
@@ -346,6 +412,7 @@ def test_late_events_meet_the_policy_and_state_goes_when_its_window_has_emptied(
         {"timed": True},
         {"values": "integers"},
         {"each": False},
+        {"groups": 8},
         {"timed": True, "lateness": 3},
     ],
 )

@@ -40,3 +40,11 @@ def test_rows_of_a_frame_merge(spark):
 def test_count_windows_are_not_merged(spark):
     with pytest.raises(ValueError, match="query must have timed=True to be merged, got False"):
         aggregate(spark.range(1), HistogramQuery(100, 0.1))
+
+
+def test_a_frame_of_rows_reaches_the_tasks_in_large_batches(spark):
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    frame = spark.range(0, 30_000, 1, 1)
+    assert count(frame, lambda batches: ((np.ones(1), np.ones(1)) for _ in batches)) == (1, 1)
+    assert spark.conf.get(name) == before

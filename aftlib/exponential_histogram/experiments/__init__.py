@@ -10,6 +10,7 @@ from aftlib.exponential_histogram.experiments.costs import (
     DOCUMENT_RATE,
     break_even,
     long_run,
+    parallel,
     rates,
     sizes,
 )
@@ -21,8 +22,7 @@ from aftlib.exponential_histogram.experiments.errors import (
     variances,
 )
 from aftlib.exponential_histogram.experiments.examples import WINDOW as FIGURE_3_WINDOW
-from aftlib.exponential_histogram.experiments.examples import figure_3, shown
-from aftlib.exponential_histogram.experiments.streams import operator_demo, parallel
+from aftlib.exponential_histogram.experiments.examples import figure_3, operator_demo, shown
 
 __all__ = [
     "DOCUMENT_RATE",

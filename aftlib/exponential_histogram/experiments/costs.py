@@ -1,18 +1,24 @@
-"""What a histogram costs: memory, events a second, and D5 figure 5's run."""
+"""What a histogram costs: memory, events a second, D5 figure 5's run, and merging on Spark."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
+from aftlib.exponential_histogram.operator import HistogramQuery
+from aftlib.exponential_histogram.parallel import Drawn, aggregate, count
 from aftlib.exponential_histogram.ring import BitRing, relative
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DOCUMENT_RATE = 1e5
 """Events a second that the document reports, of 2012."""
@@ -121,4 +127,47 @@ def rates(
                 best[name] = min(best[name], time.perf_counter() - begin)
             rounds += 1
         found.append({"chunk": chunk} | {name: size / taken for name, taken in best.items()})
+    return pd.DataFrame(found)
+
+
+def parallel(
+    spark: SparkSession,
+    sizes: Sequence[int],
+    *,
+    window: int,
+    epsilon: float,
+    share: float,
+    seed: int,
+    tasks: int,
+    rounds: int = 3,
+) -> pd.DataFrame:
+    """Count streams in partitions that merge, beside merely drawing and counting their events.
+
+    events, partitions; count_s, histogram_s: the best of the rounds; ratio; estimate, exact: of the
+    last `window` time units; error, bound: relative; buckets.
+    """
+
+    def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+        """Least seconds of the rounds, and the last result."""
+        seconds = []
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            result = work()
+            seconds.append(time.perf_counter() - begin)
+        return min(seconds), result
+
+    query, stream = HistogramQuery(window, epsilon, timed=True), BitStream(share, None, seed)
+    found = []
+    for size in sizes:
+        drawn = Drawn(stream, size, tasks)
+        frame = drawn.frame(spark)
+        aggregate(frame, query, drawn)  # starts the workers
+        count_s, (events, _) = timed(partial(count, frame, drawn))
+        histogram_s, merged = timed(partial(aggregate, frame, query, drawn))
+        histogram, exact = merged.histogram, stream.draw(min(window, size), max(size - window, 0))
+        row = {"events": events, "partitions": merged.partitions}
+        row |= {"count_s": count_s, "histogram_s": histogram_s, "ratio": histogram_s / count_s}
+        row |= {"estimate": histogram.estimate(), "exact": int(exact.sum())}
+        row["error"] = float(relative(np.array(row["estimate"]), exact.sum()))
+        found.append(row | {"bound": histogram.error_bound, "buckets": len(histogram.buckets)})
     return pd.DataFrame(found)

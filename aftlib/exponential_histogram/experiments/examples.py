@@ -1,11 +1,21 @@
-"""D5 figures 3 and 4: the same thirteen events, step by step."""
+"""D5 figures 3 and 4: the same thirteen events, step by step. Figures 6 and 7: the operator."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pandas as pd
 
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
-from aftlib.exponential_histogram.ring import BitRing, relative
+from aftlib.exponential_histogram.operator import HistogramQuery
+from aftlib.exponential_histogram.pipeline import run
+from aftlib.exponential_histogram.ring import BitRing, exact_counts, relative
+from aftlib.exponential_histogram.source import BitEvents
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WINDOW, EPSILON = 7, 0.5
 EVENTS = (0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0)
@@ -54,3 +64,18 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
     """The table with its buckets as the document writes them."""
     texts = [" ".join(f"({at},{count})" for at, count in row) or "–" for row in table["buckets"]]
     return table.assign(buckets=texts)
+
+
+def operator_demo(
+    spark: SparkSession, directory: Path, events: BitEvents, *, window: int, epsilon: float
+) -> pd.DataFrame:
+    """The article's operator (figs. 6 and 7) as a streaming query: one answer an event.
+
+    In order of key and at; estimate, exact; error: relative.
+    """
+    query, parts = HistogramQuery(window, epsilon), min(events.keys, 4)
+    found = run(spark, events.stream(spark), query, directory, parts)
+    table = found.toPandas().sort_values(["key", "at"], ignore_index=True)
+    counts = [exact_counts(stream.draw(events.stop), window) for stream in events.streams]
+    exact = np.concatenate(counts)
+    return table.assign(exact=exact, error=relative(table["estimate"].to_numpy(), exact))

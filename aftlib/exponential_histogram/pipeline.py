@@ -1,0 +1,170 @@
+"""Streams of events into estimates: a query with its place, its state and its rejects (D5)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from aftlib.core.paths import atomic_file
+from aftlib.exponential_histogram.events import MAX_UNITS
+from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
+from aftlib.spark.drain import drain
+
+_SETTINGS = {
+    # state outside the JVM's memory, which a million keys would fill
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming."
+    "state.RocksDBStateStoreProvider",
+}
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
+#: Keys of any type are handed over as text, exactly, and come back.
+_EXACT = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
+    """Answers of one histogram a key over a stream of events, and its rejects.
+
+    Parameters
+    ----------
+    events : DataFrame
+        Streaming; key: of any type; at: a whole number, the event's number within its key, or its
+        timestamp with `timed`; event: boolean or a whole number.
+    query : HistogramQuery
+
+    Returns
+    -------
+    DataFrame
+        Streaming; key, at, estimate; for what was rejected at, event (with the policy "keep"),
+        reason, number of rows.
+
+    Raises
+    ------
+    ValueError
+        If a parameter of the query is outside its range, or a column is of another type; in the
+        stream, if a row is bad and the policy is to refuse it.
+    """
+    query.check()
+    types = dict(events.dtypes)
+    for name, wanted in (("at", _WHOLE_TYPES), ("event", _WHOLE_TYPES | {"boolean"})):
+        if types.get(name) not in wanted:
+            raise ValueError(
+                f"events must have a column {name} of type {', '.join(sorted(wanted))}, got "
+                f"{types.get(name)}: cast it"
+            )
+    from aftlib.exponential_histogram import kernels  # noqa: F401 - compiled before the tasks start
+
+    at, event = F.col("at").cast("long"), F.col("event").cast("long")
+    first, after = (-MAX_UNITS + 1, MAX_UNITS) if query.lateness is None else (0, LAST_TIME)
+    most, kind = (1, "no bit") if query.values == "bits" else (MAX_UNITS - 1, "too large")
+    reason = (
+        F.when(at.isNull(), "at is null")
+        .when(event.isNull(), "event is null")
+        .when((at < first) | (at >= after), "at is out of range")
+        .when(event < 0, "event is negative")
+        .when(event > most, f"event is {kind}")
+    )
+    at, event = (F.coalesce(column, F.lit(0)) for column in (at, event))
+    key = F.to_json(F.struct("key"), _EXACT)
+    group = F.pmod(F.xxhash64(key), F.lit(query.groups)).alias("group")
+    columns = {"key": key, "at": at, "event": event, "reason": reason}
+    rows = events.select(group, *(column.alias(name) for name, column in columns.items()))
+    timeout = GroupStateTimeout.NoTimeout
+    if query.lateness is not None:
+        # Spark drops rows behind the watermark without a word. So the times that move it are rows
+        # of their own, which are dropped here, and the events go without a time.
+        time = F.when(F.col("reason").isNull(), F.timestamp_millis("at"))
+        both = F.array(time, F.lit(None).cast("timestamp"))
+        rows = rows.withColumn("time", F.explode(both))
+        rows = rows.withWatermark("time", f"{query.lateness} milliseconds")
+        rows, timeout = rows.filter(F.col("time").isNull()), GroupStateTimeout.EventTimeTimeout
+    found = rows.groupBy("group").applyInPandasWithState(
+        query,
+        "key string, at long, estimate double, event long, reason string, number long",
+        "keys binary",
+        "append",
+        timeout,
+    )
+    structure = T.StructType([T.StructField("key", events.schema["key"].dataType)])
+    return found.withColumn("key", F.from_json("key", structure, _EXACT)["key"])
+
+
+def run(
+    spark: SparkSession,
+    events: DataFrame,
+    query: HistogramQuery,
+    directory: Path,
+    partitions: int | None = None,
+) -> DataFrame:
+    """Stream all events that are there into estimates; go on where an earlier process died.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    events, query
+        As for `estimates`.
+    directory : path
+        Place of the query, of Spark's checkpoint (offsets and state) and of the estimates, as
+        Parquet files.
+    partitions : int, optional
+        Parts of the state, fixed when the stream first starts; by default the session's number of
+        shuffle partitions. More than there are keys only cost time.
+
+    Returns
+    -------
+    DataFrame
+        All estimates so far: key, at, estimate.
+
+    Raises
+    ------
+    ValueError
+        As `estimates`, or if the directory holds the stream of another query.
+    """
+    place = Path(directory).absolute()
+    answers = estimates(events, query)
+    note = place / "query.json"
+    if note.exists():
+        begun = json.loads(note.read_text())
+        if begun != query.identity:
+            both = ((name, begun.get(name), asked) for name, asked in query.identity.items())
+            raise ValueError(
+                f"query must be the one that the stream in {place} began with, "
+                + "; ".join(f"{n} = {old}, got {asked}" for n, old, asked in both if old != asked)
+                + ": go on with that one, or start anew in another directory"
+            )
+    elif (place / "checkpoint").exists():
+        raise ValueError(
+            f"directory must hold the query of its stream in {note}, which is missing: "
+            "start anew in another directory"
+        )
+    place.mkdir(parents=True, exist_ok=True)
+    with atomic_file(note) as file:
+        file.write_text(json.dumps(query.identity))
+
+    settings = _SETTINGS | ({_PARTITIONS: str(partitions)} if partitions else {})
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        writer = answers.writeStream.format("parquet").option("path", str(place / "estimates"))
+        drain(writer, place)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    # the schema is named, for a stream without events leaves no file to take it from
+    table = spark.read.schema(answers.schema).parquet(str(place / "estimates"))
+    return table.filter("reason is null").select("key", "at", "estimate")
+
+
+def rejects(spark: SparkSession, directory: Path) -> DataFrame:
+    """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows."""
+    table = spark.read.parquet(str(Path(directory).absolute() / "estimates"))
+    return table.filter("reason is not null").select("key", "at", "event", "reason", "number")
