@@ -15,6 +15,8 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.exponential_histogram import ExponentialHistogram
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Assignment",
     "CheckpointPlan",
