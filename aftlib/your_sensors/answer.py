@@ -13,7 +13,15 @@ from aftlib.core.datasets import SensorTable
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
-from aftlib.your_sensors.backtest import DECLARED, GUARD, PAIRS, WRONG, Walk, walk_forward
+from aftlib.your_sensors.backtest import (
+    DECLARED,
+    GUARD,
+    PAIRS,
+    WRONG,
+    OnStretch,
+    Walk,
+    walk_forward,
+)
 from aftlib.your_sensors.cautions import cautions
 from aftlib.your_sensors.compared import compared
 from aftlib.your_sensors.planfile import VERSION
@@ -29,7 +37,12 @@ MOST_CORRELATIONS = 80
 LEAST_WINDOWS = 8
 
 
-def answer(table: SensorTable, question: Question, name: str) -> dict:
+def answer(
+    table: SensorTable,
+    question: Question,
+    name: str,
+    on_stretch: OnStretch = lambda done, of: None,
+) -> dict:
     """Plan for the sensors of a table, and back-test its promise.
 
     Parameters
@@ -38,6 +51,8 @@ def answer(table: SensorTable, question: Question, name: str) -> dict:
     question : Question
     name : str
         What the table is called.
+    on_stretch : function of two int
+        Called with the windows walked through and those in all.
 
     Returns
     -------
@@ -69,6 +84,7 @@ def answer(table: SensorTable, question: Question, name: str) -> dict:
         plain,
         horizons=question.horizons,
         seasons=results.seasons,
+        on_stretch=on_stretch,
     )
     return {
         "version": VERSION,
@@ -76,7 +92,8 @@ def answer(table: SensorTable, question: Question, name: str) -> dict:
         "question": asked(question, windows, table.names, limits),
         "assignment": [[table.names[i] for i in keys] for keys in assignment.workers],
         **replayed(checkpoints, table.names, question),
-        "backtest": tested(walk, table, results),
+        "backtest": tested(walk, table, results)
+        | replay_kept(model, checkpoints, results.values[results.half :] / limits),
         "compared": compared(walk, plain, assignment.workers),
         "sensors": told(walk, model, assignment, table.names, limits),
         "correlation": correlated(model) if n <= MOST_CORRELATIONS else None,
@@ -224,6 +241,31 @@ def tested(walk: Walk, table: SensorTable, results: WindowResults) -> dict:
     }
 
 
+def replay_kept(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) -> dict:
+    """Share of windows of the second half that reading the first replay set again would estimate.
+
+    As if a whole window had been lost and only its replay set were read; `scaled` are window
+    results in units of ε, shape (N, n). The worst sensor's share is what the planner promises to
+    be at least 1 − δ.
+    """
+    read = list(plan.replay[0].sensors)
+    others = np.setdiff1d(np.arange(model.size), read)
+    if not len(others):
+        return {"replay_within": None, "replay_worst_sensor": None}
+    seen = scaled[np.isfinite(scaled[:, read]).all(axis=1)]
+    expected = model.mean[others] + (seen[:, read] - model.mean[read]) @ model.gain(read, others).T
+    off = np.abs(seen[:, others] - expected)
+    known = np.isfinite(off)
+    if not known.any():
+        return {"replay_within": None, "replay_worst_sensor": None}
+    kept = (off <= 1) & known
+    worst = (kept.sum(axis=0) / np.maximum(known.sum(axis=0), 1))[known.any(axis=0)].min()
+    return {
+        "replay_within": float(kept.sum() / known.sum()),
+        "replay_worst_sensor": float(worst),
+    }
+
+
 def worst_stretch(walk: Walk, least: int = 100) -> dict | None:
     """Stretch of time with the smallest share within ε among those with promises enough."""
     counts = walk.of(GUARD).sum(axis=1)
@@ -275,6 +317,7 @@ def told(
                     float(1 - w / d) if d else None for w, d in zip(wrong, declared, strict=True)
                 ],
                 "longest": lasting,
+                "now": walk.recoverable[:, i].tolist(),
                 "N": promises.tolist(),
                 "slack": [
                     float(a / m) if m else None for a, m in zip(walk.allowed, promises, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,6 +23,7 @@ GUARD, ALWAYS, PLAIN, PLAIN_ALL = (
 )
 CONFORMAL, LINEAR, LAST = "adaptive conformal", "linear interpolation", "last value"
 METHODS = (GUARD, ALWAYS, PLAIN, PLAIN_ALL, CONFORMAL, LINEAR, LAST)
+OnStretch = Callable[[int, int], None]
 STRETCHES, LEAST_STRETCH = 50, 10
 """Parts of the second half from which intervals come, at most, and windows of each, at least."""
 WARM_UP = 5000
@@ -50,6 +51,8 @@ class Walk:
         Promises of the guard from its first window on, and those that were wrong.
     rounds : int
         Windows that the guard was fed.
+    recoverable : ndarray of bool, shape (H, n)
+        What the guard would promise for a loss that begins after the last window.
     errors : ndarray, shape (about `SAMPLED`, n)
         Some of the second half's absolute errors one window after a loss.
     delta : float
@@ -59,6 +62,7 @@ class Walk:
     edges: np.ndarray
     books: np.ndarray
     rounds: int
+    recoverable: np.ndarray
     errors: np.ndarray
     delta: float
 
@@ -150,6 +154,7 @@ def walk_forward(
     *,
     horizons: int = 5,
     seasons: Sequence[float] = (),
+    on_stretch: OnStretch = lambda done, of: None,
 ) -> Walk:
     """Feed the first half, then score every window of the second as if its worker had been lost.
 
@@ -168,6 +173,8 @@ def walk_forward(
         to time.
     horizons, seasons
         As `Guard`.
+    on_stretch : function of two int
+        Called with the windows done and those in all.
     """
     n = values.shape[1]
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
@@ -206,7 +213,9 @@ def walk_forward(
         for place, method in enumerate(METHODS):
             counts[place, ..., 1:] += np.stack(_known(*scored[method], limits), -1).sum(axis=0)
         samples.append(own[:: max(1, len(own) * stretches // SAMPLED), 0])
-    return Walk(tallies, edges, books, len(values) - first, np.concatenate(samples), delta)
+        on_stretch(end - first, len(values) - first)
+    sampled = np.concatenate(samples)
+    return Walk(tallies, edges, books, guard.rounds, guard.recoverable, sampled, delta)
 
 
 def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, int]]:

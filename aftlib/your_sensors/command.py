@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+from tqdm import tqdm
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.paths import require_writable
@@ -93,7 +94,8 @@ def command(
         table = read_sensors(data, long=columns, time=time, resample=resample, drop=left_out)
         click.echo("\n".join(["What was taken for what:", *(f"  {line}" for line in taken(table))]))
         require_answerable(table, question)
-        plan = answer(table, question, data.name)
+        with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
+            plan = answer(table, question, data.name, partial(move, bar))
         write_plan(plan, output)
         click.echo("\n".join(words(plan)))
         click.echo(f"\nPlan: {output}")
@@ -103,6 +105,12 @@ def command(
         click.echo(f"Report: {output.with_suffix('.html')}")
         if executed.error:
             raise click.exceptions.Exit(1)
+
+
+def move(bar: tqdm, done: int, total: int) -> None:
+    """Bring a bar up to date."""
+    bar.total = total
+    bar.update(done - bar.n)
 
 
 def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:

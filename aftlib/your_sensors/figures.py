@@ -219,6 +219,33 @@ def compared(plans: Mapping[str, Mapping]) -> Styler:
     return _table(pd.DataFrame(cells.values()))
 
 
+def replayed(plan: Mapping) -> Styler:
+    """What a failure in each interval reads again, and how long that takes."""
+    limit, n = plan["question"]["t_sla_ms"], len(plan["sensors"])
+    rows = [
+        {
+            "fails between steps": f"{part['from']} and {part['until']}",
+            "sensors read again": f"{len(part['sensors'])} of {n}",
+            "samples": part["tuples"],
+            "takes, ms": part["ms"],
+            "permitted, ms": limit,
+        }
+        for part in plan["replay"]
+    ]
+    return _table(pd.DataFrame(rows))
+
+
+def replay_kept(plan: Mapping) -> Styler:
+    """What the replay set promises, and what was measured of it."""
+    promised, test = 1 - plan["question"]["delta"], plan["backtest"]
+    rows = [
+        ("all that is estimated", promised, test["replay_within"]),
+        ("the worst sensor", promised, test["replay_worst_sensor"]),
+    ]
+    frame = pd.DataFrame(rows, columns=["within ε", "promised", "measured"])
+    return _table(frame.astype({"measured": float}))
+
+
 def details(plan: Mapping) -> Styler:
     """What is known of each sensor."""
     rows = [

@@ -95,6 +95,12 @@ SCHEMA: dict[str, Any] = {
                 "description": "errors beyond δN that the theorem lets pass",
             },
             slack={**_MAYBE, "description": "slack_errors / N"},
+            replay_within={
+                **_MAYBE,
+                "description": "share of window results of the second half within ε, had a whole "
+                "window been lost and only the first replay set been read again; not guarded",
+            },
+            replay_worst_sensor={**_MAYBE, "description": "the same of the worst sensor"},
             excess_over_theorem={"type": "number", "maximum": 0},
         ),
         compared={
@@ -120,6 +126,11 @@ SCHEMA: dict[str, Any] = {
                 longest={
                     "type": "integer",
                     "description": "windows that it may be lost for, at least half of the time",
+                },
+                now={
+                    "type": "array",
+                    "items": {"type": "boolean"},
+                    "description": "whether a loss after the file's end is declared recoverable",
                 },
                 N={"type": "array", "items": {"type": "integer"}},
                 slack={"type": "array", "items": _MAYBE},

@@ -67,6 +67,12 @@ def recovery(plan: dict) -> list[str]:
             f"  failing between step {part['from']} and {part['until']}: read {what} again{named}"
             f", {part['ms']:.1f} ms"
         )
+    within = plan["backtest"]["replay_within"]
+    if within is not None:
+        lines.append(
+            f"  back-tested: the others' windows within ε {within:.1%}, worst sensor "
+            f"{plan['backtest']['replay_worst_sensor']:.1%} (not guarded: a Gaussian model's word)"
+        )
     return lines
 
 

@@ -92,6 +92,40 @@ def test_the_planner_sees_the_variance_that_windows_have(query):
     )
 
 
+def test_the_replay_sets_promise_is_tested_too():
+    plan = answer(sensors(), Question(epsilon_sd=0.15), "x")
+    test = plan["backtest"]
+    assert 1 <= len(plan["replay"][0]["sensors"]) < 7
+    assert test["replay_worst_sensor"] >= 0.93
+    assert test["replay_worst_sensor"] <= test["replay_within"] <= 1
+    drifted = answer(sensors(change=drifting), Question(epsilon_sd=0.15), "x")["backtest"]
+    assert drifted["replay_worst_sensor"] < 0.1
+    everything = answer(sensors(), Question(epsilon_sd=0.001), "x")
+    assert len(everything["replay"][0]["sensors"]) == 7
+    assert everything["backtest"]["replay_within"] is None
+
+
+def test_what_may_be_lost_now_is_what_the_guard_says_last(plan):
+    now = np.array([sensor["now"] for sensor in plan["sensors"]])
+    assert now.shape == (7, 5) and now[:, 0].all()
+    late = answer(
+        sensors(change=lambda values: values[5000:].__iadd__(noisy(values[5000:].shape))),
+        Question(epsilon_sd=0.3),
+        "x",
+    )
+    assert not any(sensor["now"][0] for sensor in late["sensors"])
+
+
+def noisy(shape):
+    return 30 * np.random.default_rng(4).normal(size=shape)
+
+
+def test_progress_is_told():
+    told = []
+    answer(sensors(1000), Question(epsilon_sd=0.3), "x", lambda done, of: told.append((done, of)))
+    assert told[-1] == (100, 100) and told == sorted(told)
+
+
 def test_too_many_workers_and_too_few_windows_are_refused():
     with pytest.raises(ValueError, match="workers must be at most the 7 sensors, got 8"):
         answer(sensors(200), Question(epsilon=1, workers=8), "x")

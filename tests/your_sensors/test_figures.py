@@ -44,6 +44,16 @@ def test_tables_escape_names(plan):
         assert "<img" not in table.to_html() and "&lt;img" in table.to_html()
 
 
+def test_the_replay_set_is_shown_with_its_promise(plan):
+    shown = figures.replayed(plan).to_html()
+    assert "0 and 10" in shown and "2000" in shown
+    nothing = plan | {
+        "backtest": plan["backtest"] | {"replay_within": 0.91, "replay_worst_sensor": None}
+    }
+    kept = figures.replay_kept(nothing).to_html()
+    assert "0.910" in kept and "0.950" in kept and "–" in kept
+
+
 def test_promises_are_shown_kept_or_broken(plan):
     broken = plan | {"backtest": plan["backtest"] | {"interval": [0.9, 0.94]}}
     nothing = plan | {
