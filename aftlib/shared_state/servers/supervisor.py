@@ -51,23 +51,31 @@ def run_stage(stage: Stage) -> Account:
     began in its folder.
     """
     stage.keep_folder()
-    command, said = [sys.executable, "-m", __name__], ""
+    command, said, told, over = [sys.executable, "-m", __name__], b"", 0, False
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin and process.stderr  # told to the type checker
         try:
             with suppress(BrokenPipeError), process.stdin as given:
                 given.write(pickle.dumps(stage))
-            for line in process.stderr:
-                said += line.decode(errors="replace")
-                if line.startswith(WAITS.encode()):
-                    LOG.warning(line.decode(errors="replace").rstrip())
+            while not over:  # not to the pipe's end: a stopped process may hold it open
+                over = process.poll() is not None
+                while wait([mouth := process.stderr.fileno()], TICK_S):
+                    if not (read := os.read(mouth, 2**16)):
+                        over = process.wait() is not None
+                        break
+                    said += read
+                lines = said.decode(errors="replace").split("\n")
+                for line in lines[told:-1]:
+                    if line.startswith(WAITS):
+                        LOG.warning(line)
+                told = len(lines) - 1
         except BaseException:
             process.kill()
             raise
     if process.returncode:
         raise RuntimeError(
             f"the stage in {str(stage.directory)!r} ended with status {process.returncode}: "
-            f"{said[-2000:]}"
+            f"{said.decode(errors='replace')[-2000:]}"
         )
     return Account.of(stage.directory)
 

@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import sys
+import time
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
+from aftlib.shared_state.servers import supervisor
 from aftlib.shared_state.servers.journal import Account, Journal
 from aftlib.shared_state.servers.lifetime import only_one
 from aftlib.shared_state.servers.output import Output, watermark
@@ -143,11 +146,26 @@ def test_an_interrupt_ends_the_supervisor(stage, monkeypatch):
     process = MagicMock()
     process.__enter__.return_value = process
     process.__exit__.return_value = False
-    process.stderr.__iter__.side_effect = KeyboardInterrupt
+    process.poll.return_value = None
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **how: process)
+    monkeypatch.setattr(supervisor, "wait", MagicMock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run_stage(stage)
     process.kill.assert_called_once()
+
+
+def test_a_process_that_outlives_the_supervisor_holds_nobody_up(stage, tmp_path, monkeypatch):
+    """One that is stopped keeps the pipe open through which the supervisor spoke."""
+    script = tmp_path / "python"
+    script.write_text(
+        "#!/bin/sh\necho waiting: for nothing >&2\necho broken >&2\nsleep 8 &\nexit 3\n"
+    )
+    script.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(script))
+    begin = time.monotonic()
+    with pytest.raises(RuntimeError, match="ended with status 3: waiting: for nothing\nbroken\n"):
+        run_stage(stage)
+    assert time.monotonic() - begin < 7
 
 
 def test_a_torn_line_of_the_journal_is_left_out(tmp_path, monkeypatch):
