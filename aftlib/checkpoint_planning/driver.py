@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +27,7 @@ _TASK, _PASSED = "task.npz", "passed.jsonl"
 def write_task(directory: Path, query: ReplayQuery, log: SensorLog) -> None:
     """Leave in a new directory what the process is to do there: the model, the rest as JSON."""
     directory.mkdir(parents=True)
-    rest = {name: getattr(query, name) for name in ("window", "t_sla_ms", "method", "query")}
-    rest |= {"requirement": asdict(query.requirement), "cost": asdict(query.recovery_time)}
-    rest |= {"names": query.model.names, "log": str(log.path.absolute())}
+    rest = query.settings | {"names": query.model.names, "log": str(log.path.absolute())}
     arrays = {"mean": query.model.mean, "covariance": query.model.covariance}
     np.savez(directory / _TASK, allow_pickle=False, rest=np.array(json.dumps(rest)), **arrays)
 
@@ -41,7 +38,7 @@ def read_task(directory: Path) -> tuple[ReplayQuery, SensorLog]:
         rest = json.loads(str(found["rest"]))
         model = GaussianModel(found["mean"], found["covariance"], rest.pop("names"))
     log, asked = SensorLog.open(rest.pop("log")), Requirement(**rest.pop("requirement"))
-    cost = RecoveryTime(**rest.pop("cost"))
+    cost = RecoveryTime(**rest.pop("recovery_time"))
     return ReplayQuery(model, requirement=asked, recovery_time=cost, **rest), log
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -66,10 +67,20 @@ class ReplayQuery:
     @cached_property
     def fingerprint(self) -> str:
         """What identifies the query: another one must not go on with its state."""
-        parts = (self.model.mean.tobytes(), self.model.covariance.tobytes(), self.model.names)
-        settings = (self.window, self.requirement, self.recovery_time, self.t_sla_ms)
-        text = repr((parts, settings, self.method, self.query))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        arrays = self.model.mean.tobytes() + self.model.covariance.tobytes()
+        text = json.dumps([self.model.names, self.settings], sort_keys=True)
+        return hashlib.sha256(arrays + text.encode()).hexdigest()[:16]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All but the model, plain: numpy's numbers and Python's are the same query."""
+        promise, cost = (
+            {name: float(value) for name, value in asdict(part).items()}
+            for part in (self.requirement, self.recovery_time)
+        )
+        plain = {"window": int(self.window), "t_sla_ms": float(self.t_sla_ms)}
+        words = {"method": self.method, "query": self.query}
+        return plain | words | {"requirement": promise, "recovery_time": cost}
 
 
 @dataclass

@@ -16,7 +16,13 @@ MODEL = GaussianModel([1 / 3, -2], [[0.1, 0.05], [0.05, 0.7]], names=["süd", "n
 QUERY = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(1 / 7, 0.1), 2 / 3)
 
 
-@pytest.mark.parametrize("query", [QUERY, replace(QUERY, method="no-relaxation", query="sum")])
+NUMPY = {"window": np.int64(7), "recovery_time": RecoveryTime(np.float64(1 / 7), np.float64(0.1))}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [QUERY, replace(QUERY, method="no-relaxation", query="sum"), replace(QUERY, **NUMPY)],
+)
 def test_a_task_comes_back_to_the_last_bit(tmp_path, query):
     log = SensorLog.write(tmp_path / "log", np.zeros((7, 2)), list(MODEL.names))
     write_task(tmp_path / "task", query, log)
@@ -29,3 +35,14 @@ def test_a_pickle_in_a_tasks_place_is_refused(tmp_path):
     np.savez(tmp_path / "task.npz", rest=np.array([{}], dtype=object))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         read_task(tmp_path)
+
+
+def test_a_query_is_known_by_its_values_and_not_by_their_types():
+    assert replace(QUERY, **NUMPY).fingerprint == QUERY.fingerprint
+    others = [{"window": 8}, {"t_sla_ms": 0.7}, {"method": "exactly-once"}, {"query": "sum"}]
+    others += [{"requirement": Requirement(0.3, 0.06)}, {"recovery_time": RecoveryTime(0, 0.1)}]
+    others += [{"model": GaussianModel(MODEL.mean, MODEL.covariance, names=["a", "b"])}]
+    others += [{"model": GaussianModel(MODEL.mean + 1e-15, MODEL.covariance, MODEL.names)}]
+    found = {replace(QUERY, **change).fingerprint for change in others}
+    assert len(found) == len(others)
+    assert QUERY.fingerprint not in found
