@@ -116,24 +116,27 @@ def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> li
     about the claim, or is older than the code: then with what it had found, as `earlier`.
     """
     known = {notebook.name: notebook for notebook in notebooks}
+    current = {name: run.is_current(known[name]) for name, run in reports.items() if name in known}
     gathered = []
     for id, claim in CLAIMS.items():
-        name, settled = DOCUMENTS[claim.document].notebook, None
-        executed = reports.get(name)
-        if name not in known or executed is None:
+        name = DOCUMENTS[claim.document].notebook
+        executed = reports.get(name) if name in known else None
+        settled = next((s for s in executed.settled if s.id == id), None) if executed else None
+        if executed and settled:
+            found = ClaimRecord.of(settled, name, executed.profile, executed.changed)
+            gathered.append(found if current[name] else found.outdated())
+            continue
+
+        if executed is None:
             why = "Its notebook has not been run."
         elif executed.error:
             why = "Its notebook failed."
+        elif not current[name]:
+            why = "Its last run is older than the code."
         else:
-            settled = next((s for s in executed.settled if s.id == id), None)
-            why = "" if settled else "Its notebook does not settle it."
-        if settled is None:
-            settled = Settled(id, None, None, None, "not run", "measured", why)
-        where = (name, executed.profile, executed.changed) if executed else (name,)
-        claim_record = ClaimRecord.of(settled, *where)
-        if not why and executed and not executed.is_current(known[name]):
-            claim_record = claim_record.outdated()
-        gathered.append(claim_record)
+            why = "Its notebook does not settle it."
+        nothing = Settled(id, None, None, None, "not run", "measured", why)
+        gathered.append(ClaimRecord.of(nothing, name, executed.profile if executed else ""))
     return gathered
 
 

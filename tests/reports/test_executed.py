@@ -57,6 +57,7 @@ def test_claims_of_notebooks_that_did_not_run_are_not_run(home):
     assert first_claim({}) == ("not run", "Its notebook has not been run.")
     cases = {
         "Its notebook failed.": executed(claims, error="ValueError: x", key=key),
+        "Its last run is older than the code.": executed(claims, key="another"),
         "Its notebook does not settle it.": executed(claims, key=key),
     }
     for why, report in cases.items():
