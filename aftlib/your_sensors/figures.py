@@ -24,7 +24,8 @@ LOOK = {
     LINEAR: (GREY, "square"),
     LAST: (PURPLE, "square-open"),
 }
-MOST = 60
+MOST, LISTED = 60, 200
+"""Sensors that a figure shows at most, and a table."""
 
 
 def witnesses(plan: Mapping) -> go.Figure:
@@ -247,7 +248,10 @@ def replay_kept(plan: Mapping) -> Styler:
 
 
 def details(plan: Mapping) -> Styler:
-    """What is known of each sensor."""
+    """What is known of each sensor, of very many those declared least."""
+    listed = plan["sensors"]
+    if len(listed) > LISTED:
+        listed = sorted(listed, key=lambda sensor: sensor["declared"][0])[:LISTED]
     rows = [
         {
             "sensor": sensor["name"],
@@ -262,7 +266,7 @@ def details(plan: Mapping) -> Styler:
             "slack/N": sensor["slack"][0],
             "smallest ε worth asking": sensor["least_epsilon"],
         }
-        for sensor in plan["sensors"]
+        for sensor in listed
     ]
     floats = ["within ε", "slack/N", "smallest ε worth asking"]
     return _table(pd.DataFrame(rows).astype(dict.fromkeys(floats, float)))

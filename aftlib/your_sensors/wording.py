@@ -32,7 +32,12 @@ def losses(plan: dict) -> list[str]:
     for sensor in _first(plan["sensors"]):
         shares = " ".join(f"{share:4.0%}" for share in sensor["declared"])
         lines.append(f"  {_name(sensor['name'])} {shares}   ε = {sensor['epsilon']:.4g}")
-    return lines + _rest(plan["sensors"])
+    now = sum(sensor["now"][0] for sensor in plan["sensors"])
+    return [
+        *lines,
+        *_rest(plan["sensors"]),
+        f"  after the last window of the file: {now} of {len(plan['sensors'])} sensors",
+    ]
 
 
 def machines(plan: dict) -> list[str]:

@@ -201,6 +201,7 @@ def test_in_plain_words(plan):
     for expected in (
         "What the other machines' sensors tell of each",
         "by how many windows the outage lasts (1 … 5)",
+        "after the last window of the file: 7 of 7 sensors",
         "Machines: 3, sensors dealt so that each has witnesses elsewhere:",
         "Recovery within 2000 ms, taken to need 28.33 ms and 0.0009332 ms a sample read again",
         "no checkpoint inside a window is needed",

@@ -67,4 +67,6 @@ def test_promises_are_shown_kept_or_broken(plan):
 def test_many_sensors_are_shown_as_a_histogram(plan):
     many = plan | {"sensors": plan["sensors"] * 40, "correlation": None}
     assert figures.witnesses(many).data[0].type == "histogram"
+    listed = figures.details(plan | {"sensors": plan["sensors"] * 100}).to_html()
+    assert listed.count("<tr>") == figures.LISTED + 1
     assert len(figures.recoverable(many).data[0].y) == figures.MOST

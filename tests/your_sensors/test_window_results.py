@@ -65,3 +65,9 @@ def test_a_sensor_must_have_windows_in_both_halves_and_vary_in_the_first():
     values[:150, 2] = 7
     with pytest.raises(ValueError, match=r"column 's2' must vary in the first half.*drop=\['s2'\]"):
         window_results(values, names(values), Windows(5, 5), None)
+
+
+def test_what_repeats_less_than_six_times_is_no_rhythm():
+    values = 0.3 * noise(3000) + np.sin(2 * np.pi * np.arange(3000) / 375)[:, None]
+    seasons = window_results(values, names(values), Windows(5, 5), None).seasons
+    assert all(season < 70 for season in seasons)
