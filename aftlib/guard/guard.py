@@ -25,7 +25,7 @@ from aftlib.guard.rounds import Rules, State, advance
 
 FORGET = 1 / 600
 """The model's memory: effectively 600 windows."""
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Model(NamedTuple):
     gain: np.ndarray  # (2, models, n, d)
     scale: np.ndarray  # (2, n) standard deviations; 0 before the first fit
     residual: np.ndarray  # (horizons + 1, n) of the last rounds
-    products: np.ndarray  # (horizons + 1, n) forgetting sums of r_t r_{t−h}
+    products: np.ndarray  # (3, horizons + 1, n) forgetting sums of r_t r_{t−h}; in use, next, now
 
 
 def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
@@ -52,7 +52,7 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
         np.zeros((2, models, sensors, d)),
         np.zeros((2, sensors)),
         np.full((horizons + 1, sensors), np.nan),
-        np.zeros((horizons + 1, sensors)),
+        np.zeros((3, horizons + 1, sensors)),
     )
 
 
@@ -104,6 +104,8 @@ def refit(model: Any, workers: Any) -> None:
             for a in range(own.size):
                 for b in range(others.size):
                     model.gain[1, m, own[a], others[b]] = -solved[a, b]
+    model.products[0] = model.products[1]
+    model.products[1] = model.products[2]
     model.scale[0] = model.scale[1]
     for i in range(n):
         model.scale[1, i] = np.sqrt(model.moments[0, i, i] / model.weight[0])

@@ -66,8 +66,9 @@ def expect(state: Any, model: Any, rules: Any, now: Any, t: int, h: int, out: An
     predict(model, h - 1 if joint else 0, z, rules.workers, out)
     for i in range(now.size):
         out[i] += state.levels[slot, i]
-        if not joint and model.products[0, i] > 0 and not np.isnan(model.residual[slot, i]):
-            out[i] += model.products[h, i] / model.products[0, i] * model.residual[slot, i]
+        products = model.products[0, :, i]
+        if not joint and products[0] > 0 and not np.isnan(model.residual[slot, i]):
+            out[i] += products[h] / products[0] * model.residual[slot, i]
 
 
 @jit()
@@ -197,8 +198,8 @@ def remember(state: Any, model: Any, rules: Any, now: Any, t: int) -> None:
             for i in range(n):
                 product = model.residual[slot, i] * model.residual[back, i]
                 if not np.isnan(product):
-                    kept = (1 - rules.forget) * model.products[h, i]
-                    model.products[h, i] = kept + product
+                    kept = (1 - rules.forget) * model.products[2, h, i]
+                    model.products[2, h, i] = kept + product
 
 
 @jit()

@@ -164,6 +164,29 @@ def test_more_sensors_than_rows():
     assert np.abs(windows[120:, None] - told.estimate)[:, 0].mean() < 0.6
 
 
+@pytest.mark.parametrize(("n", "seasons"), [(6, [24]), (6, []), (160, [24])])
+def test_a_shadow_prediction_is_what_a_real_outage_gets(n, seasons):
+    """Nothing that the worker itself sent after the failure is in it, at any horizon."""
+    lost, rounds = np.arange(n // 2), 230
+    own = stream(rounds + 5, n=n, seed=3, noise=1.0, memory=0.5)
+    own[1:] += 0.8 * own[:-1]
+    for start in range(rounds - 2, rounds + 1):
+        shadow = Guard([lost, np.arange(n // 2, n)], 2.0, 0.05, seasons=seasons)
+        shadow.update(own[:start])
+        real = Guard.from_bytes(shadow.to_bytes())
+        told = shadow.replay(own[start : start + 5])
+        outage = own[start : start + 5].copy()
+        outage[:, lost] = np.nan
+        recovered = real.update(outage)
+        every = np.arange(5)
+        np.testing.assert_allclose(
+            recovered.estimate[:, lost], told.estimate[every, every][:, lost], rtol=0, atol=1e-12
+        )
+        np.testing.assert_array_equal(
+            recovered.declared[:, lost], told.said[every, every][:, lost] == 2
+        )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
