@@ -19,6 +19,7 @@ JOINT = 150
 """Most sensors whose windows h rounds ago all enter a prediction."""
 LOADING = 0.01
 """Share of each variance that is added to it, which makes more sensors than rows bearable."""
+LEAST_VARIANCE = 1e-200
 FIRST_FIT = 60
 """Rounds before the first fit."""
 
@@ -86,7 +87,9 @@ def refit(model: Any, workers: Any) -> None:
         covariance = model.moments[m] / model.weight[m]
         d = len(covariance)
         for a in range(d):
-            covariance[a, a] += LOADING * covariance[a, a] + 1e-12
+            # what never varied is told apart from what does so in small units
+            known = covariance[a, a] > LEAST_VARIANCE
+            covariance[a, a] = (1 + LOADING) * covariance[a, a] if known else 1.0
         precision = np.linalg.inv(covariance)
         model.precision[1, m] = precision
         model.gain[1, m] = 0.0

@@ -11,6 +11,8 @@ from aftlib.guard.accounts import declare, learn
 from aftlib.guard.prediction import FIRST_FIT, absorb, conditional, learn_moments, predict, refit
 from aftlib.guard.proposal import FLOOR, half_width, learn_outcome, propose, refit_weights
 
+HIGHEST = 100.0
+"""Deviation in sd that the risk tells apart at most, so that one wild value does not blind it."""
 LEVEL_FORGET = 1 / 100
 """The levels' memory is shorter than the model's, so that a drift is followed."""
 
@@ -118,7 +120,7 @@ def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int) 
             if scale <= 0 or np.isnan(now[i]):
                 continue
             change = abs(now[i] - state.windows[before, i]) / scale
-            height = (now[i] - state.level[0, i]) / scale
+            height = min(max((now[i] - state.level[0, i]) / scale, -HIGHEST), HIGHEST)
             features[0], features[1], features[2] = 1.0, risk.fast[h, i], risk.slow[h, i]
             features[3] = average
             features[4] = 0.0 if np.isnan(change) else np.log(change + FLOOR)

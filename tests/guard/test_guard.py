@@ -187,6 +187,27 @@ def test_a_shadow_prediction_is_what_a_real_outage_gets(n, seasons):
         )
 
 
+@pytest.mark.parametrize("n", [6, 160])
+def test_units_do_not_matter(n):
+    windows, workers = stream(250, n=n), np.arange(n).reshape(3 if n == 6 else 16, -1)
+    plain, scaled = (Guard(workers, 0.8 * unit, 0.05, horizons=2) for unit in (1, 2.0**-60))
+    told, small = plain.replay(windows), scaled.replay(windows * 2.0**-60)
+    assert (told.said == 2).any() == (n == 6)  # for more there is not time enough
+    np.testing.assert_array_equal(told.said, small.said)
+    np.testing.assert_allclose(small.estimate * 2.0**60, told.estimate, rtol=1e-9)
+
+
+@pytest.mark.parametrize("wild", [1e20, -9.96921e36])
+def test_a_wild_value_costs_its_own_sensor_and_a_while(wild):
+    """As where a file writes such a number for what is missing."""
+    windows, guard = stream(1500), Guard(WORKERS, 0.9, 0.05)
+    windows[400, 2] = wild
+    guard.update(windows)
+    assert guard.recoverable[0, [0, 1, 3, 4, 5]].all()
+    declared, wrong, allowed = guard.kept
+    assert (wrong <= 0.05 * declared + allowed).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -208,8 +229,9 @@ def test_windows_that_do_not_fit_are_refused():
     guard = Guard(WORKERS, 1, 0.05)
     with pytest.raises(ValueError, match=r"windows must have shape \(6,\) or \(rounds, 6\), got"):
         guard.update(np.zeros((3, 5)))
-    with pytest.raises(ValueError, match="windows must be finite, got an infinite value"):
-        guard.update([np.inf] * 6)
+    for wild, shown in ((np.inf, "inf"), (-1.7e308, r"-1\.7e\+308")):
+        with pytest.raises(ValueError, match=rf"windows must be below 1e\+100 .* got {shown}"):
+            guard.update([0.0, wild] * 3)
     assert guard.rounds == 0
 
 
