@@ -124,7 +124,10 @@ def read_frame(path: Path | str) -> pd.DataFrame:
         return pd.read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     except (ValueError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"path must hold a table, got {str(path)!r} ({reason})") from error
+        way_out = "; save it as UTF-8" if isinstance(error, UnicodeError) else ""
+        raise ValueError(
+            f"path must hold a table, got {str(path)!r} ({reason}){way_out}"
+        ) from error
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -134,7 +137,14 @@ def _read_csv(path: Path) -> pd.DataFrame:
     separator = max(",;\t", key=head[0].count)
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
     decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
-    return pd.read_csv(path, sep=separator, decimal=decimal, encoding="utf-8-sig")
+    how = {"sep": separator, "decimal": decimal, "encoding": "utf-8-sig"}
+    frame = pd.read_csv(path, **how)
+    if frame.index.nlevels > 1:
+        raise ValueError(f"its rows have {frame.index.nlevels} values more than its first line")
+    if not isinstance(frame.index, pd.RangeIndex) and len(frame) and frame.iloc[:, -1].isna().all():
+        # every row ends with a separator, which pandas takes for one column more
+        frame = pd.read_csv(path, index_col=False, **how)
+    return frame
 
 
 def even_grid(
@@ -159,8 +169,8 @@ def even_grid(
     for column in sensors.columns:
         if not pd.api.types.is_numeric_dtype(sensors[column].dtype):
             raise ValueError(
-                f"column {column!r} must be numeric, got {sensors[column].dtype} such as "
-                f"{sensors[column].iloc[0]!r}; leave it out with drop=[{column!r}]"
+                f"column {column!r} must be numeric, got {no_number(sensors[column])}; leave such "
+                f"cells empty, or the column out with drop=[{column!r}]"
             )
     values = sensors.to_numpy(dtype=float, copy=True)
     empty = [str(c) for c in sensors.columns[~np.isfinite(values).any(axis=0)]]
@@ -184,6 +194,13 @@ def even_grid(
     )
     counts["out_of_order"] = int((np.diff(times.asi8) < 0).sum())
     return SensorTable(values, names, grid, Quality(**found, **counts))
+
+
+def no_number(column: pd.Series) -> str:
+    """Return the first entry that is no number, as an error shows it, and how many there are."""
+    odd = column.notna() & pd.to_numeric(column, errors="coerce").isna()
+    first = column[odd].iloc[0] if odd.any() else column.iloc[0]
+    return f"{column.dtype} such as {first!r} ({int(odd.sum()) or len(column):,} such)"
 
 
 def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
@@ -293,6 +310,8 @@ def _averaged(
     """Means of the rows nearest to each step of a grid of that period."""
     try:
         period = pd.Timedelta(resample)
+        if not period > pd.Timedelta(0):
+            raise ValueError("not above 0")
         nearest = times.as_unit("ns").round(period)
     except ValueError as error:
         raise ValueError(

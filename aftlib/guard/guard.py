@@ -25,7 +25,9 @@ from aftlib.guard.rounds import Rules, State, advance
 
 FORGET = 1 / 600
 """The model's memory: effectively 600 windows."""
-VERSION = 1
+LARGEST = 1e100
+"""No window may be of that size: its square must be a number."""
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class Guard:
         Raises
         ------
         ValueError
-            When the shape does not fit or a value is infinite; the state stays as it was.
+            When the shape does not fit or a value is infinite or near; the state stays as it was.
         """
         recovered, _ = self._advance(windows, trace=False)
         return recovered
@@ -203,8 +205,11 @@ class Guard:
             raise ValueError(
                 f"windows must have shape ({n},) or (rounds, {n}), got {np.shape(windows)}"
             )
-        if np.isinf(rows).any():
-            raise ValueError("windows must be finite, got an infinite value: mark gaps by NaN")
+        wild = np.abs(rows) >= LARGEST
+        if wild.any():
+            raise ValueError(
+                f"windows must be below {LARGEST:g} in size, got {rows[wild][0]}: mark gaps by NaN"
+            )
         recovered = np.empty((len(rows), n, 3))
         shape = (len(rows) if trace else 0, self.horizons, n)
         said, shadow = np.zeros(shape, np.int64), np.full(shape, np.nan)

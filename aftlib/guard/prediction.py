@@ -19,6 +19,7 @@ JOINT = 150
 """Most sensors whose windows h rounds ago all enter a prediction."""
 LOADING = 0.01
 """Share of each variance that is added to it, which makes more sensors than rows bearable."""
+LEAST_VARIANCE = 1e-200
 FIRST_FIT = 60
 """Rounds before the first fit."""
 
@@ -36,7 +37,7 @@ class Model(NamedTuple):
     gain: np.ndarray  # (2, models, n, d)
     scale: np.ndarray  # (2, n) standard deviations; 0 before the first fit
     residual: np.ndarray  # (horizons + 1, n) of the last rounds
-    products: np.ndarray  # (horizons + 1, n) forgetting sums of r_t r_{t−h}
+    products: np.ndarray  # (3, horizons + 1, n) forgetting sums of r_t r_{t−h}; in use, next, now
 
 
 def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
@@ -52,7 +53,7 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
         np.zeros((2, models, sensors, d)),
         np.zeros((2, sensors)),
         np.full((horizons + 1, sensors), np.nan),
-        np.zeros((horizons + 1, sensors)),
+        np.zeros((3, horizons + 1, sensors)),
     )
 
 
@@ -86,7 +87,9 @@ def refit(model: Any, workers: Any) -> None:
         covariance = model.moments[m] / model.weight[m]
         d = len(covariance)
         for a in range(d):
-            covariance[a, a] += LOADING * covariance[a, a] + 1e-12
+            # what never varied is told apart from what does so in small units
+            known = covariance[a, a] > LEAST_VARIANCE
+            covariance[a, a] = (1 + LOADING) * covariance[a, a] if known else 1.0
         precision = np.linalg.inv(covariance)
         model.precision[1, m] = precision
         model.gain[1, m] = 0.0
@@ -104,6 +107,8 @@ def refit(model: Any, workers: Any) -> None:
             for a in range(own.size):
                 for b in range(others.size):
                     model.gain[1, m, own[a], others[b]] = -solved[a, b]
+    model.products[0] = model.products[1]
+    model.products[1] = model.products[2]
     model.scale[0] = model.scale[1]
     for i in range(n):
         model.scale[1, i] = np.sqrt(model.moments[0, i, i] / model.weight[0])

@@ -11,6 +11,8 @@ from aftlib.guard.accounts import declare, learn
 from aftlib.guard.prediction import FIRST_FIT, absorb, conditional, learn_moments, predict, refit
 from aftlib.guard.proposal import FLOOR, half_width, learn_outcome, propose, refit_weights
 
+HIGHEST = 100.0
+"""Deviation in sd that the risk tells apart at most, so that one wild value does not blind it."""
 LEVEL_FORGET = 1 / 100
 """The levels' memory is shorter than the model's, so that a drift is followed."""
 
@@ -66,8 +68,9 @@ def expect(state: Any, model: Any, rules: Any, now: Any, t: int, h: int, out: An
     predict(model, h - 1 if joint else 0, z, rules.workers, out)
     for i in range(now.size):
         out[i] += state.levels[slot, i]
-        if not joint and model.products[0, i] > 0 and not np.isnan(model.residual[slot, i]):
-            out[i] += model.products[h, i] / model.products[0, i] * model.residual[slot, i]
+        products = model.products[0, :, i]
+        if not joint and products[0] > 0 and not np.isnan(model.residual[slot, i]):
+            out[i] += products[h] / products[0] * model.residual[slot, i]
 
 
 @jit()
@@ -117,7 +120,7 @@ def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int) 
             if scale <= 0 or np.isnan(now[i]):
                 continue
             change = abs(now[i] - state.windows[before, i]) / scale
-            height = (now[i] - state.level[0, i]) / scale
+            height = min(max((now[i] - state.level[0, i]) / scale, -HIGHEST), HIGHEST)
             features[0], features[1], features[2] = 1.0, risk.fast[h, i], risk.slow[h, i]
             features[3] = average
             features[4] = 0.0 if np.isnan(change) else np.log(change + FLOOR)
@@ -197,8 +200,8 @@ def remember(state: Any, model: Any, rules: Any, now: Any, t: int) -> None:
             for i in range(n):
                 product = model.residual[slot, i] * model.residual[back, i]
                 if not np.isnan(product):
-                    kept = (1 - rules.forget) * model.products[h, i]
-                    model.products[h, i] = kept + product
+                    kept = (1 - rules.forget) * model.products[2, h, i]
+                    model.products[2, h, i] = kept + product
 
 
 @jit()

@@ -88,6 +88,8 @@ def command(
         )
         if output.suffix != ".json":
             raise ValueError(f"output must end in .json, got {str(output)!r}")
+        if output.is_dir():
+            raise ValueError(f"output must be a file, got the directory {str(output)!r}")
         require_writable(output.parent)
         columns = next(csv.reader([long])) if long else None
         left_out = [name for text in drop for name in next(csv.reader([text]))]

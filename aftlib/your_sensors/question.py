@@ -70,8 +70,11 @@ class Question:
             )
         if self.epsilon_sd is not None:
             require_number("epsilon_sd", self.epsilon_sd, above=0)
-        for value in _each(self.epsilon):
-            require_number("epsilon", value, above=0)
+        if isinstance(self.epsilon, Mapping):
+            for name, value in self.epsilon.items():
+                require_number(f"epsilon of {name!r}", value, above=0)
+        elif self.epsilon is not None:
+            require_number("epsilon", self.epsilon, above=0)
         require_number("delta", self.delta, above=0, below=1)
         require_number("t_sla", self.t_sla_ms, above=0)
         require_number("horizons", self.horizons, least=1, most=50, whole=True)
@@ -123,12 +126,6 @@ class Question:
         return np.array([self.epsilon[name] for name in names], float)
 
 
-def _each(epsilon: float | Mapping[str, float] | None) -> list[float]:
-    if epsilon is None:
-        return []
-    return list(epsilon.values()) if isinstance(epsilon, Mapping) else [epsilon]
-
-
 def _in_steps(name: str, width: int | str, step: pd.Timedelta | None) -> int:
     if not isinstance(width, str):
         return int(width)
@@ -165,6 +162,16 @@ def milliseconds(text: str) -> float:
     return float(found[1]) * units[found[2]]
 
 
+def _of_pairs(rows: list[tuple[str, str | float]]) -> dict[str, float]:
+    """ε by sensor, where none is named twice."""
+    found: dict[str, float] = {}
+    for name, value in rows:
+        if name in found:
+            raise ValueError(f"{name!r} is there twice")
+        found[name] = float(value)
+    return found
+
+
 def epsilon_of(text: str) -> float | dict[str, float]:
     """ε as a number, or one a sensor from a file: JSON {sensor: ε}, or CSV lines `sensor,ε`.
 
@@ -181,12 +188,13 @@ def epsilon_of(text: str) -> float | dict[str, float]:
         raise ValueError(f"epsilon must be a number or a file of one a sensor, got {text!r}")
     try:
         if path.suffix == ".json":
-            return {str(name): float(value) for name, value in json.loads(path.read_text()).items()}
+            rows = json.loads(path.read_text(), object_pairs_hook=list)
+            return _of_pairs([(name, value) for name, value in rows])
         names = ["sensor", "epsilon"]
         frame = pd.read_csv(path, header=None, dtype=str, names=names, keep_default_na=False)
         rows = list(zip(frame["sensor"], frame["epsilon"], strict=True))
         heading = rows and rows[0] == ("sensor", "epsilon")
-        return {str(name): float(value) for name, value in rows[bool(heading) :]}
+        return _of_pairs(rows[bool(heading) :])
     except (ValueError, TypeError, AttributeError, OSError) as error:
         raise ValueError(
             f"epsilon must be a JSON file {{sensor: ε}} or a CSV file of lines 'sensor,ε', got "

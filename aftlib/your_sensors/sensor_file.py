@@ -8,10 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.core.datasets import SensorTable, even_grid, read_frame, read_table
+from aftlib.core.datasets import SensorTable, even_grid, no_number, read_frame, read_table
+from aftlib.guard.guard import LARGEST
 
 MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, windows are mostly guesses."""
+
+FARTHEST = 1e9
+"""Spreads from its median at which no sensor measures."""
 
 
 def read_sensors(
@@ -62,8 +66,8 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
     time, sensor, value = long
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
         raise ValueError(
-            f"column {value!r} must be numeric, got {frame[value].dtype} such as "
-            f"{frame[value].iloc[0]!r}; name the column of values third in long"
+            f"column {value!r} must be numeric, got {no_number(frame[value])}; leave such cells "
+            "empty, or name the column of values third in long"
         )
     empty = frame[[time, sensor]].isna().any(axis=1)
     if empty.any():
@@ -107,6 +111,7 @@ def _require_usable(table: SensorTable) -> None:
             f"column {_some(lost)} must have most of its samples, got {share.max():.0%} missing; "
             f"leave it out with drop={lost[:8]!r}, or take a longer step with resample="
         )
+    _require_measured(table)
     constant = np.nanmin(table.values, axis=0) == np.nanmax(table.values, axis=0)
     still = [name for name, one in zip(table.names, constant, strict=True) if one]
     if len(still) == n:
@@ -116,6 +121,21 @@ def _require_usable(table: SensorTable) -> None:
             f"column {_some(still)} must vary, got one value only; leave it out with "
             f"drop={still[:8]!r}"
         )
+
+
+def _require_measured(table: SensorTable) -> None:
+    """Refuse what stands for missing: 9.97e36 in netCDF, or the largest number that there is."""
+    for name, values in zip(table.names, table.values.T, strict=True):
+        low, middle, high = np.nanquantile(values, [0.01, 0.5, 0.99])
+        spread = high - low if 0 < high - low < LARGEST else LARGEST / FARTHEST
+        wild = np.abs(values - middle) > FARTHEST * spread
+        count = int(wild.sum())
+        if count:
+            raise ValueError(
+                f"column {name!r} must hold measurements, got {values[wild][0]:g} ({count} such) "
+                f"where most lie from {low:g} to {high:g}; if that stands for missing, leave "
+                f"those cells empty, or leave the column out with drop=[{name!r}]"
+            )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -147,6 +147,13 @@ def test_a_saved_index_without_a_name_is_no_sensor(tmp_path):
     assert list(read_table(path).time) == list(TIMES)
 
 
+def test_a_separator_at_the_end_of_every_row_shifts_no_name(tmp_path):
+    rows = "".join(f"2026-01-0{day},{day},7,\n" for day in (1, 2, 3))
+    (tmp_path / "x.csv").write_text("time,a,b\n" + rows)
+    table = read_table(tmp_path / "x.csv")
+    assert (table.names, table.values.tolist()) == (("a", "b"), [[1, 7], [2, 7], [3, 7]])
+
+
 @pytest.mark.parametrize("separator", [";", "\t"])
 @pytest.mark.parametrize("decimal", [",", "."])
 def test_separators_and_decimals_of_other_countries(tmp_path, separator, decimal):

@@ -164,6 +164,50 @@ def test_more_sensors_than_rows():
     assert np.abs(windows[120:, None] - told.estimate)[:, 0].mean() < 0.6
 
 
+@pytest.mark.parametrize(("n", "seasons"), [(6, [24]), (6, []), (160, [24])])
+def test_a_shadow_prediction_is_what_a_real_outage_gets(n, seasons):
+    """Nothing that the worker itself sent after the failure is in it, at any horizon."""
+    lost, rounds = np.arange(n // 2), 230
+    own = stream(rounds + 5, n=n, seed=3, noise=1.0, memory=0.5)
+    own[1:] += 0.8 * own[:-1]
+    for start in range(rounds - 2, rounds + 1):
+        shadow = Guard([lost, np.arange(n // 2, n)], 2.0, 0.05, seasons=seasons)
+        shadow.update(own[:start])
+        real = Guard.from_bytes(shadow.to_bytes())
+        told = shadow.replay(own[start : start + 5])
+        outage = own[start : start + 5].copy()
+        outage[:, lost] = np.nan
+        recovered = real.update(outage)
+        every = np.arange(5)
+        np.testing.assert_allclose(
+            recovered.estimate[:, lost], told.estimate[every, every][:, lost], rtol=0, atol=1e-12
+        )
+        np.testing.assert_array_equal(
+            recovered.declared[:, lost], told.said[every, every][:, lost] == 2
+        )
+
+
+@pytest.mark.parametrize("n", [6, 160])
+def test_units_do_not_matter(n):
+    windows, workers = stream(250, n=n), np.arange(n).reshape(3 if n == 6 else 16, -1)
+    plain, scaled = (Guard(workers, 0.8 * unit, 0.05, horizons=2) for unit in (1, 2.0**-60))
+    told, small = plain.replay(windows), scaled.replay(windows * 2.0**-60)
+    assert (told.said == 2).any() == (n == 6)  # for more there is not time enough
+    np.testing.assert_array_equal(told.said, small.said)
+    np.testing.assert_allclose(small.estimate * 2.0**60, told.estimate, rtol=1e-9)
+
+
+@pytest.mark.parametrize("wild", [1e20, -9.96921e36])
+def test_a_wild_value_costs_its_own_sensor_and_a_while(wild):
+    """As where a file writes such a number for what is missing."""
+    windows, guard = stream(1500), Guard(WORKERS, 0.9, 0.05)
+    windows[400, 2] = wild
+    guard.update(windows)
+    assert guard.recoverable[0, [0, 1, 3, 4, 5]].all()
+    declared, wrong, allowed = guard.kept
+    assert (wrong <= 0.05 * declared + allowed).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -185,8 +229,9 @@ def test_windows_that_do_not_fit_are_refused():
     guard = Guard(WORKERS, 1, 0.05)
     with pytest.raises(ValueError, match=r"windows must have shape \(6,\) or \(rounds, 6\), got"):
         guard.update(np.zeros((3, 5)))
-    with pytest.raises(ValueError, match="windows must be finite, got an infinite value"):
-        guard.update([np.inf] * 6)
+    for wild, shown in ((np.inf, "inf"), (-1.7e308, r"-1\.7e\+308")):
+        with pytest.raises(ValueError, match=rf"windows must be below 1e\+100 .* got {shown}"):
+            guard.update([0.0, wild] * 3)
     assert guard.rounds == 0
 
 

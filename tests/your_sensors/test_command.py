@@ -27,6 +27,10 @@ def frame(rows=1200, n=4):
     return pd.DataFrame(values, time, list("abcdefghij")[:n])
 
 
+def at_seven(frame, value):
+    return frame.assign(a=frame["a"].where(frame.index != frame.index[7], value))
+
+
 def aft_plan(*arguments, report=False):
     more = () if report else ("--no-report",)
     return CliRunner().invoke(main, ["plan", *map(str, arguments), *more])
@@ -103,10 +107,42 @@ def ragged(f, name):
         (None, ("--drop", "x"), "f.csv: --drop must be a list of columns, got ['x']"),
         (None, ("--long", "a,b"), "f.csv: --long must name three columns"),
         (None, ("--output", "plan.txt"), "f.csv: --output must end in .json, got 'plan.txt'"),
+        (
+            None,
+            ("--resample", "-5min"),
+            "f.csv: --resample must be a period such as '10min', got '",
+        ),
+        (None, ("--output", "there.json"), "f.csv: --output must be a file, got the directory"),
+        (
+            lambda f, name: at_seven(f.astype(str), "?").to_csv(name),
+            (),
+            "f.csv: column 'a' must be numeric, got str such as '?' (1 such)",
+        ),
+        (
+            lambda f, name: at_seven(f, 9.96921e36).to_csv(name),
+            (),
+            "f.csv: column 'a' must hold measurements, got 9.96921e+36 (1 such) where most lie",
+        ),
+        (
+            lambda f, name: f.assign(a=f["a"] * 1e300).to_csv(name),
+            (),
+            "f.csv: column 'a' must hold measurements, got",
+        ),
+        (
+            lambda f, name: name.write_text("Hello,you\nthis,is,a,text\n"),
+            (),
+            "(its rows have 2 values more than its first line)",
+        ),
+        (
+            lambda f, name: name.write_bytes("time,für\n".encode("latin-1")),
+            (),
+            "invalid start byte); save it as UTF-8",
+        ),
         (None, ("--query", "max"), "'max' is not one of 'mean', 'sum'"),
     ],
 )
 def test_bad_input_has_a_clear_end(there, write, given, message):
+    (there / "there.json").mkdir()
     (write or (lambda f, name: f.to_csv(name)))(frame(), there / "f.csv")
     done = aft_plan("f.csv", *(() if "--epsilon-sd" in given else ("--epsilon-sd", 0.5)), *given)
     assert done.exit_code == 2

@@ -60,7 +60,7 @@ def test_windows_that_do_not_fit_are_refused(window, slide, step, message):
         ({}, "epsilon or epsilon_sd must be given, and not both, got None and None"),
         ({"epsilon": 1, "epsilon_sd": 1}, "epsilon or epsilon_sd must be given, and not both"),
         ({"epsilon": 0}, "epsilon must be above 0, got 0"),
-        ({"epsilon": {"a": 1, "b": np.nan}}, "epsilon must be above 0, got nan"),
+        ({"epsilon": {"a": 1, "b": np.nan}}, "epsilon of 'b' must be above 0, got nan"),
         ({"epsilon_sd": 0.0}, "epsilon_sd must be above 0, got 0.0"),
         ({"epsilon": 1, "delta": 1}, "delta must be above 0 and below 1, got 1"),
         ({"epsilon": 1, "t_sla_ms": 0}, "t_sla must be above 0, got 0"),
@@ -92,6 +92,17 @@ def test_epsilon_from_a_file(tmp_path):
     for name in ("e.json", "e.csv", "bare.csv"):
         assert epsilon_of(str(tmp_path / name)) == {"a": 1, "b": 0.5}
     assert epsilon_of("0.25") == 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("e.csv", "a,1\nb,2\na,3\n"), ("e.json", '{"a": 1, "b": 2, "a": 3}')]
+)
+def test_a_sensor_has_one_epsilon(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=r"epsilon must be a JSON file .* \('a' is there twice\)"):
+        epsilon_of(str(tmp_path / name))
+    with pytest.raises(ValueError, match="epsilon of 'b' must be above 0, got -2"):
+        Question(epsilon={"a": 1, "b": -2})
 
 
 @pytest.mark.parametrize("text", ["a,b\n", "a\n", "[1, 2]"])
