@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -87,7 +87,7 @@ def schedule(job: Job, chance: random.Random) -> list[tuple[list[Fault], Fault |
         return Fault(kind, after_s, chance.random(), lasts_s, chance.choice([0, 0, 1, 4, 7]))
 
     lives: list[tuple[list[Fault], Fault | None]] = []
-    for _ in range(chance.randint(1, 3)):
+    for _ in range(chance.randint(1, 2)):
         strikes = [fault(job.while_alive) for _ in range(chance.randint(0, 2))]
         taken = bool(job.stores) and chance.random() < 0.6
         lives.append(([*strikes, fault(["restart"])], fault(job.between) if taken else None))
@@ -208,7 +208,7 @@ class Nemesis:
         self.outcome = Outcome(number, self.room)
         self.disk = Disk(directory / "disk")
         self.job = JOBS[self.room](directory, self.chance, broken)
-        self.copies: dict[str, list[Any]] = {name: [] for name in self.job.stores}
+        self.copies: dict[str, list[Any]] = defaultdict(list)
         self.taken: dict[str, Any] = {}
         self.causes: set[str] = set()
 
@@ -288,7 +288,7 @@ class Nemesis:
             case "full disk":
                 self.disk.fill(life)
                 with suppress(subprocess.TimeoutExpired):
-                    life.process.wait(4 * fault.lasts_s)
+                    life.process.wait(2 * fault.lasts_s)
                 self.disk.free(life)
             case "rival":
                 life.signal(life.process.pid, signal.SIGSTOP)
@@ -355,7 +355,7 @@ class Nemesis:
                 stores[name].restore(newest)
         else:  # that was not enough: somebody had gone on with the older one
             self.job.began_anew += 1
-            self.copies = {name: [] for name in stores}
+            self.copies.clear()
             self.causes.clear()
         self.taken = {}
 
@@ -396,6 +396,7 @@ def folder() -> Iterator[Path]:
 
 def main(*numbers: str) -> None:
     """Run some jobs, note their outcomes, and count all that are noted."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not without cleaning up
     notes = ROOT / "data" / "nemesis.jsonl"
     notes.parent.mkdir(exist_ok=True)
     for number in range(*map(int, numbers)):

@@ -235,7 +235,7 @@ class SharedState(Job):
     def settings(self) -> dict[str, Any]:
         from tests.crash.sharing_driver import Settings
 
-        told = Settings(own=self.own, patience_s=6.0)
+        told = Settings(own=self.own, patience_s=4.0)
         if self.on_postgres:
             told = replace(told, shared=self.server.url, schema=self.schema)
         return asdict(told)
@@ -282,13 +282,13 @@ def stage_of(directory: Path, place: Path, told: dict[str, Any]) -> Any:
 
     settings = sharing_driver.Settings(**{k: v for k, v in told.items() if k != "place"})
     stage = sharing_driver.stage_in(directory, settings)
-    return replace(stage, directory=place, batch=50)
+    return replace(stage, directory=place)
 
 
 def live_shared_state(directory: Path, place: Path, told: dict[str, Any]) -> None:
     from aftlib.shared_state.aggregates import Partials
+    from aftlib.shared_state.servers import supervisor
     from aftlib.shared_state.servers.server import Server
-    from aftlib.shared_state.servers.supervisor import Supervisor
     from aftlib.shared_state.stores.sql import SqlTable
 
     if told["broken"] == "trusting":  # each server tells the global store where it stands
@@ -307,8 +307,9 @@ def live_shared_state(directory: Path, place: Path, told: dict[str, Any]) -> Non
 
         SqlTable.merge, Server.agreed = merged, agreed
     stage = stage_of(directory, place, told)
+    supervisor.OTHERS_S = 3.0  # many rivals wait so long
     begin(place)
-    Supervisor(stage).run()
+    supervisor.Supervisor(stage).run()
 
 
 class PartialReplay(Job):
