@@ -13,7 +13,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.nemesis_jobs import JOBS, ROOT, Job
+from tests.crash.nemesis_stores import Disk, Schema
 
 ROOMS = [*["shared_state"] * 17, *["checkpoint_planning"] * 6, *["upstream_backup"] * 4]
 ROOMS += ["exponential_histogram"] * 3
@@ -92,44 +92,6 @@ def schedule(job: Job, chance: random.Random) -> list[tuple[list[Fault], Fault |
         taken = bool(job.stores) and chance.random() < 0.6
         lives.append(([*strikes, fault(["restart"])], fault(job.between) if taken else None))
     return [*lives, ([fault(job.while_alive) for _ in range(chance.randint(1, 3))], None)]
-
-
-class Disk:
-    """The disk that a job works on: small where this user may mount one."""
-
-    def __init__(self, place: Path) -> None:
-        place.mkdir(parents=True)
-        self.place, self.limited = place, False
-        mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "nemesis", str(place)]
-        self.mounted = (
-            bool(shutil.which("mount"))
-            and not subprocess.run(mount, capture_output=True, check=False).returncode
-        )
-
-    def fill(self, life: Life) -> None:
-        """Leave no room, or, on a disk of all, let no file of a life grow."""
-        if self.mounted:
-            with suppress(OSError), (self.place / "ballast").open("ab", buffering=0) as file:
-                while True:
-                    file.write(bytes(4096))
-        else:
-            self._limit(life, 1024)
-
-    def free(self, life: Life | None = None) -> None:
-        """As it was."""
-        (self.place / "ballast").unlink(missing_ok=True)
-        if not self.mounted and life:
-            self._limit(life, resource.RLIM_INFINITY)
-
-    def _limit(self, life: Life, size: int) -> None:
-        for pid in life.members():
-            with suppress(ProcessLookupError):
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-    def remove(self) -> None:
-        """Unmount it."""
-        if self.mounted:
-            subprocess.run(["umount", "-l", str(self.place)], check=True)
 
 
 class Life:
@@ -249,13 +211,13 @@ class Nemesis:
             killed = self._strike(life, fault) or killed
         code, said = life.end(self.job.hung_s)
         self.disk.free()
-        for kind, times in self.job.struck().items() if code == 0 else ():
-            self._note(kind, times)
+        for kind in self.job.struck() if code == 0 else ():
+            self._note(kind)
         whole = code == 0
         if code is None:
             self.outcome.wrong = said if said.startswith("left") else f"hung: {said[-1500:]}"
         else:
-            self.outcome.wrong = self.job.wrong(whole)
+            self.outcome.wrong = self.outcome.wrong or self.job.wrong(whole)
         if not self.outcome.wrong and not whole and not (killed and code == -signal.SIGKILL):
             self._mend(code, said)
         self.causes -= {"full disk", "freeze", "rival"}
@@ -286,10 +248,10 @@ class Nemesis:
                         life.process.wait(30)
                 life.thaw()
             case "full disk":
-                self.disk.fill(life)
+                self.disk.fill(life.members())
                 with suppress(subprocess.TimeoutExpired):
                     life.process.wait(2 * fault.lasts_s)
-                self.disk.free(life)
+                self.disk.free(life.members())
             case "rival":
                 life.signal(life.process.pid, signal.SIGSTOP)
                 rival = Life(self.job)
@@ -305,8 +267,8 @@ class Nemesis:
                 self.job.server.start()
         return fault.kind == "restart" or (fault.kind == "kill" and victim == life.process.pid)
 
-    def _note(self, kind: str, times: int = 1) -> None:
-        self.outcome.faults[kind] = self.outcome.faults.get(kind, 0) + times
+    def _note(self, kind: str) -> None:
+        self.outcome.faults[kind] = self.outcome.faults.get(kind, 0) + 1
         self.causes.add(kind)
 
     def _judge_rival(self, code: int | None, said: str) -> None:
@@ -320,7 +282,9 @@ class Nemesis:
         names = sorted(self.job.stores)
         name = names[int(fault.whom * len(names))]
         store, (*older, newest) = self.job.stores[name], self.copies[name]
-        match fault.kind:
+        has_none = fault.kind == "journal lost" and isinstance(store, Schema)
+        kind = "deleted" if has_none else fault.kind
+        match kind:
             case "older copy":
                 store.restore(older[int(fault.after_s * 100) % len(older)] if older else newest)
             case "deleted":
@@ -328,7 +292,7 @@ class Nemesis:
             case "journal lost":
                 store.lose_journal()
         if store.differs(newest):
-            self._note(fault.kind)
+            self._note(kind)
             self.taken[name] = newest
 
     def _replace(self, fault: Fault) -> None:

@@ -1,24 +1,15 @@
-"""The jobs that the nemesis strikes, one class a room: how to run one, and what was wrong with it.
-
-python -m tests.crash.nemesis_jobs ROOM DIRECTORY 'SETTINGS as JSON'
-
-is one life of a job: it goes on where the last one ended.
-"""
+"""The jobs that the nemesis strikes, one class a room: what they are told, and what was wrong."""
 
 from __future__ import annotations
 
 import atexit
 import json
-import pickle
 import random
-import shutil
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -28,108 +19,12 @@ from typing import Any
 import numpy as np
 
 from aftlib.core.generators import draw
-from aftlib.core.paths import atomic_file
 from aftlib.core.sensorlog import SensorLog
 from aftlib.exponential_histogram import ExponentialHistogram
+from tests.crash.nemesis_stores import Files, Schema
 from tests.postgres import OwnServer
 
-ROOT = Path(__file__).parents[2]
-
-
-class Files:
-    """A store that is files in a job's folder: to be copied, taken back, deleted."""
-
-    def __init__(self, place: Callable[[], Path], pattern: str) -> None:
-        self._place, self._pattern = place, pattern
-
-    def there(self) -> list[Path]:
-        """The files and folders of the store."""
-        return sorted(self._place().glob(self._pattern))
-
-    def copy(self) -> dict[Path, bytes]:
-        """What all its files hold."""
-        found = [p for top in self.there() for p in ([top] if top.is_file() else top.rglob("*"))]
-        return {path: path.read_bytes() for path in found if path.is_file()}
-
-    def delete(self) -> None:
-        """No file of it is left."""
-        for path in self.there():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    def restore(self, copy: dict[Path, bytes]) -> None:
-        """Put a copy in its place."""
-        self.delete()
-        for path, content in copy.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-
-    def differs(self, copy: dict[Path, bytes]) -> bool:
-        """Whether it holds something else than a copy."""
-        return self.copy() != copy
-
-    def lose_journal(self) -> None:
-        """Delete the write-ahead log only."""
-        for path in self.copy():
-            if path.name.endswith(("-wal", "-shm", ".log")):
-                path.unlink()
-
-
-class Schema:
-    """The same for a schema of a PostgreSQL; its copies are rows."""
-
-    tables = ("epochs", "handed", "progress", "state", "identity")
-
-    def __init__(self, job: SharedState) -> None:
-        self._job = job
-
-    def _connected(self) -> Any:
-        import psycopg
-
-        return psycopg.connect(self._job.server.url, autocommit=True)
-
-    def copy(self) -> dict[str, list[tuple]]:
-        """Rows of its tables; none when it is not there."""
-        found: dict[str, list[tuple]] = {}
-        with self._connected() as connection:
-            there = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
-            for (table,) in connection.execute(there, [self._job.schema]).fetchall():
-                rows = connection.execute(f"TABLE {self._job.schema}.{table}".encode())
-                found[table] = sorted(rows.fetchall())
-        return found
-
-    def differs(self, copy: dict[str, list[tuple]]) -> bool:
-        """Whether it holds something else than a copy."""
-        return self.copy() != copy
-
-    def delete(self) -> None:
-        """Nothing of it is left."""
-        with self._connected() as connection:
-            connection.execute(f"DROP SCHEMA IF EXISTS {self._job.schema} CASCADE".encode())
-
-    lose_journal = delete
-
-    def restore(self, copy: dict[str, list[tuple]]) -> None:
-        """Put a copy in its place."""
-        old, new = self._job.schema, f"new_{time.time_ns()}"
-        if copy:
-            replace(self._job.stage, schema=new).open_shared().close()  # makes the tables
-        with self._connected() as connection, connection.transaction():
-            for table, rows in copy.items():
-                connection.execute(f"TRUNCATE {new}.{table}".encode())
-                for row in rows:
-                    marks = ", ".join(["%s"] * len(row))
-                    connection.execute(f"INSERT INTO {new}.{table} VALUES ({marks})".encode(), row)
-            connection.execute(f"DROP SCHEMA IF EXISTS {old} CASCADE".encode())
-            if copy:
-                connection.execute(f"ALTER SCHEMA {new} RENAME TO {old}".encode())
-
-    def cut_off(self) -> None:
-        """End all connections."""
-        with self._connected() as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
-                "pid != pg_backend_pid() AND backend_type = 'client backend'"
-            )
+ROOT, LIVES = Path(__file__).parents[2], "tests.crash.nemesis_lives"
 
 
 class Job(ABC):
@@ -159,7 +54,7 @@ class Job(ABC):
         """What runs a life of it."""
         self.place.mkdir(parents=True, exist_ok=True)
         said = json.dumps(self.settings | {"place": str(self.place), "broken": self.broken})
-        return [sys.executable, "-m", __name__, self.room, str(self.directory), said]
+        return [sys.executable, "-m", LIVES, self.room, str(self.directory), said]
 
     @abstractmethod
     def prepare(self) -> None:
@@ -184,9 +79,9 @@ class Job(ABC):
         """How many results are out, where that is easily told."""
         return 0
 
-    def struck(self) -> dict[str, int]:
+    def struck(self) -> list[str]:
         """Faults that fell by its own doing, when it has come to its end."""
-        return {}
+        return []
 
     @abstractmethod
     def wrong(self, whole: bool) -> str:
@@ -285,33 +180,6 @@ def stage_of(directory: Path, place: Path, told: dict[str, Any]) -> Any:
     return replace(stage, directory=place)
 
 
-def live_shared_state(directory: Path, place: Path, told: dict[str, Any]) -> None:
-    from aftlib.shared_state.aggregates import Partials
-    from aftlib.shared_state.servers import supervisor
-    from aftlib.shared_state.servers.server import Server
-    from aftlib.shared_state.stores.sql import SqlTable
-
-    if told["broken"] == "trusting":  # each server tells the global store where it stands
-        merge = SqlTable.merge
-
-        def merged(table, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN202
-            bare = {p: replace(now, since=None) for p, now in progress.items()}
-            return merge(table, partials, bare, epoch, token)
-
-        def agreed(server):  # noqa: ANN001, ANN202
-            handed = server.shared.handed().get(server.name, 0)
-            with server.lock:
-                known = server.reached([0, *(e for e in server.complete if e <= handed)])
-            server.shared.merge(Partials.empty(1), known)
-            return handed, known
-
-        SqlTable.merge, Server.agreed = merged, agreed
-    stage = stage_of(directory, place, told)
-    supervisor.OTHERS_S = 3.0  # many rivals wait so long
-    begin(place)
-    supervisor.Supervisor(stage).run()
-
-
 class PartialReplay(Job):
     """D2: a driver without Spark."""
 
@@ -344,15 +212,6 @@ class PartialReplay(Job):
         return ""
 
 
-def live_checkpoint_planning(directory: Path, place: Path, told: dict[str, Any]) -> None:
-    from aftlib.checkpoint_planning.pipeline import replay_in_process
-    from tests.crash.replay_driver import QUERY
-
-    log = SensorLog.open(directory / "log")
-    begin(place)
-    replay_in_process(QUERY, log, place, lambda point, batch: time.sleep(0.02))
-
-
 class Standby(Job):
     """D4: primary and secondary, between an upstream and a downstream that nobody replaces.
 
@@ -379,9 +238,8 @@ class Standby(Job):
     def victims(self, members: list[int]) -> list[int]:
         return members[:1]
 
-    def struck(self) -> dict[str, int]:
-        stalled = sum(stalls for _, _, stalls in self.kills)
-        return {"kill": len(self.kills) - stalled, "pause": stalled}
+    def struck(self) -> list[str]:
+        return ["pause" if stalls else "kill" for _, _, stalls in self.kills]
 
     def wrong(self, whole: bool) -> str:
         path = self.place / "released.json"
@@ -393,18 +251,6 @@ class Standby(Job):
         if found["kills"] != len(self.kills):
             return f"wrong: {found['kills']} of {len(self.kills)} strikes fell"
         return compared(Counter(found["released"]), Counter(range(self.tuples)), whole)
-
-
-def live_upstream_backup(directory: Path, place: Path, told: dict[str, Any]) -> None:
-    from aftlib.upstream_backup.processes import NodeKill, deliver
-    from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
-
-    scheme = {"upstream": UPSTREAM, "proposed": PROPOSED}[told["scheme"]]
-    kills = [NodeKill(*kill) for kill in told["kills"]]
-    begin(place)
-    found = deliver(scheme, Standby.tuples, kills, ordered=told["ordered"], patience_s=20)
-    with atomic_file(place / "released.json") as scratch:
-        scratch.write_text(json.dumps({"released": found.released, "kills": found.kills}))
 
 
 class Histogram(Job):
@@ -430,23 +276,6 @@ class Histogram(Job):
 def bits_of(count: int) -> np.ndarray:
     """The stream of all histograms."""
     return np.random.default_rng(5).random(count) < 0.4
-
-
-def live_exponential_histogram(directory: Path, place: Path, told: dict[str, Any]) -> None:
-    job, state = Histogram, place / "state"
-    bits = bits_of(job.batch * job.batches)
-    histogram = ExponentialHistogram(job.window, job.epsilon)
-    begin(place)
-    if state.exists():
-        histogram = ExponentialHistogram.from_bytes(state.read_bytes())
-    for number in range((histogram.now or 0) // job.batch, job.batches):
-        found = histogram.estimates(bits[number * job.batch : (number + 1) * job.batch])
-        with atomic_file(place / f"answers-{number}.npy") as scratch:
-            np.save(scratch, found)
-        time.sleep(0.01)
-        with atomic_file(state) as scratch:
-            scratch.write_bytes(histogram.to_bytes())
-        time.sleep(0.01)
 
 
 class ApproximatelyOnce(Job):
@@ -480,53 +309,20 @@ class ApproximatelyOnce(Job):
     def wrong(self, whole: bool) -> str:
         if not whole:
             return ""
+        from aftlib.approximately_once.sink import WindowSink
         from tests.crash import test_approximately_once as d1
 
-        done = pickle.loads((self.place / "done.pickle").read_bytes())
+        sink = WindowSink(self.place / "sink.sqlite")
+        windows = sink.windows()
         try:
-            d1.check(SimpleNamespace(**done), self.log)
+            d1.check(SimpleNamespace(windows=windows, outages=sink.outages()), self.log)
         except AssertionError as error:
             due = len(d1.WINDOWS.ending_in(0, d1.STEPS)) * d1.MODEL.size
-            kind = "lost" if len(done["windows"]) < due else "wrong"
-            return f"{kind}: {len(done['windows'])} of {due} rows; {str(error)[:300]}"
+            kind = "lost" if len(windows) < due else "wrong"
+            return f"{kind}: {len(windows)} of {due} rows; {str(error)[:300]}"
         return ""
-
-
-def live_approximately_once(directory: Path, place: Path, told: dict[str, Any]) -> None:
-    from pyspark import cloudpickle
-
-    from aftlib.approximately_once import pipeline
-    from aftlib.spark.session import session
-    from tests.crash import test_approximately_once as d1
-
-    cloudpickle.register_pickle_by_value(d1)
-    pipeline.Worker = d1.Slow
-    query = d1.query(SensorLog.open(directory / "log"))
-    spark = session("nemesis")
-    begin(place)
-    done = pipeline.recover_stream(spark, query, place)
-    with atomic_file(place / "done.pickle") as scratch:
-        scratch.write_bytes(pickle.dumps({"windows": done.windows, "outages": done.outages}))
-    spark.stop()
-
-
-def begin(place: Path) -> None:
-    """Say that all is imported, and the work begins."""
-    with suppress(OSError):  # of a full disk the job itself must tell
-        (place / "began").touch()
 
 
 JOBS = {
     job.room: job for job in (SharedState, PartialReplay, Standby, Histogram, ApproximatelyOnce)
 }
-
-
-def main(room: str, directory: str, said: str) -> None:
-    """Live once."""
-    told = json.loads(said)
-    place = Path(told.pop("place"))
-    globals()[f"live_{room}"](Path(directory), place, told)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
