@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.crash import nemesis_lives
 from tests.crash.nemesis_jobs import JOBS, ROOT, Job
 from tests.crash.nemesis_stores import Disk, Schema
 
@@ -83,7 +85,7 @@ def schedule(job: Job, chance: random.Random) -> list[tuple[list[Fault], Fault |
 
     def fault(kinds: Iterable[str]) -> Fault:
         kind = chance.choice([*kinds])
-        after_s, lasts_s = chance.uniform(0.0, 0.5), chance.choice([0.05, 0.3, 1.5])
+        after_s, lasts_s = chance.uniform(0.0, 0.3), chance.choice([0.05, 0.3, 1.5])
         return Fault(kind, after_s, chance.random(), lasts_s, chance.choice([0, 0, 1, 4, 7]))
 
     lives: list[tuple[list[Fault], Fault | None]] = []
@@ -94,15 +96,58 @@ def schedule(job: Job, chance: random.Random) -> list[tuple[list[Fault], Fault |
     return [*lives, ([fault(job.while_alive) for _ in range(chance.randint(1, 3))], None)]
 
 
+class Forked:
+    """A process like `Popen`'s that has imported already what this one has."""
+
+    def __init__(self, command: list[str]) -> None:
+        ear, mouth = os.pipe()
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if not self.pid:
+            code = 1
+            try:
+                os.setsid()
+                os.chdir(ROOT)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                for descriptor in (1, 2):
+                    os.dup2(mouth, descriptor)
+                os.close(ear)
+                nemesis_lives.main(*command[-3:])
+                code = 0
+            except BaseException:
+                os.write(2, traceback.format_exc().encode())
+            finally:
+                os._exit(code)
+        os.close(mouth)
+        self.stderr = open(ear, "rb")  # noqa: SIM115
+
+    def poll(self) -> int | None:
+        """Exit status; None while it lives."""
+        if self.returncode is None:
+            gone, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if gone else None
+        return self.returncode
+
+    def wait(self, timeout: float = 60.0) -> int:
+        """Exit status, within some seconds."""
+        until = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("life", timeout)
+            time.sleep(0.01)
+        return self.poll() or 0
+
+
 class Life:
     """A driver and all that it started, a process group of its own."""
 
     def __init__(self, job: Job) -> None:
         self._before = time.time()
-        self.process = subprocess.Popen(
-            job.command(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
+        self.process: Any = job.forks and Forked(job.command())
+        if not job.forks:
+            self.process = subprocess.Popen(
+                job.command(), cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True
+            )
         self._said: list[bytes] = []
         self._ear = threading.Thread(target=self._listen, daemon=True)
         self._ear.start()

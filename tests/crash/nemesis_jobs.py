@@ -39,6 +39,8 @@ class Job(ABC):
     between: tuple[str, ...] = ("older copy", "deleted", "journal lost")
     """Faults that strike what it has kept while it is down."""
     hung_s = 90.0
+    forks = True
+    """Whether a life may begin with what this process has imported, which makes it short."""
 
     def __init__(self, directory: Path, chance: random.Random, broken: str = "") -> None:
         self.directory, self.chance, self.broken = directory, chance, broken
@@ -282,7 +284,7 @@ class ApproximatelyOnce(Job):
     """D1: a driver on Spark, whose workers die and are stopped."""
 
     room = "approximately_once"
-    hung_s = 200.0
+    hung_s, forks = 200.0, False
     while_alive = ("kill", "kill", "pause")
 
     def prepare(self) -> None:

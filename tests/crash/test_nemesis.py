@@ -71,7 +71,7 @@ class Toy(Job):
 
     room = "toy"
     does = "pass"
-    hung_s = 2.0
+    hung_s, forks = 2.0, False
 
     def prepare(self):
         self.place.mkdir(parents=True)
