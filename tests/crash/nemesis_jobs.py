@@ -108,6 +108,7 @@ class SharedState(Job):
     room = "shared_state"
     while_alive = (*["kill"] * 6, *["pause"] * 4, "full disk", "freeze", "rival", "replaced")
     server: OwnServer | None = None
+    batch = 100
 
     def prepare(self) -> None:
         chance = self.chance
@@ -132,10 +133,10 @@ class SharedState(Job):
     def settings(self) -> dict[str, Any]:
         from tests.crash.sharing_driver import Settings
 
-        told = Settings(own=self.own, patience_s=4.0)
+        told = Settings(own=self.own, patience_s=8.0)
         if self.on_postgres:
             told = replace(told, shared=self.server.url, schema=self.schema)
-        return asdict(told)
+        return asdict(told) | {"batch": self.batch}
 
     @property
     def stage(self) -> Any:
@@ -177,9 +178,10 @@ def stage_of(directory: Path, place: Path, told: dict[str, Any]) -> Any:
     """The stage of a job, in the folder that it works in."""
     from tests.crash import sharing_driver
 
-    settings = sharing_driver.Settings(**{k: v for k, v in told.items() if k != "place"})
-    stage = sharing_driver.stage_in(directory, settings)
-    return replace(stage, directory=place)
+    told = dict(told)
+    batch = told.pop("batch")
+    stage = sharing_driver.stage_in(directory, sharing_driver.Settings(**told))
+    return replace(stage, directory=place, batch=batch)
 
 
 class PartialReplay(Job):
@@ -211,6 +213,8 @@ class PartialReplay(Job):
             windows = {(r.start, r.key) for r in store.results()}
             kind = "lost" if len(windows) < query.model.size * 3 else "wrong"
             return f"{kind}: {str(error)[:300]}"
+        finally:
+            store._connection.close()  # a life forked from this process must not inherit it
         return ""
 
 

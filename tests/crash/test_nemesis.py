@@ -51,6 +51,7 @@ def taken_back(directory, broken):
     """D3 with its global store taken back by one life, whether anybody compares or not."""
     struck = Nemesis(0, directory, "shared_state", broken)
     struck.job.on_postgres, struck.job.own = False, "rocksdb"
+    struck.job.batch = 20  # slow enough to be struck where that is wanted
     try:
         return struck.run([([EARLY], None), ([LATER], OLDER), ([], None)])
     finally:
