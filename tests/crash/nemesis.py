@@ -35,7 +35,7 @@ from tests.crash.nemesis_stores import Disk, Schema
 ROOMS = [*["shared_state"] * 17, *["checkpoint_planning"] * 6, *["upstream_backup"] * 4]
 ROOMS += ["exponential_histogram"] * 3
 JOBS_WITHOUT_SPARK, JOBS_ON_SPARK = 300, 8
-STORES = r"is an older copy|has been emptied|was replaced|must be an intact|lacks an intact"
+STORES = r"is an older copy|has been emptied|was replaced|must be an intact|restore .* from a copy"
 SAYS = {
     "full disk": r"No space left|File too large|disk is full|disk I/O error",
     "freeze": r"has given no sign of life",
