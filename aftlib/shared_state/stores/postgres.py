@@ -90,6 +90,12 @@ class PostgresTable(SqlTable):
                 f"url: PostgreSQL lets this user not {act} in schema {self.schema!r} of "
                 f"{_shown(self._url)} ({error}); grant it, or choose another user or schema"
             ) from error
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+            raise ValueError(
+                f"schema {self.schema!r} of {_shown(self._url)} must hold the tables that it had, "
+                f"got one without ({error.diag.message_primary}): it was replaced or dropped; "
+                "bring the newest one back, or begin anew in another directory and schema"
+            ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise ConnectionError(
                 f"could not {act} in schema {self.schema!r} of {_shown(self._url)} ({error}); "

@@ -207,6 +207,15 @@ class TestPostgres:
         with pytest.raises(ValueError, match="state table of version 2, got version 9"):
             PostgresTable(schema.url, SUM, schema=schema.name)
 
+    def test_a_schema_dropped_under_a_table(self, schema):
+        with PostgresTable(schema.url, SUM, schema=schema.name) as table:
+            table.merge(ROWS, {0: Progress(10)})
+            with psycopg.connect(schema.url, autocommit=True) as other:
+                other.execute(f"DROP SCHEMA {schema.name} CASCADE")
+            for call in (table.progress, table.read, lambda: table.merge(ROWS, {0: Progress(20)})):
+                with pytest.raises(ValueError, match="the tables that it had.* was replaced or dr"):
+                    call()
+
     def test_a_broken_connection_is_made_anew(self, schema):
         with PostgresTable(schema.url, SUM, schema.name) as table:
             table.merge(ROWS, {0: Progress(10)})

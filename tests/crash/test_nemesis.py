@@ -1,0 +1,146 @@
+"""Jobs of every room under a nemesis: right at once, or stopped with the reason and then right."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from tests.crash import nemesis
+from tests.crash.nemesis import Fault, Nemesis, Outcome, suffer, table
+from tests.crash.nemesis_jobs import Job, compared
+
+FULL = os.environ.get("AFT_TRIALS") == "full"
+SAMPLE = [*range(11), *range(17, 21), *range(23, 26), 27, 28]
+NUMBERS = range(nemesis.JOBS_WITHOUT_SPARK) if FULL else SAMPLE
+ON_SPARK = range(nemesis.JOBS_WITHOUT_SPARK, nemesis.JOBS_WITHOUT_SPARK + nemesis.JOBS_ON_SPARK)
+EARLY, LATER = (Fault("restart", 0.0, 0.0, 0.0, windows) for windows in (1, 4))
+OLDER = Fault("older copy", 0.0, 0.99, 0.0)
+"""Of the last store by name, which is the shared one."""
+
+
+@pytest.fixture(scope="module")
+def outcomes(request):
+    """What became of the jobs; counted when the last one has ended."""
+    found: list[Outcome] = []
+    yield found
+    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
+    terminal.ensure_newline()
+    terminal.write_line(table(found))
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_job_is_right_or_says_why_not(number, tmp_path, outcomes, once):
+    outcomes.append(suffer(number, tmp_path))
+    assert outcomes[-1].wrong == ""
+    once()
+
+
+@pytest.mark.crash
+@pytest.mark.skipif(not FULL, reason="starts Spark several times: part of the full trials")
+@pytest.mark.parametrize("number", ON_SPARK)
+def test_a_job_on_spark_is_right_or_says_why_not(number, tmp_path, outcomes, once):
+    outcomes.append(suffer(number, tmp_path))
+    assert outcomes[-1].wrong == ""
+    once()
+
+
+def taken_back(directory, broken):
+    """D3 with its global store taken back by one life, whether anybody compares or not."""
+    struck = Nemesis(0, directory, "shared_state", broken)
+    struck.job.on_postgres, struck.job.own = False, "rocksdb"
+    struck.job.batch = 20  # slow enough to be struck where that is wanted
+    try:
+        return struck.run([([EARLY], None), ([LATER], OLDER), ([], None)])
+    finally:
+        struck.close()
+
+
+@pytest.mark.crash
+def test_a_store_that_forgets_is_caught(tmp_path):
+    """The broken control: servers tell the global store where it stands, and compare nothing."""
+    assert taken_back(tmp_path / "broken", "trusting").wrong.startswith("lost")
+    sound = taken_back(tmp_path / "sound", "")
+    assert (sound.wrong, sound.faults) == ("", {"restart": 2, "older copy": 1})
+    assert sound.stops[0].startswith("older copy")
+
+
+class Toy(Job):
+    """A job that does what `does` says, and is right when it ends well."""
+
+    room = "toy"
+    does = "pass"
+    hung_s, forks = 2.0, False
+
+    def prepare(self):
+        self.place.mkdir(parents=True)
+
+    def command(self):
+        sign = f"open({str(self.place / 'began')!r}, 'w').close(); import time, subprocess, os\n"
+        return [sys.executable, "-c", sign + self.does.replace("PLACE", str(self.place))]
+
+    def wrong(self, whole):
+        return ""
+
+
+FULL_DISK = Fault("full disk", 0.0, 0.0, 0.05)
+ENDS = {
+    "works": ("pass", [], ""),
+    "hangs": ("time.sleep(60)", [], "hung"),
+    "leaves somebody": ("subprocess.Popen(['sleep', '60'])", [], "left behind"),
+    "gives no cause": ("raise ValueError('sorry')", [], "stopped without reason (1): Traceback"),
+    "gives no word": ("os._exit(3)", [], "stopped without reason (3)"),
+    "names what is not": ("raise OSError('No space left')", [], "stopped without reason (1)"),
+    "never mends": (
+        "time.sleep(.2); raise OSError('No space left')",
+        [FULL_DISK],
+        "stopped without reason (1)",
+    ),
+    "is mended": (
+        "p = 'PLACE/x'\nif not os.path.exists(p):\n"
+        "  open(p, 'w').close(); time.sleep(.5); raise OSError('No space left')",
+        [FULL_DISK],
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_judge(end, tmp_path, monkeypatch):
+    does, strikes, expected = ENDS[end]
+    monkeypatch.setattr(Toy, "does", does)
+    monkeypatch.setattr(nemesis, "GONE_S", 0.5)
+    monkeypatch.setitem(nemesis.JOBS, "toy", Toy)
+    struck = Nemesis(0, tmp_path, "toy")
+    try:
+        found = struck.run([(strikes, None)])
+    finally:
+        struck.close()
+    assert found.wrong.startswith(expected) and bool(found.wrong) == bool(expected)
+    assert len(found.stops) == ("mend" in end)
+
+
+def test_what_is_missing_and_what_came_twice():
+    assert compared({1: 5}, {1: 5, 2: 5}, whole=False) == ""
+    assert compared({1: 5}, {1: 5, 2: 5}, whole=True).startswith("lost: 2 is None")
+    assert compared({1: 4}, {1: 5}, whole=False).startswith("lost: 1 is 4 instead of 5")
+    assert compared({1: 10}, {1: 5}, whole=False).startswith("doubled: 1 is 10")
+    assert compared({3: 1}, {1: 5}, whole=False).startswith("doubled: 3 is not to come")
+
+
+def test_the_table():
+    outcomes = [
+        Outcome(0, "one", {"kill": 2}),
+        Outcome(1, "one", {"kill": 1, "pause": 1}, ["said so"]),
+        Outcome(2, "two", {"pause": 1}, [], "lost: 3"),
+    ]
+    assert table(outcomes).splitlines() == [
+        "one: 2 jobs, 4 faults (3 kill, 1 pause)",
+        "    1 right at once, 1 stopped with reason, then right, 0 lost, 0 doubled, 0 hung",
+        "two: 1 jobs, 1 faults (1 pause)",
+        "    0 right at once, 0 stopped with reason, then right, 1 lost, 0 doubled, 0 hung",
+        "all: 3 jobs, 5 faults (3 kill, 2 pause)",
+        "    1 right at once, 1 stopped with reason, then right, 1 lost, 0 doubled, 0 hung",
+    ]
