@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftlib.guard.accounts import CAP, Accounts, pooled_slack, slack
+from aftlib.guard.accounts import CAP, LOANS, Accounts, most_loans, pooled_slack, slack
 
 
 def played(accounts, propose, outcome, rounds):
@@ -96,3 +96,24 @@ def test_a_closed_account_comes_back_by_its_blocked_rounds():
     declared, _ = played(accounts, lambda t, a: [True], errs_first, 200)
     assert not declared[6:80].any()
     assert declared[100:].all()
+
+
+def test_loans_come_as_soon_as_the_theorem_counts_on_and_not_sooner():
+    accounts = Accounts(1, 0.05)
+    for rounds in range(1, 16_000):
+        accounts.update([1], [0.0])
+        assert accounts.accounts[0, LOANS] == accounts.pool[LOANS] == most_loans(rounds)
+
+
+def test_whoever_errs_in_more_than_half_of_delta_earns_no_loan():
+    accounts = Accounts(1, 0.05)
+    for rounds in range(2000):
+        accounts.update([1], [float(rounds % 20 == 0)])
+    assert accounts.accounts[0, LOANS] == accounts.pool[LOANS] == 0
+
+
+def test_a_loan_that_is_not_needed_is_repaid():
+    accounts = Accounts(1, 0.05)
+    for said in [1] * 90 + [2]:
+        accounts.update([said], [0.0])
+    assert accounts.accounts[0, LOANS] == accounts.pool[LOANS] == 0
