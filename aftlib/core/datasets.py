@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import compress
 from pathlib import Path
 
@@ -137,13 +138,13 @@ def _read_csv(path: Path) -> pd.DataFrame:
     separator = max(",;\t", key=head[0].count)
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
     decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
-    how = {"sep": separator, "decimal": decimal, "encoding": "utf-8-sig"}
-    frame = pd.read_csv(path, **how)
+    read = partial(pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig")
+    frame = read()
     if frame.index.nlevels > 1:
         raise ValueError(f"its rows have {frame.index.nlevels} values more than its first line")
     if not isinstance(frame.index, pd.RangeIndex) and len(frame) and frame.iloc[:, -1].isna().all():
         # every row ends with a separator, which pandas takes for one column more
-        frame = pd.read_csv(path, index_col=False, **how)
+        frame = read(index_col=False)
     return frame
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from aftlib.core.checks import require_number
 from aftlib.core.paths import atomic_file
-from aftlib.guard.guard import Guard
+from aftlib.guard.guard import LARGEST, Guard
 
 MOST_ROUNDS = 100_000
 """Windows without any sample between two that have some; more are taken for a wrong clock."""
@@ -134,7 +134,7 @@ def recoverable(
     Parameters
     ----------
     stream : DataFrame
-        Streaming, a row a sample. Samples without time, sensor or finite value are counted as
+        Streaming, a row a sample. Samples without time, sensor or a value below 1e100 are counted as
         `unread` in the query's progress (`observedMetrics`); Spark counts those that came too late
         (`numRowsDroppedByWatermark`).
     directory : path
@@ -188,7 +188,7 @@ def recoverable(
     claim(place, promise)
 
     number = F.col(value).cast("double")
-    good = F.coalesce(F.abs(number) < float("inf"), F.lit(False)) & F.col(sensor).isNotNull()
+    good = F.coalesce(F.abs(number) < LARGEST, F.lit(False)) & F.col(sensor).isNotNull()
     rows = stream.select(
         F.col(time).alias("time"),
         F.col(sensor).alias("sensor"),
@@ -288,7 +288,8 @@ class Keeper:
             for name in ("value", "samples")
         )
         samples = np.nan_to_num(samples)
-        windows = np.where(samples >= promise.samples, values, np.nan)
+        whole = (samples >= promise.samples) & (np.abs(values) < LARGEST)
+        windows = np.where(whole, values, np.nan)
 
         told = [(guard.update(row), guard.recoverable.cumprod(0).sum(0)) for row in windows]
         estimate, half_width, declared = (
