@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -138,8 +139,10 @@ def _read_csv(path: Path) -> pd.DataFrame:
     separator = max(",;\t", key=head[0].count)
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
     decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
-    read = partial(pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig")
-    frame = read()
+    read: Any = partial(
+        pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig"
+    )
+    frame: pd.DataFrame = read()
     if frame.index.nlevels > 1:
         raise ValueError(f"its rows have {frame.index.nlevels} values more than its first line")
     if not isinstance(frame.index, pd.RangeIndex) and len(frame) and frame.iloc[:, -1].isna().all():

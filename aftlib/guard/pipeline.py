@@ -134,9 +134,9 @@ def recoverable(
     Parameters
     ----------
     stream : DataFrame
-        Streaming, a row a sample. Samples without time, sensor or a value below 1e100 are counted as
-        `unread` in the query's progress (`observedMetrics`); Spark counts those that came too late
-        (`numRowsDroppedByWatermark`).
+        Streaming, a row a sample. Samples without time, sensor or a value below 1e100 are counted
+        as `unread` in the query's progress (`observedMetrics`); Spark counts those that came too
+        late (`numRowsDroppedByWatermark`).
     directory : path
         Place of Spark's checkpoint and of the guard's state. Start again with the same one to go
         on after a death.
