@@ -1,5 +1,6 @@
 """The walk forward counts what it says, and the guard's shares are those that were hoped for."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from aftlib.your_sensors.backtest import (
 from aftlib.your_sensors.sensor_file import read_sensors, step_of
 from aftlib.your_sensors.window_results import window_results
 
-DATASETS = Path("/work/shared/datasets")
+SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3
 
 
@@ -180,7 +181,7 @@ def test_intervals_hold_the_share_and_are_cautious_without_errors():
     assert interval(np.zeros((50, 3))) == (0.0, 1.0)
 
 
-@pytest.mark.skipif(not DATASETS.is_dir(), reason="the real sets are not on this machine")
+@pytest.mark.skipif(not SETS, reason="AFT_SENSORS names no folder of real sets")
 @pytest.mark.parametrize(
     ("name", "epsilon", "slide", "least"),
     [
@@ -200,7 +201,7 @@ def test_intervals_hold_the_share_and_are_cautious_without_errors():
     ],
 )
 def test_on_real_sensors_much_is_declared_and_kept(name, epsilon, slide, least):
-    table = read_sensors(DATASETS / f"{name}.parquet")
+    table = read_sensors(Path(str(SETS)) / f"{name}.parquet")
     results = window_results(table.values, table.names, Windows(10, slide), step_of(table))
     first = results.values[: results.half]
     limits, n = epsilon * np.nanstd(first, axis=0), len(table.names)
