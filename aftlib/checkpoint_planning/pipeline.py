@@ -7,6 +7,7 @@ starts; Spark then runs it again, and the operator finds it committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, cast
@@ -29,6 +30,7 @@ from aftlib.checkpoint_planning.state import (
     IntervalRecord,
     WindowResult,
 )
+from aftlib.core.paths import take_lock
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.drain import drain
 from aftlib.spark.planned import PlannedInput
@@ -165,30 +167,31 @@ def replay_stream(
         Its keys are the model's, in the same order; else a ValueError.
     directory : path
         Place of the state, the prepared replay sets and Spark's own checkpoint; those of another
-        stream are refused by a ValueError.
+        stream are refused by a ValueError, a driver that is at work on it by a TimeoutError.
     passes : callable, optional
         Told of each point that a batch passes; faults strike there.
     tasks : int
         Slices of the sensors that are read in parallel.
     """
-    operator = prepare(query, log, directory, passes)
-    operator.recover()
-    planned = PlannedLog(
-        log=str(log.path.absolute()),
-        state=str(operator.store.path.absolute()),
-        fingerprint=query.fingerprint,
-        stop=log.steps - log.steps % query.window,
-        tasks=tasks,
-    )
+    with only_driver(directory):
+        operator = prepare(query, log, directory, passes)
+        operator.recover()
+        planned = PlannedLog(
+            log=str(log.path.absolute()),
+            state=str(operator.store.path.absolute()),
+            fingerprint=query.fingerprint,
+            stop=log.steps - log.steps % query.window,
+            tasks=tasks,
+        )
 
-    def step(batch: DataFrame, number: int) -> None:
-        operator.process(number, collected(batch))
+        def step(batch: DataFrame, number: int) -> None:
+            operator.process(number, collected(batch))
 
-    try:
-        drain(planned.stream(spark).writeStream.foreachBatch(step), Path(directory))
-    finally:
-        operator.store.end(operator.process_id)
-    return ReplayedStream(operator.store.results(), operator.store.records())
+        try:
+            drain(planned.stream(spark).writeStream.foreachBatch(step), Path(directory))
+        finally:
+            operator.store.end(operator.process_id)
+        return ReplayedStream(operator.store.results(), operator.store.records())
 
 
 def replay_in_process(
@@ -198,14 +201,24 @@ def replay_in_process(
     passes: Callable[[str, int], None] = lambda point, batch: None,
 ) -> ReplayedStream:
     """`replay_stream` in this process, without Spark; arguments, result and errors are the same."""
-    operator, read = prepare(query, log, directory, passes), bare_read(log)
     stop = log.steps - log.steps % query.window
-    operator.recover()
-    batch = len(operator.store.records())
-    try:
-        while operator.checkpoint.position < stop:
-            operator.process(batch, read)
-            batch += 1
-    finally:
-        operator.store.end(operator.process_id)
-    return ReplayedStream(operator.store.results(), operator.store.records())
+    with only_driver(directory):
+        operator, read = prepare(query, log, directory, passes), bare_read(log)
+        operator.recover()
+        batch = len(operator.store.records())
+        try:
+            while operator.checkpoint.position < stop:
+                operator.process(batch, read)
+                batch += 1
+        finally:
+            operator.store.end(operator.process_id)
+        return ReplayedStream(operator.store.results(), operator.store.records())
+
+
+@contextmanager
+def only_driver(directory: Path | str) -> Iterator[None]:
+    """Let no other driver work on the stream in this directory: it would take us for dead."""
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    with (Path(directory) / "driver.lock").open("a+") as file:
+        take_lock(file)
+        yield

@@ -139,9 +139,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     separator = max(",;\t", key=head[0].count)
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
     decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
-    read: Any = partial(
-        pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig"
-    )
+    read: Any = partial(pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig")
     frame: pd.DataFrame = read()
     if frame.index.nlevels > 1:
         raise ValueError(f"its rows have {frame.index.nlevels} values more than its first line")

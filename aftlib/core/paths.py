@@ -6,10 +6,12 @@ import fcntl
 import glob
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 MARKERS = ("notebooks", "pyproject.toml")
 _PARTIAL = ".partial-"
@@ -119,6 +121,24 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
             if not target.exists():
                 raise
         _flush(target.parent)
+
+
+def take_lock(file: IO[str]) -> None:
+    """Hold an open file's lock until it is closed, or this process and those forked from it end.
+
+    A TimeoutError names who else holds it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        raise TimeoutError(
+            f"{file.name!r} is held by {file.read()}, or by one that it started: wait until that "
+            "has ended, or end it"
+        ) from None
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}")
+    file.flush()
 
 
 def _require_written(path: Path, target: Path) -> None:

@@ -205,6 +205,23 @@ def test_a_process_that_stops_of_itself_has_not_failed(tmp_path, log, error):
     assert all(result.half_width == 0 for result in done.results)
 
 
+def test_a_second_driver_is_refused_while_the_first_is_at_work(tmp_path, log):
+    refused = []
+
+    def rival(point, batch):
+        if (point, batch) == ("replayed", 1):
+            with pytest.raises(
+                TimeoutError, match=r"driver\.lock' is held by process \d+ on "
+            ) as told:
+                replay_in_process(QUERY, log, tmp_path)
+            refused.append(told)
+
+    done = replay_in_process(QUERY, log, tmp_path, rival)
+    assert len(refused) == 1
+    assert not any(record.recovered for record in done.records)
+    assert replay_in_process(QUERY, log, tmp_path).records == done.records  # the lock is free again
+
+
 @pytest.mark.parametrize("batch", [0, 1, 3])
 def test_a_recovery_is_committed_before_the_rest_is_planned(tmp_path, log, batch):
     """Planning may take long; a process that dies in it leaves a recovered interval behind."""

@@ -188,6 +188,7 @@ class PartialReplay(Job):
     """D2: a driver without Spark."""
 
     room = "checkpoint_planning"
+    while_alive = (*Job.while_alive, "rival")
 
     def prepare(self) -> None:
         from tests.crash import replay_driver

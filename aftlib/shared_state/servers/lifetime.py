@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-import socket
 import threading
 import time
 import traceback
@@ -13,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
+
+from aftlib.core.paths import take_lock
 
 LOG = logging.getLogger("aftlib.shared_state")
 WAITS = "waiting:"
@@ -88,19 +88,5 @@ def only_one(path: Path | str, patience_s: float) -> Iterator[None]:
     A TimeoutError names who else holds it for so many seconds.
     """
     with open(path, "a+") as file:
-
-        def take() -> None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise TimeoutError(
-                    f"{str(path)!r} is held by {file.read()}, or by one that it started: wait "
-                    "until that has ended, or end it"
-                ) from None
-
-        patiently(take, patience_s, TimeoutError, LOOK_S)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+        patiently(lambda: take_lock(file), patience_s, TimeoutError, LOOK_S)
         yield
