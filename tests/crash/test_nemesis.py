@@ -25,9 +25,8 @@ def outcomes(request):
     """What became of the jobs; counted when the last one has ended."""
     found: list[Outcome] = []
     yield found
-    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
-    terminal.ensure_newline()
-    terminal.write_line(table(found))
+    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        print("\n" + table(found))
 
 
 @pytest.mark.crash
