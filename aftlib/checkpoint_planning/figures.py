@@ -17,6 +17,7 @@ LOOK: Mapping[str, dict] = {
     "exactly-once": {"color": RED, "symbol": "square", "dash": "dot"},
     "no-relaxation": {"color": ORANGE, "symbol": "triangle-up", "dash": "dash"},
     "proposed": {"color": BLUE, "symbol": "circle", "dash": "solid"},
+    "adaptive": {"color": GREEN, "symbol": "diamond", "dash": "dashdot"},
 }
 _STATES = {"checkpointed": GREY, "replayed": BLUE, "estimated": ORANGE}
 _AXES = {

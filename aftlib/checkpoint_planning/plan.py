@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,6 +16,8 @@ from aftlib.core.requirement import Requirement
 
 METHODS = ("proposed", "no-relaxation", "exactly-once")
 """Ways to choose what is replayed (D2 section 6.2)."""
+ADAPTIVE = "adaptive"
+"""Beyond the document: every interval as if it alone failed, and planned anew once one has."""
 
 QUERIES = ("mean", "sum")
 
@@ -25,7 +28,8 @@ class CheckpointPlan:
 
     A plan holds until a failure has been recovered from approximately; its later replay sets
     count on exact checkpoints. After a failure in interval k, plan again with `start` =
-    times[k + 1] and `checkpoint_variance` = restored_variance(k).
+    times[k + 1] and `checkpoint_variance` = restored_variance(k). An "adaptive" plan promises
+    `single_failure_variance`; what may fail after that is the next plan's business.
 
         R(c^k, O) = min_i P(|Y_i − y_i| ≤ ε | c^k, o)     (D2 eq. (12))
 
@@ -142,9 +146,10 @@ def plan_checkpoints(
         Milliseconds by the number of replayed tuples.
     t_sla_ms : float
         Longest recovery permitted.
-    method : {"proposed", "no-relaxation", "exactly-once"}
+    method : {"proposed", "no-relaxation", "exactly-once", "adaptive"}
         "proposed" chooses what to replay anew at each checkpoint by eq. (20); "no-relaxation"
-        keeps the choice of the window's beginning; "exactly-once" replays every sensor.
+        keeps the choice of the window's beginning; "exactly-once" replays every sensor; "adaptive"
+        lets each interval alone spend all of ε, and has to be planned anew after each failure.
     query : {"mean", "sum"}
         The window's query.
     start : int
@@ -172,6 +177,16 @@ def plan_checkpoints(
     being 1 for a sum. As τ grows all targets grow alike, so the sensors are put in order once and
     each later set is a prefix of it.
 
+    "adaptive" keeps ε, δ and T_SLA for every pattern of failures, if it is planned anew after each.
+    Let A = w² σ* be the variance that the error of the window's sum may have (1 for w² and a sum),
+    and d_i what the restored aggregate of sensor i already has: 0 while nothing has failed, for a
+    checkpoint that is reached undisturbed is exact. Interval k replays a set O with
+    (τ_{k+1} − τ_k) Var(X_i | O) ≤ A − d_i for all i and a recovery within T_SLA. If it does not
+    fail, d stays. If it fails, d_i grows to A at most, since the errors of different steps are
+    independent, and the rest is planned with what is left, down to all sensors at A = d_i, which
+    T_SLA must permit for one step. By induction d_i ≤ A at the window's end. All intervals are of
+    one length (± 1): no longer one would do, and shorter ones are recovered sooner.
+
     Examples
     --------
     Fewer checkpoints the less is replayed:
@@ -183,8 +198,11 @@ def plan_checkpoints(
     (0, 5, 10, 12)
     >>> plan_checkpoints(*asked, t_sla_ms=5, method="exactly-once").times
     (0, 2, 4, 6, 8, 10, 12)
+    >>> plan_checkpoints(*asked, t_sla_ms=5, method="adaptive").times
+    (0, 4, 8, 12)
     """
-    for argument, value, choices in (("method", method, METHODS), ("query", query, QUERIES)):
+    methods = (*METHODS, ADAPTIVE)
+    for argument, value, choices in (("method", method, methods), ("query", query, QUERIES)):
         if value not in choices:
             raise ValueError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
     if not (isinstance(window, int | np.integer) and window >= 1):
@@ -202,13 +220,17 @@ def plan_checkpoints(
 
     if method == "exactly-once" and not exactly_once_pays_fixed:
         recovery_time = RecoveryTime(0, recovery_time.per_tuple_ms)
-    sensors = len(replay[0].sensors)
+    sensors = model.size if method == ADAPTIVE else len(replay[0].sensors)
     if not t_sla_ms >= (shortest := recovery_time(sensors)):
         raise ValueError(
             f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
             f"got {t_sla_ms!r}; allow more time, or replay fewer sensors by a larger epsilon"
         )
     most = recovery_time.max_tuples(t_sla_ms)
+    if method == ADAPTIVE:
+        marks, alone = _alone(replay[0], window - start, most)
+        marks = tuple(start + mark for mark in marks)
+        return CheckpointPlan(marks, (alone,) * (len(marks) - 1), requirement, query, variance)
 
     times = [start]
     while True:
@@ -218,6 +240,22 @@ def plan_checkpoints(
             return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
         relaxed = (window - start) / (window - times[-1])
         replay.append(replay[-1].loosened(relaxed if method == "proposed" else 1.0))
+
+
+def _alone(tightest: ReplaySet, steps: int, most: int) -> tuple[tuple[int, ...], ReplaySet]:
+    """Cut `steps` into the fewest intervals that may each use up ε, at most `most` tuples each.
+
+    `tightest` is the set for one interval of all steps. A shorter one needs fewer sensors, so that
+    its tuples grow with its length, and the longest that fits is found by halving.
+    """
+
+    def fits(length: int) -> bool:
+        return len(tightest.loosened(steps / length).sensors) * length <= most
+
+    longest = bisect_left(range(2, steps + 1), True, key=lambda length: not fits(length)) + 1
+    count = -(-steps // longest)
+    marks = tuple(round(k * steps / count) for k in range(count + 1))
+    return marks, tightest.loosened(steps / max(np.diff(marks)))
 
 
 def _first_replay(

@@ -1,5 +1,8 @@
 """The operator of D2: exact while nothing fails, within its variance after failures."""
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -203,6 +206,30 @@ def test_a_process_that_stops_of_itself_has_not_failed(tmp_path, log, error):
     done = replay_in_process(QUERY, log, tmp_path)
     assert not any(record.recovered for record in done.records)
     assert all(result.half_width == 0 for result in done.results)
+
+
+@pytest.mark.parametrize("query", ["mean", "sum"])
+def test_an_adaptive_plan_keeps_its_promise_whatever_fails(tmp_path, log, query):
+    """Through the operator: every pattern of failures of a window's batches, planned anew."""
+    asked = replace(QUERY, method="adaptive", query=query)
+    if query == "sum":
+        asked = replace(asked, requirement=Requirement(0.3 * WINDOW, 0.05))
+    batches = len(asked.first_plan.replay)
+    assert 2 <= batches < len(QUERY.first_plan.replay)
+    halves = []
+    for pattern in product([False, True], repeat=batches + 1):
+        place = tmp_path / "".join(str(int(fails)) for fails in pattern)
+        store = stream(asked, log, place, [("replayed", k) for k, f in enumerate(pattern) if f])
+        assert all(result.kept for result in store.results())
+        assert len(store.results()) == 5 * 8
+        for record in store.records():
+            if record.recovered:
+                tuples = record.sensors * (record.stop - record.start)
+                assert asked.recovery_time(tuples) <= asked.t_sla_ms
+        assert [r.batch for r in store.records() if r.recovered] == np.flatnonzero(pattern).tolist()
+        halves.append(table(store, "half_width").max())
+    assert halves[0] == 0
+    assert max(halves) > 0.9 * asked.requirement.epsilon  # and nearly all of ε is used
 
 
 def test_a_second_driver_is_refused_while_the_first_is_at_work(tmp_path, log):

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning.plan import METHODS, plan_checkpoints
+from aftlib.checkpoint_planning.plan import ADAPTIVE, METHODS, plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
@@ -223,7 +223,16 @@ def test_a_plan_is_read_only_and_copies_its_argument():
         result.checkpoint_variance[0] = 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("epsilon", "most"), [(0.05, 6), (0.08, 2), (0.1, 2), (0.11, 1)])
+def test_an_adaptive_plan_takes_a_sixth_of_the_checkpoints(epsilon, most):
+    found = plan(epsilon, 50, ADAPTIVE)
+    assert len(found.checkpoints) == most <= len(plan(epsilon, 50).checkpoints) / 6
+    kept = found.requirement.reliability(found.single_failure_variance)
+    assert kept.min() >= 0.95 - 1e-9
+    assert found.worst_case_reliability.min() < 0.95  # it counts on being made anew
+
+
+@pytest.mark.parametrize("method", [*METHODS, ADAPTIVE])
 @pytest.mark.parametrize("epsilon", [0.05, 0.12, 0.13, 1])
 def test_too_short_t_sla_names_the_shortest_that_works(method, epsilon):
     with pytest.raises(ValueError, match=r"t_sla_ms must be at least .* got 1;") as caught:

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.checkpoint_planning.plan import METHODS, CheckpointPlan, plan_checkpoints
+from aftlib.checkpoint_planning.plan import ADAPTIVE, METHODS, CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -65,7 +66,9 @@ def test_epsilon_is_kept_in_the_worst_case_after_every_checkpoint(task, method):
 
 
 @settings(deadline=None)
-@given(tasks(), st.sampled_from(METHODS[:2]), st.sampled_from(["mean", "sum"]), st.data())
+@given(
+    tasks(), st.sampled_from([*METHODS[:2], ADAPTIVE]), st.sampled_from(["mean", "sum"]), st.data()
+)
 def test_epsilon_is_kept_whatever_fails_when_planned_again(task, method, query, data):
     model, window, epsilon, *_ = task
     scale = 1 if query == "mean" else window
@@ -88,6 +91,52 @@ def test_epsilon_is_kept_whatever_fails_when_planned_again(task, method, query, 
         restored = plan.restored_variance(failing)
     variance = spent / window**2 * scale**2
     assert variance.max() <= plan.requirement.max_variance * KEPT
+
+
+def patterns(task, start=0, spent=0.0, failed=()):
+    """Every pattern of failures of an adaptive window: what failed, and the error's variance."""
+    model, window, *_ = task
+    restored = np.full(model.size, 0.0) + spent / max(start, 1) ** 2
+    plan = planned(task, ADAPTIVE, start=start, checkpoint_variance=restored)
+    recovery_time, t_sla_ms = task[-2:]
+    assert all(recovery_time(tuples) <= t_sla_ms for tuples in plan.tuples)
+    yield failed, spent
+    for k, (begin, end) in enumerate(zip(plan.times, plan.times[1:], strict=False)):
+        more = model.aggregate(end - begin, "sum").posterior_variance(plan.replay[k].sensors)
+        if end < window:
+            yield from patterns(task, end, spent + more, (*failed, begin))
+        else:
+            yield (*failed, begin), spent + more
+
+
+@settings(deadline=None, max_examples=40)
+@given(tasks())
+def test_an_adaptive_plan_keeps_its_promise_for_every_pattern_of_failures(task):
+    model, window, epsilon, delta, recovery_time, t_sla_ms = task
+    window = min(window, 8)  # patterns double with each interval
+    epsilon *= np.sqrt(task[1] / window)
+    task = model, window, epsilon, delta, recovery_time, t_sla_ms
+    allowed = window**2 * Requirement(epsilon, delta).max_variance
+    found = list(patterns(task))
+    assert len({failed for failed, _ in found}) == len(found)
+    assert max(np.max(spent) for _, spent in found) <= allowed * KEPT
+
+
+@settings(deadline=None)
+@given(tasks(), st.sampled_from(["mean", "sum"]))
+def test_an_adaptive_plan_takes_the_fewest_equal_intervals(task, query):
+    model, window, epsilon, *_ = task
+    scale = 1 if query == "mean" else window
+    plan = planned(task, ADAPTIVE, query=query, epsilon=epsilon * scale)
+    lengths = np.diff(plan.times)
+    assert lengths.max() - lengths.min() <= 1
+    assert count(task, ADAPTIVE) == len(plan.checkpoints) <= count(task)
+    recovery_time, t_sla_ms = task[-2:]
+    if plan.checkpoints:  # with one fewer an interval would break ε or T_SLA
+        longer = -(-window // len(plan.checkpoints))
+        allowed = window**2 * plan.requirement.max_variance / scale**2
+        sensors = select_replay(model, allowed / longer).sensors
+        assert recovery_time(len(sensors) * longer) > t_sla_ms
 
 
 @settings(deadline=None)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AXES = ("epsilon", "delta", "t_sla_ms")
-METHODS = plan.METHODS[::-1]
+METHODS = (*plan.METHODS[::-1], plan.ADAPTIVE)
 _SCHEMA = (
     "method string, epsilon double, delta double, t_sla_ms double, checkpoints long, sensors long"
 )
@@ -111,7 +111,7 @@ def checkpoint_counts(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
 
 
 def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """Counts as text, "exactly-once / no-relaxation / proposed", T_SLA down and ε across.
+    """Counts as text, one after another as in `METHODS`, T_SLA down and ε across.
 
     ValueError when the counts have no such δ.
     """
