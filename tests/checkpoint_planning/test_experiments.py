@@ -109,7 +109,12 @@ def test_counts_are_the_digests(counts):
     table = experiments.counts_table(counts, 0.05)
     assert table.columns.tolist() == EPSILONS
     for t_sla, row in COUNTS.items():
-        assert table.loc[t_sla].str.replace(" ", "").tolist() == row.split()
+        documents, adaptive = zip(
+            *(text.rsplit(" / ", 1) for text in table.loc[t_sla]), strict=True
+        )
+        assert [text.replace(" ", "") for text in documents] == row.split()
+        proposed = [int(text.rpartition(" / ")[2]) for text in documents]
+        assert all(int(ours) <= theirs for ours, theirs in zip(adaptive, proposed, strict=True))
 
 
 def test_counts_of_an_unknown_delta_are_refused(counts):
