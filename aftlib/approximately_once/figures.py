@@ -17,6 +17,8 @@ LOOK: Mapping[str, dict] = {
     "h-best": {"color": GREEN, "symbol": "triangle-up", "dash": "solid"},
     "h-worst": {"color": RED, "symbol": "triangle-down", "dash": "solid"},
     "random": {"color": GREY, "symbol": "x", "dash": "dot"},
+    "best": {"color": ORANGE, "symbol": "diamond", "dash": "solid"},
+    "bound": {"color": "#333", "symbol": "line-ew-open", "dash": "dash"},
 }
 _TITLES = {
     "workers": "workers m (logarithmic)",
@@ -97,12 +99,12 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
 def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = None) -> go.Figure:
     """Estimable workers or error rate along m or ε, a slider for the other (figs 10–13).
 
-    `x` is "workers" or "epsilon", `y` "estimable" or "pooled", columns of `experiments.grid`; the
-    slider begins at the value nearest to `start`, by default the middle one.
+    `x` is "workers" or "epsilon", `y` "estimable" or "pooled", columns of `experiments.grid` (or
+    `bests`); the slider begins at the value nearest to `start`, by default the middle one.
     """
     other = "epsilon" if x == "workers" else "workers"
-    columns = ["estimable", "pooled", "pooled_low", "pooled_high", "error"]
-    mean = grid.groupby(["method", "workers", "epsilon"], as_index=False)[columns].mean()
+    mean = grid.groupby(["method", "workers", "epsilon"], as_index=False).mean()
+    methods = [method for method in LOOK if (mean["method"] == method).any()]
     stops = sorted(mean[other].unique())
 
     def curve(method: str, value: float) -> dict:
@@ -114,10 +116,10 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
             data["error_y"] = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
         return data
 
-    frames = {f"{stop:g}": [curve(method, stop) for method in LOOK] for stop in stops}
+    frames = {f"{stop:g}": [curve(method, stop) for method in methods] for stop in stops}
     active = len(stops) // 2 if start is None else int(np.abs(np.array(stops) - start).argmin())
     figure = go.Figure()
-    for method, data in zip(LOOK, list(frames.values())[active], strict=True):
+    for method, data in zip(methods, list(frames.values())[active], strict=True):
         look = LOOK[method]
         line = {"color": look["color"], "dash": look["dash"]}
         marker = {"symbol": look["symbol"], "size": 8}

@@ -38,6 +38,18 @@ def case(spark, tmp_path_factory):
     return experiments.block_case(spark, tmp_path_factory.mktemp("data"), **sizes, **lists)
 
 
+def test_the_best_lies_between_the_others_and_the_bound(spark, case):
+    found = experiments.bests(spark, case, experiments.ROWS, 0.05)
+    wide = found.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
+    assert wide.index.tolist() == [(m, e) for m in (3, 6) for e in (0.5, 0.75)]
+    assert (wide["best"] >= wide[["greedy", "h-best"]].max(axis=1)).all()
+    assert wide["bound"].tolist() == wide["best"].tolist() == [0, 3, 0, 6]
+    figure = figures.sweep(found, "workers", "estimable", "title", start=0.75)
+    shown = {trace.name: list(trace.y) for trace in figure.data}
+    assert list(shown) == ["greedy", "h-best", "best", "bound"]
+    assert shown["bound"] == [3, 6]
+
+
 @pytest.mark.parametrize("reading", [experiments.ROWS, experiments.WINDOWS])
 def test_grid_is_the_slow_twins(spark, case, reading):
     grid = experiments.grid(spark, case, reading, 0.05, seed=1, draws=2)

@@ -9,7 +9,13 @@ from aftlib.approximately_once.experiments.cases import (
     drifting_case,
     sensor_case,
 )
-from aftlib.approximately_once.experiments.grid import METHODS, coverage, grid, smallest_epsilons
+from aftlib.approximately_once.experiments.grid import (
+    METHODS,
+    bests,
+    coverage,
+    grid,
+    smallest_epsilons,
+)
 from aftlib.approximately_once.experiments.streams import (
     recovery_cost,
     six_sensors,
@@ -21,6 +27,7 @@ __all__ = [
     "ROWS",
     "WINDOWS",
     "SensorCase",
+    "bests",
     "block_case",
     "check_parameters",
     "coverage",

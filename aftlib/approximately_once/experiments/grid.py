@@ -17,6 +17,7 @@ from aftlib.approximately_once.assignment import (
     assign_random,
     assign_spread,
 )
+from aftlib.approximately_once.best import assign_best
 from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import bootstrap_interval, t_interval
@@ -175,6 +176,28 @@ def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd
         rows.append(kept.dropna())
     columns = ["reading", "epsilon", "estimable", "share", "low", "high", "windows"]
     return pd.concat(rows, ignore_index=True)[columns]
+
+
+def bests(spark: SparkSession, case: SensorCase, reading: str, delta: float) -> pd.DataFrame:
+    """Estimable workers of each way to assign, of the best one, and the bound on all of them.
+
+    method: "greedy", "h-best", "best" or "bound"; workers, epsilon, estimable.
+    """
+    model = case.readings[reading].model
+
+    def count(m: int) -> pd.DataFrame:
+        rows = []
+        for epsilon in case.epsilons:
+            asked = model, m, Requirement(epsilon, delta)
+            best = assign_best(*asked)
+            found = {"greedy": assign_greedy(*asked), "h-best": assign_spread(*asked), "best": best}
+            counts = {method: int(a.estimable.sum()) for method, a in found.items()}
+            rows += [
+                (method, m, epsilon, c) for method, c in (counts | {"bound": best.bound}).items()
+            ]
+        return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
+
+    return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
 
 
 def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float) -> pd.DataFrame:
