@@ -319,7 +319,12 @@ class Nemesis:
     def _judge_rival(self, code: int | None, said: str) -> None:
         if code is None:
             self.outcome.wrong = f"hung beside another: {said[-1500:]}"
-        elif code and not re.search(SAYS["rival"], said):
+        elif code and not any(
+            # it is refused; or the first had just ended, and what had struck that stops it too
+            re.search(SAYS[cause], said)
+            for cause in self.causes | {"rival"}
+            if cause in SAYS
+        ):
             self.outcome.wrong = f"stopped without reason beside another: {said[-1500:]}"
 
     def _take_back(self, fault: Fault) -> None:
