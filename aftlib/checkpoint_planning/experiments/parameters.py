@@ -50,6 +50,7 @@ def check_parameters(
     """Refuse what would fail later; the parameters are those of the notebook."""
     counts = {"replications": replications, "repeats": repeats, "calibration": calibration}
     counts |= {"recoveries": recoveries, "restarts": restarts, "groups": groups, "slide": slide}
+    counts |= {"window": window, "rows": rows}
     for name, count in counts.items():
         require_number(name, count, least=1, whole=True)
     require_number("seed", seed, least=0, whole=True)
@@ -58,7 +59,6 @@ def check_parameters(
     require_number("epsilon", epsilon, above=0, below=1e100)
     require_numbers("deltas", deltas, above=0, below=1)
     require_number("delta", delta, above=0, below=1)
-
     shortest = DOCUMENT_RECOVERY_TIME(sensors)  # replays every sensor over one step
     require_numbers("t_slas", t_slas, least=shortest)
     require_number("t_sla", t_sla, least=shortest)
@@ -76,8 +76,6 @@ def check_parameters(
             f"{covariance!r}; no {sensors // groups} sensors of a group can go together like that"
         )
 
-    require_number("window", window, least=1, whole=True)
-    require_number("rows", rows, least=1, whole=True)
     if slide > window:
         raise ValueError(f"slide must be at most window = {window}, got {slide!r}")
     if rows < window:
@@ -96,7 +94,6 @@ def check_parameters(
     require_number("guard_epsilon", guard_epsilon, above=0, below=1e50)
     require_number("guard_windows", guard_windows, least=100, whole=True)
     require_number("guard_budget", guard_budget, least=SENSORS * GRID[1], whole=True)
-
     require_numbers("ns", ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("spark_ns", spark_ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("shares", shares, above=0, most=1)

@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 
 from aftlib.shared_state.servers.journal import Account, Journal
 from aftlib.shared_state.servers.lifetime import (
@@ -53,13 +53,13 @@ def run_stage(stage: Stage) -> Account:
     stage.keep_folder()
     command, said, told, over = [sys.executable, "-m", __name__], b"", 0, False
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin and process.stderr  # told to the type checker
+        stdin, stderr = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stderr)
         try:
-            with suppress(BrokenPipeError), process.stdin as given:
+            with suppress(BrokenPipeError), stdin as given:
                 given.write(pickle.dumps(stage))
             while not over:  # not to the pipe's end: a stopped process may hold it open
                 over = process.poll() is not None
-                while wait([mouth := process.stderr.fileno()], TICK_S):
+                while wait([mouth := stderr.fileno()], TICK_S):
                     if not (read := os.read(mouth, 2**16)):
                         over = process.wait() is not None
                         break
