@@ -83,7 +83,7 @@ def plan(plans: Mapping[str, CheckpointPlan], title: str) -> go.Figure:
         figure.add_scatter(
             x=x, y=y, mode="lines", line={"color": look["color"], "dash": look["dash"]},
             fill="tozeroy" if method == "proposed" else None,
-            name=f"{method}: {len(planned.checkpoints)} checkpoints",
+            name=f"{method} ({len(planned.checkpoints)})",
         )  # fmt: skip
         figure.add_scatter(
             x=planned.checkpoints, y=[len(r.sensors) for r in planned.replay[:-1]], mode="markers",
