@@ -51,4 +51,5 @@ def back_test(values: np.ndarray, season: float) -> dict:
     promises, _ = guarded_windows(values, *asked, seasons=seasons)
     table = promise_table(promises[promises["tau"] > 0], DELTA).set_index("way")
     columns = ["estimated", "within", "worst_sensor", "windows"]
-    return table[columns].round(4).to_dict(orient="index")
+    rounded = table[columns].round(4).astype(object)
+    return rounded.where(rounded.notna(), None).to_dict(orient="index")
