@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import keep_identity
 from aftlib.exponential_histogram.events import MAX_UNITS
 from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
 from aftlib.spark.drain import drain
@@ -130,24 +129,7 @@ def run(
     """
     place = Path(directory).absolute()
     answers = estimates(events, query)
-    note = place / "query.json"
-    if note.exists():
-        begun = json.loads(note.read_text())
-        if begun != query.identity:
-            both = ((name, begun.get(name), asked) for name, asked in query.identity.items())
-            raise ValueError(
-                f"query must be the one that the stream in {place} began with, "
-                + "; ".join(f"{n} = {old}, got {asked}" for n, old, asked in both if old != asked)
-                + ": go on with that one, or start anew in another directory"
-            )
-    elif (place / "checkpoint").exists():
-        raise ValueError(
-            f"directory must hold the query of its stream in {note}, which is missing: "
-            "start anew in another directory"
-        )
-    place.mkdir(parents=True, exist_ok=True)
-    with atomic_file(note) as file:
-        file.write_text(json.dumps(query.identity))
+    keep_identity(place / "query.json", "query", query.identity, place / "checkpoint")
 
     settings = _SETTINGS | ({_PARTITIONS: str(partitions)} if partitions else {})
     before = {name: str(spark.conf.get(name)) for name in settings}

@@ -7,7 +7,6 @@ checkpoint, the guard from the state that it wrote after the last micro-batch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from aftlib.core.checks import require_number
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import atomic_file, keep_identity
 from aftlib.guard.guard import LARGEST, Guard
 
 MOST_ROUNDS = 100_000
@@ -185,7 +184,7 @@ def recoverable(
                 f"{name!r} of type {types.get(name)}: rename or cast it"
             )
     place = Path(directory).absolute()
-    claim(place, promise)
+    keep_identity(place / "promise.json", "promise", asdict(promise), place / "checkpoint")
 
     number = F.col(value).cast("double")
     good = F.coalesce(F.abs(number) < LARGEST, F.lit(False)) & F.col(sensor).isNotNull()
@@ -207,23 +206,6 @@ def recoverable(
     writer = finished.writeStream.outputMode("append")
     writer = writer.option("checkpointLocation", str(place / "checkpoint"))
     return writer.foreachBatch(Keeper(place, promise, write))
-
-
-def claim(place: Path, promise: Promise) -> None:
-    """Note whose stream the directory holds, or refuse another's."""
-    note, own = place / "promise.json", json.loads(json.dumps(asdict(promise)))
-    if note.exists():
-        begun = json.loads(note.read_text())
-        if begun != own:
-            differ = [name for name in own if begun.get(name) != own[name]]
-            raise ValueError(
-                f"promise must be the one that the stream in {place} began with, "
-                + "; ".join(f"{n} = {begun.get(n)}, got {own[n]}" for n in differ)
-                + ": go on with that one, or start anew in another directory"
-            )
-    place.mkdir(parents=True, exist_ok=True)
-    with atomic_file(note) as file:
-        file.write_text(json.dumps(own))
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from aftlib.your_sensors.question import Question, milliseconds
 from aftlib.your_sensors.sensor_file import read_sensors
 from aftlib.your_sensors.troubles import TROUBLES, over_time, summed_up, walked
 
-__all__ = ["answers", "check_parameters", "over_time", "summed_up", "troubles"]
+__all__ = ["answers", "check_parameters", "over_time", "sets", "summed_up", "troubles"]
 
 LEAST_ROUNDS = 600
 
@@ -73,30 +73,12 @@ def check_parameters(
             f"and {drop!r}: name it by data"
         )
     reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
-    for table in sets(data, rows=rows, seed=seed, **reading).values():
+    for table in sets(data, **reading, rows=rows, seed=seed).values():
         require_answerable(table, question)
 
 
-def answers(
-    data: str | Sequence[str] | None,
-    question: Question,
-    *,
-    long: Sequence[str] | None = None,
-    time: str | None = None,
-    resample: str | None = None,
-    drop: Sequence[str] = (),
-    rows: int = 12_000,
-    seed: int = 1,
-) -> dict[str, dict]:
-    """The plan of each file, or of three generated sets, by name.
-
-    Raises
-    ------
-    ValueError
-        When a file cannot be planned for; the message begins with its name.
-    """
-    reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
-    tables = sets(data, rows=rows, seed=seed, **reading)
+def answers(tables: Mapping[str, SensorTable], question: Question) -> dict[str, dict]:
+    """The plan of each table that `sets` gave, by its name; ValueError when there can be none."""
     return {name: answer(table, question, name) for name, table in tables.items()}
 
 
@@ -115,12 +97,15 @@ def sets(
     Raises
     ------
     ValueError
-        When a file cannot be read as sensors; the message begins with its name.
+        When a file cannot be read as sensors (the message begins with its name), or two files
+        have the same name.
     """
     if data is None:
         return generated(rows, seed)
-    found = {}
+    found: dict[str, SensorTable] = {}
     for file in [data] if isinstance(data, str) else data:
+        if Path(file).name in found:
+            raise ValueError(f"data must hold files of different names, got {file} and another")
         try:
             table = read_sensors(file, long=long, time=time, resample=resample, drop=drop)
         except ValueError as error:

@@ -9,6 +9,7 @@ from aftlib.your_sensors.experiments import (
     check_parameters,
     generated,
     over_time,
+    sets,
     summed_up,
     troubles,
 )
@@ -71,11 +72,21 @@ def test_files_by_name_and_a_plan_alone(tmp_path):
         frame.rename_axis("time").to_csv(tmp_path / f"{name}.csv")
     files = [str(tmp_path / f"{name}.csv") for name in ("one", "two")]
     check_parameters(**(GOOD | {"data": files}))
-    plans = answers(files, Question(epsilon_sd=0.5))
+    plans = answers(sets(files), Question(epsilon_sd=0.5))
     assert list(plans) == ["one.csv", "two.csv"]
     assert plans["one.csv"] == plans["two.csv"] | {"data": plans["one.csv"]["data"]}
     write_plan(plans["one.csv"], tmp_path / "plan.json")
     check_parameters(**(GOOD | {"plan": str(tmp_path / "plan.json")}))
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    table = generated(300, 1)["rooms"]
+    files = [tmp_path / part / "same.csv" for part in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        pd.DataFrame(table.values, table.time, table.names).rename_axis("time").to_csv(file)
+    with pytest.raises(ValueError, match=r"files of different names, got .*same\.csv"):
+        sets([str(file) for file in files])
 
 
 def test_generated_sets_are_the_same_for_a_seed():

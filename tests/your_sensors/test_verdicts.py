@@ -5,7 +5,7 @@ import pytest
 from aftlib.guard import Guard
 from aftlib.reports.documents import CLAIMS
 from aftlib.your_sensors import backtest
-from aftlib.your_sensors.experiments import answers, troubles
+from aftlib.your_sensors.experiments import answers, generated, troubles
 from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.verdicts import verdicts
 
@@ -13,7 +13,7 @@ RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document
 
 
 def measured(rows=8000):
-    return answers(None, Question(epsilon_sd=0.5), rows=rows, seed=1), troubles(1200, 0.05, 1)
+    return answers(generated(rows, 1), Question(epsilon_sd=0.5)), troubles(1200, 0.05, 1)
 
 
 @pytest.fixture(scope="module")
