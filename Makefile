@@ -3,7 +3,7 @@
 #
 #   make setup PYTHON=/path/to/python3.12     to choose the interpreter
 #   make reproduce PROFILE=smoke              another size of the experiments
-#   make test ARGS="-k gaussian -x"           anything pytest takes
+#   make test ARGS="-k gaussian -x"           anything pytest takes (-n 0: one after the other)
 #   make lock ARGS=--upgrade                  newer versions of everything
 
 PYTHONS = python3.14 python3.13 python3.12 python3.11 python3 python
@@ -20,8 +20,11 @@ ready := .venv/ready-$(call digest,requirements.lock pyproject.toml)
 # An interpreter that went away since (a system upgrade) is as good as no .venv.
 broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable-venv)
 
+# Two processes: one has all that needs the Spark session, the other begins with the crash tests.
+two = --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check crash bench ns3 lab lock lint format clean $(broken)
+.PHONY: help setup reproduce test fast check crash bench ns3 lab lock lint format clean $(broken)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -32,7 +35,10 @@ reproduce: setup ## run the notebooks (PROFILE=quick) and write reports/index.ht
 	$(bin)/aft reproduce --profile $(PROFILE)
 
 test: setup ## run the tests (ARGS=... goes to pytest)
-	$(bin)/python -m pytest $(ARGS)
+	$(bin)/python -m pytest $(two) $(ARGS)
+
+fast: setup ## the tests that need no Spark, kill nobody and take no ten seconds
+	$(bin)/python -m pytest $(two) -m "not spark and not crash and not slow" $(ARGS)
 
 check: lint ## what CI runs: lint, tests, a tiny reproduction
 	$(MAKE) test

@@ -67,7 +67,9 @@ def test_another_assignment_for_greedy_is_noticed(folder, monkeypatch, other, tu
 
 
 @pytest.mark.parametrize(
-    ("whose", "turns"), [(METHODS, {"D1-3"}), (("greedy",), {"D1-3", "D1-5"})], ids=str
+    ("whose", "turns"),
+    [(METHODS, {"D1-3"}), (("greedy",), {"D1-3", "D1-5"})],
+    ids=["of all", "of greedy"],
 )
 def test_halved_errors_are_noticed(grid, folder, monkeypatch, whose, turns):
     def halved(*arguments):
