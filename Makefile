@@ -24,7 +24,7 @@ broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable
 two = --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test fast check crash bench ns3 lab lock lint format clean $(broken)
+.PHONY: help setup reproduce test fast check crash bench ns3 docs lab lock lint format clean $(broken)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -40,7 +40,7 @@ test: setup ## run the tests (ARGS=... goes to pytest)
 fast: setup ## the tests that need no Spark, kill nobody and take no ten seconds
 	$(bin)/python -m pytest $(two) -m "not spark and not crash and not slow" $(ARGS)
 
-check: lint ## what CI runs: lint, tests, a tiny reproduction
+check: lint docs ## what CI runs: lint, docs, tests, a tiny reproduction
 	$(MAKE) test
 	$(bin)/aft reproduce --profile smoke
 
@@ -53,12 +53,16 @@ bench: setup ## measure the speed ratios of benchmarks/
 ns3: setup ## make D4's reference tables anew on ns-3 (needs libns3-dev and g++; some minutes)
 	$(bin)/python -m aftlib.upstream_backup.ns3
 
+docs: setup ## make the pages of docs/ as HTML, in docs/_build (a warning is an error)
+	$(bin)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 lab: setup ## open the notebooks in JupyterLab
 	$(bin)/jupyter lab --notebook-dir=notebooks $(ARGS)
 
 lock: setup ## remake requirements.lock from pyproject.toml
 	$(bin)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
-	  --group dev --generate-hashes --no-header --custom-compile-command 'make lock' \
+	  --group dev --group docs --generate-hashes --no-header --custom-compile-command 'make lock' \
 	  --output-file requirements.lock $(ARGS) pyproject.toml
 
 lint: setup ## ruff (rules and format) and mypy

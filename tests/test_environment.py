@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 import tomllib
@@ -26,7 +27,8 @@ def constraints(lines):
 
 
 def declared():
-    return constraints([*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]])
+    groups = PROJECT["dependency-groups"].values()
+    return constraints([*PROJECT["project"]["dependencies"], *itertools.chain(*groups)])
 
 
 def conda():
@@ -68,7 +70,7 @@ def test_lock_pins_each_dependency_within_its_constraint(line):
     assert all(want.specifier.contains(version) for version in versions)
 
 
-@pytest.mark.parametrize("line", PROJECT["dependency-groups"]["dev"])
+@pytest.mark.parametrize("line", [*itertools.chain(*PROJECT["dependency-groups"].values())])
 def test_lock_pins_each_development_tool_within_its_constraint(line):
     test_lock_pins_each_dependency_within_its_constraint(line)
 

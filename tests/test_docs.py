@@ -1,0 +1,77 @@
+"""What pages say of the code is so: names, tests and verdicts are there, and examples run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from aftlib.reports.documents import CLAIMS, DOCUMENTS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+# Those that need a running stream or a cluster have tests of their own.
+PAGES = {
+    page.relative_to(DOCS).as_posix(): page.read_text()
+    for page in DOCS.rglob("*.md")
+    if page.name not in ("any_stream.md", "cluster.md", "security.md")
+}
+WITH_CODE = [name for name, text in PAGES.items() if "```python\n" in text]
+OF_DOCUMENTS = {
+    id: "documents/guard.md" if id == "G" else f"documents/{id.lower()}.md" for id in DOCUMENTS
+}
+
+
+def found(name):
+    """What a dotted name stands for: a module, or an attribute of one, at whatever depth."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        with contextlib.suppress(ModuleNotFoundError):
+            thing = import_module(".".join(parts[:cut]))
+            for part in parts[cut:]:
+                thing = getattr(thing, part)
+            return thing
+    raise AssertionError(f"{name} is nowhere")
+
+
+@pytest.mark.parametrize("name", WITH_CODE)
+def test_examples_run_and_print_what_the_page_says(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for code, shown in re.findall(
+        r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGES[name], re.MULTILINE | re.DOTALL
+    ):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, names)
+        assert printed.getvalue() == shown
+
+
+@pytest.mark.parametrize("id", DOCUMENTS)
+def test_a_documents_page_leads_from_equation_to_function_test_and_figure(id):
+    text = PAGES[OF_DOCUMENTS[id]]
+    functions = re.findall(r"`(aftlib\.[\w.]+)`", text)
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(functions) >= 5 and len(tests) >= 5
+    assert any(".figures." in name for name in functions)
+    assert all(found(name) for name in functions)
+    assert [test for file, test in tests if f"def {test}(" not in (ROOT / file).read_text()] == []
+
+
+@pytest.mark.parametrize("id", DOCUMENTS)
+def test_a_documents_page_gives_every_claim_its_verdict(id):
+    rows = dict(re.findall(r"^\| (\w+-\d+) \| (\w+) \|", PAGES[OF_DOCUMENTS[id]], re.MULTILINE))
+    assert rows == {c.id: c.recorded for c in CLAIMS.values() if c.document == id}
+
+
+def test_files_and_commands_that_pages_name_are_there():
+    named = {
+        path
+        for text in PAGES.values()
+        for path in re.findall(r"`((?:aftlib|tests|notebooks)/[\w/.]+)`", text)
+    }
+    assert len(named) > 10
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
