@@ -1,8 +1,9 @@
 """From a notebook to its report and to the scorecard of all claims.
 
 `cli` takes the command. `notebook` finds the notebook, `parameter_cell` checks what it was given,
-`reproduce` decides what must run, `execute` runs it in a kernel, and the `executed` notebook is
-the record of that. From records come the report (`html`, with `markdown`), the front pages
+`dependencies` says what its results depend on, `reproduce` decides what must run, `execute` runs it
+in a kernel, and the `executed` notebook is the record of that. `runs` keeps each run with the
+tables that it `kept`, and `run_commands` are the commands about them. From records come the report (`html`, with `markdown`), the front pages
 (`index`) and ``claims.json``.
 
 What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).

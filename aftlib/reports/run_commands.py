@@ -1,0 +1,80 @@
+"""The commands about kept runs: to list, open, vary and compare them, and to take data out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from aftlib.reports.cli import clear_errors, overrides, parameters_option
+
+if TYPE_CHECKING:
+    from aftlib.reports.runs import Run
+
+
+@click.command()
+@click.argument("notebook", required=False)
+@parameters_option
+@click.option("--claim", "claims", multiple=True, metavar="ID=VERDICT", help="Such as D2-5=holds.")
+@click.option("--failed", is_flag=True, help="Only runs that failed.")
+def runs(
+    notebook: str | None, parameters: tuple[str, ...], claims: tuple[str, ...], failed: bool
+) -> None:
+    """List the kept runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
+    from aftlib.reports.claims import counted, tally
+    from aftlib.reports.html import duration, started
+    from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.runs import all_runs
+
+    with clear_errors():
+        name = find_notebook(notebook).name if notebook else None
+        wanted = overrides(parameters)
+        verdicts = overrides(claims, "--claim", "ID=VERDICT")
+        kept = all_runs()
+    found = [
+        run
+        for run in kept
+        if (name is None or run.notebook == name)
+        and (not failed or run.record["error"])
+        and all(_has(run, key, value) for key, value in wanted.items())
+        and all(run.verdicts.get(id) == verdict for id, verdict in verdicts.items())
+    ]
+    width = max((len(run.name) for run in found), default=0)
+    for run in found:
+        record = run.record
+        values = " ".join(f"{key}={value}" for key, value in record["changed"].items())
+        told = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
+        told = f"✘ failed: {record['error'].splitlines()[0]}" if record["error"] else told
+        took = duration(record["seconds"])
+        click.echo(f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {values}")
+    click.echo(f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one.")
+
+
+def _has(run: Run, name: str, text: str) -> bool:
+    """Whether the parameter `name` of `run` has the value that `text` stands for."""
+    from aftlib.reports.parameter_cell import literal
+
+    values = run.record["parameters"]
+    return name in values and values[name] in (text, literal(text))
+
+
+@click.command("open")
+@click.argument("run", default="last", metavar="[RUN]")
+def open_run(run: str) -> None:
+    """Open the report of a kept RUN (its key, NOTEBOOK/KEY or a notebook; default the last).
+
+    Its path is printed too, and only that where there is no screen.
+    """
+    from aftlib.reports.runs import find_run
+
+    with clear_errors():
+        page = find_run(run).page
+    click.echo(page)
+    if _has_screen():
+        click.launch(str(page))
+
+
+def _has_screen() -> bool:
+    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
