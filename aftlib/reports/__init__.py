@@ -3,8 +3,9 @@
 `cli` takes the command. `notebook` finds the notebook, `parameter_cell` checks what it was given,
 `dependencies` says what its results depend on, `reproduce` decides what must run, `execute` runs it
 in a kernel, and the `executed` notebook is the record of that. `runs` keeps each run with the
-tables that it `kept`, and `run_commands` are the commands about them. From records come the report (`html`, with `markdown`), the front pages
-(`index`) and ``claims.json``.
+tables that it `kept`, `sweeps` makes many of them, and `run_commands` are the commands about them.
+From records come the report (`html`, with `markdown`), the front pages (`index`) and
+``claims.json``.
 
 What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).
 `doctor` says what the machine lacks; `browser` draws pictures, where there is one.

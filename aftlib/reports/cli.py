@@ -35,6 +35,7 @@ _OF_RUNS = {
     for name, function in {
         "runs": "runs",
         "open": "open_run",
+        "sweep": "sweep",
     }.items()
 }
 
@@ -270,11 +271,11 @@ def _say_progress(
     verdicts = tally(settled.verdict for settled in executed.settled)
     found = ", ".join(counted(verdict, count) for verdict, count in verdicts.items() if count)
     if executed.error:
-        say(f"✘ {executed.name} failed: {executed.error}")
+        say(f"✘ {name} failed: {executed.error}")
     elif not ran:
-        say(f"✔ {executed.name} unchanged since its last run ({took}); {way_out}")
+        say(f"✔ {name} unchanged since its last run ({took}); {way_out}")
     else:
-        say(f"✔ {executed.name} in {took}{': ' if found else ''}{found}")
+        say(f"✔ {name} in {took}{': ' if found else ''}{found}")
     return executed
 
 

@@ -19,6 +19,7 @@ import plotly
 from markupsafe import Markup
 from nbconvert.filters import Highlight2HTML, ansi2html
 from nbformat import NotebookNode
+from plotly.utils import PlotlyJSONEncoder
 
 from aftlib.core.paths import atomic_file, notebooks_dir, reports_dir
 from aftlib.reports.claims import (
@@ -155,17 +156,7 @@ def _shown(data: NotebookNode, cell: int) -> str:
     if "application/vnd.jupyter.widget-view+json" in data:
         return ""  # such as a progress bar: it lives only while the notebook runs
     if PLOTLY in data:
-        height = data[PLOTLY].get("layout", {}).get("height") or _DEFAULT_HEIGHT
-        # Nothing inside a script element may look like its end.
-        text = json.dumps(data[PLOTLY], ensure_ascii=False)
-        text = text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
-        return _figure(
-            f'<div class="plotly" style="min-height:{height:g}px"></div>'
-            f'<script type="application/json">{text}</script>'
-            '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '
-            "this page.</p></noscript>",
-            cell,
-        )
+        return _figure(plotly_box(data[PLOTLY]), cell)
     if "text/html" in data:
         return f'<div class="output wide">{data["text/html"]}</div>'
     if "image/svg+xml" in data:
@@ -183,6 +174,20 @@ def _shown(data: NotebookNode, cell: int) -> str:
     if "text/plain" in data:
         return f'<div class="output text"><pre>{escape(data["text/plain"])}</pre></div>'
     return ""
+
+
+def plotly_box(figure: Mapping[str, Any]) -> str:
+    """Return the part of a page in which its script draws a Plotly figure."""
+    height = figure.get("layout", {}).get("height") or _DEFAULT_HEIGHT
+    # Nothing inside a script element may look like its end.
+    text = json.dumps(figure, ensure_ascii=False, cls=PlotlyJSONEncoder)
+    text = text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    return (
+        f'<div class="plotly" style="min-height:{height:g}px"></div>'
+        f'<script type="application/json">{text}</script>'
+        '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '
+        "this page.</p></noscript>"
+    )
 
 
 def _figure(inside: str, cell: int) -> str:

@@ -26,7 +26,8 @@ from aftlib.reports.executed import Executed
 from aftlib.reports.html import PLOTLY, asset, duration, render, started
 from aftlib.reports.markdown import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
-from aftlib.reports.runs import Run
+from aftlib.reports.runs import Run, runs_dir
+from aftlib.reports.sweeps import over_seeds
 
 PICTURE = "picture"  # tag of the cell whose output is drawn
 PICTURES = "pictures"
@@ -41,11 +42,16 @@ def write_index(
 ) -> Path:
     """Write the index of `reports` with the scorecard `claims` and own `runs`; return `target`."""
     ran = [claim for claim in claims if claim.verdict != "not run"]
+    stable = {
+        id: text
+        for notebook in notebooks
+        for id, text in over_seeds(notebook, reports.get(notebook.name), runs).items()
+    }
     tables = []
     for document in DOCUMENTS.values():
         group = [claim for claim in claims if claim.document == document.id]
         if group:
-            tables.append((document, Markup(claims_table(group, link=True))))
+            tables.append((document, Markup(claims_table(group, True, stable))))
 
     page = render(
         "index.html.j2",
@@ -57,6 +63,7 @@ def write_index(
         tables=tables,
         own=[run for run in runs if not run.record["profile"]],
         tally=tally,
+        sweeps=sorted(f"{p.parent.name}/{p.name}" for p in runs_dir().glob("*/sweep-*.html")),
         started=started,
         duration=duration,
         symbols=SYMBOLS,

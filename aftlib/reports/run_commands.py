@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from aftlib.reports.cli import clear_errors, overrides, parameters_option
+from aftlib.reports.cli import attend, clear_errors, overrides, parameters_option
+from aftlib.reports.documents import PROFILES
 
 if TYPE_CHECKING:
+    from aftlib.reports.execute import OnCell
+    from aftlib.reports.executed import Executed
     from aftlib.reports.runs import Run
 
 
@@ -78,3 +82,45 @@ def open_run(run: str) -> None:
 
 def _has_screen() -> bool:
     return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
+@click.command()
+@click.argument("notebook")
+@parameters_option
+@click.option("--zip", "together", is_flag=True, help="First values together, then the second.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs at the same time.")
+@click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
+def sweep(
+    notebook: str, parameters: tuple[str, ...], together: bool, jobs: int, profile: str | None
+) -> None:
+    """Run one NOTEBOOK over values, such as -p epsilon=0.1,0.12 -p t_sla=50,100.
+
+    Every combination is run once and kept: the same command goes on after an interrupt. A run that
+    fails is a row of the page. Notebooks that start Spark run one at a time, whatever --jobs says.
+    """
+    from aftlib.reports.html import duration
+    from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.reproduce import conclude
+    from aftlib.reports.runs import kept_run, run_once
+    from aftlib.reports.sweeps import plan_sweep, time_of_one, write_sweep
+
+    def run(point: dict[str, Any], on_cell: OnCell) -> Executed:
+        executed = run_once(found, point, on_cell=on_cell).executed()
+        write_sweep(planned)
+        return executed
+
+    with clear_errors():
+        found = find_notebook(notebook)
+        planned = plan_sweep(found, overrides(parameters), together, profile or "")
+        jobs = 1 if found.starts_spark else jobs
+        todo = [point for point in planned.points if kept_run(found, point) is None]
+        one = time_of_one(found)
+        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
+        kept = len(planned.points) - len(todo)
+        click.echo(f"{len(planned.points)} runs: {kept} kept already, {len(todo)} to do, {time}.")
+        works = {planned.label(point): partial(run, point) for point in todo}
+        executed = attend(works, jobs) if works else []
+        page = write_sweep(planned)
+        conclude([])
+    click.echo(f"Sweep: {page}")
+    sys.exit(1 if any(ran.error for ran in executed) else 0)

@@ -60,6 +60,10 @@ class Run:
         """Its verdicts by claim."""
         return {claim["id"]: claim["verdict"] for claim in self.record["claims"]}
 
+    def exists(self) -> bool:
+        """Whether there is such a run."""
+        return (self.folder / RECORD).exists()
+
     def executed(self) -> Executed:
         """Return its executed notebook."""
         return Executed.read(self.folder / f"{self.notebook}.ipynb")
@@ -73,7 +77,7 @@ def runs_dir() -> Path:
 def kept_run(notebook: Notebook, parameters: Mapping[str, Any]) -> Run | None:
     """Return the kept run of `notebook` with `parameters` as all is now; None if none went well."""
     run = Run(runs_dir() / notebook.name / notebook.key(parameters)[:KEY_LENGTH])
-    return run if (run.folder / RECORD).exists() and not run.record["error"] else None
+    return run if run.exists() and not run.record["error"] else None
 
 
 def all_runs() -> list[Run]:
@@ -146,7 +150,7 @@ def keep(executed: Executed, tables: Path) -> Run:
     """Put a run into the store, unless one of the same key is there that went well."""
     record, name = executed.record, executed.record["name"]
     run = Run(runs_dir() / name / record["key"][:KEY_LENGTH])
-    if (run.folder / RECORD).exists():
+    if run.exists():
         if not run.record["error"]:
             return run
         shutil.rmtree(run.folder)
