@@ -3,7 +3,8 @@
 `cli` takes the command. `notebook` finds the notebook, `parameter_cell` checks what it was given,
 `dependencies` says what its results depend on, `reproduce` decides what must run, `execute` runs it
 in a kernel, and the `executed` notebook is the record of that. `runs` keeps each run with the
-tables that it `kept`, `sweeps` makes many of them, and `run_commands` are the commands about them.
+tables that it `kept`, `sweeps` makes many of them, `compare` puts them side by side, and
+`run_commands` are the commands about them.
 From records come the report (`html`, with `markdown`), the front pages (`index`) and
 ``claims.json``.
 

@@ -36,6 +36,7 @@ _OF_RUNS = {
         "runs": "runs",
         "open": "open_run",
         "sweep": "sweep",
+        "compare": "compare",
     }.items()
 }
 

@@ -124,3 +124,23 @@ def sweep(
         conclude([])
     click.echo(f"Sweep: {page}")
     sys.exit(1 if any(ran.error for ran in executed) else 0)
+
+
+@click.command()
+@click.argument("chosen", metavar="RUN RUN [RUN]...", nargs=-1)
+def compare(chosen: tuple[str, ...]) -> None:
+    """Put kept runs side by side: what went in, the claims, the tables and figures.
+
+    A RUN is a key, NOTEBOOK/KEY or a notebook's name for its newest run. Tables are joined on the
+    columns that tell their rows apart; `!` marks what is beyond its intervals, or another verdict.
+    """
+    from aftlib.reports.compare import told, write_comparison
+    from aftlib.reports.runs import find_run
+
+    with clear_errors():
+        found = [find_run(name) for name in chosen]
+        if len({run.name for run in found}) < 2:
+            raise ValueError(f"give at least two different runs, got {len(found)}: see `aft runs`")
+        click.echo("\n".join(told(found)))
+        page = write_comparison(found)
+    click.echo(f"\nPage: {page}")
