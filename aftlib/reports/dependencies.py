@@ -142,7 +142,8 @@ def package_data(files: Iterable[Path]) -> list[Path]:
     folders = {path.parent for path in files if path.is_relative_to(PACKAGE)} - {PACKAGE}
     folders = {folder for folder in folders if folder.name != "reports"}
     below = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-    return sorted({path for path in below if path.suffix not in _NO_DATA})
+    data = {path for path in below if path.suffix not in _NO_DATA}
+    return sorted(path for path in data if "__pycache__" not in path.parts)
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The tables that a run keeps: each frame that a variable of the notebook holds when it ends.
 
 A notebook says which by naming them: ``counts = …`` is kept as ``counts.csv``, in full precision;
-what begins with an underscore is not kept.
+what begins with an underscore is not kept. Frames that are only shown are kept as ``shown_1.csv``
+and so on.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def keeping_cell(folder: Path) -> nbformat.NotebookNode:
 def keep_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
     """Write each frame among `variables` as CSV into `folder`, named after its variable.
 
-    Left out are names with an underscore first, frames of over `MOST_CELLS` cells, and a second
-    name of the same frame.
+    ``Out``, in which IPython keeps what cells end with, has the frames that are only shown; a
+    styled one is kept without its style. Left out are names with an underscore first, frames of
+    over `MOST_CELLS` cells, and a second name of the same frame.
     """
     if "pandas" not in sys.modules:
         return  # then there are no frames
@@ -38,8 +40,11 @@ def keep_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
 
     folder, seen = Path(folder), set()
     folder.mkdir(parents=True, exist_ok=True)
-    for name, value in list(variables.items()):
-        if name.startswith("_") or id(value) in seen or not isinstance(value, pd.DataFrame):
+    shown = enumerate(variables.get("Out", {}).values(), 1)
+    named = [(name, value) for name, value in variables.items() if not name.startswith("_")]
+    for name, value in [*named, *((f"shown_{number}", value) for number, value in shown)]:
+        value = getattr(value, "data", None) if type(value).__name__ == "Styler" else value
+        if id(value) in seen or not isinstance(value, pd.DataFrame):
             continue
         if value.size <= MOST_CELLS:
             seen.add(id(value))

@@ -115,7 +115,7 @@ def sweep(
         jobs = 1 if found.starts_spark else jobs
         todo = [point for point in planned.points if kept_run(found, point) is None]
         one = time_of_one(found)
-        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
+        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "for the first time"
         kept = len(planned.points) - len(todo)
         click.echo(f"{len(planned.points)} runs: {kept} kept already, {len(todo)} to do, {time}.")
         works = {planned.label(point): partial(run, point) for point in todo}

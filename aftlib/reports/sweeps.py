@@ -167,7 +167,7 @@ def write_sweep(sweep: Sweep) -> Path:
         statements={id: CLAIMS[id].statement for id in ids},
         stable={id: stability(run.verdicts.get(id, "") for _, run in done) for id in ids},
         over="over seeds" if sweep.varied == (SEED,) else "over all runs",
-        figures=[Markup(plotly_box(f.to_plotly_json())) for f in figures if f is not None],
+        figures=[Markup(plotly_box(figure)) for figure in figures if figure],
         css=asset("base.css") + asset("report.css"),
         js=asset("report.js"),
     )
@@ -188,7 +188,7 @@ def _cell(run: Run, id: str) -> dict[str, str]:
 
 def _multiple(
     sweep: Sweep, id: str, done: Sequence[tuple[Mapping[str, Any], Run]]
-) -> go.Figure | None:
+) -> dict[str, Any] | None:
     """Return what claim `id` measured over the first varied parameter, a line for the others.
 
     None where nothing was varied, or what was measured is no number.
@@ -228,4 +228,5 @@ def _multiple(
             showlegend=len(lines) > 1,
         )
     styled(figure, id, x, "", _HEIGHT)
-    return figure.update_layout(margin={"l": 55, "r": 10, "t": 40, "b": 45}, hovermode="closest")
+    figure.update_layout(margin={"l": 55, "r": 10, "t": 40, "b": 45}, hovermode="closest")
+    return figure.to_plotly_json() | {"config": {"displayModeBar": False}}

@@ -71,7 +71,13 @@ def test_comments_and_docstrings_do_not_count_but_code_does(package):
     assert code_hash([path], package) != before
 
 
-def test_tables_beside_the_modules_count_as_data():
+def test_tables_beside_the_modules_count_as_data_but_not_what_runs_leave(tmp_path, monkeypatch):
+    (tmp_path / "room" / "__pycache__").mkdir(parents=True)
+    for name in ("room/model.py", "room/table.csv", "room/__pycache__/model.nbi"):
+        (tmp_path / name).touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(dependencies, "PACKAGE", tmp_path)
+        assert package_data([tmp_path / "room/model.py"]) == [tmp_path / "room/table.csv"]
     (csv,) = PACKAGE.glob("upstream_backup/ns3/traffic.csv")
     assert csv in package_data([PACKAGE / "upstream_backup" / "recursion.py"])
     assert csv not in package_data([PACKAGE / "core" / "windows.py"])
