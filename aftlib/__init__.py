@@ -1,19 +1,22 @@
 """Approximate fault tolerance for data stream processing."""
 
-from aftlib.approximately_once.assignment import (
-    Assignment,
-    assign_greedy,
-    assign_packed,
-    assign_random,
-    assign_spread,
-)
-from aftlib.approximately_once.best import assign_best
-from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
-from aftlib.core.gaussian import GaussianModel
-from aftlib.core.requirement import Requirement
-from aftlib.exponential_histogram import ExponentialHistogram
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aftlib.approximately_once.assignment import (
+        Assignment,
+        assign_greedy,
+        assign_packed,
+        assign_random,
+        assign_spread,
+    )
+    from aftlib.approximately_once.best import assign_best
+    from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
+    from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+    from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
+    from aftlib.core.gaussian import GaussianModel
+    from aftlib.core.requirement import Requirement
+    from aftlib.exponential_histogram import ExponentialHistogram
 
 __version__ = "0.1.0"
 
@@ -33,3 +36,33 @@ __all__ = [
     "plan_checkpoints",
     "select_replay",
 ]
+
+_HOMES = {
+    "Assignment": "aftlib.approximately_once.assignment",
+    "CheckpointPlan": "aftlib.checkpoint_planning.plan",
+    "ExponentialHistogram": "aftlib.exponential_histogram",
+    "GaussianModel": "aftlib.core.gaussian",
+    "RecoveryTime": "aftlib.checkpoint_planning.recovery_time",
+    "ReplaySet": "aftlib.checkpoint_planning.replay",
+    "Requirement": "aftlib.core.requirement",
+    "assign_best": "aftlib.approximately_once.best",
+    "assign_greedy": "aftlib.approximately_once.assignment",
+    "assign_packed": "aftlib.approximately_once.assignment",
+    "assign_random": "aftlib.approximately_once.assignment",
+    "assign_spread": "aftlib.approximately_once.assignment",
+    "plan_checkpoints": "aftlib.checkpoint_planning.plan",
+    "select_replay": "aftlib.checkpoint_planning.replay",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: most of `aft` needs none of them."""
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'aftlib' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from aftlib.reports.documents import DOCUMENTS
-from aftlib.reports.notebook import PROFILES, all_notebooks, profile_parameters
+from aftlib.reports.documents import DOCUMENTS, PROFILES
+from aftlib.reports.notebook import all_notebooks, profile_parameters
 
 NOTEBOOKS = {notebook.name: notebook for notebook in all_notebooks()}
 # Notebooks that do not check their parameters yet: to be emptied, never added to.

@@ -189,9 +189,17 @@ class Scorecard:
         }
 
 
-def claims_table(claims: Sequence[ClaimRecord], link: bool = False) -> str:
-    """Return the HTML table of `claims`; with `link`, each leads to its line in its report."""
-    heads = ("claim", "what the document says", "expected", "measured", "interval", "verdict")
+def claims_table(
+    claims: Sequence[ClaimRecord], link: bool = False, seeds: Mapping[str, str] | None = None
+) -> str:
+    """Return the HTML table of `claims`; with `link`, each leads to its line in its report.
+
+    `seeds` says of claims in how many runs that differ by their seed they hold; where it says
+    something of any, there is a column for it.
+    """
+    told = seeds if seeds and any(seeds.get(claim.id) for claim in claims) else {}
+    heads = ["claim", "what the document says", "expected", "measured", "interval", "verdict"]
+    heads[5:5] = ["over seeds"] if told else []
     head = "".join(f"<th>{title}</th>" for title in heads)
     rows = []
     for claim in claims:
@@ -208,12 +216,20 @@ def claims_table(claims: Sequence[ClaimRecord], link: bool = False) -> str:
             f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
             f'<td class="aft-value">{escape(shown(claim.measured))}</td>'
             f'<td class="aft-interval{none}">{shown_interval(claim.interval)}</td>'
+            f"{_seeds(claim, told)}"
             f"<td>{_verdict(claim)}</td></tr>"
         )
     return (
         '<table class="aft-claims" style="text-align:left"><thead>'
         f"<tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
+
+
+def _seeds(claim: ClaimRecord, told: Mapping[str, str]) -> str:
+    if not told:
+        return ""
+    text = told.get(claim.id, "")
+    return f'<td class="aft-seeds{"" if text else " aft-none"}">{escape(text) or "–"}</td>'
 
 
 def _verdict(claim: ClaimRecord) -> str:

@@ -1,7 +1,11 @@
-"""The command line, `aft`: the only part of the library that prints."""
+"""The command line, `aft`: the only part of the library that prints.
+
+What a command needs is imported when it runs, so that `aft --help` is there at once.
+"""
 
 from __future__ import annotations
 
+import ast
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,19 +13,16 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
-from tqdm import tqdm
 
-from aftlib.core.paths import reports_dir, require_writable
-from aftlib.reports.claims import counted, not_default, tally
-from aftlib.reports.doctor import diagnose
-from aftlib.reports.execute import OnCell, stoppable
-from aftlib.reports.executed import Executed
-from aftlib.reports.html import duration
-from aftlib.reports.notebook import PROFILES, find_notebook
-from aftlib.reports.reproduce import conclude, perform, plan, run_alone
+from aftlib.reports.documents import PROFILES
+
+if TYPE_CHECKING:
+    from aftlib.reports.execute import OnCell
+    from aftlib.reports.executed import Executed
 
 # No time left: cells are too unequal for a guess.
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
@@ -29,7 +30,17 @@ _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 OF_ROOMS = {"plan": "aftlib.your_sensors.command:command"}
 """Commands that rooms bring, by name; each is imported only when it is asked for."""
 
-_parameters = click.option(
+_OF_RUNS = {
+    name: f"aftlib.reports.run_commands:{function}"
+    for name, function in {
+        "runs": "runs",
+        "open": "open_run",
+        "sweep": "sweep",
+        "compare": "compare",
+    }.items()
+}
+
+parameters_option = click.option(
     "-p",
     "parameters",
     metavar="NAME=VALUE",
@@ -39,21 +50,42 @@ _parameters = click.option(
 
 
 class _Gathered(click.Group):
-    """Commands of this module, and those of rooms that stand above it, imported when asked for.
+    """Commands of this module, and those of others, imported when asked for.
 
     So that a room may have a command without this one knowing the room, nor `aft doctor` paying
-    for its imports.
+    for its imports. A list of them takes the first line of each from its source.
     """
 
+    later = OF_ROOMS | _OF_RUNS
+
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted([*super().list_commands(context), *OF_ROOMS])
+        return sorted([*super().list_commands(context), *self.later])
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in OF_ROOMS:
+        if name not in self.later:
             return super().get_command(context, name)
-        module, _, command = OF_ROOMS[name].partition(":")
+        module, _, command = self.later[name].partition(":")
         found: click.Command = getattr(import_module(module), command)
         return found
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        lines = {}
+        for name in self.list_commands(context):
+            if name in self.later:
+                lines[name] = _first_line(self.later[name])
+            elif command := self.get_command(context, name):
+                lines[name] = command.get_short_help_str(formatter.width)
+        with formatter.section("Commands"):
+            formatter.write_dl(list(lines.items()))
+
+
+def _first_line(place: str) -> str:
+    """Return the first line of the docstring of a ``module:function``, read without importing."""
+    module, _, function = place.partition(":")
+    path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
+    nodes = ast.parse(path.read_text(encoding="utf-8")).body
+    named = (n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == function)
+    return next((ast.get_docstring(node) or "" for node in named), "").partition("\n")[0]
 
 
 @click.group(cls=_Gathered, context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,7 +97,7 @@ def main() -> None:
 @main.command()
 @click.option("--profile", type=click.Choice(PROFILES), default="quick", show_default=True)
 @click.option("--only", multiple=True, metavar="NAME", help="A document (D1), number or notebook.")
-@_parameters
+@parameters_option
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Notebooks at the same time.")
 @click.option("--fresh", is_flag=True, help="Run also what has not changed since its last run.")
 @click.option("--readme", is_flag=True, help="Write reports/README.md, as a full run does.")
@@ -83,11 +115,15 @@ def reproduce(
 
     The exit status is 0 only if every notebook ran and every claim came out as recorded.
     """
+    from aftlib.core.paths import reports_dir, require_writable
+    from aftlib.reports.claims import not_default
+    from aftlib.reports.reproduce import conclude, perform, plan
+
     with clear_errors():
         if more and not only:
             raise ValueError(f"unexpected {' '.join(more)!r}: name notebooks after --only")
         require_writable(reports_dir())
-        planned = plan(profile, [*only, *more], _overrides(parameters), fresh)
+        planned = plan(profile, [*only, *more], overrides(parameters), fresh)
         attend({job.notebook.name: partial(perform, job) for job in planned}, jobs)
         outcome = conclude(planned, readme or (profile == "full" and not only))
 
@@ -107,17 +143,20 @@ def reproduce(
 
 @main.command()
 @click.argument("notebook")
-@_parameters
-@click.option("--output", metavar="NAME", help="Name of the report (default: NOTEBOOK_run).")
-def run(notebook: str, parameters: tuple[str, ...], output: str | None) -> None:
+@parameters_option
+def run(notebook: str, parameters: tuple[str, ...]) -> None:
     """Run one NOTEBOOK: a name, a number, a document (D1) or a path.
 
-    The report is in reports/; its claims do not enter claims.json.
+    The run is kept in reports/runs, once for all that its result depends on; its claims do not
+    enter claims.json.
     """
+    from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.reproduce import run_alone
+
     with clear_errors():
         found = find_notebook(notebook)
-        job = partial(run_alone, found, _overrides(parameters), output)
-        (executed,) = attend({found.name: job}, 1)
+        job = partial(run_alone, found, overrides(parameters))
+        (executed,) = attend({found.name: job}, 1, "remove its folder to run it anew")
     click.echo(f"Report: {executed.path.with_suffix('.html')}")
     sys.exit(1 if executed.error else 0)
 
@@ -125,6 +164,8 @@ def run(notebook: str, parameters: tuple[str, ...], output: str | None) -> None:
 @main.command()
 def doctor() -> None:
     """Say what is installed, what is missing, and the way out."""
+    from aftlib.reports.doctor import diagnose
+
     checks = diagnose()
     width = max(len(check.name) for check in checks)
     for check in checks:
@@ -134,11 +175,14 @@ def doctor() -> None:
     sys.exit(0 if all(check.ok for check in checks) else 1)
 
 
-def _overrides(parameters: Iterable[str]) -> dict[str, Any]:
-    split = [text.partition("=") for text in parameters]
+def overrides(
+    given: Iterable[str], option: str = "-p", shape: str = "NAME=VALUE"
+) -> dict[str, str]:
+    """Return the values, still texts, that the uses of an option give, by name."""
+    split = [text.partition("=") for text in given]
     for name, equals, _ in split:
         if not equals or not name.strip():
-            raise ValueError(f"-p wants NAME=VALUE, got {name!r}")
+            raise ValueError(f"{option} wants {shape}, got {name!r}")
     return {name.strip(): value for name, _, value in split}
 
 
@@ -173,11 +217,20 @@ def clear_errors(
             signal.signal(number, handler)
 
 
-def attend(works: Mapping[str, Callable[[OnCell], Executed]], jobs: int) -> list[Executed]:
-    """Do the works, `jobs` at a time, and say how each comes on; leave none behind."""
+def attend(
+    works: Mapping[str, Callable[[OnCell], Executed]],
+    jobs: int,
+    way_out: str = "--fresh runs it anew",
+) -> list[Executed]:
+    """Do the works, `jobs` at a time, and say how each comes on; leave none behind.
+
+    `way_out` is said of a work that had nothing to do, because it had been done before.
+    """
+    from aftlib.reports.execute import stoppable
+
     with ThreadPoolExecutor(jobs) as pool, stoppable():
         futures = [
-            pool.submit(_say_progress, name, work, position)
+            pool.submit(_say_progress, name, work, position, way_out)
             for position, (name, work) in enumerate(works.items())
         ]
         try:
@@ -192,8 +245,15 @@ def attend(works: Mapping[str, Callable[[OnCell], Executed]], jobs: int) -> list
             raise
 
 
-def _say_progress(name: str, work: Callable[[OnCell], Executed], position: int) -> Executed:
+def _say_progress(
+    name: str, work: Callable[[OnCell], Executed], position: int, way_out: str
+) -> Executed:
     """Do one work: with a bar on terminals, elsewhere a line at its start; then how it ended."""
+    from tqdm import tqdm
+
+    from aftlib.reports.claims import counted, tally
+    from aftlib.reports.html import duration
+
     ran = False
     with tqdm(
         desc=name, total=1, position=position, leave=False, disable=None, bar_format=_BAR
@@ -202,7 +262,7 @@ def _say_progress(name: str, work: Callable[[OnCell], Executed], position: int) 
         def on_cell(done: int, total: int, heading: str) -> None:
             nonlocal ran
             if not ran and not (sys.stdout.isatty() and sys.stderr.isatty()):
-                _say(f"▶ {name} runs, {total} cells")
+                say(f"▶ {name} runs, {total} cells")
             ran, bar.total, bar.n = True, total, done
             bar.set_postfix_str(heading[:40])
 
@@ -212,16 +272,18 @@ def _say_progress(name: str, work: Callable[[OnCell], Executed], position: int) 
     verdicts = tally(settled.verdict for settled in executed.settled)
     found = ", ".join(counted(verdict, count) for verdict, count in verdicts.items() if count)
     if executed.error:
-        _say(f"✘ {executed.name} failed: {executed.error}")
+        say(f"✘ {name} failed: {executed.error}")
     elif not ran:
-        _say(f"✔ {executed.name} unchanged since its last run ({took}); --fresh runs it anew")
+        say(f"✔ {name} unchanged since its last run ({took}); {way_out}")
     else:
-        _say(f"✔ {executed.name} in {took}{': ' if found else ''}{found}")
+        say(f"✔ {name} in {took}{': ' if found else ''}{found}")
     return executed
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Print a line at once, also into a file or pipe, and between bars rather than over them."""
+    from tqdm import tqdm
+
     with tqdm.external_write_mode(file=sys.stdout):
         click.echo(line)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RECORDED = ("holds", "deviates")
+PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import copy
 import logging
 import os
-import platform
 import signal
 import sys
 import tempfile
@@ -23,12 +22,12 @@ from jupyter_client.manager import AsyncKernelManager
 
 from aftlib.core.paths import atomic_file, project_root
 from aftlib.reports.executed import Executed
+from aftlib.reports.kept import KEEPING, keeping_cell
 from aftlib.reports.notebook import Notebook
 
 OnCell = Callable[[int, int, str], None]
 """Called with the cells done, the cells in all, and the heading under which the run now is."""
 
-_PACKAGES = ("aftlib", "pyspark", "numpy", "pandas", "pyarrow", "scipy", "plotly", "papermill")
 _ERROR_MARK = "papermill-error-cell-tag"
 _live: set[_Kernel] = set()
 _stops = 0  # how often `stop_all` was called
@@ -96,10 +95,12 @@ def execute(
     target: Path,
     profile: str = "",
     on_cell: OnCell | None = None,
+    tables: Path | None = None,
 ) -> Executed:
     """Run `notebook` with checked `parameters` and save it, with its record, as `target`.
 
-    A notebook that fails is saved too, up to and with its error. A run that `stop_all` ended raises
+    When it went well and `tables` is given, its frames are kept in that folder (see `kept`). A
+    notebook that fails is saved too, up to and with its error. A run that `stop_all` ended raises
     KeyboardInterrupt and saves nothing: what `target` held before stays.
     """
     started, stops = time.monotonic(), _stops
@@ -111,16 +112,20 @@ def execute(
         "changed": notebook.changed(parameters, profile),
         "key": notebook.key(parameters),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
+        "versions": notebook.versions,
     }
     with atomic_file(target) as scratch:
-        error = _run(notebook, parameters, scratch, on_cell)
+        content = copy.deepcopy(notebook.content)
+        if tables is not None:
+            content.cells.append(keeping_cell(tables))
+        error = _run(content, parameters, scratch, on_cell)
         if _stops != stops:
             raise KeyboardInterrupt
         record |= {"error": error, "seconds": round(time.monotonic() - started, 1)}
-        content = nbformat.read(scratch, 4) if scratch.exists() else notebook.content
+        content = nbformat.read(scratch, 4) if scratch.exists() else content
         # papermill's own marks go: they would be shown as cells, and name paths of this machine
-        content.cells = [c for c in content.cells if _ERROR_MARK not in c.metadata.get("tags", [])]
+        ours = {_ERROR_MARK, KEEPING}
+        content.cells = [c for c in content.cells if not ours & {*c.metadata.get("tags", [])}]
         content.metadata.pop("papermill", None)
         content.metadata["aft"] = record
         nbformat.write(content, scratch)
@@ -128,10 +133,14 @@ def execute(
 
 
 def _run(
-    notebook: Notebook, parameters: Mapping[str, Any], target: Path, on_cell: OnCell | None
+    content: nbformat.NotebookNode,
+    parameters: Mapping[str, Any],
+    target: Path,
+    on_cell: OnCell | None,
 ) -> str | None:
     """Run by papermill into `target`; return the error's text, None when all went well."""
-    log, cells, heading = target.with_suffix(".log"), notebook.content.cells, ""
+    log, heading = target.with_suffix(".log"), ""
+    cells = [cell for cell in content.cells if KEEPING not in cell.metadata.get("tags", [])]
 
     def report(cell: nbformat.NotebookNode, cell_index: int) -> None:
         nonlocal heading
@@ -143,9 +152,9 @@ def _run(
     # It warns of `name: str | None`, checked already, and tells of a dead kernel, as we do.
     logging.getLogger("papermill").setLevel(logging.CRITICAL)
     try:
-        # it formats paths, so braces in them are doubled
         papermill.execute_notebook(
-            *(str(p).replace("{", "{{").replace("}", "}}") for p in (notebook.path, target)),
+            content,
+            str(target).replace("{", "{{").replace("}", "}}"),  # it formats the path
             parameters=dict(parameters),
             kernel_name="python3",
             language="python",
@@ -159,15 +168,6 @@ def _run(
         last_words = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
         return "\n".join([f"{type(error).__name__}: {error}", *last_words])
     return None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that results depend on."""
-    found = {"Python": platform.python_version()}
-    for package in _PACKAGES:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
 
 
 @contextmanager

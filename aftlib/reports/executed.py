@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -89,6 +90,13 @@ class Executed:
             return list({line["id"]: Settled(**line) for line in lines}.values()), None
         except (TypeError, ValueError, KeyError) as error:
             return [], f"scorecard not readable: {error}"
+
+    def copied(self, target: Path) -> Executed:
+        """Return the same run as the file `target`, which it becomes."""
+        if target != self.path:
+            with atomic_file(target) as scratch:
+                shutil.copyfile(self.path, scratch)
+        return Executed(target, self.content)
 
     def relabelled(self, profile: str, changed: dict[str, Any]) -> Executed:
         """Return the same run as one of `profile`, which has the same values, also in its file."""

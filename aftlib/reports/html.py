@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from html import escape
@@ -18,8 +19,9 @@ import plotly
 from markupsafe import Markup
 from nbconvert.filters import Highlight2HTML, ansi2html
 from nbformat import NotebookNode
+from plotly.utils import PlotlyJSONEncoder
 
-from aftlib.core.paths import atomic_file, notebooks_dir
+from aftlib.core.paths import atomic_file, notebooks_dir, reports_dir
 from aftlib.reports.claims import (
     MIME,
     ClaimRecord,
@@ -55,10 +57,13 @@ def asset(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
-def write_report(executed: Executed, target: Path) -> Path:
-    """Write the report of `executed` to `target`, and the shared Plotly script beside it."""
-    page = render_report(executed)
-    share_plotly(target.parent)
+def write_report(executed: Executed, target: Path, root: str = "") -> Path:
+    """Write the report of `executed` to `target`, and the Plotly script that all share.
+
+    `root` leads from `target`'s final place to the folder of the script and the index.
+    """
+    page = render_report(executed, root)
+    share_plotly(reports_dir() if root else target.parent)
     with atomic_file(target) as scratch:
         scratch.write_text(page, encoding="utf-8")
     return target
@@ -74,8 +79,8 @@ def share_plotly(folder: Path) -> Path:
     return target
 
 
-def render_report(executed: Executed) -> str:
-    """Return the page of `executed`."""
+def render_report(executed: Executed, root: str = "") -> str:
+    """Return the page of `executed`, to lie where `root` leads to the index."""
     parts, headings, failed, title_seen = [], [], None, False
     for index, cell in enumerate(executed.content.cells):
         if cell.cell_type == "markdown":
@@ -98,8 +103,9 @@ def render_report(executed: Executed) -> str:
         title=Markup(to_inline_html(executed.title)),
         document=documents.get(executed.record["name"]),
         record=executed.record,
+        root=root,
         known=read_parameters(executed.content),
-        started=started(executed),
+        started=started(executed.record),
         duration=duration(executed.record["seconds"]),
         counts=tally(settled.verdict for settled in executed.settled),
         not_default=not_default(executed.changed),
@@ -114,9 +120,9 @@ def render_report(executed: Executed) -> str:
     )
 
 
-def started(executed: Executed) -> str:
-    """Return when the run began, as ``2026-03-01 14:05 UTC``."""
-    moment = datetime.fromisoformat(executed.record["started"])
+def started(record: Mapping[str, Any]) -> str:
+    """Return when the run of `record` began, as ``2026-03-01 14:05 UTC``."""
+    moment = datetime.fromisoformat(record["started"])
     return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -150,17 +156,7 @@ def _shown(data: NotebookNode, cell: int) -> str:
     if "application/vnd.jupyter.widget-view+json" in data:
         return ""  # such as a progress bar: it lives only while the notebook runs
     if PLOTLY in data:
-        height = data[PLOTLY].get("layout", {}).get("height") or _DEFAULT_HEIGHT
-        # Nothing inside a script element may look like its end.
-        text = json.dumps(data[PLOTLY], ensure_ascii=False)
-        text = text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
-        return _figure(
-            f'<div class="plotly" style="min-height:{height:g}px"></div>'
-            f'<script type="application/json">{text}</script>'
-            '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '
-            "this page.</p></noscript>",
-            cell,
-        )
+        return _figure(plotly_box(data[PLOTLY]), cell)
     if "text/html" in data:
         return f'<div class="output wide">{data["text/html"]}</div>'
     if "image/svg+xml" in data:
@@ -178,6 +174,20 @@ def _shown(data: NotebookNode, cell: int) -> str:
     if "text/plain" in data:
         return f'<div class="output text"><pre>{escape(data["text/plain"])}</pre></div>'
     return ""
+
+
+def plotly_box(figure: Mapping[str, Any]) -> str:
+    """Return the part of a page in which its script draws a Plotly figure."""
+    height = figure.get("layout", {}).get("height") or _DEFAULT_HEIGHT
+    # Nothing inside a script element may look like its end.
+    text = json.dumps(figure, ensure_ascii=False, cls=PlotlyJSONEncoder)
+    text = text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    return (
+        f'<div class="plotly" style="min-height:{height:g}px"></div>'
+        f'<script type="application/json">{text}</script>'
+        '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '
+        "this page.</p></noscript>"
+    )
 
 
 def _figure(inside: str, cell: int) -> str:

@@ -26,6 +26,8 @@ from aftlib.reports.executed import Executed
 from aftlib.reports.html import PLOTLY, asset, duration, render, started
 from aftlib.reports.markdown import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
+from aftlib.reports.runs import Run, runs_dir
+from aftlib.reports.sweeps import over_seeds
 
 PICTURE = "picture"  # tag of the cell whose output is drawn
 PICTURES = "pictures"
@@ -35,18 +37,21 @@ def write_index(
     notebooks: Sequence[Notebook],
     reports: Mapping[str, Executed],
     claims: Sequence[ClaimRecord],
+    runs: Sequence[Run],
     target: Path,
 ) -> Path:
-    """Write the index of `reports` with the scorecard `claims` to `target`, and return it."""
-    names = {notebook.name for notebook in notebooks}
-    alone = [path for path in target.parent.glob("*.ipynb") if path.stem not in names]
-    own = [executed for path in alone if (executed := Executed.find(path))]
+    """Write the index of `reports` with the scorecard `claims` and own `runs`; return `target`."""
     ran = [claim for claim in claims if claim.verdict != "not run"]
+    stable = {
+        id: text
+        for notebook in notebooks
+        for id, text in over_seeds(notebook, reports.get(notebook.name), runs).items()
+    }
     tables = []
     for document in DOCUMENTS.values():
         group = [claim for claim in claims if claim.document == document.id]
         if group:
-            tables.append((document, Markup(claims_table(group, link=True))))
+            tables.append((document, Markup(claims_table(group, True, stable))))
 
     page = render(
         "index.html.j2",
@@ -56,7 +61,9 @@ def write_index(
         changed=sum(bool(claim.changed) for claim in ran),
         old=sum(bool(claim.earlier) for claim in claims),
         tables=tables,
-        own=sorted(own, key=lambda executed: executed.record["started"], reverse=True),
+        own=[run for run in runs if not run.record["profile"]],
+        tally=tally,
+        sweeps=sorted(f"{p.parent.name}/{p.name}" for p in runs_dir().glob("*/sweep-*.html")),
         started=started,
         duration=duration,
         symbols=SYMBOLS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
@@ -9,20 +10,26 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
 from aftlib.core.paths import notebooks_dir
+from aftlib.reports.dependencies import (
+    Closure,
+    closure,
+    code_hash,
+    content_hashes,
+    package_data,
+    parsed,
+    versions,
+)
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.parameter_cell import Parameter, check_parameters, read_parameters
 
-PROFILES = ("smoke", "quick", "full")
-_PACKAGE = Path(__file__).resolve().parents[1]
-# Only how results are shown, not what they are; verdicts and figures are in the notebook itself.
-_PRESENTATION = ("reports/", "core/paths.py")
-_RESULTS = ("reports/claims.py", "reports/documents.py", "reports/style.py")
+_CHECK = ".check_parameters"
 
 
 @dataclass(frozen=True)
@@ -64,22 +71,58 @@ class Notebook:
         own = self.values(profile_parameters(profile, self) if profile else {})
         return {name: value for name, value in given.items() if value != own[name]}
 
+    @cached_property
+    def imports(self) -> Closure:
+        """The modules and packages that its code imports, directly or not."""
+        return closure(cell.source for cell in self.content.cells if cell.cell_type == "code")
+
+    @property
+    def starts_spark(self) -> bool:
+        """Whether what it imports can start Spark, of which one at a time is enough."""
+        return "pyspark" in self.imports.packages
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """The versions of Python and of the packages that its results depend on."""
+        return versions(self.imports.packages)
+
     def key(self, given: Mapping[str, Any]) -> str:
         """Return the hash of all that a run's results depend on.
 
-        That is its cells, the library's sources, the parameters, and the size and time of a file
-        that a parameter names.
+        That is its cells, the code of the modules that it imports with the data beside them, the
+        versions of the packages, the parameters, and the contents of the files that they name.
         """
         cells = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in self.content.cells]
-        values = self.values(given)
-        stamps = []
-        for value in values.values():
-            if isinstance(value, str) and value and len(value) < 4096 and Path(value).is_file():
-                status = Path(value).stat()
-                stamps.append((status.st_size, status.st_mtime_ns))
-        parts = (cells, library_hash(), values, stamps)
+        values, files = self.values(given), self.imports.files
+        beside = [str(path) for path in package_data(files)]
+        data = content_hashes([*beside, *values.values()])
+        parts = (cells, code_hash(files), self.versions, values, data)
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def check_values(self, given: Mapping[str, Any]) -> None:
+        """Have the room's ``check_parameters``, if the notebook calls it first, check the values.
+
+        ValueError as that raises it, before a kernel or Spark was started.
+        """
+        code = [c.source for c in self.content.cells if c.cell_type == "code"]
+        trees = [tree for source in code[1:2] for tree in parsed(source)]
+        calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        call = next((c for c in calls if ast.unparse(c.func).endswith(_CHECK)), None)
+        homes = [
+            f"{node.module}.{alias.name}"
+            for tree in trees
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if call and ast.unparse(call.func) == f"{alias.asname or alias.name}{_CHECK}"
+        ]
+        if call is None or not homes:
+            return
+        values = self.values(given)
+        named = [(k.arg, k.value) for k in call.keywords]
+        asked = {a: values[v.id] for a, v in named if a and isinstance(v, ast.Name)}
+        import_module(homes[0]).check_parameters(**asked)
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
@@ -88,16 +131,6 @@ def read_notebook(path: Path) -> nbformat.NotebookNode:
         return nbformat.read(path, as_version=4)
     except (OSError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
         raise ValueError(f"{str(path)!r} is not a readable notebook: {error}") from error
-
-
-def library_hash(package: Path = _PACKAGE) -> str:
-    """Return the hash of the library's sources that results depend on."""
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
-        if name in _RESULTS or not name.startswith(_PRESENTATION):
-            digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 def all_notebooks() -> list[Notebook]:

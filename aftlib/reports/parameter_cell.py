@@ -36,7 +36,7 @@ class Parameter:
 
     def check(self, value: Any) -> Any:
         """Return `value` as the notebook wants it: a text is parsed, 1e6 is fine for an int."""
-        for candidate in (value, _literal(value)):
+        for candidate in (value, literal(value)):
             fits, converted = _fit(candidate, self.kind)
             if fits:
                 return converted
@@ -112,7 +112,7 @@ def _kind(default: Any) -> str:
     return "Any" if default is None else type(default).__name__
 
 
-def _literal(value: Any) -> Any:
+def literal(value: Any) -> Any:
     """Return what a text stands for: Python or JSON, YAML for lists and mappings, else itself."""
     if not isinstance(value, str):
         return value

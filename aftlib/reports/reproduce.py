@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 from aftlib.core.paths import reports_dir, require_writable
 from aftlib.reports.claims import ClaimRecord, unexpected
-from aftlib.reports.execute import OnCell, execute
+from aftlib.reports.execute import OnCell
 from aftlib.reports.executed import Executed, gather, read_reports, write_claims
 from aftlib.reports.html import write_report
 from aftlib.reports.index import draw_pictures, write_index, write_readme
 from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, profile_parameters
 from aftlib.reports.parameter_cell import listing
+from aftlib.reports.runs import TABLES, all_runs, keep, kept_run, run_aside, run_once
 
 
 @dataclass(frozen=True)
@@ -75,23 +77,36 @@ def plan(
     for notebook in chosen:
         mine = {name: value for name, value in overrides.items() if name in notebook.parameters}
         parameters = profile_parameters(profile, notebook) | notebook.check(mine)
-        last = None if fresh else Executed.find(reports_dir() / f"{notebook.name}.ipynb")
-        reusable = (
-            last is not None and not last.error and last.record["key"] == notebook.key(parameters)
-        )
+        reusable = not fresh and _last(notebook, parameters) is not None
         jobs.append(Job(notebook, parameters, profile, reusable))
     return jobs
 
 
+def _last(notebook: Notebook, parameters: Mapping[str, Any]) -> Executed | None:
+    """Return what already shows the notebook's result: its report, else a run that is kept."""
+    executed = Executed.find(reports_dir() / f"{notebook.name}.ipynb")
+    if executed and not executed.error and executed.record["key"] == notebook.key(parameters):
+        return executed
+    run = kept_run(notebook, parameters)
+    return run.executed() if run else None
+
+
 def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
-    """Run the job's notebook, or take its last run if that still holds, and write its report."""
+    """Run the job's notebook, or take its last run if that still holds, and write its report.
+
+    The store keeps the first run of a key; a later one, forced by `fresh`, is the report only.
+    """
     folder = require_writable(reports_dir())
     target = folder / f"{job.notebook.name}.ipynb"
-    if job.reusable:
+    last = _last(job.notebook, job.parameters) if job.reusable else None
+    if last is not None:
         changed = job.notebook.changed(job.parameters, job.profile)
-        executed = Executed.read(target).relabelled(job.profile, changed)
+        executed = last.copied(target).relabelled(job.profile, changed)
     else:
-        executed = execute(job.notebook, job.parameters, target, job.profile, on_cell)
+        with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
+            ran = run_aside(job.notebook, job.parameters, Path(scratch), job.profile, on_cell)
+            keep(ran, Path(scratch) / TABLES)
+            executed = ran.copied(target)
     write_report(executed, target.with_suffix(".html"))
     return executed
 
@@ -102,7 +117,7 @@ def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
     reports = read_reports(folder, notebooks)
     claims = gather(notebooks, reports)
     write_claims(claims, folder / "claims.json")
-    index = write_index(notebooks, reports, claims, folder / "index.html")
+    index = write_index(notebooks, reports, claims, all_runs(), folder / "index.html")
     problems = []
     if readme:
         problems = draw_pictures(reports, folder)
@@ -114,25 +129,13 @@ def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
 
 
 def run_alone(
-    notebook: Notebook,
-    overrides: Mapping[str, Any],
-    output: str | None = None,
-    on_cell: OnCell | None = None,
+    notebook: Notebook, overrides: Mapping[str, Any], on_cell: OnCell | None = None
 ) -> Executed:
-    """Run one notebook with parameters of one's own; its report is `output` (``NAME_run``).
+    """Run one notebook with parameters of one's own, unless the same run is kept already.
 
-    It stays out of ``claims.json`` but is listed in the index. ValueError for parameters that do
-    not fit, or an `output` that is no plain name or that of a report of `aft reproduce`.
+    It is kept in the store of runs and listed in the index, and stays out of ``claims.json``.
+    ValueError for parameters that do not fit.
     """
-    name = output or f"{notebook.name}_run"
-    if Path(name).name != name or name.startswith("."):
-        raise ValueError(f"output {name!r} must be a plain name, without folders: it is in reports")
-    if name in {"index", *(known.name for known in all_notebooks())}:
-        raise ValueError(f"output {name!r} is a report of `aft reproduce`: choose another name")
-    folder = require_writable(reports_dir())
-    executed = execute(
-        notebook, notebook.check(overrides), folder / f"{name}.ipynb", on_cell=on_cell
-    )
-    write_report(executed, folder / f"{name}.html")
+    executed = run_once(notebook, notebook.check(overrides), on_cell=on_cell).executed()
     conclude([])
     return executed

@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from aftlib.reports import execute, reproduce
 from aftlib.reports.executed import Executed
-from aftlib.reports.notebook import Notebook, find_notebook
+from aftlib.reports.notebook import Notebook
 from tests.tiny_project import write_notebook
 
 
@@ -129,17 +129,3 @@ def test_a_project_without_notebooks_is_an_error(home):
         path.unlink()
     with pytest.raises(ValueError, match="the project has no notebooks"):
         reproduce.choose([])
-
-
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ("a/b", "output 'a/b' must be a plain name"),
-        (".hidden", "must be a plain name"),
-        ("index", "output 'index' is a report of `aft reproduce`"),
-        ("02_failing", "is a report of `aft reproduce`"),
-    ],
-)
-def test_the_report_of_a_run_of_ones_own_has_its_own_name(home, output, message):
-    with pytest.raises(ValueError, match=message):
-        reproduce.run_alone(find_notebook("1"), {}, output)

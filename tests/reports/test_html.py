@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 
-from aftlib.reports import browser, html, markdown, notebook, reproduce
+from aftlib.reports import browser, html, markdown, notebook, reproduce, runs
 from aftlib.reports.notebook import Notebook
 from tests.tiny_project import FIRST, executed, shows, write_notebook
 
@@ -136,7 +136,9 @@ def test_the_index_lists_what_was_not_run_and_runs_of_ones_own(home):
     reproduce.run_alone(Notebook(path), {"m": "5"})
     page = (home / "reports" / "index.html").read_text()
     assert "not run yet" in page
-    assert '<a href="mine_run.html">mine_run</a>' in page and "<code>m=5</code>" in page
+    (run,) = runs.all_runs()
+    assert f'<a href="runs/{run.name}/mine.html">{run.name}</a>' in page
+    assert "<code>m=5</code>" in page
     claims = json.loads((home / "reports" / "claims.json").read_text())
     assert {claim["verdict"] for claim in claims} == {"not run"}
 
@@ -145,7 +147,7 @@ def test_the_index_says_when_a_report_is_older_than_the_code(done, monkeypatch):
     reports, _ = done
     monkeypatch.setenv("AFT_HOME", str(reports.parent))
     with monkeypatch.context() as patch:
-        patch.setattr(notebook, "library_hash", lambda: "changed")
+        patch.setattr(notebook, "code_hash", lambda files: "changed")
         outcome = reproduce.conclude([])
     page = outcome.index.read_text()
     assert "<li>older than the code</li>" in page and '<article class="card old">' in page

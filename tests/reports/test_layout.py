@@ -64,7 +64,7 @@ def pages(tmp_path_factory):
     claims = [ClaimRecord.of(v, run.name, "quick", run.changed) for v in verdicts]
     notebook = Notebook(write_notebook(folder / "notebooks" / f"{run.name}.ipynb", FIRST))
     claims = [claims[0].outdated(), claims[1]]
-    front = index.write_index([notebook], {run.name: run}, claims, folder / "index.html")
+    front = index.write_index([notebook], {run.name: run}, claims, [], folder / "index.html")
     return {"report": report, "index": front}
 
 

@@ -5,7 +5,7 @@ from nbformat.v4 import new_notebook
 
 from aftlib.reports import notebook
 from aftlib.reports.executed import Executed
-from aftlib.reports.notebook import Notebook, find_notebook, library_hash, profile_parameters
+from aftlib.reports.notebook import Notebook, find_notebook, profile_parameters
 from tests.tiny_project import FIRST, write_notebook
 
 
@@ -52,21 +52,10 @@ def test_the_key_changes_with_all_that_results_depend_on(home, tmp_path, monkeyp
     data.write_text("22")
     assert first.key({"path": str(data)}) != with_file
     with monkeypatch.context() as patch:
-        patch.setattr(notebook, "library_hash", lambda: "other sources")
+        patch.setattr(notebook, "code_hash", lambda files: "other sources")
         assert first.key({}) != key
     changed = write_notebook(home / "notebooks" / "01_approximately_once.ipynb", FIRST[:-1])
     assert Notebook(changed).key({}) != key
-
-
-def test_the_library_hash_leaves_out_how_results_are_shown(tmp_path):
-    (tmp_path / "reports").mkdir()
-    for name in ("reports/claims.py", "model.py", "reports/html.py"):
-        (tmp_path / name).write_text("1")
-    before = library_hash(tmp_path)
-    (tmp_path / "reports/html.py").write_text("2")
-    assert library_hash(tmp_path) == before
-    (tmp_path / "model.py").write_text("2")
-    assert library_hash(tmp_path) != before
 
 
 def test_a_profile_gives_a_notebook_its_parameters(home):

@@ -1,0 +1,226 @@
+"""Runs side by side: what went in, what was found, and where that differs by more than chance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from aftlib.core.paths import atomic_file, reports_dir
+from aftlib.reports.claims import SYMBOLS, shown, shown_interval
+from aftlib.reports.documents import CLAIMS
+from aftlib.reports.html import PLOTLY, asset, plotly_box, render, share_plotly, started
+from aftlib.reports.kept import keys_of, read_kept
+from aftlib.reports.runs import TABLES, Run, runs_dir
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_ROWS = 20  # rows of a table whose differences are shown
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was compared, with a text for each run; `state` is what is said of it."""
+
+    name: str
+    texts: tuple[str, ...]
+    state: str  # "changed", "same", or for claims and columns also "apart": beyond the intervals
+    rows: list[dict[Any, Any]] = field(default_factory=list)  # of a table's column, the largest
+
+
+def inputs(runs: Sequence[Run], part: str) -> list[Line]:
+    """Compare what the records hold under `part`, such as ``parameters``: the changed ones first.
+
+    ``run`` stands for the commit, the changes on top of it, the machine and the time taken.
+    """
+    if part == "run":
+        names = ("notebook", "commit", "dirty", "machine", "started", "seconds")
+        values = [{name: run.record[name] for name in names} for run in runs]
+    else:
+        values = [run.record[part] for run in runs]
+    lines = []
+    for name in dict.fromkeys(name for found in values for name in found):
+        texts = tuple(_text(found[name]) if name in found else "–" for found in values)
+        lines.append(Line(name, texts, "changed" if len(set(texts)) > 1 else "same"))
+    return sorted(lines, key=lambda line: line.state != "changed")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{_text(part)}" for part in value.values())
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def claims(runs: Sequence[Run]) -> list[Line]:
+    """Compare the claims: first where a verdict changed, then where intervals have nothing common.
+
+    "changed" is another verdict, "apart" the same one with intervals that do not overlap.
+    """
+    found = [{claim["id"]: claim for claim in run.record["claims"]} for run in runs]
+    lines = []
+    for id in (id for id in CLAIMS if any(id in claims for claims in found)):
+        mine = [claims.get(id) for claims in found]
+        verdicts = {claim["verdict"] if claim else None for claim in mine}
+        intervals = [claim["interval"] for claim in mine if claim and claim["interval"]]
+        apart = max((low for low, _ in intervals), default=0) > min(
+            (high for _, high in intervals), default=0
+        )
+        state = "changed" if len(verdicts) > 1 else "apart" if apart else "same"
+        texts = tuple(
+            f"{SYMBOLS[claim['verdict']]} {shown(claim['measured'])}"
+            + (f" {shown_interval(claim['interval'])}" if claim["interval"] else "")
+            if claim
+            else "–"
+            for claim in mine
+        )
+        lines.append(Line(id, texts, state))
+    return sorted(lines, key=lambda line: ("changed", "apart", "same").index(line.state))
+
+
+def tables(runs: Sequence[Run]) -> list[Line]:
+    """Compare the kept tables of each later run with the first's, column by column.
+
+    Rows are joined on the columns that tell them apart. Where a column has an interval, rows differ
+    ("apart") when the intervals do not overlap; elsewhere ("changed") when the values do.
+    """
+    first, *others = [read_kept(run.folder / TABLES) for run in runs]
+    lines = []
+    for run, other in zip(runs[1:], others, strict=True):
+        for name in sorted(first.keys() | other.keys()):
+            title = f"{name}" if len(runs) == 2 else f"{name} of {run.name}"
+            if name not in first or name not in other:
+                here = runs[0].name if name in first else run.name
+                lines.append(Line(title, (f"only in {here}",), "changed"))
+            else:
+                lines += compare_frames(title, first[name], other[name])
+    order = ("apart", "changed", "same")
+    return sorted(lines, key=lambda line: order.index(line.state))
+
+
+def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
+    """Return a line for each column of numbers that `a` and `b` both have, see `tables`."""
+    keys = max(keys_of(a), keys_of(b), key=len)
+    known = all(key in a and key in b for key in keys)
+    if not keys or not known or a.duplicated(keys).any() or b.duplicated(keys).any():
+        return [Line(name, ("no columns tell the rows of both apart",), "changed")]
+    try:
+        joined = a.merge(b, on=keys, how="inner", suffixes=("", " in B"))
+    except ValueError:  # a key that is a number in one and a text in the other
+        joined = a.head(0)
+    if joined.empty:
+        return [Line(name, (f"no rows in common by {', '.join(keys)}",), "changed")]
+    alone = len(a) + len(b) - 2 * len(joined)
+    common = f"{len(joined)} rows by {', '.join(keys)}" + (f", {alone} in one only" * bool(alone))
+
+    bounds = intervals_of(a)
+    skipped = {*keys, *(bound for pair in bounds.values() for bound in pair)}
+    numbers = [
+        str(c) for c in a.select_dtypes("number") if c not in skipped and f"{c} in B" in joined
+    ]
+    lines = []
+    for column in numbers:
+        x, y = joined[column], joined[f"{column} in B"]
+        differ = ~((x == y) | (x.isna() & y.isna()))
+        state = "changed" if differ.any() else "same"
+        text = f"{common}: {int(differ.sum())} differ"
+        if column in bounds and all(f"{bound} in B" in joined for bound in bounds[column]):
+            low, high = bounds[column]
+            apart = (joined[low] > joined[f"{high} in B"]) | (joined[f"{low} in B"] > joined[high])
+            state = "apart" if apart.any() else "same"
+            text += f", {int(apart.sum())} beyond their intervals"
+            differ = apart if apart.any() else differ
+        relative = ((y - x) / x.abs().where(x != 0)).where(differ)
+        largest = relative.abs().sort_values(ascending=False).head(MOST_ROWS).dropna().index
+        if len(largest):
+            text += f", by {relative[largest[0]]:+.3g} of A at most"
+        rows = joined.loc[largest, keys].assign(A=x, B=y, change=relative).to_dict("records")
+        lines.append(Line(f"{name}.{column}", (text,), state, rows))
+    return lines
+
+
+def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
+    """Return the columns of `frame` that have an interval, with its two columns.
+
+    ``x_low`` and ``x_high`` are of ``x``; bare ``low`` and ``high``, or those of a name that is no
+    column, of the one column of numbers that lies between them in all rows.
+    """
+    found = {}
+    numbers = [str(column) for column in frame.select_dtypes("number")]
+    for low in (name for name in numbers if name == "low" or name.endswith("_low")):
+        base, high = low.removesuffix("low").removesuffix("_"), f"{low.removesuffix('low')}high"
+        if high not in numbers:
+            continue
+        inside = [
+            name
+            for name in numbers
+            if name not in (low, high) and frame[name].between(frame[low], frame[high]).all()
+        ]
+        own = base if base in numbers else inside[0] if len(inside) == 1 else None
+        if own is not None:
+            found[own] = (low, high)
+    return found
+
+
+def told(runs: Sequence[Run]) -> list[str]:
+    """Return the comparison of `runs` as lines of text; what is the same is only counted."""
+    lines = []
+    for letter, run in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", runs, strict=False):
+        lines.append(f"{letter}  {run.name}  {started(run.record)}")
+    for title, found in _parts(runs).items():
+        same = sum(line.state == "same" for line in found)
+        lines.append(f"\n{title}: {len(found) - same} differ, {same} the same")
+        width = max((len(line.name) for line in found), default=0)
+        for line in found:
+            if line.state != "same":
+                mark = "!" if line.state == "apart" or title == "Claims" else " "
+                lines.append(f"{mark} {line.name:<{width}}  {'  →  '.join(line.texts)}")
+    return lines
+
+
+def _parts(runs: Sequence[Run]) -> dict[str, list[Line]]:
+    return {
+        "Parameters": inputs(runs, "parameters"),
+        "Versions": inputs(runs, "versions"),
+        "Run": inputs(runs, "run"),
+        "Claims": claims(runs),
+        "Tables": tables(runs),
+    }
+
+
+def write_comparison(runs: Sequence[Run]) -> Path:
+    """Write the page that shows `runs` side by side, and return its path.
+
+    Text and tables as in `told`, with the rows that differ most, and the figures.
+    """
+    target = runs_dir() / "compare" / f"{'-'.join(run.folder.name for run in runs)}.html"
+    drawn = [_figures(run) for run in runs]
+    figures = [
+        [Markup(plotly_box(mine[number])) if number < len(mine) else "" for mine in drawn]
+        for number in range(max(map(len, drawn)))
+    ]
+    page = render(
+        "compare.html.j2",
+        runs=runs,
+        letters=[chr(ord("A") + number) for number in range(len(runs))],
+        started=started,
+        parts=_parts(runs),
+        statements={id: claim.statement for id, claim in CLAIMS.items()},
+        figures=figures,
+        css=asset("base.css") + asset("report.css"),
+        js=asset("report.js"),
+    )
+    share_plotly(reports_dir())
+    with atomic_file(target) as scratch:
+        scratch.write_text(page, encoding="utf-8")
+    return target
+
+
+def _figures(run: Run) -> list[Mapping[str, Any]]:
+    cells = run.executed().content.cells
+    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
+    return [data[PLOTLY] for data in outputs if PLOTLY in data]

@@ -1,0 +1,190 @@
+"""What a notebook's results depend on, found without running it: modules, packages, data.
+
+The key of a result is made of this, so that a result counts as long as nothing of it changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
+# Only how results are shown, not what they are; verdicts and figures are in the notebook itself.
+_PRESENTATION = ("reports/", "core/paths.py")
+_RESULTS = ("reports/claims.py", "reports/style.py")
+_OWN = re.compile(rf"{PACKAGE.name}(\.\w+)+(:\w+)?$", re.ASCII)
+_NO_DATA = {".py", ".pyc", ".typed"}
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Closure:
+    """All that a notebook's code imports, directly and through what it imports."""
+
+    files: tuple[Path, ...]  # modules of this project, and others that lie beside
+    packages: tuple[str, ...]  # top-level names of the others, without the standard library
+
+
+def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None = None) -> Closure:
+    """Return what `sources`, the code of a notebook's cells, import.
+
+    `package` is the folder of this library; modules that lie in the folder `beside`, by default
+    the working directory, are followed too. An import inside of a function counts, and so do the
+    ``__init__`` files of the packages on the way, except the library's own: of its names only those
+    that are imported are followed. What cannot be parsed imports nothing: it fails when it is run.
+    """
+    beside = Path.cwd() if beside is None else beside
+    pending = [name for source in sources for name in _imports(source)]
+    files: set[Path] = set()
+    packages, seen = set(), set()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        top, *rest = name.split(".")
+        if top == package.name:
+            found = _modules(package, rest)
+            pending += _exported(package, rest[0]) if rest and not found else []
+        else:
+            found = _modules(beside / top, rest) or _file(beside, top)
+            if not found and top not in sys.stdlib_module_names:
+                packages.add(top)
+        for path in found:
+            inside = path.relative_to(package).as_posix() if path.is_relative_to(package) else ""
+            if path not in files and (inside in _RESULTS or not inside.startswith(_PRESENTATION)):
+                files.add(path)
+                pending += _imports(path.read_text(encoding="utf-8"))
+    return Closure(tuple(sorted(files)), tuple(sorted(packages)))
+
+
+def _file(folder: Path, name: str) -> list[Path]:
+    path = folder / f"{name}.py"
+    return [path] if path.is_file() else []
+
+
+def _modules(folder: Path, parts: list[str]) -> list[Path]:
+    """Return the files that importing `parts` of the package at `folder` runs, but its own."""
+    found = []
+    for part in parts:
+        found += _file(folder, part)
+        folder = folder / part
+        found += _file(folder, "__init__")
+    return found
+
+
+def _exported(package: Path, name: str) -> list[str]:
+    """Return what must be imported for the library's public `name`; nothing if it has none."""
+    imports = _imports((package / "__init__.py").read_text(encoding="utf-8"))
+    return [module for module in imports if module.split(".")[-1] == name]
+
+
+def _imports(source: str) -> list[str]:
+    """Return each module that `source` imports, and each name that may be one."""
+    found = []
+    for node in (node for tree in parsed(source) for node in ast.walk(tree)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and _OWN.match(str(node.value)):
+            found.append(str(node.value).partition(":")[0])  # to be run or imported by its name
+    return found
+
+
+def parsed(source: str) -> list[ast.Module]:
+    """Return the code of a cell as a tree, without its magics; nothing when it is no Python."""
+    lines = source.splitlines()
+    plain = "\n".join("pass" if line.lstrip()[:1] in ("%", "!") else line for line in lines)
+    try:
+        return [ast.parse(plain)]
+    except SyntaxError:
+        return []
+
+
+def code_hash(files: Iterable[Path], root: Path = PACKAGE) -> str:
+    """Return the hash of what the Python `files` do: neither comments nor docstrings count."""
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        status = path.stat()
+        digest.update(f"{os.path.relpath(path, root)}\0".encode())
+        digest.update(_meaning(path, status.st_mtime_ns, status.st_size))
+    return digest.hexdigest()
+
+
+@cache
+def _meaning(path: Path, *state: int) -> bytes:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and _is_text(body[0]):
+            node.body = body[1:]  # type: ignore[attr-defined]
+    return hashlib.sha256(ast.dump(tree).encode()).digest()
+
+
+def _is_text(node: ast.AST) -> bool:
+    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return constant and isinstance(node.value.value, str)  # type: ignore[attr-defined]
+
+
+def package_data(files: Iterable[Path]) -> list[Path]:
+    """Return what lies beside the modules `files` and below, such as tables, and is no Python."""
+    folders = {path.parent for path in files if path.is_relative_to(PACKAGE)} - {PACKAGE}
+    folders = {folder for folder in folders if folder.name != "reports"}
+    below = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    data = {path for path in below if path.suffix not in _NO_DATA}
+    return sorted(path for path in data if "__pycache__" not in path.parts)
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of Python and of the distributions that bring the given packages.
+
+    A package that is not installed is "none", so that installing it counts.
+    """
+    brought = importlib.metadata.packages_distributions()
+    names = {name for package in packages for name in brought.get(package, [package])}
+    found = {"Python": platform.python_version()}
+    for name in sorted(names, key=str.lower):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def content_hashes(value: Any) -> list[str]:
+    """Return the hashes of the contents of the files and folders that `value` names.
+
+    `value` is a parameter's, plain or a list; what names no file gives nothing. A folder counts
+    with all that is in it.
+    """
+    if isinstance(value, list | tuple):
+        return [found for part in value for found in content_hashes(part)]
+    if not isinstance(value, str | os.PathLike) or not 0 < len(os.fspath(value)) < 4096:
+        return []
+    path = Path(value)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    states = {part: part.stat() for part in files if part.is_file()}
+    return [
+        f"{part.relative_to(path)} {_content(part, state.st_mtime_ns, state.st_size)}"
+        for part, state in states.items()
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _content(path: Path, *state: int) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

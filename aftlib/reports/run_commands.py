@@ -1,0 +1,146 @@
+"""The commands about kept runs: to list, open, vary and compare them, and to take data out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aftlib.reports.cli import attend, clear_errors, overrides, parameters_option
+from aftlib.reports.documents import PROFILES
+
+if TYPE_CHECKING:
+    from aftlib.reports.execute import OnCell
+    from aftlib.reports.executed import Executed
+    from aftlib.reports.runs import Run
+
+
+@click.command()
+@click.argument("notebook", required=False)
+@parameters_option
+@click.option("--claim", "claims", multiple=True, metavar="ID=VERDICT", help="Such as D2-5=holds.")
+@click.option("--failed", is_flag=True, help="Only runs that failed.")
+def runs(
+    notebook: str | None, parameters: tuple[str, ...], claims: tuple[str, ...], failed: bool
+) -> None:
+    """List the kept runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
+    from aftlib.reports.claims import counted, tally
+    from aftlib.reports.html import duration, started
+    from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.runs import all_runs
+
+    with clear_errors():
+        name = find_notebook(notebook).name if notebook else None
+        wanted = overrides(parameters)
+        verdicts = overrides(claims, "--claim", "ID=VERDICT")
+        kept = all_runs()
+    found = [
+        run
+        for run in kept
+        if (name is None or run.notebook == name)
+        and (not failed or run.record["error"])
+        and all(_has(run, key, value) for key, value in wanted.items())
+        and all(run.verdicts.get(id) == verdict for id, verdict in verdicts.items())
+    ]
+    width = max((len(run.name) for run in found), default=0)
+    for run in found:
+        record = run.record
+        values = " ".join(f"{key}={value}" for key, value in record["changed"].items())
+        told = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
+        told = f"✘ failed: {record['error'].splitlines()[0]}" if record["error"] else told
+        took = duration(record["seconds"])
+        click.echo(f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {values}")
+    click.echo(f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one.")
+
+
+def _has(run: Run, name: str, text: str) -> bool:
+    """Whether the parameter `name` of `run` has the value that `text` stands for."""
+    from aftlib.reports.parameter_cell import literal
+
+    values = run.record["parameters"]
+    return name in values and values[name] in (text, literal(text))
+
+
+@click.command("open")
+@click.argument("run", default="last", metavar="[RUN]")
+def open_run(run: str) -> None:
+    """Open the report of a kept RUN (its key, NOTEBOOK/KEY or a notebook; default the last).
+
+    Its path is printed too, and only that where there is no screen.
+    """
+    from aftlib.reports.runs import find_run
+
+    with clear_errors():
+        page = find_run(run).page
+    click.echo(page)
+    if _has_screen():
+        click.launch(str(page))
+
+
+def _has_screen() -> bool:
+    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
+@click.command()
+@click.argument("notebook")
+@parameters_option
+@click.option("--zip", "together", is_flag=True, help="First values together, then the second.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs at the same time.")
+@click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
+def sweep(
+    notebook: str, parameters: tuple[str, ...], together: bool, jobs: int, profile: str | None
+) -> None:
+    """Run one NOTEBOOK over values, such as -p epsilon=0.1,0.12 -p t_sla=50,100.
+
+    Every combination is run once and kept: the same command goes on after an interrupt. A run that
+    fails is a row of the page. Notebooks that start Spark run one at a time, whatever --jobs says.
+    """
+    from aftlib.reports.html import duration
+    from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.reproduce import conclude
+    from aftlib.reports.runs import kept_run, run_once
+    from aftlib.reports.sweeps import plan_sweep, time_of_one, write_sweep
+
+    def run(point: dict[str, Any], on_cell: OnCell) -> Executed:
+        executed = run_once(found, point, on_cell=on_cell).executed()
+        write_sweep(planned)
+        return executed
+
+    with clear_errors():
+        found = find_notebook(notebook)
+        planned = plan_sweep(found, overrides(parameters), together, profile or "")
+        jobs = 1 if found.starts_spark else jobs
+        todo = [point for point in planned.points if kept_run(found, point) is None]
+        one = time_of_one(found)
+        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "for the first time"
+        kept = len(planned.points) - len(todo)
+        click.echo(f"{len(planned.points)} runs: {kept} kept already, {len(todo)} to do, {time}.")
+        works = {planned.label(point): partial(run, point) for point in todo}
+        executed = attend(works, jobs) if works else []
+        page = write_sweep(planned)
+        conclude([])
+    click.echo(f"Sweep: {page}")
+    sys.exit(1 if any(ran.error for ran in executed) else 0)
+
+
+@click.command()
+@click.argument("chosen", metavar="RUN RUN [RUN]...", nargs=-1)
+def compare(chosen: tuple[str, ...]) -> None:
+    """Put kept runs side by side: what went in, the claims, the tables and figures.
+
+    A RUN is a key, NOTEBOOK/KEY or a notebook's name for its newest run. Tables are joined on the
+    columns that tell their rows apart; `!` marks what is beyond its intervals, or another verdict.
+    """
+    from aftlib.reports.compare import told, write_comparison
+    from aftlib.reports.runs import find_run
+
+    with clear_errors():
+        found = [find_run(name) for name in chosen]
+        if len({run.name for run in found}) < 2:
+            raise ValueError(f"give at least two different runs, got {len(found)}: see `aft runs`")
+        click.echo("\n".join(told(found)))
+        page = write_comparison(found)
+    click.echo(f"\nPage: {page}")

@@ -1,0 +1,232 @@
+"""One notebook over a grid of values: planned and checked before the first run, then one page.
+
+The store of runs makes it resumable: what is kept is not run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from aftlib.core.paths import atomic_file, reports_dir
+from aftlib.reports.claims import SYMBOLS, shown, shown_interval, tally
+from aftlib.reports.documents import CLAIMS
+from aftlib.reports.executed import Executed
+from aftlib.reports.html import asset, duration, plotly_box, render, share_plotly
+from aftlib.reports.notebook import Notebook, profile_parameters
+from aftlib.reports.runs import KEY_LENGTH, Run, all_runs, runs_dir
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
+
+_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
+_HEIGHT = 250  # pixels of a small multiple
+SEED = "seed"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The runs of one notebook that a command asked for, with checked parameters each."""
+
+    notebook: Notebook
+    varied: tuple[str, ...]  # parameters that were given several values
+    points: tuple[dict[str, Any], ...]  # parameters of each run
+
+    @property
+    def page(self) -> Path:
+        """Where its page lies: beside the runs, under a name that the same sweep has again."""
+        text = json.dumps([self.varied, self.points], sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+        name = "-".join(["sweep", *self.varied, digest])
+        return runs_dir() / self.notebook.name / f"{name}.html"
+
+    def label(self, point: Mapping[str, Any]) -> str:
+        """Return what tells `point` from the others."""
+        return " ".join(f"{name}={point[name]}" for name in self.varied) or self.notebook.name
+
+    def kept(self, point: Mapping[str, Any]) -> Run | None:
+        """Return the kept run of `point`, one that failed too."""
+        run = Run(runs_dir() / self.notebook.name / self.notebook.key(point)[:KEY_LENGTH])
+        return run if run.exists() else None
+
+
+def plan_sweep(
+    notebook: Notebook, given: Mapping[str, str], together: bool = False, profile: str = ""
+) -> Sweep:
+    """Return the sweep over texts like ``"0.1,0.12"`` by name; every value is checked.
+
+    All combinations are run, or, with `together`, the first values, the second ones, and so on.
+    What is not given has the value that `profile` gives. ValueError where a value does not fit, one
+    is given twice, or those that go together are not equally many.
+    """
+    values = {
+        name: [notebook.check({name: text})[name] for text in split_values(texts)]
+        for name, texts in given.items()
+    }
+    for name, found in values.items():
+        if len({json.dumps(value) for value in found}) < len(found):
+            raise ValueError(f"-p {name} has a value twice: {given[name]}; give each once")
+    several = {name: len(found) for name, found in values.items() if len(found) > 1}
+    if together and len(set(several.values())) > 1:
+        counts = ", ".join(f"{name} has {count}" for name, count in several.items())
+        raise ValueError(f"--zip wants equally many values of each, but {counts}")
+    rows: Iterable[tuple[Any, ...]] = product(*values.values())
+    if together:
+        length = max(several.values(), default=1)
+        rows = zip(*(v * length if len(v) == 1 else v for v in values.values()), strict=True)
+    common = profile_parameters(profile, notebook) if profile else {}
+    points = tuple(common | dict(zip(values, row, strict=True)) for row in rows)
+    sweep = Sweep(notebook, tuple(several), points)
+    for point in points:
+        try:
+            notebook.check_values(point)
+        except ValueError as error:
+            raise ValueError(f"{sweep.label(point)}: {error}") from error
+    return sweep
+
+
+def split_values(text: str) -> list[str]:
+    """Return the values that commas separate, but not those inside of brackets or quotes.
+
+    >>> split_values("[1, 2],[3]")
+    ['[1, 2]', '[3]']
+    """
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote or letter in "'\"":
+            quote = "" if letter == quote else quote or letter
+        depth += (letter in "[{(") - (letter in "]})") if not quote else 0
+        if letter == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def time_of_one(notebook: Notebook) -> float | None:
+    """Return how many seconds a run of `notebook` took before, None when there was none."""
+    records = [run.record for run in all_runs() if run.notebook == notebook.name]
+    if report := Executed.find(reports_dir() / f"{notebook.name}.ipynb"):
+        records.append(report.record)
+    took = [record["seconds"] for record in records if not record["error"]]
+    return statistics.median(took) if took else None
+
+
+def stability(verdicts: Iterable[str]) -> str:
+    """Return in how many runs a claim held, such as ``holds in 4 of 5``; empty for one run."""
+    counts = tally(verdicts)
+    count = counts["holds"] + counts["deviates"]
+    return f"holds in {counts['holds']} of {count}" if count > 1 else ""
+
+
+def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run]) -> dict[str, str]:
+    """Return how stable each claim of `report` is: over `runs` that differ from it by seed only."""
+    if report is None or SEED not in notebook.parameters or report.error:
+        return {}
+    own = dict(report.record["parameters"])
+    by_seed = {own.pop(SEED): {s.id: s.verdict for s in report.settled}}
+    for run in (run for run in runs if run.notebook == notebook.name):
+        values = dict(run.record["parameters"])
+        seed = values.pop(SEED, None)
+        same = values == own and seed not in by_seed and not run.record["error"]
+        if same and run.record["key"] == notebook.key(run.record["parameters"]):
+            by_seed[seed] = run.verdicts
+    ids = {id for verdicts in by_seed.values() for id in verdicts}
+    return {id: stability(v[id] for v in by_seed.values() if id in v) for id in ids}
+
+
+def write_sweep(sweep: Sweep) -> Path:
+    """Write the page of `sweep` with what is kept of it by now: small multiples and a table."""
+    runs = [(point, sweep.kept(point)) for point in sweep.points]
+    done = [(point, run) for point, run in runs if run and not run.record["error"]]
+    found = {id for _, run in done for id in run.verdicts}
+    ids = [id for id in CLAIMS if id in found]
+    rows = [
+        {
+            "values": [point[name] for name in sweep.varied],
+            "run": run,
+            "took": duration(run.record["seconds"]) if run else "",
+            "claims": [_cell(run, id) for id in ids] if run and not run.record["error"] else [],
+        }
+        for point, run in runs
+    ]
+    figures = [_multiple(sweep, id, done) for id in ids]
+    page = render(
+        "sweep.html.j2",
+        notebook=sweep.notebook.name,
+        varied=sweep.varied,
+        rows=rows,
+        ids=ids,
+        statements={id: CLAIMS[id].statement for id in ids},
+        stable={id: stability(run.verdicts.get(id, "") for _, run in done) for id in ids},
+        over="over seeds" if sweep.varied == (SEED,) else "over all runs",
+        figures=[Markup(plotly_box(figure)) for figure in figures if figure],
+        css=asset("base.css") + asset("report.css"),
+        js=asset("report.js"),
+    )
+    share_plotly(reports_dir())
+    with atomic_file(sweep.page) as scratch:
+        scratch.write_text(page, encoding="utf-8")
+    return sweep.page
+
+
+def _cell(run: Run, id: str) -> dict[str, str]:
+    claim = next((c for c in run.record["claims"] if c["id"] == id), None)
+    if claim is None:
+        return {"verdict": "", "text": "–", "interval": ""}
+    text = f"{SYMBOLS[claim['verdict']]} {shown(claim['measured'])}"
+    interval = shown_interval(claim["interval"]) if claim["interval"] else ""
+    return {"verdict": claim["verdict"].replace(" ", "-"), "text": text, "interval": interval}
+
+
+def _multiple(
+    sweep: Sweep, id: str, done: Sequence[tuple[Mapping[str, Any], Run]]
+) -> dict[str, Any] | None:
+    """Return what claim `id` measured over the first varied parameter, a line for the others.
+
+    None where nothing was varied, or what was measured is no number.
+    """
+    axes = [n for n in sweep.varied if n != SEED] + [n for n in sweep.varied if n == SEED]
+    claims = [
+        (point, claim)
+        for point, run in done
+        for claim in run.record["claims"]
+        if claim["id"] == id and isinstance(claim["measured"], int | float)
+    ]
+    if not axes or not claims:
+        return None
+    x, *others = axes
+    lines: dict[str, list] = {}
+    for point, claim in claims:
+        name = ", ".join(f"{n} = {point[n]}" for n in others if n != SEED)
+        lines.setdefault(name, []).append((point[x], claim))
+    figure = go.Figure()
+    for (name, points), colour in zip(lines.items(), _COLOURS * len(lines), strict=False):
+        number = all(isinstance(value, int | float) for value, _ in points)
+        if number:
+            points = sorted(points, key=lambda pair: pair[0])
+        measured = [c["measured"] for _, c in points]
+        bounds = [c["interval"] or (c["measured"], c["measured"]) for _, c in points]
+        figure.add_scatter(
+            x=[value if number else str(value) for value, _ in points],
+            y=measured,
+            error_y={
+                "array": [high - y for (_, high), y in zip(bounds, measured, strict=True)],
+                "arrayminus": [y - low for (low, _), y in zip(bounds, measured, strict=True)],
+            },
+            marker={"symbol": ["circle" if c["verdict"] == "holds" else "x" for _, c in points]},
+            mode="markers" if SEED in others else "lines+markers",
+            line={"color": colour},
+            name=name,
+            showlegend=len(lines) > 1,
+        )
+    styled(figure, id, x, "", _HEIGHT)
+    figure.update_layout(margin={"l": 55, "r": 10, "t": 40, "b": 45}, hovermode="closest")
+    return figure.to_plotly_json() | {"config": {"displayModeBar": False}}

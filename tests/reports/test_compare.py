@@ -1,0 +1,148 @@
+"""Comparisons of kept runs: changed ones first, differences held against the intervals."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import nbformat
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from aftlib.reports import browser, cli, compare, runs
+from aftlib.reports.claims import settle
+from aftlib.reports.html import PLOTLY
+from tests.tiny_project import executed, shows
+
+CHROMIUM = browser.find_browser()
+A = pd.DataFrame(
+    {"m": [2, 4, 6], "rate": [0.5, 0.6, 0.7], "low": [0.4, 0.5, 0.6], "high": [0.6, 0.7, 0.8]}
+)
+FIGURE = {PLOTLY: {"data": [{"y": [1, 2]}], "layout": {"title": {"text": "a figure"}}}}
+
+
+@pytest.fixture
+def kept(home):
+    """Keep runs by hand, each with its verdicts, parameters and tables."""
+
+    def keep(key, claims, tables, figures=1, **record):
+        name = "01_approximately_once"
+        folder = home / "reports" / "runs" / name / key
+        (folder / runs.TABLES).mkdir(parents=True)
+        for title, frame in tables.items():
+            frame.to_csv(folder / runs.TABLES / f"{title}.csv", index=False)
+        told = {
+            **{"notebook": name, "parameters": {"m": 4}, "versions": {"Python": "3.11"}},
+            **{"commit": "c", "dirty": False, "machine": {"cores": 2}, "seconds": 1.0},
+            **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": ""},
+        }
+        told |= {"claims": [vars(claim) for claim in claims]} | record
+        (folder / runs.RECORD).write_text(json.dumps(told))
+        nbformat.write(
+            executed([shows(FIGURE) for _ in range(figures)]).content, folder / f"{name}.ipynb"
+        )
+        return runs.Run(folder)
+
+    return keep
+
+
+def claim(id, measured, low, high, holds=True):
+    return settle(id, expected=1, measured=measured, holds=holds, interval=(low, high))
+
+
+def states(lines):
+    return [(line.name, line.state) for line in lines]
+
+
+def test_claims_whose_verdict_changed_come_first_then_those_that_lie_apart(kept):
+    shared = [claim("D1-1", 1.0, 0.9, 1.1), claim("D1-4", 1.0, -2.0, -1.0)]
+    a = kept("a", [*shared, claim("D1-2", 1.0, 0.9, 1.1), claim("D1-3", 1, 0, 2)], {})
+    b = kept("b", [*shared, claim("D1-2", 2.0, 1.9, 2.1), claim("D1-3", 1, 0, 2, False)], {})
+    assert states(compare.claims([a, b])) == [
+        *(("D1-3", "changed"), ("D1-2", "apart"), ("D1-1", "same"), ("D1-4", "same"))
+    ]
+    assert compare.claims([a, b])[0].texts == ("✔ 1 [0, 2]", "✘ 1 [0, 2]")
+    c = kept("c", shared, {})
+    assert ("D1-2", "changed") in states(compare.claims([a, c]))
+
+
+def test_tables_are_joined_on_what_tells_their_rows_apart():
+    near, far = A.assign(rate=A.rate + 0.01), A + [0, 0.3, 0.3, 0.3]
+    assert states(compare.compare_frames("t", A, A.sample(frac=1))) == [("t.rate", "same")]
+    (line,) = compare.compare_frames("t", A, near)
+    assert line.state == "same" and line.texts[0].startswith(
+        "3 rows by m: 3 differ, 0 beyond their intervals, by +0.02 of A at most"
+    )
+    (line,) = compare.compare_frames("t", A, far.iloc[1:])
+    assert line.state == "apart"
+    assert "2 rows by m, 1 in one only: 2 differ, 2 beyond" in line.texts[0]
+    assert line.rows[0] == {"m": 4, "A": 0.6, "B": pytest.approx(0.9), "change": pytest.approx(0.5)}
+    bare = A[["m", "rate"]]
+    (line,) = compare.compare_frames("t", bare, bare * [1, 2])
+    assert (line.state, line.texts[0]) == ("changed", "3 rows by m: 3 differ, by +1 of A at most")
+
+
+@pytest.mark.parametrize(
+    ("b", "said"),
+    [
+        (A.assign(m=A.m + 100), "no rows in common by m"),
+        (A.drop(columns="m"), "no columns tell the rows of both apart"),
+        (A.assign(m="x"), "no rows in common by m, rate"),
+        (A.assign(m=["x", "y", "z"]), "no rows in common by m"),
+    ],
+)
+def test_tables_that_cannot_be_joined_say_why(b, said):
+    (line,) = compare.compare_frames("t", A, b)
+    assert (line.state, line.texts) == ("changed", (said,))
+
+
+def test_an_interval_is_found_by_its_name_or_by_what_lies_in_it():
+    assert compare.intervals_of(A) == {"rate": ("low", "high")}
+    named = pd.DataFrame({"x": [1, 9], "y": [2, 3], "x_low": [0, 0], "x_high": [3, 3]})
+    assert compare.intervals_of(named) == {"x": ("x_low", "x_high")}
+    assert compare.intervals_of(A.assign(two=A.rate)) == {}
+    assert compare.intervals_of(A.drop(columns="high")) == {}
+
+
+def test_the_command_tells_and_shows_it(kept, home):
+    a = kept("aaa", [claim("D1-1", 1, 0, 2)], {"t": A, "only": A})
+    b = kept(
+        "bbb",
+        [claim("D1-1", 1, 0, 2, False)],
+        {"t": A + [0, 0.5, 0.5, 0.5]},
+        figures=2,
+        parameters={"m": 5, "seed": 1},
+        versions={"Python": "3.12"},
+    )
+    result = CliRunner().invoke(cli.main, ["compare", "aaa", "bbb"])
+    assert result.exit_code == 0, result.output
+    said = result.output.splitlines()
+    assert said[0].split() == ["A", a.name, "2026-03-01", "14:05", "UTC"]
+    for line in (
+        "Parameters: 2 differ, 0 the same",
+        "  m     4  →  5",
+        "  seed  –  →  1",
+        "  Python  3.11  →  3.12",
+        "Run: 0 differ, 6 the same",
+        "! D1-1  ✔ 1 [0, 2]  →  ✘ 1 [0, 2]",
+        f"  only    only in {a.name}",
+    ):
+        assert line in said
+    assert any(line.startswith("! t.rate  3 rows by m: 3 differ, 3 beyond") for line in said)
+    page = home / "reports" / "runs" / "compare" / "aaa-bbb.html"
+    assert said[-1] == f"Page: {page}"
+    text = page.read_text()
+    assert text.count('class="plotly"') == 3 and "another verdict" in text
+    for link in re.findall(r'(?:src|href)="([^"#]+)', text):
+        written_by_others = link.endswith(("_once.html", "index.html"))
+        assert written_by_others or (page.parent / link).exists(), link
+    assert runs.all_runs() and len(runs.all_runs()) == 2  # the page is none
+    assert compare.told([a, b, kept("ccc", [], {"t": A})])[2].startswith("C  ")
+
+
+def test_one_run_cannot_be_compared(kept):
+    kept("aaa", [], {})
+    for names in (["aaa"], ["aaa", "last"]):
+        result = CliRunner().invoke(cli.main, ["compare", *names])
+        assert result.exit_code == 1 and "give at least two different runs" in result.output

@@ -1,0 +1,145 @@
+"""The store of runs, and the commands that list and open what is in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from nbformat.v4 import new_code_cell
+
+from aftlib.reports import cli, reproduce, run_commands, runs
+from aftlib.reports.kept import KEEPING, read_kept
+from aftlib.reports.notebook import find_notebook
+from tests.tiny_project import FIRST, write_notebook
+
+FRAME = "import pandas as pd\ncounts = pd.DataFrame({'m': [m], 'found': [m / 3]})"
+
+
+def aft(*arguments: str):
+    return CliRunner().invoke(cli.main, list(arguments))
+
+
+@pytest.fixture
+def short(home):
+    """The first notebook without a figure, with a frame and a verdict that m decides."""
+    decided = FIRST[-1].source.replace("holds=True", "holds=m < 9")
+    cells = [*FIRST[:2], new_code_cell(FRAME), new_code_cell(decided)]
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
+    return home
+
+
+def test_a_run_is_kept_once_with_all_that_was_found(short):
+    subprocess.run(["git", "init", "-q", str(short)], check=True)
+    first = aft("run", "1", "-p", "m=5")
+    assert first.exit_code == 0, first.output
+    (run,) = runs.all_runs()
+    record = run.record
+    assert (record["notebook"], record["changed"]) == ("01_approximately_once", {"m": 5})
+    assert record["parameters"]["epsilons"] == [0.65, 0.7] and record["seed"] is None
+    assert [claim["measured"] for claim in record["claims"]] == [5] * 5
+    assert record["versions"]["pandas"] == pd.__version__
+    assert record["machine"]["cores"] >= 1 and record["commit"] is None  # nothing committed yet
+    assert read_kept(run.folder / runs.TABLES)["counts"].loc[0, "found"] == 5 / 3
+    assert KEEPING not in (run.folder / f"{run.notebook}.ipynb").read_text()
+    page = run.page.read_text()
+    for link in re.findall(r'(?:src|href)="([^"#]+)', page):
+        assert (run.folder / link).exists(), link
+
+    before = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    again = aft("run", "1", "-p", "m=5", "-p", "epsilons=[0.65, 0.7]")
+    assert "unchanged since its last run" in again.output and "remove its folder" in again.output
+    assert {path: path.read_bytes() for path in before} == before
+    assert len(runs.all_runs()) == 1
+
+    assert aft("run", "1", "-p", "m=9").exit_code == 0
+    index = (short / "reports" / "index.html").read_text()
+    assert all(f'href="runs/{run.name}/' in index for run in runs.all_runs())
+    assert "✘ 5 deviate" in index and "✔ 5 hold" in index
+
+    listed = aft("runs").output.splitlines()
+    assert len(listed) == 3 and "✘ 5 deviate  m=9" in listed[0] and "✔ 5 hold  m=5" in listed[1]
+    for filters in (["-p", "m=5"], ["--claim", "D1-1=holds"], ["01", "-p", "m=5"]):
+        assert aft("runs", *filters).output.splitlines()[:-1] == listed[1:2]
+    assert aft("runs", "2").output.startswith("0 of 2 runs")
+    assert aft("open", run.name[:-4]).output == f"{run.page}\n"
+
+
+def test_a_reproduction_is_kept_too_and_taken_from_there(short):
+    assert aft("run", "1", "-p", "m=3").exit_code == 0
+    (job,) = reproduce.plan("smoke", ["D1"], {})
+    assert job.reusable
+    executed = reproduce.perform(job)
+    assert executed.profile == "smoke" and executed.path.parent == short / "reports"
+    assert runs.all_runs()[0].record["profile"] == ""  # the store is not touched
+    (fresh,) = reproduce.plan("smoke", ["D1"], {}, fresh=True)
+    started = runs.all_runs()[0].record["started"]
+    assert not fresh.reusable and reproduce.perform(fresh).error is None
+    (run,) = runs.all_runs()
+    assert run.record["started"] == started
+
+
+def test_a_run_that_failed_is_kept_until_the_next_try(home):
+    assert aft("run", "2").exit_code == 1
+    (run,) = runs.all_runs()
+    assert run.record["error"].startswith("ZeroDivisionError") and run.page.exists()
+    listed = aft("runs", "--failed").output
+    assert "✘ failed: ZeroDivisionError: division by zero" in listed
+    started = run.record["started"]
+    again = aft("run", "2")
+    assert again.exit_code == 1 and "▶ 02_failing runs" in again.output
+    (run,) = runs.all_runs()
+    assert run.record["started"] >= started
+    assert runs.kept_run(find_notebook("2"), {}) is None
+
+
+def kept(home, name, **record):
+    folder = home / "reports" / "runs" / name
+    folder.mkdir(parents=True)
+    told = {"started": "2026-01-01", "claims": [], "error": None} | record
+    (folder / runs.RECORD).write_text(json.dumps(told))
+
+
+def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
+    kept(home, "01_approximately_once/aa1", started="2026-01-02")
+    kept(home, "01_approximately_once/aa2", started="2026-01-01")
+    kept(home, "mine/b", started="2026-01-03")
+    found = {wanted: runs.find_run(wanted).name for wanted in ("last", "mine", "D1", "1/aa2", "b")}
+    assert found == {
+        "last": "mine/b",
+        "mine": "mine/b",
+        "D1": "01_approximately_once/aa1",
+        "1/aa2": "01_approximately_once/aa2",
+        "b": "mine/b",
+    }
+    with pytest.raises(ValueError, match="run 'aa' may be any of .*/aa1, .*/aa2: give more"):
+        runs.find_run("aa")
+    for wanted in ("zz", "", "mine/aa1"):
+        with pytest.raises(ValueError, match=f"no run '{wanted}': `aft runs` lists the 3"):
+            runs.find_run(wanted)
+
+
+def test_open_shows_the_page_only_where_there_is_a_screen(home, monkeypatch):
+    kept(home, "mine/b")
+    opened = []
+    monkeypatch.setattr(run_commands.click, "launch", opened.append)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert aft("open").output.splitlines() == [str(home / "reports/runs/mine/b/mine.html")]
+    assert opened == []
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert aft("open", "mine").exit_code == 0 and len(opened) == 1
+
+
+def test_help_is_there_before_the_library_is_imported():
+    source = (
+        "import sys, aftlib.reports.cli\nassert not {'numpy', 'plotly', 'pyspark'} & {*sys.modules}"
+    )
+    subprocess.run(
+        [cli.sys.executable, "-c", source], check=True, cwd=cli.Path(cli.__file__).parents[2]
+    )
+    listed = aft("--help").output
+    assert "plan" in listed and "Say what of the sensors in DATA may be lost" in listed

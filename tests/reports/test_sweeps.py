@@ -1,0 +1,151 @@
+"""Sweeps: checked before anything runs, resumed from the store, one page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from click.testing import CliRunner
+from nbformat.v4 import new_code_cell
+
+from aftlib.reports import cli, notebook, reproduce, runs
+from aftlib.reports.claims import MIME, settle
+from aftlib.reports.executed import Executed
+from aftlib.reports.notebook import find_notebook
+from aftlib.reports.sweeps import over_seeds, plan_sweep, split_values, stability, time_of_one
+from tests.tiny_project import FIRST, executed, shows, write_notebook
+
+SEEDED = [*FIRST[:1], new_code_cell("m = 4\nseed = 1", metadata={"tags": ["parameters"]})]
+
+
+def aft(*arguments: str):
+    return CliRunner().invoke(cli.main, list(arguments))
+
+
+@pytest.fixture
+def quick(home, monkeypatch):
+    """A notebook with a seed, executed by hand: m = 9 fails, D1-1 holds where m is odd."""
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", SEEDED)
+    ran = []
+
+    def execute(notebook, parameters, target, profile="", on_cell=None, tables=None):
+        values = notebook.values(parameters)
+        ran.append(dict(parameters))
+        m = values["m"]
+        found = settle("D1-1", expected=1, measured=m / 10, holds=m % 2 == 1, interval=(0, m))
+        cells = [*SEEDED, shows({MIME: [vars(found)]})]
+        made = executed(
+            cells,
+            name=notebook.name,
+            profile=profile,
+            parameters=values,
+            given=dict(parameters),
+            key=notebook.key(parameters),
+            error="ValueError: nine" if m == 9 else None,
+            seconds=60.0,
+        )
+        if on_cell:
+            on_cell(0, 1, "")
+        nbformat.write(made.content, target)
+        return Executed.read(target)
+
+    monkeypatch.setattr(runs, "execute", execute)
+    return ran
+
+
+def sweep_of(**given) -> list[dict]:
+    return list(plan_sweep(find_notebook("1"), given).points)
+
+
+def test_values_are_combined_or_taken_together(quick):
+    assert sweep_of(m="1,2", seed="3,4") == [
+        *({"m": 1, "seed": 3}, {"m": 1, "seed": 4}, {"m": 2, "seed": 3}, {"m": 2, "seed": 4})
+    ]
+    first = find_notebook("1")
+    assert plan_sweep(first, {"m": "1,2", "seed": "3,4"}, together=True).points == (
+        *({"m": 1, "seed": 3}, {"m": 2, "seed": 4}),
+    )
+    assert plan_sweep(first, {"m": "1,2", "seed": "3"}, together=True).points[1]["seed"] == 3
+    assert plan_sweep(first, {}).points == ({},)
+    assert plan_sweep(first, {"seed": "7"}, profile="smoke").points == ({"m": 3, "seed": 7},)
+    assert split_values("[1, 2],'a,b', c") == ["[1, 2]", "'a,b'", "c"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["m=1,x"], "parameter m wants int, got 'x'"),
+        (["mm=1,2"], "has no parameter 'mm'"),
+        (["m=1,2,1"], "-p m has a value twice: 1,2,1; give each once"),
+        (["m=1,2", "seed=1,2,3"], "--zip wants equally many values of each, but m has 2, seed has"),
+    ],
+)
+def test_all_values_are_checked_before_the_first_run(quick, arguments, message):
+    options = [option for text in arguments for option in ("-p", text)]
+    result = aft("sweep", "1", "--zip", *options)
+    assert result.exit_code == 1 and message in result.output
+    assert quick == []
+
+
+def test_what_the_room_refuses_is_refused_before_the_first_run(quick, monkeypatch):
+    def refuse(self, given):
+        if given["m"] > 1:
+            raise ValueError("m must be at most 1")
+
+    monkeypatch.setattr(notebook.Notebook, "check_values", refuse)
+    result = aft("sweep", "1", "-p", "m=1,2")
+    assert "Error: m=2: m must be at most 1" in result.output and quick == []
+
+
+def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
+    assert aft("run", "1", "-p", "m=3").exit_code == 0
+    result = aft("sweep", "1", "-p", "m=2,3,9,5", "-p", "seed=1,2")
+    assert result.exit_code == 1, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == "8 runs: 1 kept already, 7 to do, about 7 min 00 s."
+    assert "✘ m=9 seed=1 failed: ValueError: nine" in lines
+    assert "✔ m=5 seed=2 in 1 min 00 s: ✔ 1 holds" in lines
+    page = Path(lines[-1].removeprefix("Sweep: "))
+    text = page.read_text()
+    assert text.count("✘ failed: ValueError: nine") == 2 and "6 of 8 runs went well" in text
+    assert "holds in 4 of 6" in text and 'class="plotly"' in text
+    for link in re.findall(r'(?:src|href)="([^"#]+)', text):
+        assert (page.parent / link).exists(), link
+    assert f"runs/01_approximately_once/{page.name}" in (home / "reports/index.html").read_text()
+
+    del quick[:]
+    again = aft("sweep", "1", "-p", "m=2,3,9,5", "-p", "seed=1,2")
+    assert again.output.splitlines()[0].startswith("8 runs: 6 kept already, 2 to do")
+    assert [point["m"] for point in quick] == [9, 9]
+    assert again.output.splitlines()[-1] == lines[-1]
+
+
+def test_spark_runs_one_at_a_time(quick, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        cli.import_module("aftlib.reports.run_commands"),
+        "attend",
+        lambda works, jobs: asked.append(jobs) or [],
+    )
+    assert aft("sweep", "1", "-p", "m=1,2", "--jobs", "2").exit_code == 0
+    cells = [*SEEDED, new_code_cell("from aftlib.spark.session import session")]
+    write_notebook(notebook.notebooks_dir() / "01_approximately_once.ipynb", cells)
+    assert aft("sweep", "1", "-p", "m=1,2", "--jobs", "2").exit_code == 0
+    assert asked == [2, 1]
+
+
+def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
+    (job,) = reproduce.plan("quick", ["1"], {"m": "3"})
+    reproduce.perform(job)
+    first, report = find_notebook("1"), Executed.read(home / "reports/01_approximately_once.ipynb")
+    assert over_seeds(first, report, runs.all_runs()) == {"D1-1": ""}
+    assert "over seeds" not in reproduce.conclude([]).index.read_text().split("<table")[1]
+    aft("sweep", "1", "-p", "m=3", "-p", "seed=2,3,4")
+    aft("run", "1", "-p", "m=4", "-p", "seed=5")  # another m: does not count
+    assert over_seeds(first, report, runs.all_runs()) == {"D1-1": "holds in 4 of 4"}
+    assert '<td class="aft-seeds">holds in 4 of 4</td>' in (home / "reports/index.html").read_text()
+    assert over_seeds(first, None, []) == {}
+    assert stability(["holds", "deviates"]) == "holds in 1 of 2"
+    assert time_of_one(find_notebook("2")) is None
