@@ -21,14 +21,13 @@ _NO_BITS = "events must be bits", 'a sum of non-negative integers needs values="
 class Units(NamedTuple):
     """Units of `size` events: `cum` counts those before each block of 2**shift events, and all.
 
-    `bits` and `words` (the same memory, eight events a word) are empty when shift is 0.
+    `bits` are empty when shift is 0.
     """
 
     size: int
     cum: NDArray[np.int64]
     shift: int = 0
     bits: NDArray[np.uint8] = np.empty(0, np.uint8)
-    words: NDArray[np.uint64] = np.empty(0, np.uint64)
 
 
 def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
@@ -37,11 +36,10 @@ def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
         from aftlib.exponential_histogram import kernels
 
         bits = as_bits(events)
-        words = bits[: bits.size & ~7].view(np.uint64)
-        cum, valid = kernels.count_blocks(bits, words, kernels.BLOCK_WORDS)
+        cum, valid = kernels.count_blocks(bits)
         if not valid:
             refuse(bits > 1, bits, *_NO_BITS)
-        return Units(bits.size, cum, kernels.BLOCK_SHIFT, bits, words)
+        return Units(bits.size, cum, kernels.BLOCK_SHIFT, bits)
     units = as_integers(events) if values == "integers" else as_bits(events)
     if values == "bits":
         refuse(units > 1, units, *_NO_BITS)

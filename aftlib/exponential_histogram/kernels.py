@@ -12,35 +12,39 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+from numba.core.cgutils import ir
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, WORDS, jit
+from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, jit
 
-#: A block of bits: 64 words of 8 events, so that the bytes of the words' sum stay below 256.
-BLOCK_WORDS = 64
-BLOCK_SHIFT = 9
+emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
+#: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
+BLOCK_SHIFT, BLOCK = 6, 64
+_STRIDE = 8  # blocks that a search skips at once
 
-_LOW_BYTES = np.uint64(0x00FF00FF00FF00FF)
 _EACH_BYTE = np.uint64(0x0101010101010101)
-_EACH_PAIR = np.uint64(0x0001000100010001)
 _TOP_BITS = np.uint64(0x8080808080808080)
-_NOT_BITS = np.uint64(0xFEFEFEFEFEFEFEFE)
-_U7, _U8, _U48, _U56 = np.uint64(7), np.uint64(8), np.uint64(48), np.uint64(56)
+_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_DIAGONAL, _OCTET = np.uint64(0x8040201008040201), np.uint64(0xFF)
+_ODD_BITS = np.uint64(0x5555555555555555)
+_ODD_PAIRS = np.uint64(0x3333333333333333)
+_ODD_NIBBLES = np.uint64(0x0F0F0F0F0F0F0F0F)
+_U1, _U2, _U4, _U7, _U8, _U56 = (np.uint64(n) for n in (1, 2, 4, 7, 8, 56))
 
 
 class Chunk(NamedTuple):
     """Events to apply: `cum[b]` units stand before block b, a block being 2**shift events.
 
-    With shift 0 every event is its own block, and `bits` and `words` are empty. A word holds eight
-    bits, the earliest in its lowest byte; `tail` those that fill no word. Without `times` (count
-    windows) the events happen at now + 1, now + 2, ….
+    With shift 0 every event is its own block, and `bits` is empty. `tail` is the mask of those that
+    fill no block. Without `times` (count windows) the events happen at now + 1, now + 2, ….
     """
 
     cum: Any
     shift: int
     bits: Any
-    words: Any
     tail: Any
     times: Any
     now: int
@@ -56,9 +60,10 @@ class Held(NamedTuple):
 
 
 @jit()
-def top_level(total: int, least: int) -> int:
-    """The largest bucket's size is 2**level."""
-    level = 0
+def top_level(total: int, least: int, level: int = 0) -> int:
+    """The largest bucket's size is 2**level: found from a level near it the sooner."""
+    while level > 0 and ((least + 1) << level) - least > total:
+        level -= 1
     while ((least + 1) << (level + 1)) - least <= total:
         level += 1
     return level
@@ -79,25 +84,60 @@ def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     return starts[:first]
 
 
-@jit()
-def ones(word: Any) -> Any:
-    """How many of a word's eight bytes are 1."""
-    return np.int64((word * _EACH_BYTE) >> _U56)
+@emitted
+def mask_above(typing: Any, bits: Any, first: Any, limit: Any) -> Any:
+    """Mask of the 64 bytes from index `first` on, lowest bit first: which are above the limit."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        row, word = ir.VectorType(ir.IntType(8), BLOCK), ir.IntType(64)
+        here = builder.bitcast(builder.gep(array.data, [args[1]]), row.as_pointer())
+        one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), None)
+        limits = builder.shuffle_vector(one, one, lanes)
+        above = builder.icmp_unsigned(">", builder.load(here, align=1), limits)
+        return builder.bitcast(above, word)
+
+    return numba.uint64(bits, numba.intp, numba.uint8), emit
+
+
+@emitted
+def ones(typing: Any, mask: Any) -> Any:
+    """How many bits of a mask are 1."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return numba.int64(numba.uint64), emit
 
 
 @jit()
-def ones_of_sum(lanes: Any) -> Any:
-    """The sum of eight bytes of any value."""
-    pairs = (lanes & _LOW_BYTES) + ((lanes >> _U8) & _LOW_BYTES)
-    return np.int64((pairs * _EACH_PAIR) >> _U48)
+def bytes_short(running: Any, rank: Any) -> Any:
+    """How many of a word's eight bytes, which do not fall and are below 128, are below a rank."""
+    reached = ((running | _TOP_BITS) - rank * _EACH_BYTE) & _TOP_BITS
+    return 8 - np.int64(((reached >> _U7) * _EACH_BYTE) >> _U56)
 
 
 @jit()
-def byte_of(word: Any, rank: int) -> Any:
-    """Index of the byte that holds the rank-th one of a word."""
-    running = word * _EACH_BYTE
-    reached = ((running | _TOP_BITS) - np.uint64(rank) * _EACH_BYTE) & _TOP_BITS
-    return 8 - ones(reached >> _U7)
+def place_of(mask: Any, unit: int) -> Any:
+    """Index of the unit-th 1 of a mask, the lowest being the first."""
+    rank = np.uint64(unit)
+    pairs = mask - ((mask >> _U1) & _ODD_BITS)
+    nibbles = (pairs & _ODD_PAIRS) + ((pairs >> _U2) & _ODD_PAIRS)
+    running = ((nibbles + (nibbles >> _U4)) & _ODD_NIBBLES) * _EACH_BYTE
+    index = bytes_short(running, rank)
+    shift = np.uint64(index) * _U8
+    before = ((running << _U8) >> shift) & _OCTET
+    spread = (((mask >> shift) & _OCTET) * _EACH_BYTE) & _DIAGONAL
+    each = ((spread + _LOW_BITS) & _TOP_BITS) >> _U7
+    return 8 * index + bytes_short(each * _EACH_BYTE, rank - before)
+
+
+@jit()
+def mask_of(bits: Any, tail: Any, block: int) -> Any:
+    """Mask of a block of bits, or of the tail behind the last whole one."""
+    first = block << BLOCK_SHIFT
+    return mask_above(bits, first, 0) if first + BLOCK <= bits.size else tail
 
 
 @jit()
@@ -105,13 +145,9 @@ def units_before(chunk: Chunk, event: int) -> Any:
     """Units of the chunk's first so many events."""
     block = event >> chunk.shift
     units = chunk.cum[block]
-    if chunk.shift > 0:
-        lanes = np.uint64(0)
-        for index in range(block * BLOCK_WORDS, event >> 3):
-            lanes += chunk.words[index]
-        units += ones_of_sum(lanes)
-        for earlier in range(event & ~7, event):
-            units += chunk.bits[earlier]
+    if chunk.shift > 0 and event & (BLOCK - 1):
+        earlier = (_U1 << np.uint64(event & (BLOCK - 1))) - _U1
+        units += ones(mask_of(chunk.bits, chunk.tail, block) & earlier)
     return units
 
 
@@ -134,36 +170,13 @@ def find(ascending: Any, value: int, low: int) -> int:
 
 
 @jit()
-def word_of(words: Any, unit: int, index: int, before: int) -> tuple[int, int]:
-    """Index of the word that brings a unit, and the units before it, from a word not after it.
-
-    An index past the last word means the tail.
-    """
-    while index + 8 <= words.size:
-        row = words[index : index + 8]
-        here = ones(row[0] + row[1] + row[2] + row[3] + row[4] + row[5] + row[6] + row[7])
-        if before + here >= unit:
-            break
-        before += here
-        index += 8
-    while index < words.size:
-        here = ones(words[index])
-        if before + here >= unit:
-            break
-        before += here
-        index += 1
-    return index, before
-
-
-@jit()
 def event_of(chunk: Chunk, unit: int, earliest: int) -> Any:
     """The chunk's event that brings its unit-th unit; it is none before `earliest`."""
     block = find(chunk.cum, unit, (earliest >> chunk.shift) + 1) - 1
     if chunk.shift == 0:
         return block
-    index, before = word_of(chunk.words, unit, block * BLOCK_WORDS, chunk.cum[block])
-    word = chunk.words[index] if index < chunk.words.size else chunk.tail
-    return index * 8 + byte_of(word, unit - before)
+    mask = mask_of(chunk.bits, chunk.tail, block)
+    return (block << BLOCK_SHIFT) + place_of(mask, unit - chunk.cum[block])
 
 
 @jit()
@@ -230,13 +243,13 @@ def sweep(
     What expires first is settled by the total at that moment: had the oldest bucket merged with its
     neighbour by then, the merged one lives on. Nothing expires in the first `sure` events.
     """
-    expired, event = 0, sure
+    expired, event, level = 0, sure, 0
     units: Any = units_before(chunk, sure)
     oldest, brought = held.starts.size - 1, 0
     write(out, chunk, 0, sure, 0, -2 * held.total)
     while event < chunk.size:
         total = held.total + units - expired
-        level = top_level(total, least)
+        level = top_level(total, least, level)
         edge = expired + (1 << level)  # the oldest bucket's newest unit
         if total == 0:
             more = units < chunk.cum[-1]
@@ -252,7 +265,7 @@ def sweep(
         if out.size:
             answer(out, chunk, event, until, ends, held.total - expired, least, article)
         event, units = until, ends[1]
-        if total > 0 and top_level(held.total + units - expired, least) == level:
+        if total > 0 and top_level(held.total + units - expired, least, level) == level:
             # It did not merge with its neighbour in the meantime.
             expired += (1 << level) if event < chunk.size else 0
     return expired
@@ -270,7 +283,7 @@ def regroup(held: Held, chunk: Chunk, total: int, least: int) -> NDArray[np.int6
         for bucket in range(fresh):
             events[bucket] = find(chunk.cum, brought + 1 - starts[bucket], 0) - 1
     else:
-        pick_bits(events, starts, chunk.cum, chunk.words, chunk.tail)
+        pick_bits(events, starts, chunk.cum, chunk.bits, chunk.tail)
     for bucket in range(fresh):
         stamps[bucket] = time_of(chunk, stamps[bucket])
     old = 0
@@ -282,49 +295,46 @@ def regroup(held: Held, chunk: Chunk, total: int, least: int) -> NDArray[np.int6
 
 
 @jit()
-def pick_bits(events: Any, starts: Any, cum: Any, words: Any, tail: Any) -> None:
+def pick_bits(events: Any, starts: Any, cum: Any, bits: Any, tail: Any) -> None:
     """Events of the units at the first ranks: few arguments, or LLVM copies them in the loop."""
-    block, index, before = 0, 0, 0
-    brought = cum[-1]
+    block, brought = 0, cum[-1]
     for bucket in range(events.size - 1, -1, -1):
         unit = brought + 1 - starts[bucket]
-        if cum[block + 1] < unit:
-            while cum[block + 1] < unit:
-                block += 1
-            index, before = block * BLOCK_WORDS, cum[block]
-        index, before = word_of(words, unit, index, before)
-        word = words[index] if index < words.size else tail
-        events[bucket] = index * 8 + byte_of(word, unit - before)
+        while block + _STRIDE < cum.size and cum[block + _STRIDE] < unit:
+            block += _STRIDE
+        if block + _STRIDE < cum.size:  # without branches, which nothing would predict
+            block += 4 * (cum[block + 4] < unit)
+            block += 2 * (cum[block + 2] < unit)
+            block += cum[block + 1] < unit
+        while cum[block + 1] < unit:
+            block += 1
+        place = place_of(mask_of(bits, tail, block), unit - cum[block])
+        events[bucket] = (block << BLOCK_SHIFT) + place
 
 
-@jit(f"Tuple((int64[::1], boolean))({OCTETS}, {WORDS}, int64)")
-def count_blocks(bits: Any, words: Any, width: int) -> tuple[NDArray[np.int64], bool]:
-    """Ones before each block of `width` words and in all; whether all the bytes are 0 or 1.
-
-    `width` is BLOCK_WORDS: known only at run time, or LLVM unrolls the loop and uses no vectors.
-    """
-    blocks = words.size // width
-    cum = np.zeros(blocks + 1 + (bits.size > blocks * width * 8), np.int64)
-    seen = np.uint64(0)
+@jit(f"Tuple((int64[::1], boolean))({OCTETS})")
+def count_blocks(bits: Any) -> tuple[NDArray[np.int64], bool]:
+    """Ones before each block and in all; whether all the bytes are 0 or 1."""
+    blocks = bits.size >> BLOCK_SHIFT
+    rest = bits[blocks << BLOCK_SHIFT :]
+    cum = np.empty(blocks + 1 + (rest.size > 0), np.int64)
+    units, wrong = 0, np.uint64(0)
+    cum[0] = units
     for block in range(blocks):
-        lanes, either = np.uint64(0), np.uint64(0)
-        row = words[block * width : (block + 1) * width]
-        for index in range(width):
-            lanes += row[index]
-            either |= row[index]
-        seen |= either
-        cum[block + 1] = cum[block] + ones_of_sum(lanes)
-    for bit in bits[blocks * width * 8 :]:
-        cum[-1] += bit
-        seen |= np.uint64(bit)
-    if cum.size > blocks + 1:
-        cum[-1] += cum[blocks]
-    return cum, (seen & _NOT_BITS) == 0
+        first = block << BLOCK_SHIFT
+        units += ones(mask_above(bits, first, 0))
+        wrong |= mask_above(bits, first, 1)
+        cum[block + 1] = units
+    for bit in rest:
+        units += bit
+        wrong |= np.uint64(bit > 1)
+    cum[-1] = units
+    return cum, wrong == 0
 
 
 @jit(
     "Tuple((int64[::1], int64))("
-    f"Tuple((int64, {LONGS}, int64, {OCTETS}, {WORDS})), Tuple(({LONGS}, int64)), "
+    f"Tuple((int64, {LONGS}, int64, {OCTETS})), Tuple(({LONGS}, int64)), "
     f"Tuple(({LONGS}, int64)), UniTuple(int64, 2), Tuple((float64[::1], int64, boolean)))"
 )
 def apply(
@@ -335,12 +345,12 @@ def apply(
     `units` is an `events.Units`, `buckets` those before the chunk; all are plain tuples. If `out`
     has room, it gets the estimate after each event, the exact total for the first `sure`.
     """
-    size, cum, shift, bits, words = units
+    size, cum, shift, bits = units
     (times, now), (stamps, total), (window, least) = clock, buckets, rules
     tail = np.uint64(0)
-    for event in range(bits.size - 1, (bits.size & ~7) - 1, -1):
-        tail = (tail << _U8) | np.uint64(bits[event])
-    chunk = Chunk(cum, shift, bits, words, tail, times, now, size)
+    for event in range(bits.size - 1, (bits.size & -BLOCK) - 1, -1):
+        tail = (tail << _U1) | np.uint64(bits[event])
+    chunk = Chunk(cum, shift, bits, tail, times, now, size)
     held = Held(stamps, bucket_starts(total, least), total)
     out, sure, article = answers
     expired = sweep(held, chunk, window, least, out, sure, article)

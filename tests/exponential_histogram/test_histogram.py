@@ -92,6 +92,18 @@ def test_canonical_form_is_what_inserting_one_by_one_gives(least: int) -> None:
         assert kernels.bucket_starts(total, least).tolist() == starts.tolist()
 
 
+@pytest.mark.parametrize("share", [0.002, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("chunk", [1000, 20_000])
+def test_long_rows_do_what_single_events_do(share: float, chunk: int) -> None:
+    events = np.random.default_rng(5).random(40_000) < share
+    one, many = ExponentialHistogram(9_000, 0.02), ExponentialHistogram(9_000, 0.02)
+    for row in np.split(events, range(chunk - 7, events.size, chunk)):
+        for event in row.tolist():
+            one.update(event)
+        many.update(row)
+        assert many.buckets == one.buckets
+
+
 def test_canonical_form_of_large_totals() -> None:
     for least in (1, 50, 10**17, least_buckets(1e-300)):
         total = MAX_UNITS - 1

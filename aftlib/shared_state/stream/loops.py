@@ -19,6 +19,8 @@ POSITION, TUPLES, LATE, WATERMARK, USED, BAD = range(6)
 REGISTERS = 6
 #: Columns of a table of sums; a row is 32 bytes, half a line of the processor's cache.
 SLICE, KEY, VALUE, COUNT = range(4)
+#: Count of a row that has gone to a cell of its own.
+GONE = -1
 #: How a table's values merge.
 MERGES = ADD, MIN, MAX = range(3)
 #: What `split`, `add` and `merge` came back for.
@@ -116,40 +118,76 @@ def moved(table: Any, larger: Any) -> None:
     """Enter every row of a table into a larger empty one."""
     mask = len(larger) - 1
     for row in range(len(table)):
-        if table[row, COUNT] != 0:
+        if table[row, COUNT] > 0:
             slot = slot_of(larger, mask, table[row, SLICE], table[row, KEY])
             larger[slot] = table[row]
 
 
 @jit()
-def merge(
-    parts: Any, keys: Any, values: Any, counts: Any, how: int, row: int, table: Any, used: int
-) -> tuple[int, int, int]:
-    """Merge values by (slice, key) from `row` on into the table, and add up their counts.
+def met(one: Any, other: Any, how: int) -> tuple[Any, bool]:
+    """Two values merged, and whether their sum left the 64 bits."""
+    if how == ADD:
+        total = one + other
+        return total, (one ^ total) & (other ^ total) < 0
+    return (other if (other < one) == (how == MIN) else one), False
 
-    Where `counts` is empty each value counts 1: it is a tuple's.
+
+@jit()
+def merge(
+    parts: Any,
+    keys: Any,
+    values: Any,
+    counts: Any,
+    how: int,
+    row: int,
+    table: Any,
+    used: int,
+    dense: Any,
+) -> tuple[int, int, int]:
+    """Merge values by (slice, key) from `row` on, and add up their counts.
+
+    Where `counts` is empty each value counts 1: it is a tuple's. `dense` are a slice, a key, and
+    the cells (value, count) of that slice's keys from there on, shape (keys, 2). What has no cell
+    goes into the table; a cell begins with what the table had of its key.
 
     Returns why it stopped, the row to go on with, and how many rows of the table are in use: at
     most half of them, so that a free one is never far.
     """
+    here, low, cells = dense
     mask, room, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
     while row < len(keys):
         part, key, value = parts[row], keys[row], values[row]
-        slot = slot_of(table, mask, part, key)
-        if table[slot, COUNT] == 0:
-            if used == room:
-                status = FULL
-                break
-            table[slot, SLICE], table[slot, KEY], table[slot, VALUE] = part, key, value
-            used += 1
-        elif how == ADD:
-            total = table[slot, VALUE] + value
-            if (table[slot, VALUE] ^ total) & (value ^ total) < 0:
-                status = OVERFLOW
-                break
-            table[slot, VALUE] = total
-        elif (value < table[slot, VALUE]) == (how == MIN):
+        count = 1 if single else counts[row]
+        place = np.uint64(key) - np.uint64(low)  # a key before the first wraps to a large one
+        if part == here and place < np.uint64(len(cells)):
+            cell = np.int64(place)
+            if cells[cell, 1] == 0:
+                slot = slot_of(table, mask, part, key)
+                if table[slot, COUNT] > 0:
+                    cells[cell, 0], cells[cell, 1] = table[slot, VALUE], table[slot, COUNT]
+                    table[slot, COUNT] = GONE
+            if cells[cell, 1] > 0:
+                value, wrapped = met(cells[cell, 0], value, how)
+                if wrapped:
+                    status = OVERFLOW
+                    break
+            cells[cell, 0] = value
+            cells[cell, 1] += count
+        else:
+            slot = slot_of(table, mask, part, key)
+            held = table[slot, COUNT]
+            if held > 0:
+                value, wrapped = met(table[slot, VALUE], value, how)
+                if wrapped:
+                    status = OVERFLOW
+                    break
+            elif held == 0:
+                if used == room:
+                    status = FULL
+                    break
+                table[slot, SLICE], table[slot, KEY] = part, key
+                used += 1
             table[slot, VALUE] = value
-        table[slot, COUNT] += 1 if single else counts[row]
+            table[slot, COUNT] = max(held, 0) + count
         row += 1
     return status, row, used

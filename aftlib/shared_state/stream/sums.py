@@ -14,6 +14,12 @@ SUMS = AGGREGATES["mean"]
 """What is kept of a slice's key: the sum of its values and their number."""
 
 _FIRST_ROWS = 2**12
+_MOST_CELLS = 2**20
+_FIRST_LOOK = 1_000
+_WORTH = 4
+"""Tuples a cell that make cells worth their while."""
+_NO_CELLS = 0, 0, np.empty((0, 2), np.int64)
+_NO_COUNTS = np.empty(0, np.int64)
 _KEPT = {
     "sum": (loops.ADD, [loops.VALUE]),
     "count": (loops.MAX, [loops.COUNT]),  # of the values nothing is asked: they must not overflow
@@ -25,10 +31,12 @@ _KEPT = {
 
 
 class SliceSums:
-    """Aggregates by (slice, key): a hash table that grows with the number of keys, not of tuples.
+    """Aggregates by (slice, key): memory grows with the number of keys, not of tuples.
 
-    A slice is `pane` ticks long. Each tuple costs one look-up; the table is at most half full,
-    32 bytes a row. A sum that leaves the 64 bits is an OverflowError.
+    A slice is `pane` ticks long. Each tuple costs one look-up in a hash table, at most half full,
+    32 bytes a row. A slice that goes on, with keys in a range that is small against its tuples, has
+    an array with a cell for each key of the range instead, 16 bytes a cell. A sum that leaves the
+    64 bits is an OverflowError.
     """
 
     def __init__(self, pane: int, aggregate: Aggregate = SUMS) -> None:
@@ -36,10 +44,14 @@ class SliceSums:
         self._how, self._columns = _KEPT[aggregate.name]
         self._table = np.zeros((_FIRST_ROWS, 4), np.int64)
         self._used = 0
+        self._dense = _NO_CELLS  # slice, first key, cells (values and counts)
+        self._run = -1, 0, 0  # slice of the last tuples, their number, and that of the next look
 
     def add(self, block: np.ndarray) -> None:
         """Add tuples: slice number, key and value, shape (3, n)."""
-        self._enter(*block, np.empty(0, np.int64))
+        if block.shape[1]:
+            self._spread_out(*block[:2])
+        self._enter(*block, _NO_COUNTS)
 
     def merge(self, other: Partials) -> None:
         """Merge sums and counts by slice start and key; windows must be starts of slices."""
@@ -50,7 +62,9 @@ class SliceSums:
         """Enter rows, and enlarge the table whenever it has become too full to go on."""
         row, status = 0, loops.FULL
         while status == loops.FULL:
-            status, row, self._used = loops.merge(*columns, self._how, row, self._table, self._used)
+            status, row, self._used = loops.merge(
+                *columns, self._how, row, self._table, self._used, self._dense
+            )
             if status == loops.FULL:
                 larger = np.zeros((2 * len(self._table), 4), np.int64)
                 loops.moved(self._table, larger)
@@ -62,14 +76,43 @@ class SliceSums:
                 "the 64 bits: scale the values down, or use smaller windows"
             )
 
+    def _spread_out(self, parts: np.ndarray, keys: np.ndarray) -> None:
+        """Give a slice that goes on its own cells, once its tuples outweigh what that costs.
+
+        That is at most one look-up a cell when it begins, and one when another slice gets them.
+        """
+        part, (before, number, look) = int(parts[-1]), self._run
+        if part != parts[0] or (part == self._dense[0] and len(self._dense[2])):
+            return
+        number, look = (number, look) if part == before else (0, _FIRST_LOOK)
+        number += len(parts)
+        if number >= look:
+            low, high = int(keys.min()), int(keys.max())
+            size = 1 << (high - low).bit_length()
+            low = low // size * size if high < low // size * size + size else low
+            if size <= min(number // _WORTH, _MOST_CELLS):
+                held = self._cells()
+                self._dense = part, low, np.zeros((size, 2), np.int64)
+                self._enter(*np.ascontiguousarray(held.T))
+            look = 2 * number
+        self._run = part, number, look
+
+    def _cells(self) -> np.ndarray:
+        """Slice, key, value and count of the cells in use, by key."""
+        part, low, cells = self._dense
+        used = np.flatnonzero(cells[:, 1])
+        return np.column_stack([np.full(len(used), part), used + low, cells[used]])
+
     def take(self) -> Partials:
         """What there is so far by slice start and key, sorted; nothing is left afterwards."""
         rows = self._table[self._table[:, loops.COUNT] > 0]
+        rows = np.concatenate([rows, self._cells()])
         self._table, self._used = np.zeros_like(self._table), 0
-        rows = rows[np.lexsort((rows[:, loops.KEY], rows[:, loops.SLICE]))]
-        return Partials(
+        self._dense, self._run = _NO_CELLS, (-1, 0, 0)
+        found = Partials(
             rows[:, loops.SLICE] * self.pane, rows[:, loops.KEY], rows[:, self._columns]
         )
+        return found if found.in_order else found[np.lexsort((found.keys, found.windows))]
 
 
 def merged(partials: Iterable[Partials]) -> Partials:

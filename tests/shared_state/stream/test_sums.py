@@ -56,6 +56,50 @@ def test_sums_are_the_slow_twins():
     assert listed(sums.take()) == []
 
 
+@pytest.mark.parametrize("name", AGGREGATES)
+@given(
+    runs=st.lists(
+        st.tuples(
+            st.integers(0, 2),  # slice
+            st.sampled_from([0, -70, 1000, 2**63 - 99, -(2**63)]),  # first key
+            st.integers(1, 99),  # keys
+            st.integers(1, 5),  # blocks
+            st.integers(0, 20),  # share of strangers among the tuples, in hundredths
+        ),
+        max_size=6,
+    )
+)
+def test_a_slice_that_goes_on_sums_as_one_that_does_not(name, runs):
+    rng, rows, sums = np.random.default_rng(len(runs)), [], SliceSums(10, AGGREGATES[name])
+    for part, low, keys, blocks, strangers in runs:
+        for _ in range(blocks):
+            more = np.stack([np.full(500, part), low + rng.integers(0, keys, 500),
+                             rng.integers(-99, 99, 500)])  # fmt: skip
+            strange = np.flatnonzero(rng.random(500) < strangers / 100)
+            more[:2, strange] = [[7], [5]]
+            more[:2, -1] = part, low  # the block ends as it began
+            more[:2, 0] = part, low
+            sums.add(more)
+            rows.append(more)
+    parts, keys, values = np.concatenate([block([]), *rows], axis=1)
+    expected = partials(AGGREGATES[name], 10 * parts, keys, values)
+    assert listed(sums.take()) == listed(expected)
+    assert listed(sums.take()) == []
+
+
+def test_only_a_slice_that_goes_on_in_a_small_range_of_keys_has_cells():
+    def cells(keys, rows=4_000):
+        sums = SliceSums(10)
+        for _ in range(3):
+            sums.add(np.stack([np.ones(rows, np.int64), np.resize(keys, rows), np.ones(rows, int)]))
+        return len(sums._dense[2])
+
+    assert cells(np.arange(100, 200)) == 128
+    assert cells(np.array([1, 2**62])) == 0
+    assert cells(np.array([-(2**63), 2**63 - 1])) == 0
+    assert cells(np.arange(100, 200), rows=40) == 0
+
+
 @given(one=ROWS, two=ROWS, three=ROWS)
 def test_merging_is_associative_and_commutative_with_identity(one, two, three):
     a, b, c = of(one), of(two), of(three)
@@ -87,8 +131,11 @@ def test_a_sum_that_leaves_64_bits_is_an_error(sign):
         merged([of(huge), of(huge)])
 
 
-def test_the_error_names_key_and_slice():
+@pytest.mark.parametrize("before", [0, 3_000])
+def test_the_error_names_key_and_slice(before):
     sums = SliceSums(10)
+    for _ in range(3):
+        sums.add(block([(2, 7, 0)] * before))
     with pytest.raises(OverflowError, match="sum of key 7 in the slice from 20 leaves the 64 bits"):
         sums.add(block([(2, 7, 10**18 - 1)] * 10))
 
