@@ -6,5 +6,6 @@ the record of that. From records come the report (`html`, with `markdown`), the 
 (`index`) and ``claims.json``.
 
 What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).
-`doctor` says what the machine lacks; `browser` draws pictures, where there is one.
+`explorer` is a page of sliders, with or without a notebook. `doctor` says what the machine lacks;
+`browser` draws pictures, where there is one.
 """
