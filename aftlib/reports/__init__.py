@@ -9,5 +9,6 @@ From records come the report (`html`, with `markdown`), the front pages (`index`
 ``claims.json``.
 
 What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).
-`doctor` says what the machine lacks; `browser` draws pictures, where there is one.
+`explorer` is a page of sliders, with or without a notebook. `doctor` says what the machine lacks;
+`browser` draws pictures, where there is one.
 """

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 # No time left: cells are too unequal for a guess.
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
-OF_ROOMS = {"plan": "aftlib.your_sensors.command:command"}
+OF_ROOMS = {
+    "explorer": "aftlib.reports.explorer:command",
+    "plan": "aftlib.your_sensors.command:command",
+}
 """Commands that rooms bring, by name; each is imported only when it is asked for."""
 
 _OF_RUNS = {

@@ -1,0 +1,91 @@
+"""A page of sliders for ε, δ, m, T_SLA and the sensors, which computes in the browser.
+
+The arithmetic is in ``templates/explorer.js``; the tests hold it equal to the library's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import click
+
+from aftlib.core.paths import atomic_file, reports_dir, require_writable
+
+PAGE = "explorer.html"
+
+
+@dataclass(frozen=True)
+class Slider:
+    """One of the page's sliders; `m` counts the divisors of the sensors."""
+
+    id: str
+    name: str
+    low: float
+    high: float
+    step: float
+    start: float
+
+
+SLIDERS = [
+    Slider("epsilon", "tolerance ε", 0.05, 2.5, 0.01, 0.8),
+    Slider("delta", "permitted failure probability δ", 0.005, 0.3, 0.005, 0.05),
+    Slider("m", "workers m", 1, 15, 1, 7),
+    Slider("tSla", "T_SLA", 30, 300, 1, 50),
+    Slider("groups", "sensors", 1, 20, 1, 10),
+    Slider("rho", "correlation inside a group", 0, 0.99, 0.01, 0.9),
+    Slider("relative", "a histogram's relative error ε", 0.01, 0.5, 0.01, 0.1),
+]
+FIGURES = {
+    "workers": "Estimable workers (D1)",
+    "coverage": "Share within ε (D1)",
+    "plan": "Checkpoint plan (D2)",
+    "histogram": "Histogram error (D5)",
+}
+
+
+class Explorer:
+    """The explorer in a notebook: its page in a frame, `height` pixels high.
+
+    Examples
+    --------
+    >>> from aftlib.reports.explorer import Explorer
+    >>> Explorer(height=600)
+    Explorer(height=600)
+    """
+
+    def __init__(self, height: int = 1500) -> None:
+        self.height = height
+
+    def __repr__(self) -> str:
+        return f"Explorer(height={self.height})"
+
+    def _repr_html_(self) -> str:
+        page = escape(render_explorer())
+        style = f"width: 100%; height: {self.height}px; border: 0"
+        return f'<iframe srcdoc="{page}" style="{style}" title="Explorer"></iframe>'
+
+
+def render_explorer() -> str:
+    """Return the page, which needs nothing beside it and no network."""
+    from aftlib.reports.html import asset, render
+
+    script = asset("explorer.js")
+    return render("explorer.html.j2", sliders=SLIDERS, figures=FIGURES.items(), script=script)
+
+
+def write_explorer(target: Path) -> Path:
+    """Write the page to `target`, and return it."""
+    with atomic_file(target) as scratch:
+        scratch.write_text(render_explorer(), encoding="utf-8")
+    return target
+
+
+@click.command("explorer")
+def command() -> None:
+    """Write reports/explorer.html: sliders for ε, δ, m, T_SLA and the sensors."""
+    try:
+        click.echo(write_explorer(require_writable(reports_dir()) / PAGE))
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
