@@ -11,9 +11,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dpotri
 
 from aftlib.core.checks import listed
-from aftlib.core.covariance import complete_moments, pairwise_moments
+from aftlib.core.covariance import (
+    complete_moments,
+    independent_groups,
+    largest_asymmetry,
+    pairwise_moments,
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,9 @@ class GaussianModel:
 
     Notes
     -----
-    The Cholesky factor and the precision Λ = Σ⁻¹ are computed on first use and kept: O(n³) once.
+    The Cholesky factor and the precision Λ = Σ⁻¹ are computed on first use and kept: O(n³) once, or
+    Σ n_g³ for independent groups of n_g keys. With Σ itself these are three matrices of 8 n² bytes.
+    A float array that owns its data and is read-only is kept as it is, any other is copied.
 
     Examples
     --------
@@ -87,9 +95,8 @@ class GaussianModel:
                     f"{argument} must be finite, got {int((~np.isfinite(values)).sum())} NaN or "
                     "infinite values; fit on rows without missing values"
                 )
-        gap = np.abs(sigma - sigma.T)
-        if gap.max() > 1e-8 * np.abs(sigma).max():
-            i, j = np.unravel_index(gap.argmax(), gap.shape)
+        gap, i, j = largest_asymmetry(sigma)
+        if gap > 1e-8 * max(sigma.max(), -sigma.min()):
             raise ValueError(
                 f"covariance must be symmetric, got {sigma[i, j]!r} at ({i}, {j}) and "
                 f"{sigma[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding did that"
@@ -177,10 +184,21 @@ class GaussianModel:
         return len(self.names)
 
     @cached_property
+    def groups(self) -> tuple[np.ndarray, ...]:
+        """Key indices of the independent groups, between which every covariance is exactly 0."""
+        return tuple(independent_groups(self.covariance))
+
+    @cached_property
     def cholesky(self) -> np.ndarray:
         """Lower factor L with Σ = L Lᵀ, shape (n, n)."""
+        factor = np.zeros((self.size, self.size) if len(self.groups) > 1 else (0, 0))
         try:
-            factor = cholesky(self.covariance, lower=True)
+            for group in self.groups:
+                if len(group) == self.size:
+                    factor = cholesky(self.covariance, lower=True, check_finite=False)
+                else:
+                    at = np.ix_(group, group)
+                    factor[at] = cholesky(self.covariance[at], lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             factor = np.zeros_like(self.covariance)
         pivots, scale = np.diag(factor) ** 2, np.diag(self.covariance)
@@ -190,13 +208,20 @@ class GaussianModel:
                 f"covariance must be positive definite, got smallest eigenvalue {worst:.3g}; "
                 "remove keys that repeat others, or fit on more rows"
             )
-        return _frozen(factor)
+        factor.flags.writeable = False
+        return factor
 
     @cached_property
     def precision(self) -> np.ndarray:
         """Λ = Σ⁻¹, shape (n, n)."""
-        inverse = cho_solve((self.cholesky, True), np.eye(self.size))
-        return _frozen((inverse + inverse.T) / 2)
+        if len(self.groups) == 1:
+            return _inverse(self.cholesky)
+        inverse = np.zeros_like(self.covariance)
+        for group in self.groups:
+            at = np.ix_(group, group)
+            inverse[at] = _inverse(self.cholesky[at])
+        inverse.flags.writeable = False
+        return inverse
 
     def condition(self, observed: Mapping[str, float]) -> Posterior:
         """Posterior of the other keys given some values (D1 eqs (1), (2)).
@@ -305,9 +330,25 @@ class GaussianModel:
 
 
 def _frozen(values: ArrayLike) -> np.ndarray:
+    kept = isinstance(values, np.ndarray) and values.dtype == float and values.flags.owndata
+    if kept and not values.flags.writeable:
+        return values
     array = np.array(values, dtype=float)
     array.flags.writeable = False
     return array
+
+
+def _inverse(factor: np.ndarray) -> np.ndarray:
+    """(L Lᵀ)⁻¹ from the lower factor L, in one new matrix."""
+    inverse, _ = dpotri(factor, lower=1)
+    for first in range(0, len(inverse), 256):
+        last = min(first + 256, len(inverse))
+        inverse[first:last, last:] = inverse[last:, first:last].T
+        corner = np.tril(inverse[first:last, first:last])
+        inverse[first:last, first:last] = corner + np.tril(corner, -1).T
+    inverse = inverse.T  # row by row in memory
+    inverse.flags.writeable = False
+    return inverse
 
 
 def _in_one_order(

@@ -243,3 +243,30 @@ def test_what_cannot_be_fitted_names_its_columns(change, options, message):
     frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, 3, 2, 4.5, 5]}).assign(**change)
     with pytest.raises(ValueError, match=message):
         GaussianModel.fit(frame, **options)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_cholesky_and_precision_are_the_whole_matrixs_by_groups_and_at_once(groups):
+    rng, n, covariance = np.random.default_rng(groups), 300, np.zeros((300, 300))
+    of = rng.integers(0, groups, n)
+    for g in range(groups):
+        (at,) = np.nonzero(of == g)
+        spread = rng.normal(size=(len(at), len(at) + 50))
+        covariance[np.ix_(at, at)] = spread @ spread.T / len(at)
+    model = GaussianModel(np.zeros(n), covariance)
+    assert len(model.groups) == groups
+    np.testing.assert_allclose(model.cholesky @ model.cholesky.T, covariance, atol=1e-12)
+    assert np.array_equal(model.cholesky, np.tril(model.cholesky))
+    np.testing.assert_allclose(model.precision @ covariance, np.eye(n), atol=1e-8)
+    assert np.array_equal(model.precision, model.precision.T)
+    assert not model.precision.flags.writeable and not model.cholesky.flags.writeable
+
+
+def test_only_a_read_only_array_is_kept_without_a_copy():
+    covariance = np.eye(3)
+    copied = GaussianModel(np.zeros(3), covariance)
+    covariance[0, 0] = 9
+    assert copied.covariance[0, 0] == 1
+    covariance.flags.writeable = False
+    assert GaussianModel(np.zeros(3), covariance).covariance is covariance
+    assert GaussianModel(np.zeros(2), covariance[:2, :2]).covariance.base is None
