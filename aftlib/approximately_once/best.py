@@ -121,7 +121,7 @@ def assign_best(
     if max(sizes) - min(sizes) <= 1:
         asked, order = (model, m, requirement), np.concatenate(groups)
         found.append(assign_greedy(*asked, uneven=True))
-        found.append(assess(model, [order[i::m] for i in range(m)], requirement))  # spread
+        found.append(assess(model, [order[i::m].tolist() for i in range(m)], requirement))  # spread
         draws = np.random.default_rng(0).spawn(DRAWS)
         found += [assign_random(*asked, rng, uneven=True) for rng in draws]
     best = max(found, key=_merit)
@@ -137,9 +137,9 @@ def assign_best(
     # those of other functions come with the larger workers first, or in the order of closing
     larger = sorted(range(m), key=lambda i: (-len(best.workers[i]), i))
     place = np.argsort(sorted(range(m), key=lambda i: (-sizes[i], i)))
-    order = [larger[i] for i in place]
-    ordered = tuple(best.workers[i] for i in order)
-    return BestAssignment(ordered, best.reliability[order], best.estimable[order], bound)
+    like = [larger[i] for i in place]
+    ordered = tuple(best.workers[i] for i in like)
+    return BestAssignment(ordered, best.reliability[like], best.estimable[like], bound)
 
 
 def _merit(assignment: Assignment) -> tuple[int, float]:
@@ -149,9 +149,9 @@ def _merit(assignment: Assignment) -> tuple[int, float]:
 def _sizes(
     n: int, workers: int | Sequence[int], uneven: bool, capacities: Sequence[int] | None
 ) -> list[int]:
-    if capacities is None and isinstance(workers, int | np.integer):
-        return worker_sizes(n, workers, uneven)
     if capacities is None:
+        if isinstance(workers, int | np.integer):
+            return worker_sizes(n, int(workers), uneven)
         for size in workers:
             require_number("each of workers", size, least=1, whole=True)
         if sum(workers) != n:
@@ -247,40 +247,66 @@ def _mend(
     requirement: Requirement,
 ) -> list[list[int]]:
     """Swap keys as long as that brings the k smallest workers nearer to being estimable."""
-    chosen = sorted(range(len(sizes)), key=lambda i: (sizes[i], i))[:k]
+    chosen = set(sorted(range(len(sizes)), key=lambda i: (sizes[i], i))[:k])
     members = [np.array(keys) for keys in dealt]
     limit, rng = requirement.max_variance, np.random.default_rng(0)
 
-    def excess(sets: np.ndarray) -> np.ndarray:
-        return np.maximum(_variances(model, sets) / limit - 1, 0).sum(axis=1)
+    def excess(variances: np.ndarray) -> np.ndarray:
+        return np.maximum(variances / limit - 1, 0).sum(axis=0)
 
-    over = np.zeros(len(sizes))
+    def inverse(i: int) -> np.ndarray:
+        return np.linalg.inv(model.precision[np.ix_(members[i], members[i])])
+
+    known, over = {i: inverse(i) for i in chosen}, np.zeros(len(sizes))
     for i in chosen:
-        over[i] = excess(members[i][None])[0]
+        over[i] = excess(np.diag(known[i]))
     for _ in range(STEPS):
         worst = int(over.argmax())
         if over[worst] <= 0:
             break
-        out = int(_variances(model, members[worst][None])[0].argmax())
-        others = [(i, j) for i in range(len(sizes)) if i != worst for j in range(len(members[i]))]
+        out = int(np.diag(known[worst]).argmax())
+        places = [(i, j) for i in range(len(sizes)) if i != worst for j in range(len(members[i]))]
+        others = np.array(places).reshape(-1, 2)
         if len(others) > CANDIDATES:
-            picked = rng.choice(len(others), CANDIDATES, replace=False)
-            others = [others[p] for p in picked]
-        taken = np.repeat(members[worst][None], len(others), axis=0)
-        taken[:, out] = [members[i][j] for i, j in others]
-        gain = over[worst] - excess(taken)
-        after = np.zeros(len(others))
-        for i in {i for i, _ in others} & set(chosen):
-            mine = [p for p, (worker, _) in enumerate(others) if worker == i]
-            given = np.repeat(members[i][None], len(mine), axis=0)
-            given[np.arange(len(mine)), [others[p][1] for p in mine]] = members[worst][out]
-            after[mine] = excess(given)
+            others = others[rng.choice(len(others), CANDIDATES, replace=False)]
+        keys = np.array([members[i][j] for i, j in others.tolist()], dtype=np.intp)
+        at = np.full(len(others), out)
+        given = excess(_swapped(model.precision, members[worst], known[worst], at, keys))
+        gain, after = over[worst] - given, np.zeros(len(others))
+        for i in chosen.intersection(others[:, 0].tolist()):
+            mine = np.flatnonzero(others[:, 0] == i)
+            at, keys = others[mine, 1], np.full(len(mine), members[worst][out])
+            after[mine] = excess(_swapped(model.precision, members[i], known[i], at, keys))
             gain[mine] += over[i] - after[mine]
-        p = int(gain.argmax())
-        if gain[p] <= 1e-12:
+        p = int(gain.argmax()) if len(gain) else 0
+        if not len(gain) or gain[p] <= 1e-12:
             break
-        i, j = others[p]
-        over[worst] = excess(taken[p : p + 1])[0]
-        over[i] = after[p]
+        i, j = others[p].tolist()
         members[worst][out], members[i][j] = members[i][j], members[worst][out]
+        over[worst], over[i] = given[p], after[p]
+        known |= {moved: inverse(moved) for moved in (worst, i) if moved in chosen}
     return [keys.tolist() for keys in members]
+
+
+def _swapped(
+    precision: np.ndarray,
+    members: np.ndarray,
+    inverse: np.ndarray,
+    at: np.ndarray,
+    keys: np.ndarray,
+) -> np.ndarray:
+    """Variances of a worker's keys once the one at place `at` is another, shape (members, swaps).
+
+    Leaving out a key changes (Λ_AA)⁻¹ by one outer product, and so does taking in another:
+    O(|A|) for each swap after one product of (Λ_AA)⁻¹.
+    """
+    swap = np.arange(len(at))
+    b = precision[np.ix_(members, keys)]
+    b[at, swap] = 0
+    left = inverse[:, at]
+    pivot = inverse[at, at]
+    u = inverse @ b - left * (np.einsum("ij,ij->j", left, b) / pivot)
+    s = precision[keys, keys] - np.einsum("ij,ij->j", b, u)
+    variances = np.diag(inverse)[:, None] - left**2 / pivot + u**2 / s
+    variances[at, swap] = 1 / s
+    return variances

@@ -154,6 +154,17 @@ def test_it_is_no_worse_even_when_dealing_and_swapping_fail(monkeypatch):
         assert found.estimable.sum() >= max(other.estimable.sum() for other in named)
 
 
+def test_variances_after_a_swap_are_those_of_the_new_set():
+    model, members = some_model(3, 12), np.array([2, 5, 7, 11])
+    inverse = np.linalg.inv(model.precision[np.ix_(members, members)])
+    at, keys = np.array([0, 3, 3]), np.array([1, 0, 9])
+    found = best_module._swapped(model.precision, members, inverse, at, keys)
+    for swap, (place, key) in enumerate(zip(at, keys, strict=True)):
+        after = members.copy()
+        after[place] = key
+        np.testing.assert_allclose(found[:, swap], model.block_variance(after), rtol=1e-9)
+
+
 def test_a_large_part_is_cut_and_the_bound_stays_one():
     covariance = 0.9 + 0.1 * np.eye(30)  # one group of 30 that is cut into parts of 10
     model, requirement = GaussianModel(np.zeros(30), covariance), Requirement(0.67, 0.05)

@@ -1,5 +1,8 @@
 """GaussianModel: the formulas against their textbook form, and every refusal."""
 
+import hashlib
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -270,3 +273,32 @@ def test_only_a_read_only_array_is_kept_without_a_copy():
     covariance.flags.writeable = False
     assert GaussianModel(np.zeros(3), covariance).covariance is covariance
     assert GaussianModel(np.zeros(2), covariance[:2, :2]).covariance.base is None
+
+
+def test_the_digest_is_of_the_bytes_without_a_copy_of_them():
+    model = block_model(300, 3)
+    wanted = hashlib.sha256(model.mean.tobytes() + model.covariance.tobytes()).hexdigest()
+    tracemalloc.start()
+    found = model.digest().hexdigest()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == wanted
+    assert peak < model.covariance.nbytes / 20
+    assert block_model(300, 5).digest().hexdigest() != wanted
+
+
+@pytest.mark.parametrize("observed", [[], [3], [0, 5, 9], [*range(2, 11)], [*range(11)]])
+def test_conditional_is_the_same_by_the_covariance_and_by_the_precision(observed):
+    rng = np.random.default_rng(0)
+    spread = rng.normal(size=(12, 14))
+    model = GaussianModel(rng.normal(size=12), spread @ spread.T)
+    rest = [i for i in range(12) if i not in observed]
+    wanted = rest[::-2]
+    gain, covariance = model.conditional(observed, wanted)
+    np.testing.assert_allclose(gain, model.gain(observed, wanted), atol=1e-9)
+    np.testing.assert_allclose(
+        np.diag(covariance), model.posterior_variance(observed)[wanted], atol=1e-9
+    )
+    sigma, at = model.covariance, np.ix_(wanted, wanted)
+    across = sigma[np.ix_(wanted, observed)]
+    np.testing.assert_allclose(covariance, sigma[at] - gain @ across.T, atol=1e-9)

@@ -34,7 +34,7 @@ ASSIGN: Mapping[str, Callable[..., Assignment]] = {
     "greedy": lambda *asked, rng: assign_greedy(*asked, uneven=True),
     "h-best": lambda *asked, rng: assign_spread(*asked, uneven=True),
     "h-worst": lambda *asked, rng: assign_packed(*asked, uneven=True),
-    "random": lambda *asked, rng: assign_random(*asked, rng, uneven=True),
+    "random": lambda model, m, asked, rng: assign_random(model, m, asked, rng, uneven=True),
 }
 METHODS = tuple(ASSIGN)
 
