@@ -50,6 +50,21 @@ def test_the_best_lies_between_the_others_and_the_bound(spark, case):
     assert shown["bound"] == [3, 6]
 
 
+def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):
+    found = experiments.deaths_survived(spark, case, experiments.ROWS, 0.05)
+    wide = found.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
+    # blocks of 6 keys: f workers that die take 2 f keys of each, or f where there are 6 workers
+    live = {(3, f): 6 - 2 * f for f in (1, 2, 3)} | {(6, f): 6 - f for f in (1, 2, 3)}
+    for (m, epsilon), row in wide.iterrows():
+        for f, name in enumerate(["1 dies", "2 die", "3 die"], start=1):
+            k = live[m, f]
+            variance = 1 - 0.81 * k / (1 + 0.9 * (k - 1)) if k else 1
+            kept = Requirement(epsilon, 0.05).max_variance >= variance
+            assert row[name] == (m if kept else 0)
+    figure = figures.sweep(found, "workers", "estimable", "title", start=0.75)
+    assert [trace.name for trace in figure.data] == ["1 dies", "2 die", "3 die"]
+
+
 @pytest.mark.parametrize("reading", [experiments.ROWS, experiments.WINDOWS])
 def test_grid_is_the_slow_twins(spark, case, reading):
     grid = experiments.grid(spark, case, reading, 0.05, seed=1, draws=2)

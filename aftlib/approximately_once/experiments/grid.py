@@ -18,6 +18,7 @@ from aftlib.approximately_once.assignment import (
     assign_spread,
 )
 from aftlib.approximately_once.best import assign_best
+from aftlib.approximately_once.deaths import die_together
 from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import bootstrap_interval, t_interval
@@ -197,6 +198,28 @@ def bests(spark: SparkSession, case: SensorCase, reading: str, delta: float) -> 
             rows += [
                 (method, m, epsilon, c) for method, c in (counts | {"bound": best.bound}).items()
             ]
+        return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
+
+    return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
+
+
+def deaths_survived(
+    spark: SparkSession, case: SensorCase, reading: str, delta: float, most: int = 3
+) -> pd.DataFrame:
+    """Workers of h-best that stay estimable whichever f of them die at once, for f = 1 … `most`.
+
+    method: "1 dies", "2 die" …; workers, epsilon, estimable: as many as are proven to be.
+    """
+    model = case.readings[reading].model
+
+    def count(m: int) -> pd.DataFrame:
+        requirements = [Requirement(epsilon, delta) for epsilon in case.epsilons]
+        assignment, rows = assign_spread(model, m, requirements[0], uneven=True), []
+        for f in range(1, min(m, most) + 1):
+            deaths = die_together(model, assignment, f)
+            for asked in requirements:
+                kept = int(asked.is_met_by(deaths.reliability(asked)).sum())
+                rows.append((f"{f} die{'s' if f == 1 else ''}", m, asked.epsilon, kept))
         return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
 
     return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
