@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aftlib.core.covariance import independent_groups
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
+
+MOST_ORDERED = 300
+"""Keys up to which those of one correlated group are put in the best order of their clustering."""
 
 _DIGITS = 12
 
@@ -20,7 +24,7 @@ class Assignment:
     Attributes
     ----------
     workers : tuple of tuple of int
-        m workers, each with n/m key indices in ascending order.
+        m workers' key indices, in ascending order: n/m each, or as many as they were given.
     reliability : ndarray, shape (m,)
         R(A_i), the least reliability of a key given all keys outside its worker (D1 eq. (7)).
     estimable : ndarray of bool, shape (m,)
@@ -54,7 +58,9 @@ class Assignment:
         return np.asarray(self.estimable[self.worker_of])
 
 
-def assign_greedy(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
+def assign_greedy(
+    model: GaussianModel, workers: int, requirement: Requirement, *, uneven: bool = False
+) -> Assignment:
     """Fill workers so that as many as possible stay estimable (D1 fig. 9).
 
     Parameters
@@ -62,9 +68,12 @@ def assign_greedy(model: GaussianModel, workers: int, requirement: Requirement) 
     model : GaussianModel
         Model of the n keys' aggregates.
     workers : int
-        Number m of workers; divides n.
+        Number m of workers; divides n unless `uneven`.
     requirement : Requirement
         ε and δ of the estimates.
+    uneven : bool
+        Whether n mod m workers may have one key more than the others, so that any m of 1 … n will
+        do. By default that is refused, as in the document.
 
     Returns
     -------
@@ -74,7 +83,7 @@ def assign_greedy(model: GaussianModel, workers: int, requirement: Requirement) 
     Raises
     ------
     ValueError
-        When m does not divide n.
+        When m does not divide n, or, if `uneven`, does not lie in 1 … n.
 
     Notes
     -----
@@ -90,28 +99,36 @@ def assign_greedy(model: GaussianModel, workers: int, requirement: Requirement) 
     >>> assign_greedy(GaussianModel(np.zeros(4), pairs), 2, requirement).workers
     ((0, 2), (1, 3))
     """
-    capacity = _capacity(model, workers)
+    sizes = worker_sizes(model.size, workers, uneven)
     single = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(single)
-    closed, dead = _fill(np.flatnonzero(~alive).tolist(), capacity)
+    closed, dead = _fill(np.flatnonzero(~alive).tolist(), sizes)
 
-    bench = _OpenWorkers(model.precision, max(0, workers - len(closed) - 1), capacity)
+    small, opened = sizes[-1], max(0, len(sizes) - len(closed) - 1)
+    wide = sum(size > small for size in sizes[len(closed) :])  # may still take a key more
+
+    def full(keys: list[int]) -> bool:
+        return len(keys) > small or (len(keys) == small and not wide)
+
+    bench = _OpenWorkers(model.precision, opened, sizes[0])
     rounded = np.round(single, _DIGITS)
     for key in sorted(np.flatnonzero(alive).tolist(), key=lambda i: (-rounded[i], i)):
         chosen = bench.place(key, requirement)
         if chosen is None:
             dead.append(key)
-        elif len(bench.members[chosen]) == capacity:
-            closed.append(bench.close(chosen))
-        if len(dead) == capacity:
+        wide -= len(dead if chosen is None else bench.members[chosen]) > small
+        closed += [bench.close(i) for i in bench.still_open if full(bench.members[i])]
+        if full(dead):
             closed.append(dead)
             dead = bench.close(bench.least_reliable(requirement)) if bench.open.any() else []
 
-    leftover = [bench.close(i) for i in np.flatnonzero(bench.open).tolist()]
+    leftover = [bench.close(i) for i in bench.still_open]
     return assess(model, [w for w in [*closed, *leftover, dead] if w], requirement)
 
 
-def assign_spread(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
+def assign_spread(
+    model: GaussianModel, workers: int, requirement: Requirement, *, uneven: bool = False
+) -> Assignment:
     """Deal the keys of each correlated group out in turn (D1's h-best).
 
     Arguments, result and errors as `assign_greedy`.
@@ -124,12 +141,14 @@ def assign_spread(model: GaussianModel, workers: int, requirement: Requirement) 
     >>> assign_spread(GaussianModel(np.zeros(4), pairs), 2, requirement).reliability.round(3)
     array([0.961, 0.961])
     """
-    _capacity(model, workers)
+    worker_sizes(model.size, workers, uneven)
     order = np.concatenate(correlated_groups(model)).tolist()
     return assess(model, [order[i::workers] for i in range(workers)], requirement)
 
 
-def assign_packed(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
+def assign_packed(
+    model: GaussianModel, workers: int, requirement: Requirement, *, uneven: bool = False
+) -> Assignment:
     """Fill workers group by group with correlated keys (D1's h-worst).
 
     Arguments, result and errors as `assign_greedy`.
@@ -142,13 +161,18 @@ def assign_packed(model: GaussianModel, workers: int, requirement: Requirement) 
     >>> assign_packed(GaussianModel(np.zeros(4), pairs), 2, requirement).reliability.round(3)
     array([0.632, 0.632])
     """
-    capacity = _capacity(model, workers)
+    sizes = worker_sizes(model.size, workers, uneven)
     order = np.concatenate(correlated_groups(model)).tolist()
-    return assess(model, _fill(order, capacity)[0], requirement)
+    return assess(model, _fill(order, sizes)[0], requirement)
 
 
 def assign_random(
-    model: GaussianModel, workers: int, requirement: Requirement, rng: np.random.Generator
+    model: GaussianModel,
+    workers: int,
+    requirement: Requirement,
+    rng: np.random.Generator,
+    *,
+    uneven: bool = False,
 ) -> Assignment:
     """Assign keys to workers by chance (D1 section 6's random division).
 
@@ -162,8 +186,8 @@ def assign_random(
     >>> assign_random(model, 2, Requirement(epsilon=0.9, delta=0.05), rng).workers
     ((0, 1), (2, 3))
     """
-    capacity = _capacity(model, workers)
-    return assess(model, _fill(rng.permutation(model.size), capacity)[0], requirement)
+    sizes = worker_sizes(model.size, workers, uneven)
+    return assess(model, _fill(rng.permutation(model.size), sizes)[0], requirement)
 
 
 class _OpenWorkers:
@@ -183,7 +207,7 @@ class _OpenWorkers:
     def place(self, key: int, requirement: Requirement) -> int | None:
         """Put a key where the reliability drops least, if any worker stays estimable."""
         # with the key on it, a worker's (Λ_AA)⁻¹ is bordered: weights u, pivot s
-        b = np.where(self._held, self.precision[self._index, key], 0)
+        b = np.where(self._held, self.precision[key][self._index], 0)
         u = np.matmul(self.covariance, b[:, :, None])[:, :, 0]
         s = self.precision[key, key] - np.einsum("mi,mi->m", b, u)
         variances = np.einsum("mii->mi", self.covariance) + u**2 / s[:, None]
@@ -213,27 +237,43 @@ class _OpenWorkers:
         rounded = np.round(self.reliability(requirement), _DIGITS)
         return int(np.argmin(np.where(self.open, rounded, np.inf)))
 
+    @property
+    def still_open(self) -> list[int]:
+        """Workers that still take keys."""
+        return np.flatnonzero(self.open).tolist()
+
     def close(self, worker: int) -> list[int]:
         """Stop giving keys to a worker and return those that it has."""
         self.open[worker] = False
         return self.members[worker]
 
 
-def _capacity(model: GaussianModel, workers: int) -> int:
-    n = model.size
-    if not (isinstance(workers, int | np.integer) and workers >= 1 and n % workers == 0):
+def worker_sizes(n: int, workers: int, uneven: bool = False) -> list[int]:
+    """Keys of each of m workers, the larger ones first; ValueError as in `assign_greedy`."""
+    whole = isinstance(workers, int | np.integer)
+    if uneven and not (whole and 1 <= workers <= n):
+        raise ValueError(
+            f"workers must be a whole number inside 1 … {n}, got {workers!r}: each has a key"
+        )
+    if not uneven and not (whole and workers >= 1 and n % workers == 0):
         divisors = ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)
         raise ValueError(
-            f"workers must divide the {n} keys, got {workers!r}; choose one of {divisors}"
+            f"workers must divide the {n} keys, got {workers!r}; choose one of {divisors}, or "
+            "give uneven=True for workers whose sizes differ by one"
         )
-    return n // int(workers)
+    m = int(workers)
+    return [n // m + (i < n % m) for i in range(m)]
 
 
-def _fill(keys: Iterable[int], capacity: int) -> tuple[list[list[int]], list[int]]:
+def _fill(keys: Iterable[int], sizes: Sequence[int]) -> tuple[list[list[int]], list[int]]:
     """Full workers of keys in their order, and what is left over."""
-    order = list(keys)
-    full = len(order) // capacity * capacity
-    return [order[i : i + capacity] for i in range(0, full, capacity)], order[full:]
+    full, left = [], list(keys)
+    for size in sizes:
+        if len(left) < size:
+            break
+        full.append(left[:size])
+        left = left[size:]
+    return full, left
 
 
 def assess(
@@ -247,18 +287,24 @@ def assess(
 
 
 def correlated_groups(model: GaussianModel) -> list[np.ndarray]:
-    """Connected parts of the correlation graph; a single part is ordered by clustering."""
+    """Connected parts of the correlation graph; a single part is ordered by clustering.
+
+    Neighbours in that order are alike. Up to `MOST_ORDERED` keys it is the order of least total
+    distance among those of the tree, which takes O(n³); beyond, any order of the tree, O(n²).
+    """
+    groups = independent_groups(model.covariance, 1e-12)
+    if len(groups) > 1 or model.size < 3:
+        return groups
     # imported here: they take longer to load than everything else, in every Spark worker
     from scipy.cluster.hierarchy import leaves_list, linkage
-    from scipy.sparse.csgraph import connected_components
-    from scipy.spatial.distance import squareform
 
-    deviation = np.sqrt(np.diag(model.covariance))
-    correlation = np.abs(model.covariance / np.outer(deviation, deviation))
-    count, label = connected_components(correlation > 1e-12, directed=False)
-    if count > 1 or model.size < 3:
-        return [np.flatnonzero(label == g) for g in range(count)]
-    distance = np.clip(1 - (correlation + correlation.T) / 2, 0, None)
-    np.fill_diagonal(distance, 0)
-    tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
+    deviation, n = np.sqrt(np.diag(model.covariance)), model.size
+    distance = np.empty(n * (n - 1) // 2)  # above the diagonal, row by row
+    for i in range(n - 1):
+        begin, end = (len(distance) - (n - j) * (n - j - 1) // 2 for j in (i, i + 1))
+        distance[begin:end] = np.abs(model.covariance[i, i + 1 :]) / deviation[i + 1 :]
+        distance[begin:end] /= -deviation[i]
+    distance += 1
+    np.maximum(distance, 0, out=distance)
+    tree = linkage(distance, "average", optimal_ordering=n <= MOST_ORDERED)
     return [leaves_list(tree)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,8 +14,8 @@ from aftlib.approximately_once.assignment import (
     assess,
     assign_greedy,
     assign_random,
-    assign_spread,
     correlated_groups,
+    worker_sizes,
 )
 from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
@@ -42,7 +43,12 @@ class BestAssignment(Assignment):
 
 
 def assign_best(
-    model: GaussianModel, workers: int | Sequence[int], requirement: Requirement
+    model: GaussianModel,
+    workers: int | Sequence[int],
+    requirement: Requirement,
+    *,
+    uneven: bool = False,
+    capacities: Sequence[int] | None = None,
 ) -> BestAssignment:
     """Assign keys so that as many workers as possible are estimable, and bound their number.
 
@@ -54,17 +60,24 @@ def assign_best(
         Number m of workers of n/m keys each, or the number of keys of each worker.
     requirement : Requirement
         ε and δ of the estimates.
+    uneven : bool
+        Whether m workers may differ in size by one, so that any m of 1 … n will do.
+    capacities : sequence of int, optional
+        Most keys that each of the m workers can take. They get equally many (± 1), except where
+        that is more than one can take.
 
     Returns
     -------
     BestAssignment
         With at least as many estimable workers as `assign_greedy`, `assign_spread` and five random
-        assignments (of equal workers). With sizes given, workers are in their order.
+        assignments, where no two workers differ by more than a key. With sizes or capacities given,
+        workers are in their order.
 
     Raises
     ------
     ValueError
-        When m does not divide n, or the sizes do not add up to n.
+        When m does not divide n (unless `uneven`), the sizes do not add up to n, or the capacities
+        are not m numbers that all keys find room in.
 
     Notes
     -----
@@ -89,10 +102,10 @@ def assign_best(
     >>> best.workers, int(best.estimable.sum()), best.bound
     (((0, 2), (1, 3)), 2, 2)
     """
-    sizes = _sizes(model, workers)
-    equal = len(set(sizes)) == 1
+    sizes = _sizes(model.size, workers, uneven, capacities)
     m = len(sizes)
-    parts = [part for group in correlated_groups(model) for part in _cut(group)]
+    groups = correlated_groups(model)
+    parts = [part for group in groups for part in _cut(group)]
     lone = requirement.is_met_by(requirement.reliability(1 / np.diag(model.precision)))
     alive = np.array([int(lone[part].sum()) for part in parts])
     known: dict[bytes, int] = {}
@@ -105,10 +118,12 @@ def assign_best(
 
     bound = max(k for k in range(m + 1) if fits(k))
     found = [assess(model, list(_deal(parts, lone, sizes, m)), requirement)]
-    if equal:
-        found += [assign_greedy(model, m, requirement), assign_spread(model, m, requirement)]
+    if max(sizes) - min(sizes) <= 1:
+        asked, order = (model, m, requirement), np.concatenate(groups)
+        found.append(assign_greedy(*asked, uneven=True))
+        found.append(assess(model, [order[i::m].tolist() for i in range(m)], requirement))  # spread
         draws = np.random.default_rng(0).spawn(DRAWS)
-        found += [assign_random(model, m, requirement, rng) for rng in draws]
+        found += [assign_random(*asked, rng, uneven=True) for rng in draws]
     best = max(found, key=_merit)
 
     low, high = int(best.estimable.sum()), bound
@@ -119,30 +134,49 @@ def assign_best(
         best = max(best, tried, key=_merit)
         low, high = (k, high) if best.estimable.sum() >= k else (low, k - 1)
         low = max(low, int(best.estimable.sum()))
-    return BestAssignment(best.workers, best.reliability, best.estimable, bound)
+    # those of other functions come with the larger workers first, or in the order of closing
+    larger = sorted(range(m), key=lambda i: (-len(best.workers[i]), i))
+    place = np.argsort(sorted(range(m), key=lambda i: (-sizes[i], i)))
+    like = [larger[i] for i in place]
+    ordered = tuple(best.workers[i] for i in like)
+    return BestAssignment(ordered, best.reliability[like], best.estimable[like], bound)
 
 
 def _merit(assignment: Assignment) -> tuple[int, float]:
     return int(assignment.estimable.sum()), float(assignment.reliability.mean())
 
 
-def _sizes(model: GaussianModel, workers: int | Sequence[int]) -> list[int]:
-    n = model.size
-    if isinstance(workers, int | np.integer):
-        if workers < 1 or n % workers:
-            divisors = ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)
+def _sizes(
+    n: int, workers: int | Sequence[int], uneven: bool, capacities: Sequence[int] | None
+) -> list[int]:
+    if capacities is None:
+        if isinstance(workers, int | np.integer):
+            return worker_sizes(n, int(workers), uneven)
+        for size in workers:
+            require_number("each of workers", size, least=1, whole=True)
+        if sum(workers) != n:
             raise ValueError(
-                f"workers must divide the {n} keys, got {workers!r}; choose one of {divisors}, "
-                "or give the number of keys of each worker"
+                f"workers must have {n} keys together, got {list(workers)} with {sum(workers)}"
             )
-        return [n // int(workers)] * int(workers)
-    for size in workers:
-        require_number("each of workers", size, least=1, whole=True)
-    if sum(workers) != n:
+        return [int(size) for size in workers]
+
+    if not isinstance(workers, int | np.integer) or workers != len(capacities):
         raise ValueError(
-            f"workers must have {n} keys together, got {list(workers)} with {sum(workers)}"
+            f"capacities must be one number for each of {workers!r} workers, "
+            f"got {list(capacities)!r}; give workers as a number and a capacity for each"
         )
-    return [int(size) for size in workers]
+    for capacity in capacities:
+        require_number("each of capacities", capacity, least=1, whole=True)
+    if not sum(capacities) >= n >= workers:
+        raise ValueError(
+            f"capacities must have room for {n} keys, at least one a worker, got "
+            f"{list(capacities)} with room for {sum(capacities)}; give more room or other workers"
+        )
+    level = next(level for level in range(1, n + 1) if np.minimum(capacities, level).sum() >= n)
+    filled = np.minimum(capacities, level)
+    at_level = np.flatnonzero(filled == level)
+    filled[at_level[len(at_level) - (filled.sum() - n) :]] -= 1
+    return filled.tolist()
 
 
 def _cut(group: np.ndarray) -> list[np.ndarray]:
@@ -165,24 +199,15 @@ def _most_estimable(
     block = model.precision[np.ix_(keys, keys)]
     name = block.round(12).tobytes()
     if name not in known:
-        good: set[tuple[int, ...]] = {(i,) for i in range(len(keys))}
-        size = 1
-        while True:  # a set is tried only where all its subsets of one key less are estimable
-            larger = [
-                (*chosen, i)
-                for chosen in good
-                for i in range(chosen[-1] + 1, len(keys))
-                if all((*rest, i) in good for rest in combinations(chosen, size - 1))
-            ]
-            if not larger:
-                break
-            variance = _variances(model, keys[np.array(larger)]).max(axis=1)
-            met = requirement.is_met_by(requirement.reliability(variance))
-            good = {chosen for chosen, ok in zip(larger, met, strict=True) if ok}
-            if not good:
-                break
-            size += 1
-        known[name] = size
+
+        def possible(size: int) -> bool:
+            sets = keys[np.array(list(combinations(range(len(keys)), size)))]
+            worst = _variances(model, sets).max(axis=1).min()
+            return bool(requirement.is_met_by(requirement.reliability(worst)))
+
+        # a subset of an estimable set is estimable, so that the sizes need not all be tried
+        sizes = range(2, len(keys) + 1)
+        known[name] = bisect_left(sizes, True, key=lambda size: not possible(size)) + 1
     return known[name]
 
 
@@ -222,40 +247,66 @@ def _mend(
     requirement: Requirement,
 ) -> list[list[int]]:
     """Swap keys as long as that brings the k smallest workers nearer to being estimable."""
-    chosen = sorted(range(len(sizes)), key=lambda i: (sizes[i], i))[:k]
+    chosen = set(sorted(range(len(sizes)), key=lambda i: (sizes[i], i))[:k])
     members = [np.array(keys) for keys in dealt]
     limit, rng = requirement.max_variance, np.random.default_rng(0)
 
-    def excess(sets: np.ndarray) -> np.ndarray:
-        return np.maximum(_variances(model, sets) / limit - 1, 0).sum(axis=1)
+    def excess(variances: np.ndarray) -> np.ndarray:
+        return np.maximum(variances / limit - 1, 0).sum(axis=0)
 
-    over = np.zeros(len(sizes))
+    def inverse(i: int) -> np.ndarray:
+        return np.linalg.inv(model.precision[np.ix_(members[i], members[i])])
+
+    known, over = {i: inverse(i) for i in chosen}, np.zeros(len(sizes))
     for i in chosen:
-        over[i] = excess(members[i][None])[0]
+        over[i] = excess(np.diag(known[i]))
     for _ in range(STEPS):
         worst = int(over.argmax())
         if over[worst] <= 0:
             break
-        out = int(_variances(model, members[worst][None])[0].argmax())
-        others = [(i, j) for i in range(len(sizes)) if i != worst for j in range(len(members[i]))]
+        out = int(np.diag(known[worst]).argmax())
+        places = [(i, j) for i in range(len(sizes)) if i != worst for j in range(len(members[i]))]
+        others = np.array(places).reshape(-1, 2)
         if len(others) > CANDIDATES:
-            picked = rng.choice(len(others), CANDIDATES, replace=False)
-            others = [others[p] for p in picked]
-        taken = np.repeat(members[worst][None], len(others), axis=0)
-        taken[:, out] = [members[i][j] for i, j in others]
-        gain = over[worst] - excess(taken)
-        after = np.zeros(len(others))
-        for i in {i for i, _ in others} & set(chosen):
-            mine = [p for p, (worker, _) in enumerate(others) if worker == i]
-            given = np.repeat(members[i][None], len(mine), axis=0)
-            given[np.arange(len(mine)), [others[p][1] for p in mine]] = members[worst][out]
-            after[mine] = excess(given)
+            others = others[rng.choice(len(others), CANDIDATES, replace=False)]
+        keys = np.array([members[i][j] for i, j in others.tolist()], dtype=np.intp)
+        at = np.full(len(others), out)
+        given = excess(_swapped(model.precision, members[worst], known[worst], at, keys))
+        gain, after = over[worst] - given, np.zeros(len(others))
+        for i in chosen.intersection(others[:, 0].tolist()):
+            mine = np.flatnonzero(others[:, 0] == i)
+            at, keys = others[mine, 1], np.full(len(mine), members[worst][out])
+            after[mine] = excess(_swapped(model.precision, members[i], known[i], at, keys))
             gain[mine] += over[i] - after[mine]
-        p = int(gain.argmax())
-        if gain[p] <= 1e-12:
+        p = int(gain.argmax()) if len(gain) else 0
+        if not len(gain) or gain[p] <= 1e-12:
             break
-        i, j = others[p]
-        over[worst] = excess(taken[p : p + 1])[0]
-        over[i] = after[p]
+        i, j = others[p].tolist()
         members[worst][out], members[i][j] = members[i][j], members[worst][out]
+        over[worst], over[i] = given[p], after[p]
+        known |= {moved: inverse(moved) for moved in (worst, i) if moved in chosen}
     return [keys.tolist() for keys in members]
+
+
+def _swapped(
+    precision: np.ndarray,
+    members: np.ndarray,
+    inverse: np.ndarray,
+    at: np.ndarray,
+    keys: np.ndarray,
+) -> np.ndarray:
+    """Variances of a worker's keys once the one at place `at` is another, shape (members, swaps).
+
+    Leaving out a key changes (Λ_AA)⁻¹ by one outer product, and so does taking in another:
+    O(|A|) for each swap after one product of (Λ_AA)⁻¹.
+    """
+    swap = np.arange(len(at))
+    b = precision[np.ix_(members, keys)]
+    b[at, swap] = 0
+    left = inverse[:, at]
+    pivot = inverse[at, at]
+    u = inverse @ b - left * (np.einsum("ij,ij->j", left, b) / pivot)
+    s = precision[keys, keys] - np.einsum("ij,ij->j", b, u)
+    variances = np.diag(inverse)[:, None] - left**2 / pivot + u**2 / s
+    variances[at, swap] = 1 / s
+    return variances

@@ -19,6 +19,9 @@ LOOK: Mapping[str, dict] = {
     "random": {"color": GREY, "symbol": "x", "dash": "dot"},
     "best": {"color": ORANGE, "symbol": "diamond", "dash": "solid"},
     "bound": {"color": "#333", "symbol": "line-ew-open", "dash": "dash"},
+    "1 dies": {"color": GREEN, "symbol": "circle", "dash": "solid"},
+    "2 die": {"color": ORANGE, "symbol": "square", "dash": "solid"},
+    "3 die": {"color": RED, "symbol": "diamond", "dash": "solid"},
 }
 _TITLES = {
     "workers": "workers m (logarithmic)",

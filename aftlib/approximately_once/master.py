@@ -163,22 +163,28 @@ class Master:
     def _solve(
         self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gain, and largest variance of what it leaves, by the samples of each key observed."""
-        wanted, width = np.array(keys), self.windows.width
-        if (samples == width).all():
-            variance = self.model.posterior_variance(observed)[wanted]
-            return self.model.gain(observed, wanted), variance
+        """Gain, and largest variance of what it leaves, by the samples of each key observed.
 
-        sigma = self.model.covariance
-        among, across = sigma[np.ix_(observed, observed)], sigma[np.ix_(wanted, observed)]
-        either, both = np.maximum.outer(samples, samples), np.multiply.outer(samples, samples)
-        together = among * (width / either - 1)
-        gain = np.linalg.solve(among + together, across.T).T
-        explained = np.einsum("ij,ij->i", 2 * across - gain @ among, gain)
+        Windows that are whole have no noise: they come first, by the block of Λ of what is not. Of
+        the others only those that miss samples are left to be solved for.
+        """
+        w, width, full = len(keys), self.windows.width, samples == self.windows.width
+        partial, counts = observed[~full], samples[~full]
+        by_full, left = self.model.conditional(observed[full], [*keys, *partial])
+        known, across, among = left[:w, :w], left[:w, w:], left[w:, w:]
+
+        sigma = self.model.covariance[np.ix_(partial, partial)]
+        either, both = np.maximum.outer(counts, counts), np.multiply.outer(counts, counts)
+        together = sigma * (width / either - 1)
+        by_partial = np.linalg.solve(among + together, across.T).T
+        gain = np.empty((w, len(observed)))
+        gain[:, full], gain[:, ~full] = by_full[:w] - by_partial @ by_full[w:], by_partial
+        explained = np.einsum("ij,ij->i", 2 * across - by_partial @ among, by_partial)
 
         # the least that two keys may have had in common, and the most: which is worse?
-        least = np.maximum(0, np.add.outer(samples, samples) - width)
-        np.fill_diagonal(least, samples)
-        apart = among * (width * least / both - 1)
-        noise = [np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart).sum() for g in gain]
-        return gain, np.maximum(np.diag(sigma)[wanted] - explained + noise, 0)
+        least = np.maximum(0, np.add.outer(counts, counts) - width)
+        np.fill_diagonal(least, counts)
+        apart = sigma * (width * least / both - 1)
+        worse = (np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart) for g in by_partial)
+        noise = [found.sum() for found in worse]
+        return gain, np.maximum(np.diag(known) - explained + noise, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import uuid
@@ -67,9 +66,9 @@ class ReplayQuery:
     @cached_property
     def fingerprint(self) -> str:
         """What identifies the query: another one must not go on with its state."""
-        arrays = self.model.mean.tobytes() + self.model.covariance.tobytes()
-        text = json.dumps([self.model.names, self.settings], sort_keys=True)
-        return hashlib.sha256(arrays + text.encode()).hexdigest()[:16]
+        digest = self.model.digest()
+        digest.update(json.dumps([self.model.names, self.settings], sort_keys=True).encode())
+        return digest.hexdigest()[:16]
 
     @property
     def settings(self) -> dict[str, Any]:

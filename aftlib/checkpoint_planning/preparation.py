@@ -24,8 +24,10 @@ class Preparation:
 
     def keep(self, fingerprint: str, plan: CheckpointPlan) -> str:
         """Compute and keep what a failure in each interval of a plan will need; its name."""
-        text = repr((fingerprint, plan.times, [replay.sensors for replay in plan.replay]))
-        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        digest = hashlib.sha256(fingerprint.encode())
+        for numbers in (plan.times, *(replay.sensors for replay in plan.replay)):
+            digest.update(np.array([len(numbers), *numbers], dtype=np.int64).data)
+        name = digest.hexdigest()[:16]
         if not (self.directory / name).exists():
             with atomic_directory(self.directory / name) as scratch:
                 for k, replay in enumerate(plan.replay):

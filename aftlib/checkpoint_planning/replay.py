@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -155,7 +156,7 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     extremes = model.covariance.diagonal().max() * np.array([1e-100, 1e100])
     target = np.clip(np.broadcast_to(target, model.size), *extremes)
 
-    groups = independent_groups(model.covariance)
+    groups = model.groups
     if len(groups) == 1:
         return _factorise(model.covariance, target)
     parts = [_factorise(model.covariance[np.ix_(g, g)], target[g]) for g in groups]
@@ -195,23 +196,7 @@ def _factorise(covariance: np.ndarray, target: np.ndarray) -> ReplaySet:
     return ReplaySet(tuple(sensors), variance, np.concatenate([factor, more]), np.array(share))
 
 
-def independent_groups(covariance: np.ndarray) -> list[np.ndarray]:
-    """Split the indices, ascending, where every covariance is exactly 0."""
-    unseen, groups = np.ones(len(covariance), dtype=bool), []
-    while unseen.any():
-        inside = np.zeros(len(covariance), dtype=bool)
-        waiting = [int(np.argmax(unseen))]
-        inside[waiting] = True
-        while waiting and inside.sum() < unseen.sum():
-            found = (covariance[waiting[:_FEW]] != 0).any(axis=0) & ~inside
-            inside |= found
-            waiting = [*waiting[_FEW:], *np.flatnonzero(found)]
-        unseen &= ~inside
-        groups.append(np.flatnonzero(inside))
-    return groups
-
-
-def _merged(groups: list[np.ndarray], parts: list[ReplaySet]) -> ReplaySet:
+def _merged(groups: Sequence[np.ndarray], parts: list[ReplaySet]) -> ReplaySet:
     """The choice among all sensors from those of independent groups: by falling share."""
     n = sum(group.size for group in groups)
     factor, variance = np.zeros((sum(len(p.sensors) for p in parts), n)), np.empty(n)

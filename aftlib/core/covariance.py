@@ -1,4 +1,4 @@
-"""Mean and covariance from rows with gaps, or from fewer rows than keys."""
+"""Covariances: from rows with gaps or few rows, and which keys they leave independent."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 
 LEAST_EIGENVALUE = 1e-6
 """Of the correlations: what is not positive definite by this much is shrunk until it is."""
+
+_ROWS = 128
+"""Rows of a covariance that are looked at together, so that no second matrix is needed."""
 
 
 def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -56,3 +59,40 @@ def pairwise_moments(values: np.ndarray, shrinkage: float | str) -> tuple[np.nda
         share = (LEAST_EIGENVALUE - least) / (1 - least)
     correlation = (1 - share) * correlation + share * np.eye(len(mean))
     return mean, correlation * np.outer(deviation, deviation)
+
+
+def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.ndarray]:
+    """Connected parts of the correlation graph: ascending indices, each in exactly one group.
+
+    Two keys are connected where their correlation is beyond ± `least`; 0 counts every covariance
+    that is not exactly 0. Each row is read once, O(n²), or only a few where all are one group.
+    """
+    deviation = np.sqrt(covariance.diagonal()) if least else np.empty(0)
+    unseen, groups = np.ones(len(covariance), dtype=bool), []
+    while unseen.any():
+        inside = np.zeros(len(covariance), dtype=bool)
+        waiting = [int(np.argmax(unseen))]
+        inside[waiting] = True
+        while waiting and inside.sum() < unseen.sum():
+            rows = waiting[:_ROWS]
+            near = covariance[rows] != 0
+            if least:
+                near = np.abs(covariance[rows]) > np.outer(least * deviation[rows], deviation)
+            found = near.any(axis=0) & ~inside
+            inside |= found
+            waiting = [*waiting[_ROWS:], *np.flatnonzero(found)]
+        unseen &= ~inside
+        groups.append(np.flatnonzero(inside))
+    return groups
+
+
+def largest_asymmetry(covariance: np.ndarray) -> tuple[float, int, int]:
+    """Largest |Σ_ij − Σ_ji| and the first i, j that has it, by rows instead of a second matrix."""
+    worst = (-1.0, 0, 0)
+    for first in range(0, len(covariance), _ROWS):
+        upper, lower = covariance[first : first + _ROWS, first:], covariance[first:, first:]
+        gap = np.abs(upper - lower[:, : len(upper)].T)
+        i, j = np.unravel_index(gap.argmax(), gap.shape)
+        if gap[i, j] > worst[0]:
+            worst = float(gap[i, j]), first + int(i), first + int(j)
+    return worst

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dpotri
 
 from aftlib.core.checks import listed
-from aftlib.core.covariance import complete_moments, pairwise_moments
+from aftlib.core.covariance import (
+    complete_moments,
+    independent_groups,
+    largest_asymmetry,
+    pairwise_moments,
+)
+from aftlib.core.labels import in_one_order
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,9 @@ class GaussianModel:
 
     Notes
     -----
-    The Cholesky factor and the precision Λ = Σ⁻¹ are computed on first use and kept: O(n³) once.
+    The Cholesky factor and the precision Λ = Σ⁻¹ are computed on first use and kept: O(n³) once, or
+    Σ n_g³ for independent groups of n_g keys. With Σ itself these are three matrices of 8 n² bytes.
+    A float array that owns its data and is read-only is kept as it is, any other is copied.
 
     Examples
     --------
@@ -66,7 +76,7 @@ class GaussianModel:
     def __init__(
         self, mean: ArrayLike, covariance: ArrayLike, names: Sequence[str] | None = None
     ) -> None:
-        mean, covariance, names = _in_one_order(mean, covariance, names)
+        mean, covariance, names = in_one_order(mean, covariance, names)
         mu, sigma = _frozen(mean), _frozen(covariance)
         n = mu.size
         if mu.ndim != 1 or n == 0:
@@ -87,9 +97,8 @@ class GaussianModel:
                     f"{argument} must be finite, got {int((~np.isfinite(values)).sum())} NaN or "
                     "infinite values; fit on rows without missing values"
                 )
-        gap = np.abs(sigma - sigma.T)
-        if gap.max() > 1e-8 * np.abs(sigma).max():
-            i, j = np.unravel_index(gap.argmax(), gap.shape)
+        gap, i, j = largest_asymmetry(sigma)
+        if gap > 1e-8 * max(sigma.max(), -sigma.min()):
             raise ValueError(
                 f"covariance must be symmetric, got {sigma[i, j]!r} at ({i}, {j}) and "
                 f"{sigma[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding did that"
@@ -177,10 +186,21 @@ class GaussianModel:
         return len(self.names)
 
     @cached_property
+    def groups(self) -> tuple[np.ndarray, ...]:
+        """Key indices of the independent groups, between which every covariance is exactly 0."""
+        return tuple(independent_groups(self.covariance))
+
+    @cached_property
     def cholesky(self) -> np.ndarray:
         """Lower factor L with Σ = L Lᵀ, shape (n, n)."""
+        factor = np.zeros((self.size, self.size) if len(self.groups) > 1 else (0, 0))
         try:
-            factor = cholesky(self.covariance, lower=True)
+            for group in self.groups:
+                if len(group) == self.size:
+                    factor = cholesky(self.covariance, lower=True, check_finite=False)
+                else:
+                    at = np.ix_(group, group)
+                    factor[at] = cholesky(self.covariance[at], lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             factor = np.zeros_like(self.covariance)
         pivots, scale = np.diag(factor) ** 2, np.diag(self.covariance)
@@ -190,13 +210,20 @@ class GaussianModel:
                 f"covariance must be positive definite, got smallest eigenvalue {worst:.3g}; "
                 "remove keys that repeat others, or fit on more rows"
             )
-        return _frozen(factor)
+        factor.flags.writeable = False
+        return factor
 
     @cached_property
     def precision(self) -> np.ndarray:
         """Λ = Σ⁻¹, shape (n, n)."""
-        inverse = cho_solve((self.cholesky, True), np.eye(self.size))
-        return _frozen((inverse + inverse.T) / 2)
+        if len(self.groups) == 1:
+            return _inverse(self.cholesky)
+        inverse = np.zeros_like(self.covariance)
+        for group in self.groups:
+            at = np.ix_(group, group)
+            inverse[at] = _inverse(self.cholesky[at])
+        inverse.flags.writeable = False
+        return inverse
 
     def condition(self, observed: Mapping[str, float]) -> Posterior:
         """Posterior of the other keys given some values (D1 eqs (1), (2)).
@@ -238,6 +265,23 @@ class GaussianModel:
         factor = cho_factor(self.covariance[np.ix_(o, o)], lower=True)
         return np.asarray(cho_solve(factor, self.covariance[np.ix_(o, y)]).T)
 
+    def conditional(self, observed: ArrayLike, wanted: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Gain of `gain`, and covariance (wanted, wanted) of keys that are not observed, given O.
+
+        By equation (1), (2) or, where fewer keys are left than observed, by the block of Λ = Σ⁻¹ of
+        those left: Cov(X_Y | X_O) = (Λ_YY)⁻¹ and the gain is −(Λ_YY)⁻¹ Λ_YO. That is O(|Y|³ + n²).
+        """
+        o, w = self.indices("observed", observed), self.indices("wanted", wanted)
+        rest = np.ones(self.size, dtype=bool)
+        rest[o] = False
+        (y,) = np.nonzero(rest)
+        if len(y) >= len(o):
+            gain = self.gain(o, w)
+            return gain, self.covariance[np.ix_(w, w)] - gain @ self.covariance[np.ix_(o, w)]
+        at = np.searchsorted(y, w)
+        inverse = np.linalg.inv(self.precision[np.ix_(y, y)])[at]
+        return -inverse @ self.precision[np.ix_(y, o)], inverse[:, at]
+
     def posterior_variance(self, observed: ArrayLike) -> np.ndarray:
         """Variance of every key once some are observed, shape (n,); 0 where observed (D1 eq. (2)).
 
@@ -262,6 +306,12 @@ class GaussianModel:
         """
         block = self.indices("keys", keys)
         return np.diag(np.linalg.inv(self.precision[np.ix_(block, block)])).copy()
+
+    def digest(self) -> hashlib._Hash:
+        """SHA-256 of the bytes of μ and Σ, read where they lie; a caller may add to it."""
+        digest = hashlib.sha256(self.mean.data)
+        digest.update(np.ascontiguousarray(self.covariance).data)
+        return digest
 
     def aggregate(self, steps: int, query: str = "mean") -> GaussianModel:
         """Model of the keys' mean or sum over independent steps (D2 eqs (8)–(11)).
@@ -305,44 +355,23 @@ class GaussianModel:
 
 
 def _frozen(values: ArrayLike) -> np.ndarray:
+    if isinstance(values, np.ndarray):
+        kept = values.flags.owndata and not values.flags.writeable and values.dtype == float
+        if kept:
+            return values
     array = np.array(values, dtype=float)
     array.flags.writeable = False
     return array
 
 
-def _in_one_order(
-    mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
-) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
-    """Mean and covariance in the order of the names, which pandas' labels give where it has any."""
-    axes: dict[str, pd.Index] = {}
-    if isinstance(mean, pd.Series):
-        axes["mean"] = mean.index
-    if isinstance(covariance, pd.DataFrame):
-        axes |= {"covariance": covariance.index, "covariance's columns": covariance.columns}
-    labels = {axis: [str(label) for label in index] for axis, index in axes.items()}
-    numbered = [axis for axis, index in axes.items() if index.equals(pd.RangeIndex(len(index)))]
-    if len(numbered) == len(labels):  # pandas' own 0, 1, …: nobody has labelled anything
-        return mean, covariance, names
-    own = next(axis for axis in labels if axis not in numbered)
-    order = [str(name) for name in (labels[own] if names is None else names)]
-    for axis in numbered:
-        if sorted(labels[axis]) != sorted(order):
-            del labels[axis]
-    for axis, found in labels.items():
-        if sorted(found) != sorted(order):
-            differ = sorted(set(found) ^ set(order)) or "some repeat"
-            raise ValueError(
-                f"{axis} must have the same labels as {'names' if names else own}, "
-                f"got a difference in {differ}; pass .to_numpy() to go by position"
-            )
-        if len(set(found)) != len(found):
-            repeated = next(label for label in found if found.count(label) > 1)
-            raise ValueError(f"names must differ, got {repeated!r} more than once")
-
-    at = {axis: pd.Index(found).get_indexer(pd.Index(order)) for axis, found in labels.items()}
-    sides = [at[axis] for axis in ("covariance", "covariance's columns") if axis in at]
-    mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
-    mu = mu[at["mean"]] if "mean" in at else mu
-    if sides and sigma.shape == (len(order), len(order)):
-        sigma = sigma[np.ix_(sides[0], sides[-1])]
-    return mu, sigma, order
+def _inverse(factor: np.ndarray) -> np.ndarray:
+    """(L Lᵀ)⁻¹ from the lower factor L, in one new matrix."""
+    inverse, _ = dpotri(factor, lower=1)
+    for first in range(0, len(inverse), 256):
+        last = min(first + 256, len(inverse))
+        inverse[first:last, last:] = inverse[last:, first:last].T
+        corner = np.tril(inverse[first:last, first:last])
+        inverse[first:last, first:last] = corner + np.tril(corner, -1).T
+    inverse = inverse.T  # row by row in memory
+    inverse.flags.writeable = False
+    return inverse

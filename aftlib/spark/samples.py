@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def write_samples(
     """
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows!r}")
-    digest = hashlib.sha256(model.mean.tobytes() + model.covariance.tobytes())
+    digest = model.digest()
     about = {"rows": rows, "seed": seed, "model": digest.hexdigest()[:16]}
     if Path(path).exists():
         log = SensorLog.open(path)

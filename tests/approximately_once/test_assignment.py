@@ -95,6 +95,51 @@ def test_workers_that_do_not_divide_the_keys_are_refused(assign, m):
         assign(MODEL, m, Requirement(0.7, 0.05))
 
 
+def some_model(seed, n):
+    rng = np.random.default_rng(seed)
+    loads = rng.normal(size=(n, 3)) * (rng.random((n, 3)) < 0.6)
+    return GaussianModel(np.zeros(n), loads @ loads.T + np.diag(rng.uniform(0.02, 0.5, n)))
+
+
+def four_ways(model, m, requirement, **how):
+    yield from (f(model, m, requirement, **how) for f in (assign_greedy, assign_spread))
+    yield assign_packed(model, m, requirement, **how)
+    yield assign_random(model, m, requirement, np.random.default_rng(0), **how)
+
+
+@pytest.mark.parametrize("n", [7, 12])
+def test_any_number_of_workers_whose_sizes_differ_by_one(n):
+    for seed, m, epsilon in [
+        (s, m, e) for s in range(6) for m in range(1, n + 1) for e in (0.6, 2)
+    ]:
+        model, requirement = some_model(seed, n), Requirement(epsilon, 0.05)
+        for found in four_ways(model, m, requirement, uneven=True):
+            assert sorted(map(len, found.workers)) == sorted(len(range(i, n, m)) for i in range(m))
+            assert sorted(sum(found.workers, ())) == list(range(n))
+            worst = [model.block_variance(keys).max() for keys in found.workers]
+            np.testing.assert_allclose(found.reliability, requirement.reliability(worst))
+        if n % m == 0:
+            both = zip(*(four_ways(model, m, requirement, uneven=u) for u in (0, 1)), strict=True)
+            assert all(even.workers == uneven.workers for even, uneven in both)
+
+
+def test_uneven_greedy_puts_a_key_where_it_costs_least():
+    pairs = np.kron(np.eye(3), [[1, 0.95], [0.95, 1]])  # a seventh key is known to nobody
+    covariance = np.block([[pairs, np.zeros((6, 1))], [np.zeros((1, 6)), np.eye(1)]])
+    found = assign_greedy(
+        GaussianModel(np.zeros(7), covariance), 3, Requirement(1.0, 0.05), uneven=True
+    )
+    assert found.workers == ((0, 2, 4), (1, 3), (5, 6))
+    assert found.estimable.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("m", [0, 121, 2.5])
+def test_more_workers_than_keys_are_refused(m):
+    for assign in (assign_greedy, assign_spread, assign_packed):
+        with pytest.raises(ValueError, match="workers must be a whole number inside 1 … 120, got"):
+            assign(MODEL, m, Requirement(0.7, 0.05), uneven=True)
+
+
 def test_random_refuses_such_workers_too():
     with pytest.raises(ValueError, match="workers must divide"):
         assign_random(MODEL, 7, Requirement(0.7, 0.05), np.random.default_rng(0))

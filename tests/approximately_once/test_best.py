@@ -74,11 +74,11 @@ def test_on_equal_blocks_the_bound_is_reached_and_is_the_pigeonholes(workers, ep
 POINTS = [(w, Requirement(e, 0.05)) for w in (2, 3, 4, 6, 8, 12) for e in (0.7, 0.9, 1.1, 1.3)]
 
 
-def others(model, workers, requirement):
-    yield assign_greedy(model, workers, requirement)
-    yield assign_spread(model, workers, requirement)
+def others(*asked, **how):
+    yield assign_greedy(*asked, **how)
+    yield assign_spread(*asked, **how)
     for draw in range(3):
-        yield assign_random(model, workers, requirement, np.random.default_rng(draw))
+        yield assign_random(*asked, np.random.default_rng(draw), **how)
 
 
 def test_it_is_never_worse_than_the_others_and_often_better():
@@ -91,6 +91,54 @@ def test_it_is_never_worse_than_the_others_and_often_better():
             assert assign_best(model, *point).workers == best.workers
             better += best.estimable.sum() > most
     assert better >= 6  # 1 without swaps
+
+
+@pytest.mark.parametrize("workers", [5, 7, 11])
+def test_it_is_never_worse_where_sizes_differ_by_one(workers):
+    for model in (some_model(seed, 24) for seed in (0, 12)):
+        for epsilon in (0.7, 1.1):
+            point = model, workers, Requirement(epsilon, 0.05)
+            best = assign_best(*point, uneven=True)
+            most = max(int(other.estimable.sum()) for other in others(*point, uneven=True))
+            assert most <= best.estimable.sum() <= best.bound
+            assert [len(keys) for keys in best.workers] == [
+                len(range(i, 24, workers)) for i in range(workers)
+            ]
+            worst = [model.block_variance(keys).max() for keys in best.workers]
+            np.testing.assert_allclose(best.reliability, point[2].reliability(worst))
+
+
+@pytest.mark.parametrize(
+    ("capacities", "sizes"),
+    [
+        ([9, 9, 9], [2, 2, 2]),
+        ([1, 9, 2], [1, 3, 2]),
+        ([4, 1, 4, 4], [2, 1, 2, 1]),
+        ([3, 3], [3, 3]),
+        ([1, 1, 1, 1, 1, 9], [1, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_capacities_are_kept_and_otherwise_workers_are_even(capacities, sizes):
+    best = assign_best(
+        some_model(0), len(capacities), Requirement(1.3, 0.05), capacities=capacities
+    )
+    assert [len(keys) for keys in best.workers] == sizes
+    assert best.workers == assign_best(some_model(0), sizes, Requirement(1.3, 0.05)).workers
+
+
+@pytest.mark.parametrize(
+    ("workers", "capacities", "message"),
+    [
+        (3, [2, 4], r"capacities must be one number for each of 3 workers, got \[2, 4\]"),
+        ([3, 3], [3, 3], r"capacities must be one number for each of \[3, 3\] workers"),
+        (2, [3, 2], r"capacities must have room for 6 keys, .* got \[3, 2\] with room for 5"),
+        (7, [9] * 7, "capacities must have room for 6 keys, at least one a worker"),
+        (2, [0, 9], "each of capacities must be a whole number at least 1, got 0"),
+    ],
+)
+def test_capacities_that_do_not_fit_are_refused(workers, capacities, message):
+    with pytest.raises(ValueError, match=message):
+        assign_best(some_model(1), workers, Requirement(1.0, 0.05), capacities=capacities)
 
 
 def test_it_is_no_worse_even_when_dealing_and_swapping_fail(monkeypatch):
@@ -106,6 +154,17 @@ def test_it_is_no_worse_even_when_dealing_and_swapping_fail(monkeypatch):
         assert found.estimable.sum() >= max(other.estimable.sum() for other in named)
 
 
+def test_variances_after_a_swap_are_those_of_the_new_set():
+    model, members = some_model(3, 12), np.array([2, 5, 7, 11])
+    inverse = np.linalg.inv(model.precision[np.ix_(members, members)])
+    at, keys = np.array([0, 3, 3]), np.array([1, 0, 9])
+    found = best_module._swapped(model.precision, members, inverse, at, keys)
+    for swap, (place, key) in enumerate(zip(at, keys, strict=True)):
+        after = members.copy()
+        after[place] = key
+        np.testing.assert_allclose(found[:, swap], model.block_variance(after), rtol=1e-9)
+
+
 def test_a_large_part_is_cut_and_the_bound_stays_one():
     covariance = 0.9 + 0.1 * np.eye(30)  # one group of 30 that is cut into parts of 10
     model, requirement = GaussianModel(np.zeros(30), covariance), Requirement(0.67, 0.05)
@@ -116,7 +175,7 @@ def test_a_large_part_is_cut_and_the_bound_stays_one():
 @pytest.mark.parametrize(
     ("workers", "message"),
     [
-        (4, "workers must divide the 6 keys, got 4; choose one of 1, 2, 3, 6, or give the number"),
+        (4, "workers must divide the 6 keys, got 4; choose one of 1, 2, 3, 6, or give uneven"),
         (0, "workers must divide the 6 keys, got 0"),
         ([2, 3], r"workers must have 6 keys together, got \[2, 3\] with 5"),
         ([0, 6], "each of workers must be a whole number at least 1, got 0"),

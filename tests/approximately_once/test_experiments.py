@@ -50,6 +50,21 @@ def test_the_best_lies_between_the_others_and_the_bound(spark, case):
     assert shown["bound"] == [3, 6]
 
 
+def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):
+    found = experiments.deaths_survived(spark, case, experiments.ROWS, 0.05)
+    wide = found.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
+    # blocks of 6 keys: f workers that die take 2 f keys of each, or f where there are 6 workers
+    live = {(3, f): 6 - 2 * f for f in (1, 2, 3)} | {(6, f): 6 - f for f in (1, 2, 3)}
+    for (m, epsilon), row in wide.iterrows():
+        for f, name in enumerate(["1 dies", "2 die", "3 die"], start=1):
+            k = live[m, f]
+            variance = 1 - 0.81 * k / (1 + 0.9 * (k - 1)) if k else 1
+            kept = Requirement(epsilon, 0.05).max_variance >= variance
+            assert row[name] == (m if kept else 0)
+    figure = figures.sweep(found, "workers", "estimable", "title", start=0.75)
+    assert [trace.name for trace in figure.data] == ["1 dies", "2 die", "3 die"]
+
+
 @pytest.mark.parametrize("reading", [experiments.ROWS, experiments.WINDOWS])
 def test_grid_is_the_slow_twins(spark, case, reading):
     grid = experiments.grid(spark, case, reading, 0.05, seed=1, draws=2)
@@ -126,7 +141,7 @@ def test_real_sensors_by_one_file(spark, tmp_path):
     file = tmp_path / "sensors.csv"
     real_table().to_csv(file, index=False)
     case = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None, parts=4)
-    assert case.workers == (2, 4)
+    assert case.workers == (2, 3, 4)
     assert case.about["incomplete rows left out of the fit"] == 1
     assert case.log.steps == 200
     grids = {name: experiments.grid(spark, case, name, 0.05, seed=1) for name in case.readings}
@@ -136,6 +151,29 @@ def test_real_sensors_by_one_file(spark, tmp_path):
     assert ((coverage["low"] <= coverage["share"]) & (coverage["share"] <= coverage["high"])).all()
     again = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None)
     assert again.log.path == case.log.path
+
+
+def test_seven_sensors_may_have_three_workers(spark, tmp_path):
+    frame = real_table().assign(**{name: lambda t, x=x: t["a"] + x for name, x in seven()})
+    frame.to_csv(file := tmp_path / "seven.csv", index=False)
+    experiments.check_parameters(**USUAL | {"data": str(file), "workers": [3]})
+    case = experiments.sensor_case(file, tmp_path / "data", Windows(3, 1), [3], [0.5, 1.0])
+    grid = experiments.grid(spark, case, experiments.ROWS, 0.05, seed=1)
+    found = experiments.bests(spark, case, experiments.ROWS, 0.05)
+    assert grid["workers"].tolist() == [3] * 16
+    model = case.readings[experiments.ROWS].model
+    greedy = assign_greedy(model, 3, Requirement(1.0, 0.05), uneven=True)
+    at = (grid["method"] == "greedy") & (grid["epsilon"] == 1.0)
+    assert grid.loc[at, "estimable"].tolist() == [greedy.estimable.sum()]
+    assert sorted(map(len, greedy.workers)) == [2, 2, 3]
+    assert found[found["method"] == "best"]["estimable"].max() == 3
+    assert experiments.smallest_epsilons(model, [3], 0.05).loc[3, "h-best"] < 1.0
+    assert [len(w) for w in case.query(3, 1.0, 0.05, 60).assignment.workers] == [1] * 7
+
+
+def seven():
+    rng = np.random.default_rng(5)
+    return [(name, 0.3 * rng.normal(size=400)) for name in "efg"]
 
 
 USUAL = {
@@ -198,9 +236,9 @@ def test_parameters_are_checked_against_a_users_file(tmp_path):
     file = tmp_path / "sensors.csv"
     real_table().to_csv(file, index=False)
     own = USUAL | {"data": str(file)}
-    experiments.check_parameters(**own | {"workers": [2, 4]})
-    with pytest.raises(ValueError, match="workers must divide the 4 sensors, got 3"):
-        experiments.check_parameters(**own | {"workers": [3]})
+    experiments.check_parameters(**own | {"workers": [2, 3, 4]})
+    with pytest.raises(ValueError, match="each of workers must be .* at most 4, got 5"):
+        experiments.check_parameters(**own | {"workers": [5]})
     with pytest.raises(
         ValueError, match="a 10th of data must hold a window of width = 21 steps, got 20"
     ):

@@ -5,6 +5,7 @@ import pytest
 
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.master import Master
+from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
@@ -106,3 +107,36 @@ def test_missing_samples_widen_the_estimate_up_to_the_prior():
     assert widths[-1] == pytest.approx(prior)
     assert [estimate.estimated.all() for estimate in found] == [w <= 0.15 for w in widths]
     assert found[0].estimated.all() and not found[-1].estimated.any()
+
+
+def by_complement(model, windows, keys, observed, samples):
+    """Gain and variance by one solve over everything observed, as equations (1), (2) stand."""
+    sigma, width = model.covariance, windows.width
+    among, across = sigma[np.ix_(observed, observed)], sigma[np.ix_(keys, observed)]
+    either, both = np.maximum.outer(samples, samples), np.multiply.outer(samples, samples)
+    together = among * (width / either - 1)
+    gain = np.linalg.solve(among + together, across.T).T
+    least = np.maximum(0, np.add.outer(samples, samples) - width)
+    np.fill_diagonal(least, samples)
+    apart = among * (width * least / both - 1)
+    noise = [np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart).sum() for g in gain]
+    error = sigma[np.ix_(keys, keys)] - 2 * gain @ across.T + gain @ among @ gain.T
+    return gain, np.diag(error) + noise
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2, 0.9])
+@pytest.mark.parametrize("gone", [0, 3])
+def test_gain_and_variance_are_those_of_one_solve_over_the_complement(missing, gone):
+    rng, windows = np.random.default_rng(2), Windows(WIDTH, WIDTH)
+    spread = rng.normal(size=(24, 30))
+    model = GaussianModel(np.zeros(24), spread @ spread.T)
+    assignment = assign_spread(model, 6, REQUIREMENT)
+    master = Master(model, assignment, REQUIREMENT, windows)
+    keys = list(assignment.workers[1])
+    observed = np.array([i for i in range(24) if i not in keys])[gone:]
+    lacks = rng.random(len(observed)) < missing
+    samples = np.where(lacks, rng.integers(1, WIDTH, len(observed)), WIDTH)
+    gain, variance = master._solve(keys, observed, samples)
+    wanted = by_complement(model, windows, keys, observed, samples)
+    np.testing.assert_allclose(gain, wanted[0], atol=1e-9)
+    np.testing.assert_allclose(variance, wanted[1], atol=1e-9)

@@ -1,5 +1,7 @@
 """What a recovery loads: the right plan's sets, and a gain that gives the posterior mean."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from aftlib.checkpoint_planning.operator import ReplayQuery
@@ -30,3 +32,13 @@ def test_prepared_sets_of_another_history_are_not_used(tmp_path):
     for plan in plans:
         name = preparation.keep(QUERY.fingerprint, plan)
         assert preparation.load(name, 0).sensors == list(plan.replay[0].sensors)
+
+
+def test_a_name_is_of_the_query_the_times_and_the_sets(tmp_path):
+    preparation, plan = Preparation(tmp_path), QUERY.plan()
+    other = replace(plan, times=(0, 59, 60), replay=(plan.replay[0],) * 2)
+    fewer = replace(other, replay=(plan.replay[0], plan.replay[0].loosened(2.0)))
+    named = [("a", plan), ("b", plan), ("a", other), ("a", fewer)]
+    names = [preparation.keep(*about) for about in named]
+    assert len(set(names)) == 4
+    assert [preparation.keep(*about) for about in named] == names

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.linalg.lapack import dpstrf
 
-from aftlib.checkpoint_planning import replay
 from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
@@ -82,14 +81,6 @@ def test_large_choices_are_lapacks():
     assert rank == 700
     assert list(chosen.sensors) == (order - 1).tolist()
     np.testing.assert_allclose(chosen.factor[:, chosen.sensors].T, np.tril(factor), atol=1e-11)
-
-
-def test_independent_groups_are_found_through_chains():
-    chain = np.eye(6)
-    for i, j in ((0, 3), (3, 5), (1, 4)):
-        chain[i, j] = chain[j, i] = 0.4
-    groups = [g.tolist() for g in replay.independent_groups(chain)]
-    assert groups == [[0, 3, 5], [1, 4], [2]]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,5 +1,8 @@
 """GaussianModel: the formulas against their textbook form, and every refusal."""
 
+import hashlib
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -243,3 +246,59 @@ def test_what_cannot_be_fitted_names_its_columns(change, options, message):
     frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, 3, 2, 4.5, 5]}).assign(**change)
     with pytest.raises(ValueError, match=message):
         GaussianModel.fit(frame, **options)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_cholesky_and_precision_are_the_whole_matrixs_by_groups_and_at_once(groups):
+    rng, n, covariance = np.random.default_rng(groups), 300, np.zeros((300, 300))
+    of = rng.integers(0, groups, n)
+    for g in range(groups):
+        (at,) = np.nonzero(of == g)
+        spread = rng.normal(size=(len(at), len(at) + 50))
+        covariance[np.ix_(at, at)] = spread @ spread.T / len(at)
+    model = GaussianModel(np.zeros(n), covariance)
+    assert len(model.groups) == groups
+    np.testing.assert_allclose(model.cholesky @ model.cholesky.T, covariance, atol=1e-12)
+    assert np.array_equal(model.cholesky, np.tril(model.cholesky))
+    np.testing.assert_allclose(model.precision @ covariance, np.eye(n), atol=1e-8)
+    assert np.array_equal(model.precision, model.precision.T)
+    assert not model.precision.flags.writeable and not model.cholesky.flags.writeable
+
+
+def test_only_a_read_only_array_is_kept_without_a_copy():
+    covariance = np.eye(3)
+    copied = GaussianModel(np.zeros(3), covariance)
+    covariance[0, 0] = 9
+    assert copied.covariance[0, 0] == 1
+    covariance.flags.writeable = False
+    assert GaussianModel(np.zeros(3), covariance).covariance is covariance
+    assert GaussianModel(np.zeros(2), covariance[:2, :2]).covariance.base is None
+
+
+def test_the_digest_is_of_the_bytes_without_a_copy_of_them():
+    model = block_model(300, 3)
+    wanted = hashlib.sha256(model.mean.tobytes() + model.covariance.tobytes()).hexdigest()
+    tracemalloc.start()
+    found = model.digest().hexdigest()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == wanted
+    assert peak < model.covariance.nbytes / 20
+    assert block_model(300, 5).digest().hexdigest() != wanted
+
+
+@pytest.mark.parametrize("observed", [[], [3], [0, 5, 9], [*range(2, 11)], [*range(11)]])
+def test_conditional_is_the_same_by_the_covariance_and_by_the_precision(observed):
+    rng = np.random.default_rng(0)
+    spread = rng.normal(size=(12, 14))
+    model = GaussianModel(rng.normal(size=12), spread @ spread.T)
+    rest = [i for i in range(12) if i not in observed]
+    wanted = rest[::-2]
+    gain, covariance = model.conditional(observed, wanted)
+    np.testing.assert_allclose(gain, model.gain(observed, wanted), atol=1e-9)
+    np.testing.assert_allclose(
+        np.diag(covariance), model.posterior_variance(observed)[wanted], atol=1e-9
+    )
+    sigma, at = model.covariance, np.ix_(wanted, wanted)
+    across = sigma[np.ix_(wanted, observed)]
+    np.testing.assert_allclose(covariance, sigma[at] - gain @ across.T, atol=1e-9)

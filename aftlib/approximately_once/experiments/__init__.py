@@ -13,6 +13,7 @@ from aftlib.approximately_once.experiments.grid import (
     METHODS,
     bests,
     coverage,
+    deaths_survived,
     grid,
     smallest_epsilons,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "block_case",
     "check_parameters",
     "coverage",
+    "deaths_survived",
     "drifting_case",
     "grid",
     "recovery_cost",

@@ -57,9 +57,14 @@ class SensorCase:
     about: dict[str, int]  # what a reader should see: rows, gaps, rows left out of the fit
 
     def query(self, workers: int, epsilon: float, delta: float, steps: int) -> Query:
-        """Streaming query over the first `steps` of the log, its keys assigned greedily."""
+        """Streaming query over the first `steps` of the log, its keys assigned greedily.
+
+        A stream's workers are of one size: it has the next larger number of them that divides the
+        keys.
+        """
         reading, requirement = self.readings[WINDOWS], Requirement(epsilon, delta)
-        assignment = assign_greedy(reading.model, workers, requirement)
+        equal = next(m for m in _divisors(reading.model.size) if m >= workers)
+        assignment = assign_greedy(reading.model, equal, requirement)
         stop = min(steps, self.log.steps)
         every = -(-stop // 4)
         return Query(self.log, reading.windows, reading.model, assignment, requirement, every, stop)
@@ -124,7 +129,7 @@ def check_parameters(
     if workers is not None:
         require_numbers("workers", _listed("workers", workers), least=1, most=n, whole=True)
         for m in workers:
-            if n % m:
+            if n % m and data is None:
                 raise ValueError(
                     f"workers must divide the {n} sensors, got {m!r}; choose from {_divisors(n)}"
                 )
@@ -188,9 +193,10 @@ def sensor_case(
     """Real sensors: a model fitted on the first half of a wide file, the second half as log.
 
     `file`, `time`, `resample`, `drop` and what is refused are as in `datasets.read_table`. The log
-    is kept under `directory`, keyed by the file's contents and how it is read. By default `workers`
-    are all divisors of the number of sensors but 1, and `epsilons` fractions of their median
-    standard deviation. The intervals come from `parts` equal stretches of time.
+    is kept under `directory`, keyed by the file's contents and how it is read. Any number of
+    workers up to that of sensors will do: where it does not divide them, some have one sensor more.
+    Default are up to ten numbers from 2 on, in about equal ratios; for `epsilons`, fractions of the
+    median standard deviation. The intervals come from `parts` equal stretches of time.
     """
     table = read_table(file, time, resample=resample, drop=drop)
     how = repr((time, resample, list(drop))).encode()
@@ -212,7 +218,7 @@ def drifting_case(directory: Path, windows: Windows, steps: int, seed: int) -> S
     values = common[:, np.arange(n) % 2] + own
     frame = pd.DataFrame(values, columns=[f"s{i + 1}" for i in range(n)])
     path = directory / f"drifting-{steps}-seed{seed}"
-    return _table_case(even_grid(frame), path, windows, None, None, PARTS)
+    return _table_case(even_grid(frame), path, windows, _divisors(n)[1:], None, PARTS)
 
 
 def _table_case(
@@ -229,7 +235,8 @@ def _table_case(
     scale = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
     fractions = [float(f"{f * deviation:.2g}") for f in scale]
     counts = {"sensors": model.size, **table.quality.as_dict()}
-    usual = _divisors(model.size)[1:] or [1]
+    n = model.size
+    usual = np.unique(np.geomspace(min(2, n), n, 10).round().astype(int)).tolist()
     return SensorCase(
         log=log,
         readings=_readings(model, windows),

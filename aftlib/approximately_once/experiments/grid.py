@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from aftlib.approximately_once.assignment import (
     assign_spread,
 )
 from aftlib.approximately_once.best import assign_best
+from aftlib.approximately_once.deaths import die_together
 from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import bootstrap_interval, t_interval
@@ -29,11 +30,12 @@ from aftlib.spark.sweep import sweep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ASSIGN = {
-    "greedy": lambda model, workers, requirement, rng: assign_greedy(model, workers, requirement),
-    "h-best": lambda model, workers, requirement, rng: assign_spread(model, workers, requirement),
-    "h-worst": lambda model, workers, requirement, rng: assign_packed(model, workers, requirement),
-    "random": assign_random,
+# any number of workers: where m does not divide n, their sizes differ by one
+ASSIGN: Mapping[str, Callable[..., Assignment]] = {
+    "greedy": lambda *asked, rng: assign_greedy(*asked, uneven=True),
+    "h-best": lambda *asked, rng: assign_spread(*asked, uneven=True),
+    "h-worst": lambda *asked, rng: assign_packed(*asked, uneven=True),
+    "random": lambda model, m, asked, rng: assign_random(model, m, asked, rng, uneven=True),
 }
 METHODS = tuple(ASSIGN)
 
@@ -109,7 +111,7 @@ class GridPoints:
         for epsilon in self.epsilons:
             requirement = Requirement(epsilon, self.delta)
             rng = np.random.default_rng([self.seed, draw])
-            assignment = ASSIGN[method](self.model, workers, requirement, rng)
+            assignment = ASSIGN[method](self.model, workers, requirement, rng=rng)
             if assignment.workers != last:
                 off, last = np.abs(residuals(self.model, assignment, scaled)), assignment.workers
                 for keys in map(list, last):
@@ -189,12 +191,35 @@ def bests(spark: SparkSession, case: SensorCase, reading: str, delta: float) -> 
         rows = []
         for epsilon in case.epsilons:
             asked = model, m, Requirement(epsilon, delta)
-            best = assign_best(*asked)
-            found = {"greedy": assign_greedy(*asked), "h-best": assign_spread(*asked), "best": best}
+            best = assign_best(*asked, uneven=True)
+            found = {method: ASSIGN[method](*asked, rng=None) for method in ("greedy", "h-best")}
+            found |= {"best": best}
             counts = {method: int(a.estimable.sum()) for method, a in found.items()}
             rows += [
                 (method, m, epsilon, c) for method, c in (counts | {"bound": best.bound}).items()
             ]
+        return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
+
+    return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
+
+
+def deaths_survived(
+    spark: SparkSession, case: SensorCase, reading: str, delta: float, most: int = 3
+) -> pd.DataFrame:
+    """Workers of h-best that stay estimable whichever f of them die at once, for f = 1 … `most`.
+
+    method: "1 dies", "2 die" …; workers, epsilon, estimable: as many as are proven to be.
+    """
+    model = case.readings[reading].model
+
+    def count(m: int) -> pd.DataFrame:
+        requirements = [Requirement(epsilon, delta) for epsilon in case.epsilons]
+        assignment, rows = assign_spread(model, m, requirements[0], uneven=True), []
+        for f in range(1, min(m, most) + 1):
+            deaths = die_together(model, assignment, f)
+            for asked in requirements:
+                kept = int(asked.is_met_by(deaths.reliability(asked)).sum())
+                rows.append((f"{f} die{'s' if f == 1 else ''}", m, asked.epsilon, kept))
         return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
 
     return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
@@ -205,7 +230,7 @@ def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float
     one = Requirement(1.0, delta)
     columns = {}
     for name, assign in (("h-best", assign_spread), ("h-worst", assign_packed)):
-        assigned = [assign(model, m, one).workers for m in workers]
+        assigned = [assign(model, m, one, uneven=True).workers for m in workers]
         worst = [max(model.block_variance(w).max() for w in ws) for ws in assigned]
         columns[name] = one.half_width(worst)
     return pd.DataFrame(columns, index=pd.Index(workers, name="m"))

@@ -1,0 +1,140 @@
+"""How reliably workers are estimated when several of them die at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
+from math import comb
+
+import numpy as np
+
+from aftlib.approximately_once.assignment import Assignment
+from aftlib.core.checks import require_number
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+
+EFFORT = 2e9
+"""Multiplications spent on one number of deaths: some seconds."""
+_NUMBERS = 2e6  # of matrices that are inverted together
+
+
+@dataclass(frozen=True)
+class Deaths:
+    """What f workers that die at once leave of each worker's reliability, whichever they are.
+
+    Attributes
+    ----------
+    count : int
+        f, the worker itself among them.
+    least, most : ndarray, shape (m,)
+        Bounds of the largest variance of a key of each worker, given the keys of all workers but
+        the f dead ones, over all choices of the others; equal where that is known exactly.
+    """
+
+    count: int
+    least: np.ndarray
+    most: np.ndarray
+
+    @property
+    def exact(self) -> bool:
+        """Whether the bounds are one."""
+        return bool((self.least == self.most).all())
+
+    def reliability(self, requirement: Requirement) -> np.ndarray:
+        """R of each worker that holds whichever f workers die, shape (m,); exact if `exact`."""
+        return requirement.reliability(self.most)
+
+    def reliability_at_most(self, requirement: Requirement) -> np.ndarray:
+        """What some choice of deaths leaves of R, shape (m,): no more can be promised."""
+        return requirement.reliability(self.least)
+
+
+def die_together(model: GaussianModel, assignment: Assignment, deaths: int) -> Deaths:
+    """Bound every worker's variance when it dies together with any others, `deaths` in all.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        Model of the n keys' aggregates.
+    assignment : Assignment
+        Of its keys to m workers.
+    deaths : int
+        f of 1 … m. With 1 it is D1 eq. (7).
+
+    Raises
+    ------
+    ValueError
+        When `deaths` is no whole number of 1 … m.
+
+    Notes
+    -----
+    Of an independent group only the workers that have keys of it matter, and since losing more
+    never makes a variance smaller, only choices of exactly f of them. All are tried as long as that
+    takes no more than `EFFORT`. Else the workers are merged into as few blocks as are affordable:
+    any f workers lie in f blocks, whose loss is no better, so that this bounds the variance from
+    above. From below the largest smaller number of deaths that is affordable bounds it.
+
+    Examples
+    --------
+    Two pairs; whoever dies alone is told by the other of its pair:
+
+    >>> from aftlib import GaussianModel, Requirement, assign_spread
+    >>> model = GaussianModel(np.zeros(4), np.kron(np.eye(2), [[1, 0.9], [0.9, 1]]))
+    >>> assignment = assign_spread(model, 4, Requirement(0.9, 0.05))
+    >>> [die_together(model, assignment, f).most.round(2).tolist() for f in (1, 2)]
+    [[0.19, 0.19, 0.19, 0.19], [1.0, 1.0, 1.0, 1.0]]
+    """
+    m = len(assignment.workers)
+    require_number("deaths", deaths, least=1, most=m, whole=True)
+    owner, least, most = assignment.worker_of, np.zeros(m), np.zeros(m)
+    for group in model.groups:
+        precision = model.precision[np.ix_(group, group)]
+        sets = [np.flatnonzero(owner[group] == i) for i in np.unique(owner[group])]
+        effort = EFFORT * len(group) / model.size
+        bounds = _bounds(precision, sets, min(deaths, len(sets)), effort)
+        for bound, found in zip((least, most), bounds, strict=True):
+            np.maximum.at(bound, owner[group], found)
+    return Deaths(int(deaths), least, most)
+
+
+def _bounds(
+    precision: np.ndarray, sets: Sequence[np.ndarray], many: int, effort: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of the variance of each key of a group once `many` of its sets are lost."""
+
+    def affordable(parts: Sequence[np.ndarray], lost: int) -> bool:
+        size = lost * max(map(len, parts))
+        return comb(len(parts), lost) * size**3 <= effort
+
+    fewer = next(lost for lost in range(many, 0, -1) if lost == 1 or affordable(sets, lost))
+    least = _largest_variances(precision, sets, fewer)
+    if fewer == many:
+        return least, least
+
+    def merged(count: int) -> list[np.ndarray]:
+        parts = np.array_split(np.arange(len(sets)), count)
+        return [np.concatenate([sets[i] for i in part]) for part in parts]
+
+    counts = range(len(sets) - 1, many - 1, -1)
+    blocks = next(merged(c) for c in counts if c == many or affordable(merged(c), many))
+    return least, _largest_variances(precision, blocks, many)
+
+
+def _largest_variances(precision: np.ndarray, sets: Sequence[np.ndarray], lost: int) -> np.ndarray:
+    """Largest diagonal entry of (Λ_DD)⁻¹ of each key, D all unions of `lost` sets that hold it."""
+    n, width = len(precision), max(map(len, sets))
+    places = np.full((len(sets), width), n)  # n stands for no key
+    for row, keys in zip(places, sets, strict=True):
+        row[: len(keys)] = keys
+    padded = np.zeros((n + 1, n + 1))
+    padded[:n, :n] = precision
+
+    worst, diagonal = np.zeros(n + 1), np.arange(lost * width)
+    choices = combinations(range(len(sets)), lost)
+    while some := list(islice(choices, max(1, int(_NUMBERS / len(diagonal) ** 2)))):
+        keys = places[np.array(some)].reshape(len(some), -1)
+        blocks = padded[keys[:, :, None], keys[:, None, :]]
+        blocks[:, diagonal, diagonal] += keys == n
+        np.maximum.at(worst, keys, np.einsum("sii->si", np.linalg.inv(blocks)))
+    return worst[:n]

@@ -1,0 +1,47 @@
+"""The labels that pandas gives a mean and a covariance, brought into one order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+
+def in_one_order(
+    mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
+) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
+    """Mean and covariance in the order of the names, which pandas' labels give where it has any."""
+    axes: dict[str, pd.Index] = {}
+    if isinstance(mean, pd.Series):
+        axes["mean"] = mean.index
+    if isinstance(covariance, pd.DataFrame):
+        axes |= {"covariance": covariance.index, "covariance's columns": covariance.columns}
+    labels = {axis: [str(label) for label in index] for axis, index in axes.items()}
+    numbered = [axis for axis, index in axes.items() if index.equals(pd.RangeIndex(len(index)))]
+    if len(numbered) == len(labels):  # pandas' own 0, 1, …: nobody has labelled anything
+        return mean, covariance, names
+    own = next(axis for axis in labels if axis not in numbered)
+    order = [str(name) for name in (labels[own] if names is None else names)]
+    for axis in numbered:
+        if sorted(labels[axis]) != sorted(order):
+            del labels[axis]
+    for axis, found in labels.items():
+        if sorted(found) != sorted(order):
+            differ = sorted(set(found) ^ set(order)) or "some repeat"
+            raise ValueError(
+                f"{axis} must have the same labels as {'names' if names else own}, "
+                f"got a difference in {differ}; pass .to_numpy() to go by position"
+            )
+        if len(set(found)) != len(found):
+            repeated = next(label for label in found if found.count(label) > 1)
+            raise ValueError(f"names must differ, got {repeated!r} more than once")
+
+    at = {axis: pd.Index(found).get_indexer(pd.Index(order)) for axis, found in labels.items()}
+    sides = [at[axis] for axis in ("covariance", "covariance's columns") if axis in at]
+    mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
+    mu = mu[at["mean"]] if "mean" in at else mu
+    if sides and sigma.shape == (len(order), len(order)):
+        sigma = sigma[np.ix_(sides[0], sides[-1])]
+    return mu, sigma, order
