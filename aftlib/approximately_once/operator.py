@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
 
-from aftlib.approximately_once.mailbox import Mailbox
+from aftlib.approximately_once.mailbox import Mail, Mailbox
 from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.source import arrow_schema
 from aftlib.core.windows import Windows
 from aftlib.spark.faults import Fault
 
+_ARROW = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "array<long>": pa.list_(pa.int64()),
+    "array<double>": pa.list_(pa.float64()),
+}
+_ATTEMPT = ("worker", "attempt", "pid", "start", "begin", "stop")
 RESULT_SCHEMA = (
-    "worker int, window long, values array<double>, samples array<long>, attempt int, pid long, "
-    "start long, begin long, stop long, again long, dead long, failure long, recovery long"
+    "worker int, attempt int, pid long, start long, begin long, stop long, again long, dead long, "
+    "failure long, recovery long, first long, count long, values array<double>, samples array<long>"
 )
-RESULT = arrow_schema(RESULT_SCHEMA)
+RESULT = pa.schema(
+    [(name, _ARROW[kind]) for name, kind in map(str.split, RESULT_SCHEMA.split(", "))]
+)
+
+
+@dataclass
+class Shift(InputPartition):
+    """What one worker has to read in one micro-batch: windows ending in (start, stop] are due."""
+
+    worker: int
+    keys: list[int]
+    begin: int  # first step that its half-filled windows need; later when an outage took them
+    start: int
+    stop: int
+    resume: int | None  # where a substitute goes on; None for one that reads all again
+
+
+class Blocks(Protocol):
+    """A worker's input: samples of its keys over the steps [begin, stop), a block at a time."""
+
+    def __call__(self, keys: Sequence[int], begin: int, stop: int) -> Iterator[np.ndarray]:
+        """Blocks of shape (steps, keys)."""
 
 
 @dataclass
@@ -55,75 +83,79 @@ class Memory:
 class Worker:
     """What a task does with its shift: fill windows, and send each when it is finished.
 
-    The first to work on a shift dies when it reaches an outage of its own.
+    The first to work on a shift dies when it reaches an outage of its own. A substitute that can
+    prove the death of all before it, and may be estimated, goes on where its shift resumes.
     """
 
     windows: Windows
-    keys: int
     outages: tuple[Outage, ...]
     notes: Path
     mail: Path
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take in the blocks of one shift; emit a row for each window due, and one of the shift."""
-        context = TaskContext.get()
-        attempt = 0 if context is None else context.attemptNumber()
-        blocks = (
-            ({name: batch.column(name)[i].as_py() for name in _HEAD}, batch.column("values")[i])
-            for batch in batches
-            for i in range(batch.num_rows)
-        )
-        shift, _ = next(blocks, (None, None))
-        if shift is None:
-            return
-        shift |= {"begin": shift["step"], "attempt": attempt, "pid": os.getpid(), "again": 0}
-        due = self.windows.ending_in(shift["start"], shift["stop"])
-        box, memory = Mailbox(self.mail), self.memory(shift, due)
-        earlier = [box.read(shift["worker"], shift["start"], i, self.keys) for i in range(attempt)]
-        known = max((mail.reached for mail in earlier if mail), default=0)
-        spans = range(shift["start"], shift["stop"])
-        mine = [o for o in self.outages if o.worker == shift["worker"] and o.failure in spans]
-        own = [] if attempt else mine
+    def work(self, shift: Shift, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
+        """Rows of `RESULT`: runs of finished windows, one of windows lost, one of the shift."""
+        lost = self._lost(shift, attempt)
+        begin = min(shift.begin, shift.stop)
+        said: dict[str, Any] = {"dead": None, "failure": None, "recovery": None, "again": 0}
+        if lost is not None:
+            recovery = cast("int", shift.resume)
+            begin = max(begin, min(recovery, shift.stop))
+            said |= {"dead": lost.pid, "failure": lost.reached, "recovery": recovery}
+        about = shift.worker, attempt, os.getpid(), shift.start, begin, shift.stop
+        said |= zip(_ATTEMPT, about, strict=True)
 
-        yield _results(shift, range(due.start, memory.next))
-        writing = box.writing(shift["worker"], shift["start"], attempt, shift["begin"])
-        with writing as sender:
-            for _, values in blocks:
-                block = np.asarray(values.values).reshape(-1, self.keys)
-                shift["again"] += max(0, min(known - memory.reached, len(block))) * self.keys
+        box, memory = Mailbox(self.mail), self.memory(shift, begin)
+        keys, spans = len(shift.keys), range(shift.start, shift.stop)
+        earlier = [box.read(shift.worker, shift.start, i, keys) for i in range(attempt)]
+        known = max((mail.reached for mail in earlier if mail), default=0)
+        mine = [o for o in self.outages if o.worker == shift.worker and o.failure in spans]
+        own = [] if attempt else mine
+        taken = range(self.windows.ending_in(shift.start, shift.stop).start, memory.next)
+        if taken:
+            yield _row(said, taken)
+        with box.writing(shift.worker, shift.start, attempt, begin) as sender:
+            for block in blocks(shift.keys, begin, shift.stop):
+                said["again"] += max(0, min(known - memory.reached, len(block))) * keys
                 cuts = [max(0, o.failure - memory.reached) for o in own]
                 for part in np.split(block, sorted(cut for cut in cuts if cut < len(block))):
                     finished = memory.take(part)
                     sender.send(memory.reached, *finished)
-                    yield _results(shift, *finished)
+                    yield _row(said, *finished)
                     for outage in own:
                         if outage.failure <= memory.reached:
                             point = f"worker-{outage.worker}"
                             Fault(self.notes, point, outage.failure).passes(point, outage.failure)
-        yield _results(shift)
+        yield _row(said)
 
-    def memory(self, shift: dict[str, int], due: range) -> Memory:
+    def memory(self, shift: Shift, begin: int) -> Memory:
         """What it begins with: nothing, so that only windows from there on will be whole."""
-        first = max(due.start, -(-shift["begin"] // self.windows.slide))
-        return Memory(self.windows, shift["begin"], min(first, due.stop), np.empty((0, self.keys)))
+        due = self.windows.ending_in(shift.start, shift.stop)
+        first = min(max(due.start, -(-begin // self.windows.slide)), due.stop)
+        return Memory(self.windows, begin, first, np.empty((0, len(shift.keys))))
+
+    def _lost(self, shift: Shift, attempt: int) -> Mail | None:
+        """Mail of the first of the attempts before, if they are dead and may be estimated."""
+        if not attempt or shift.resume is None:
+            return None
+        box = Mailbox(self.mail)
+        deaths = [box.death(shift.worker, shift.start, i, len(shift.keys)) for i in range(attempt)]
+        if None in deaths or not box.claim(shift.worker, shift.start):
+            return None
+        return deaths[0]
 
 
-_HEAD = ("worker", "start", "stop", "step", "dead", "failure", "recovery")
-
-
-def _results(
-    shift: dict[str, int],
+def _row(
+    said: dict[str, Any],
     windows: range | None = None,
     aggregates: np.ndarray | None = None,
     samples: np.ndarray | None = None,
 ) -> pa.RecordBatch:
-    """Rows of windows, lost ones without values, or without windows that of the shift itself."""
-    numbers = [None] if windows is None else list(windows)
-    nothing = [None] * len(numbers)
-    columns = {
-        "window": numbers,
-        "values": nothing if aggregates is None else aggregates.tolist(),
-        "samples": nothing if samples is None else samples.tolist(),
+    """A run of windows, lost ones without values, or without windows the row of the shift."""
+    row = {"values": aggregates, "samples": samples}
+    columns: dict[str, list] = {
+        name: [None if array is None else array.ravel()] for name, array in row.items()
     }
-    columns |= {name: [shift[name]] * len(numbers) for name in RESULT.names if name in shift}
+    run = (None, None) if windows is None else (windows.start, len(windows))
+    columns |= {name: [value] for name, value in said.items()}
+    columns |= {"first": [run[0]], "count": [run[1]]}
     return pa.RecordBatch.from_pydict(columns, schema=RESULT)

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from itertools import repeat
 from pathlib import Path
@@ -20,13 +21,14 @@ from uuid import uuid4
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.assignment import Assignment
 from aftlib.approximately_once.guarded_master import GuardedMaster
 from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Audit, Master, Outage
-from aftlib.approximately_once.operator import RESULT_SCHEMA, Worker
+from aftlib.approximately_once.master import Audit, Lost, Master, Outage
+from aftlib.approximately_once.operator import Worker
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
 from aftlib.core.gaussian import GaussianModel
@@ -133,27 +135,26 @@ class Coordinator:
         """Process one micro-batch; running it twice leaves the sink as running it once."""
         self.master.audit(self._read)
         began = time.perf_counter()
-        sent = batch.toArrow().to_pylist()
+        sent = batch.toArrow()
         arrived = time.perf_counter()
-        summaries = [row for row in sent if row["window"] is None]
-        windows = (row for row in sent if row["window"] is not None)
-        results = [row for row in windows if row["window"] >= self.master.next]
-        known = self._known([row for row in results if row["values"] is None])
+        summaries, found = gather(self.query, sent)
+        self._complete(found, summaries)
 
-        master, cells, again = self.master, list[tuple](), Counter[int]()
-        for row in results:
-            found = next(known) if row["values"] is None else (row["values"], row["samples"])
-            if found is None:
-                master.expect(row["window"])  # protocol step (3)
-            else:
-                values, samples = np.array(found[0], float), np.array(found[1])
-                master.receive(row["window"], row["worker"], values, samples)  # (1) and (2)
-                keys = self.query.assignment.workers[row["worker"]]
-                cells += self._cells(row["window"], keys, values, samples)
+        master, workers, again = self.master, self.query.assignment.workers, Counter[int]()
+        new = [i for i, window in enumerate(found.windows) if window >= master.next]
+        # what all have sent is held for nobody; only a guard is fed with every window
+        owed = [i for i in new if self.query.recover == "guard" or not found.sent[i].all()]
+        for i in owed:
+            for worker, keys in enumerate(workers):
+                if found.sent[i, worker]:  # (1) and (2)
+                    values, samples = found.values[i, keys], found.samples[i, keys]
+                    master.receive(found.windows[i], worker, values, samples)
+                else:
+                    master.expect(found.windows[i])  # protocol step (3)
+        cells = self._cells(found, new)
         for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
             for lost in master.recover(window, self._read):
-                row = lost.keys, lost.value, lost.samples, lost.half_width, lost.estimated
-                cells += self._cells(window, *row)
+                cells += self._lost_cells(window, lost)
                 again[lost.worker] += self.query.windows.width * int((~lost.estimated).sum())
         master.settle()
         outages = [
@@ -183,44 +184,82 @@ class Coordinator:
         aggregates, counts = windows.aggregate(samples, start, range(window, window + 1))
         return aggregates[0], counts[0]
 
-    def _known(self, missing: Sequence[dict]) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
-        """What the dead had sent of each window that its substitute lacks, or the sink holds."""
+    def _complete(self, found: Found, summaries: Sequence[dict]) -> None:
+        """Add what the dead had sent of windows that their substitutes lack, or the sink holds."""
         slide, names = self.query.windows.slide, self.query.log.names
-        held = self.sink.exact({row["window"] * slide for row in missing})
-        box, letters = Mailbox(self.mail), dict[tuple[int, int], dict]()
-        for row in missing:
-            window, worker, start = row["window"], row["worker"], row["start"]
-            keys = self.query.assignment.workers[worker]
-            if (worker, start) not in letters:
-                mails = [box.read(worker, start, i, len(keys)) for i in range(row["attempt"])]
-                letters[worker, start] = dict(
-                    found for mail in mails if mail for found in mail.windows.items()
-                )
-            cells = [held.get((window * slide, names[key])) for key in keys]
-            if window in letters[worker, start]:
-                yield letters[worker, start][window]
-            elif None not in cells:
-                values, samples = zip(*cast("list[tuple]", cells), strict=True)
-                yield np.array(values), np.array(samples)
-            else:
-                yield None
+        lacking = np.flatnonzero(~found.sent.all(axis=1))
+        held = self.sink.exact(found.windows[i] * slide for i in lacking)
+        for row in summaries:
+            worker, box = row["worker"], Mailbox(self.mail)
+            keys, lost = list(self.query.assignment.workers[worker]), ~found.sent[:, row["worker"]]
+            tries = range(row["attempt"] if lost.any() else 0)
+            mails = [box.read(worker, row["start"], i, len(keys)) for i in tries]
+            letters = {w: cell for mail in mails if mail for w, cell in mail.windows.items()}
+            for i in np.flatnonzero(lost):
+                window = found.windows[i]
+                cells = [held.get((window * slide, names[key])) for key in keys]
+                if window in letters:
+                    found.values[i, keys], found.samples[i, keys] = letters[window]
+                elif None not in cells:
+                    found.values[i, keys], found.samples[i, keys] = np.transpose(
+                        cast("list[tuple]", cells)
+                    )
+                else:
+                    continue
+                found.sent[i, worker] = True
 
-    def _cells(
-        self,
-        window: int,
-        keys: Sequence[int],
-        values: np.ndarray,
-        samples: np.ndarray,
-        half_widths: np.ndarray | None = None,
-        estimated: np.ndarray | None = None,
-    ) -> Iterator[tuple]:
-        """Rows of the sink, exact unless they are estimated; SQLite keeps NaN as NULL."""
+    def _cells(self, found: Found, rows: Sequence[int]) -> list[tuple]:
+        """Rows of the sink for what was sent of some windows, in the sink's own order."""
+        names, windows = self.query.log.names, self.query.windows
+        order = sorted(range(len(names)), key=names.__getitem__)
+        at = np.ix_(np.array(rows, int), np.array(order))
+        sent = found.sent[at[0], self.query.assignment.worker_of[at[1]]]
+        window, key = np.nonzero(sent)
+        start = (np.array(found.windows)[rows] * windows.slide)[window]
+        values, samples = (array[at][sent] for array in (found.values, found.samples))
+        columns = start, start + windows.width, np.array(names, object)[order][key], values
+        lists = (column.tolist() for column in columns)
+        return list(zip(*lists, repeat(None), repeat(0), samples.tolist(), strict=False))
+
+    def _lost_cells(self, window: int, lost: Lost) -> Iterator[tuple]:
+        """Rows of the sink for what a worker lost of a window; SQLite keeps NaN as NULL."""
         start = window * self.query.windows.slide
         span = repeat(start), repeat(start + self.query.windows.width)
-        names = [self.query.log.names[k] for k in keys]
-        halves = repeat(None) if half_widths is None else half_widths.tolist()
-        guessed = repeat(0) if estimated is None else estimated.astype(int).tolist()
-        return zip(*span, names, values.tolist(), halves, guessed, samples.tolist(), strict=False)
+        names = [self.query.log.names[k] for k in lost.keys]
+        columns = lost.value, lost.half_width, lost.estimated.astype(int), lost.samples
+        return zip(*span, names, *(column.tolist() for column in columns), strict=False)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What workers sent of the windows of a micro-batch, a row a window."""
+
+    windows: range
+    values: np.ndarray  # (windows, n)
+    samples: np.ndarray  # (windows, n)
+    sent: np.ndarray  # (windows, m) bool, whether a worker did
+
+
+def gather(query: Query, sent: pa.Table) -> tuple[list[dict], Found]:
+    """The rows of the shifts among what workers sent, and their windows side by side."""
+    plain = sent.drop_columns(["values", "samples"]).to_pylist()
+    summaries = [row for row in plain if row["first"] is None]
+    starts, stops = ({row[name] for row in summaries} for name in ("start", "stop"))
+    due = query.windows.ending_in(min(starts, default=0), max(stops, default=0))
+    shape, m = (len(due), query.model.size), len(query.assignment.workers)
+    found = Found(
+        due, np.full(shape, np.nan), np.zeros(shape, np.int64), np.zeros((len(due), m), bool)
+    )
+    for i, row in enumerate(plain):
+        values, samples = sent["values"][i].values, sent["samples"][i].values
+        if values is None or not row["count"]:
+            continue
+        keys, first = query.assignment.workers[row["worker"]], row["first"] - due.start
+        here = slice(first, first + row["count"])
+        found.values[here, keys] = values.to_numpy().reshape(-1, len(keys))
+        found.samples[here, keys] = samples.to_numpy().reshape(-1, len(keys))
+        found.sent[here, row["worker"]] = True
+    return summaries, found
 
 
 @dataclass(frozen=True)
@@ -232,10 +271,15 @@ class StreamRun:
     and the master took. What the guard let be estimated was audited.
     """
 
-    windows: pd.DataFrame  # the sink's: start, stop, key, value, half_width, estimated, samples
+    sink: WindowSink
     outages: list[Outage]
     shifts: pd.DataFrame
     audit: Audit | None = None
+
+    @cached_property
+    def windows(self) -> pd.DataFrame:
+        """The sink's: start, stop, key, value, half_width, estimated, samples; read when asked."""
+        return self.sink.windows()
 
 
 def recover_stream(
@@ -265,17 +309,16 @@ def recover_stream(
         )
     directory = Path(directory)
     shutil.rmtree(directory / "mail", ignore_errors=True)
-    shifts, worker, coordinator = staff(query, directory, outages)
-    results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
-    drain(results.writeStream.foreachBatch(coordinator), directory)
+    shifts, coordinator = staff(query, directory, outages)
+    drain(shifts.stream(spark).writeStream.foreachBatch(coordinator), directory)
     audit, sink = coordinator.close(), coordinator.sink
-    return StreamRun(sink.windows(), sink.outages(), pd.DataFrame(coordinator.shifts), audit)
+    return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.shifts), audit)
 
 
 def staff(
     query: Query, directory: Path, outages: Sequence[Outage] = ()
-) -> tuple[SensorShifts, Worker, Coordinator]:
-    """Who works on a query: the shifts of its source, a worker and the master's side.
+) -> tuple[SensorShifts, Coordinator]:
+    """Who works on a query: the shifts of its source with their worker, and the master's side.
 
     Arguments and errors as `recover_stream`.
     """
@@ -293,14 +336,11 @@ def staff(
     shifts = SensorShifts(
         log=str(query.log.path.absolute()),
         sink=str(sink.path.absolute()),
-        mail=str(mail),
-        windows=query.windows,
+        worker=Worker(query.windows, tuple(outages), directory.absolute() / "strikes", mail),
         every=query.every,
         workers=[list(keys) for keys in query.assignment.workers],
         approximate=query.approximate,
         outages=[(o.worker, o.failure, o.recovery) for o in outages],
         end=steps,
     )
-    keys = len(query.assignment.workers[0])
-    worker = Worker(query.windows, keys, tuple(outages), directory / "strikes", mail)
-    return shifts, worker, Coordinator(query, sink, mail)
+    return shifts, Coordinator(query, sink, mail)

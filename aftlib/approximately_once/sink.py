@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import astuple
+from itertools import chain, islice
 from pathlib import Path
 
 import pandas as pd
@@ -25,8 +26,9 @@ _SCHEMA = (
     worker INTEGER NOT NULL, failure INTEGER NOT NULL, recovery INTEGER NOT NULL,
     dead_pid INTEGER, substitute_pid INTEGER, PRIMARY KEY (worker, failure)) WITHOUT ROWID""",
 )
+_AT_ONCE = 100  # rows a statement: an old SQLite takes 999 values
 _UPSERT = """
-INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (start, key) DO UPDATE SET
+INSERT INTO windows VALUES {} ON CONFLICT (start, key) DO UPDATE SET
   value = excluded.value, half_width = excluded.half_width,
   estimated = excluded.estimated, samples = excluded.samples
   WHERE windows.estimated OR NOT excluded.estimated
@@ -58,7 +60,10 @@ class WindowSink:
             closing(self._connection()) as connection,
             transaction(connection, "write windows to"),
         ):
-            connection.executemany(_UPSERT, rows)
+            left = iter(rows)
+            while some := list(islice(left, _AT_ONCE)):
+                statement = _UPSERT.format(", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(some)))
+                connection.execute(statement, list(chain.from_iterable(some)))
             connection.executemany("INSERT OR REPLACE INTO outages VALUES (?, ?, ?, ?, ?)", known)
             if master:
                 connection.execute("INSERT OR REPLACE INTO master VALUES (1, ?)", [master])

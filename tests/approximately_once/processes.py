@@ -7,19 +7,19 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from aftlib.approximately_once import operator, source
+from aftlib.approximately_once import source
 
 
-def attempt(shifts, worker, shift, number, gate):
+def attempt(shifts, shift, number, gate):
     """Rows of one attempt at a shift, in a process of its own; None when it died."""
     context = get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
 
     def work():
         task = SimpleNamespace(get=lambda: SimpleNamespace(attemptNumber=lambda: number))
-        source.TaskContext = operator.TaskContext = task
+        source.TaskContext = task
         gate(shift, number)
-        batches = list(worker(shifts.read(shift)))
+        batches = list(shifts.read(shift))
         sending.send(pa.Table.from_batches(batches))
 
     process = context.Process(target=work)
@@ -35,10 +35,10 @@ def attempt(shifts, worker, shift, number, gate):
 
 def micro_batch(people, start, stop, gate=lambda shift, number: None):
     """One micro-batch as Spark does it: every task up to four times, then the master."""
-    shifts, worker, coordinator = people
+    shifts, coordinator = people
     tables = []
     for shift in shifts.partitions(start, stop):
-        tries = (attempt(shifts, worker, shift, number, gate) for number in range(4))
+        tries = (attempt(shifts, shift, number, gate) for number in range(4))
         tables.append(next(table for table in tries if table is not None))
     coordinator(SimpleNamespace(toArrow=lambda: pa.concat_tables(tables)), 0)
     return coordinator.sink

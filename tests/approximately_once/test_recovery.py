@@ -60,8 +60,9 @@ def test_what_overlaps_the_outage_is_estimated_and_nothing_else(query, tmp_path)
 
 
 def test_an_unscheduled_death_lasts_until_the_end_of_the_micro_batch(query, tmp_path):
-    shifts, worker, coordinator = staff(query, tmp_path)
-    people = shifts, replace(worker, outages=(Outage(1, 52, 53),)), coordinator
+    shifts, coordinator = staff(query, tmp_path)
+    dying = replace(shifts.worker, outages=(Outage(1, 52, 53),))
+    people = replace(shifts, worker=dying), coordinator
     for start in (0, 40, 80):
         sink = micro_batch(people, start, start + 40)
     assert estimated(sink, query) == {1: set(range(45, 80, 5))}
@@ -74,7 +75,7 @@ def test_samples_read_again_are_counted(query, tmp_path):
         asked = Query(**{**vars(query), "recover": mode})
         people = staff(asked, tmp_path / mode, [Outage(1, 52, 61)])
         micro_batch(people, 40, 80)
-        assert [shift["again"] for shift in people[2].shifts] == [0, counted]
+        assert [shift["again"] for shift in people[1].shifts] == [0, counted]
 
 
 def test_a_worker_that_dies_while_a_batch_is_done_again_costs_nothing(query, tmp_path, monkeypatch):
@@ -104,8 +105,8 @@ def test_two_workers_that_die_in_one_batch_are_not_both_estimated(query, tmp_pat
 
 
 def test_driver_and_worker_that_die_together(query, tmp_path):
-    shifts, worker, _ = staff(query, tmp_path, [Outage(1, 20, 27)])
-    assert attempt(shifts, worker, shifts.partitions(0, 40)[1], 0, lambda *_: None) is None
+    shifts, _ = staff(query, tmp_path, [Outage(1, 20, 27)])
+    assert attempt(shifts, shifts.partitions(0, 40)[1], 0, lambda *_: None) is None
     sink = micro_batch(staff(query, tmp_path, [Outage(1, 20, 27)]), 0, 40)
     assert estimated(sink, query) == {}  # whoever starts again has read all, and lost nothing
 
@@ -115,12 +116,14 @@ def test_a_second_attempt_without_a_death_is_exact(query, tmp_path):
         if shift.worker == 1 and number == 0:
             raise RuntimeError("no input")
 
-    shifts, worker, _ = people = staff(query, tmp_path)
+    shifts, _ = people = staff(query, tmp_path)
     sink = micro_batch(people, 0, 40, failing)
     assert estimated(sink, query) == {} and sink.outages() == []
-    with Mailbox(worker.mail).writing(1, 40, 0, begin=35):  # slow: Spark speculates beside it
-        found = attempt(shifts, worker, shifts.partitions(40, 80)[1], 1, lambda *_: None)
-    rows = [row for row in found.to_pylist() if row["window"] is not None]
+    with Mailbox(shifts.worker.mail).writing(
+        1, 40, 0, begin=35
+    ):  # slow: Spark speculates beside it
+        found = attempt(shifts, shifts.partitions(40, 80)[1], 1, lambda *_: None)
+    rows = [row for row in found.to_pylist() if row["first"] is not None]
     assert all(row["values"] is not None and row["dead"] is None for row in rows)
 
 
@@ -150,7 +153,7 @@ def test_what_too_little_is_known_of_is_read_again(query, tmp_path):
     lost = found[found["estimated"]]
     assert (lost["half_width"] <= tight.epsilon).all()
     assert set(lost["start"]) == {55, 60}
-    assert [shift["again"] for shift in people[2].shifts] == [0, 2 * 10 * 3]
+    assert [shift["again"] for shift in people[1].shifts] == [0, 2 * 10 * 3]
     whole, _ = WINDOWS.aggregate(values, 0, WINDOWS.ending_in(0, 120))
     for row in found[~found["estimated"]].itertuples():
         expected = whole[row.start // 5, log.names.index(row.key)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.operator import Worker
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
 from aftlib.core.sensorlog import SensorLog
@@ -20,8 +21,7 @@ def shifts(tmp_path):
     return SensorShifts(
         log=str(tmp_path / "log"),
         sink=str(tmp_path / "sink.sqlite"),
-        mail=str(tmp_path / "mail"),
-        windows=Windows(10, 5),
+        worker=Worker(Windows(10, 5), (), tmp_path / "strikes", tmp_path / "mail"),
         every=20,
         workers=[[0, 2], [1, 3]],
         approximate=[True, False],
@@ -55,11 +55,10 @@ def test_while_lost_windows_are_due_nobody_else_is_estimated(shifts):
     assert [s.resume for s in both.partitions(40, 50)] == [50, 50]
 
 
-def test_a_worker_reads_its_own_keys(shifts):
-    head, *blocks = list(shifts.read(shifts.partitions(20, 40)[1]))
-    assert head.column("values").to_pylist() == [[]]
-    assert head.select(["worker", "start", "stop", "step"]).to_pylist() == [
-        {"worker": 1, "start": 20, "stop": 40, "step": 15}
-    ]
-    read = np.concatenate([block.column("values")[0].values.to_numpy() for block in blocks])
-    np.testing.assert_array_equal(read.reshape(-1, 2), VALUES[15:40, [1, 3]])
+def test_a_worker_makes_windows_of_its_own_keys(shifts):
+    *runs, summary = (batch.to_pylist()[0] for batch in shifts.read(shifts.partitions(20, 40)[1]))
+    assert (summary["first"], summary["worker"], summary["begin"]) == (None, 1, 15)
+    means, _ = Windows(10, 5).aggregate(VALUES[:, [1, 3]], 0, range(3, 7))
+    assert [(run["first"], run["count"]) for run in runs] == [(3, 4)]
+    assert runs[0]["values"] == means.ravel().tolist()
+    assert runs[0]["samples"] == [10] * 8

@@ -1,18 +1,18 @@
-"""A driver to be killed: streams a log whose workers die, and strikes itself where it is told.
+"""A driver to be killed: four streams of one log, and one SIGKILL that finds each at its point.
 
-python tests/crash/recovery_driver.py DIRECTORY {model,guard} OUTAGES [POINT BATCH]
+python tests/crash/recovery_driver.py DIRECTORY
 
-OUTAGES are WORKER,FAILURE,RECOVERY with slashes between them. The point `written` lies between the
-sink's write and Spark's own note of a batch, `struck` is the moment at which a worker dies.
+The first three are halted between the sink's write and Spark's own note of a batch; when they all
+stand there the last one starts, and the process dies at the moment at which a worker of it does.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 import threading
 import time
-from itertools import count
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from aftlib.approximately_once.assignment import assign_spread
@@ -26,41 +26,65 @@ from aftlib.core.windows import Windows
 from aftlib.spark.faults import Fault
 
 MODEL, WINDOWS, STEPS = block_model(6, 2), Windows(100, 50), 60_000
+EVERY = STEPS // 6
+
+
+@dataclass(frozen=True)
+class Life:
+    """What befalls a stream before its driver dies."""
+
+    recover: Way
+    outages: tuple[Outage, ...]
+    batch: int | None  # whose write is the last, or none
+
+
+LIVES = {
+    "alone": Life("model", (), 0),
+    "after another": Life("model", (Outage(1, 4000, 4400),), 0),
+    "guarded": Life("guard", (Outage(1, 41_000, 41_400),), 4),
+    "together": Life("model", (Outage(0, 6000, 6500),), None),
+}
 
 
 def write_log(directory: Path) -> SensorLog:
-    """The log that all drivers of a trial stream."""
+    """The log that all streams of a trial read."""
     return SensorLog.write(directory / "log", draw(MODEL, STEPS, 4), MODEL.names)
 
 
-def query(log: SensorLog, recover: Way = "model") -> Query:
+def query(log: SensorLog, recover: Way = "model", stop: int | None = None) -> Query:
     """Three workers, each of which the others could stand in for."""
     model, requirement = MODEL.aggregate(WINDOWS.width), Requirement(1.0, 0.05)
     assignment = assign_spread(model, 3, requirement)
-    return Query(log, WINDOWS, model, assignment, requirement, STEPS // 6, recover=recover)
+    return Query(log, WINDOWS, model, assignment, requirement, EVERY, stop, recover)
 
 
-def main(place: str, recover: Way, outages: str = "", point: str = "", batch: str = "0") -> None:
-    """Stream what is left of the log; SIGKILL this very process at the point."""
+def main(place: str) -> None:
+    """Bring each stream to its point and die."""
     from aftlib.spark.session import session
 
-    directory, written, write = Path(place), count(), WindowSink.write
-    fault = Fault(Path(tempfile.mkdtemp(dir=directory)), point, int(batch))
-    planned = [Outage(*map(int, outage.split(","))) for outage in outages.split("/") if outage]
+    directory, written, write = Path(place), Counter[str](), WindowSink.write
+    standing = {name: threading.Event() for name in LIVES}
 
-    def write_and_pass(sink, *rows, **other):  # noqa: ANN001, ANN002, ANN003
+    def write_and_stand(sink, *rows, **other):  # noqa: ANN001, ANN002, ANN003
         write(sink, *rows, **other)
-        fault.passes("written", next(written))
+        name = sink.path.parent.name
+        if written[name] == LIVES[name].batch:
+            standing[name].set()
+            threading.Event().wait()
+        written[name] += 1
 
     def watch() -> None:
-        while not list((directory / "strikes").glob("fault-worker-*")):
+        while not list((directory / "together" / "strikes").glob("fault-worker-*")):
             time.sleep(0.001)
-        fault.passes("struck")
+        Fault(directory, "struck").passes("struck")
 
-    WindowSink.write = write_and_pass
+    WindowSink.write = write_and_stand
     threading.Thread(target=watch, daemon=True).start()
-    asked = query(SensorLog.open(directory / "log"), recover)
-    recover_stream(session("crash"), asked, directory, planned)
+    spark, log = session("crash"), SensorLog.open(directory / "log")
+    for name, life in LIVES.items():
+        told = spark, query(log, life.recover), directory / name, life.outages
+        threading.Thread(target=recover_stream, args=told, daemon=True).start()
+        standing[name].wait()
 
 
 if __name__ == "__main__":

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from pyspark import cloudpickle
 
 from aftlib.approximately_once import pipeline as approximately_once
+from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.operator import Memory, Worker
 from aftlib.approximately_once.pipeline import StreamRun, recover_stream
 from aftlib.approximately_once.sink import WindowSink
+from aftlib.core.sensorlog import SensorLog
+from tests.crash import recovery_driver as driver
 
-_DRIVER = Path(__file__).with_name("recovery_driver.py")
-_spec = importlib.util.spec_from_file_location("recovery_driver", _DRIVER)
-driver = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(driver)
 MODEL, WINDOWS, STEPS, query = driver.MODEL, driver.WINDOWS, driver.STEPS, driver.query
 
 pytestmark = pytest.mark.crash
@@ -35,10 +32,10 @@ def log(tmp_path_factory):
     return driver.write_log(tmp_path_factory.mktemp("log"))
 
 
-def check(done, log):
+def check(done, log, stop=STEPS):
     """Every window of every key once; computed ones exact; estimates only where input was lost."""
-    due = WINDOWS.ending_in(0, STEPS)
-    expected, _ = WINDOWS.aggregate(log.read(None, 0, STEPS), 0, due)
+    due = WINDOWS.ending_in(0, stop)
+    expected, _ = WINDOWS.aggregate(log.read(None, 0, stop), 0, due)
     table = done.windows.set_index(["start", "key"]).unstack("key")
     assert len(table) == len(due)
     assert len(done.windows) == len(due) * MODEL.size
@@ -118,8 +115,8 @@ class SlowMemory(Memory):
 
 
 class Slow(Worker):
-    def memory(self, shift, due):
-        return SlowMemory(**vars(super().memory(shift, due)))
+    def memory(self, shift, begin):
+        return SlowMemory(**vars(super().memory(shift, begin)))
 
 
 @pytest.fixture
@@ -137,49 +134,58 @@ def test_workers_killed_at_random(spark, log, tmp_path, working, seed):
     check(done, log)
 
 
-def drive(directory, *how):
-    """A driver in a process of its own; what the sink holds when it has ended, and how it did."""
-    command = [sys.executable, str(_DRIVER), str(directory), *how]
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory):
+    """What a killed driver left: a log, and a directory for each of its streams."""
+    directory = tmp_path_factory.mktemp("lives")
+    driver.write_log(directory)
+    command = [sys.executable, driver.__file__, str(directory)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    return directory
+
+
+def held(directory):
+    """What the sink in a directory holds."""
     sink = WindowSink(directory / "sink.sqlite")
-    return ended, StreamRun(sink.windows(), sink.outages(), None)
+    return StreamRun(sink, sink.outages(), None)
+
+
+def gone_on(before, done):
+    """Whether nothing that was written has changed since."""
+    both = before.merge(done, on=["start", "key"], suffixes=("", "_after"))
+    return len(both) == len(before) and (both["value"] == both["value_after"]).all()
 
 
 @pytest.mark.parametrize(
-    ("first", "point", "estimated", "recorded"),
+    ("name", "estimated", "recorded"),
     [
-        ("", "written", 0, {0}),  # in the re-run a worker dies
-        ("1,4000,4400", "written", 18, {1}),  # the same after another's loss: read again
-        ("0,6000,6500", "struck", 0, set()),  # both together: who starts again has lost nothing
+        ("alone", 0, {0}),  # the driver dies, and in the re-run a worker
+        ("after another", 18, {1}),  # the same after another's loss: read again
+        ("together", 0, set()),  # driver and worker: who starts again has lost nothing
     ],
 )
-def test_a_driver_dies_and_in_the_re_run_a_worker(tmp_path, first, point, estimated, recorded):
-    log = driver.write_log(tmp_path)
-    ended, before = drive(tmp_path, "model", first, point)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    assert (len(before.windows) > 0) == (point == "written")
-    ended, done = drive(tmp_path, "model", "0,6000,6500")
-    assert ended.returncode == 0, ended.stderr
-    check(done, log)
-    assert done.windows["estimated"].sum() == before.windows["estimated"].sum() == estimated
-    both = before.windows.merge(done.windows, on=["start", "key"], suffixes=("", "_after"))
-    assert len(both) == len(before.windows)
-    assert (both["value"] == both["value_after"]).all()
-    assert (tmp_path / "strikes" / "fault-worker-0-6000.json").exists()
+def test_a_driver_dies_and_in_the_re_run_a_worker(spark, lives, name, estimated, recorded):
+    log, directory, stop = SensorLog.open(lives / "log"), lives / name, 2 * driver.EVERY
+    before = held(directory).windows
+    assert (len(before) > 0) == (driver.LIVES[name].batch is not None)
+    done = recover_stream(spark, query(log, stop=stop), directory, [Outage(0, 6000, 6500)])
+    check(done, log, stop)
+    assert done.windows["estimated"].sum() == before["estimated"].sum() == estimated
+    assert gone_on(before, done.windows)
+    assert (directory / "strikes" / "fault-worker-0-6000.json").exists()
     assert {outage.worker for outage in done.outages} == recorded
 
 
-def test_a_driver_dies_and_the_next_one_knows_what_its_guard_knew(tmp_path):
+def test_a_driver_dies_and_the_next_one_knows_what_its_guard_knew(spark, lives):
     """Killed after the batch in which a worker was lost; a worker lost later is estimated, too."""
-    log = driver.write_log(tmp_path)
-    ended, before = drive(tmp_path, "guard", "1,41000,41400", "written", "4")
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    ended, done = drive(tmp_path, "guard", "0,42000,42500/2,52000,52400")
-    assert ended.returncode == 0, ended.stderr
+    log, directory = SensorLog.open(lives / "log"), lives / "guarded"
+    before = held(directory).windows
+    assert len(before) == len(WINDOWS.ending_in(0, 5 * driver.EVERY)) * MODEL.size
+    later = [Outage(0, 42_000, 42_500), Outage(2, 52_000, 52_400)]
+    done = recover_stream(spark, query(log, "guard"), directory, later)
     check(done, log)
-    both = before.windows.merge(done.windows, on=["start", "key"], suffixes=("", "_after"))
-    assert len(both) == len(before.windows) == len(WINDOWS.ending_in(0, 50_000)) * MODEL.size
-    assert (both["value"] == both["value_after"]).all()
+    assert gone_on(before, done.windows)
     lost = done.windows[done.windows["estimated"]]
     assert {start // 10_000 for start in lost["start"]} == {4, 5}
     assert lost["start"].nunique() < 18  # of each outage, every sixth window at least was read
@@ -188,9 +194,10 @@ def test_a_driver_dies_and_the_next_one_knows_what_its_guard_knew(tmp_path):
 class Forgetful(Worker):
     """A broken control: its substitute passes half-filled windows off as whole."""
 
-    def memory(self, shift, due):
+    def memory(self, shift, begin):
+        due = self.windows.ending_in(shift.start, shift.stop)
         needed = due.start * self.windows.slide
-        hidden = np.zeros((max(0, shift["begin"] - needed), self.keys))
+        hidden = np.zeros((max(0, begin - needed), len(shift.keys)))
         return SlowMemory(self.windows, needed, due.start, hidden)
 
 
