@@ -125,7 +125,8 @@ def is_loopback(url: str) -> bool:
 def packed_library() -> Path:
     """Return a zip of aftlib as it lies here, named after its contents, in the cache directory."""
     source = Path(aftlib.__file__).parent
-    parts = [p for p in sorted(source.rglob("*")) if p.is_file() and p.suffix != ".pyc"]
+    found = (p for p in sorted(source.rglob("*")) if p.is_file())
+    parts = [p for p in found if "__pycache__" not in p.parts]
     digest = sha256()
     for part in parts:
         digest.update(f"{part.relative_to(source)} {part.stat().st_size} ".encode())

@@ -50,8 +50,9 @@ def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, 
         done.kill()
     assert done.returncode == 0, said[1]
     found = json.loads((tmp_path / "found.json").read_text())
-    assert found["struck"] == ["executor in D3", "worker in D2", "executor in D5"]
+    assert found["struck"] == ["executor in D3", "worker in D5"]
     assert all(".zip/aftlib/" in place for place in found["shipped"])
+    print(said[0])
     for name in jobs:
         assert found[name] == expected[name], name
     assert any(found["D1"]["windows"]["estimated"])
