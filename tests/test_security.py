@@ -26,7 +26,7 @@ from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.session import packed_library, session
-from tests.spark.cluster_jobs import family
+from tests.spark.cluster_jobs import LOOPBACKS, family, listening
 
 HOUSE, ROOT = Path(aftlib.__file__).parent, Path(__file__).parents[1]
 HOSTILE = ("'); DROP TABLE windows; --", "../../evil", "/etc/evil", "a\x00b", "%s", '"; x')
@@ -48,25 +48,6 @@ def calls(file):
     for node in ast.walk(ast.parse((HOUSE / file).read_text())):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
-
-
-def listening(pids):
-    """Addresses, as the kernel writes them in hexadecimal, on which processes take connections."""
-    inodes = set()
-    for pid in pids:
-        for entry in Path(f"/proc/{pid}/fd").glob("*"):
-            try:
-                inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(entry)))
-            except OSError:  # closed meanwhile
-                continue
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            local, state, inode = (line.split()[i] for i in (1, 3, 9))
-            if state == "0A" and inode in inodes:
-                yield local.split(":")[0]
-
-
-LOOPBACKS = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the system has no /proc")

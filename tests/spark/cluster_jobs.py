@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -121,7 +122,7 @@ def after(ready: Callable[[], object], act: Callable[[], None]) -> Iterator[None
 def family(pid: int) -> list[tuple[int, str]]:
     """Process id and command of all that descend from a process."""
     listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
     known, found = {pid}, list[tuple[int, str]]()
@@ -130,6 +131,25 @@ def family(pid: int) -> list[tuple[int, str]]:
         found += [each for each in more if each[0] not in known]
         known |= {p for p, _ in more}
     return found
+
+
+def listening(pids: Iterable[int]) -> Iterator[str]:
+    """Addresses, as the kernel writes them in hexadecimal, on which processes take connections."""
+    inodes = set()
+    for pid in pids:
+        for entry in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(entry)))
+            except OSError:  # closed meanwhile
+                continue
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            local, state, inode = (line.split()[i] for i in (1, 3, 9))
+            if state == "0A" and inode in inodes:
+                yield local.split(":")[0]
+
+
+LOOPBACKS = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 def main(folder: str, url: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
+import shutil
 import stat
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark import cluster_jobs
-from tests.spark.cluster_jobs import family
+from tests.spark.cluster_jobs import LOOPBACKS, family, listening
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,16 +62,22 @@ def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, 
 def test_a_cluster_listens_on_the_loopback_and_ends_with_its_starter():
     """Also when that is killed: no process is left."""
     program = [sys.executable, "-m", "aftlib.spark.cluster", "1"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT) as starter:
+    starter = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
         assert re.match(r"1 workers of spark://127\.0\.0\.1:\d+\.", starter.stdout.readline())
         variables = Path(starter.stdout.readline().split(". ")[1].strip())
         assert variables.read_text().startswith("export AFT_MASTER=spark://127.0.0.1:")
         assert stat.S_IMODE(variables.parent.stat().st_mode) == 0o700
         members = family(starter.pid)
         daemons = [pid for pid, command in members if "org.apache.spark.deploy" in command]
-        assert len(daemons) >= 2
-        starter.send_signal(signal.SIGKILL)
+        assert len(daemons) == 4  # a master and a worker, and the shell of each
+        found = set(listening(daemons))
+        assert found and found <= LOOPBACKS
+    finally:
+        starter.kill()
+        starter.communicate()
     deadline = time.monotonic() + 20
     while not all(map(alone, daemons)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert all(map(alone, daemons))
+    shutil.rmtree(variables.parent)
