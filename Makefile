@@ -24,7 +24,7 @@ broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable
 two = --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test fast check crash bench ns3 docs lab lock lint format clean $(broken)
+.PHONY: help setup reproduce test fast check crash bench cluster ns3 docs lab lock lint format clean $(broken)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ crash: setup ## the full number of trials that kill real processes
 
 bench: setup ## measure the speed ratios of benchmarks/
 	$(bin)/python -m benchmarks $(ARGS)
+
+cluster: setup ## a Spark cluster of two workers on this machine, until Ctrl-C (docs/cluster.md)
+	$(bin)/python -m aftlib.spark.cluster $(ARGS)
 
 ns3: setup ## make D4's reference tables anew on ns-3 (needs libns3-dev and g++; some minutes)
 	$(bin)/python -m aftlib.upstream_backup.ns3

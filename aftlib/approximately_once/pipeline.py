@@ -36,6 +36,7 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.drain import drain
+from aftlib.spark.machines import require_shared
 
 Way = Literal["model", "guard", "exact"]
 RECOVER: tuple[Way, ...] = get_args(Way)
@@ -299,8 +300,8 @@ def recover_stream(
     ------
     ValueError
         When an outage names no worker or no step of the log, or ends before it begins; when the
-        directory is another query's; when `spark.speculation` is on, whose second attempts at slow
-        tasks cost time here and never help.
+        directory is another query's, or not on storage that a cluster's machines share; when
+        `spark.speculation` is on, whose second attempts at slow tasks cost time and never help.
     """
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise ValueError(
@@ -308,6 +309,7 @@ def recover_stream(
             'start the session with session(..., **{"spark.speculation": "false"})'
         )
     directory = Path(directory)
+    require_shared(spark, directory, query.log.path)
     shutil.rmtree(directory / "mail", ignore_errors=True)
     shifts, coordinator = staff(query, directory, outages)
     drain(shifts.stream(spark).writeStream.foreachBatch(coordinator), directory)

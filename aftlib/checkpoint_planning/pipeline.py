@@ -33,6 +33,7 @@ from aftlib.checkpoint_planning.state import (
 from aftlib.core.paths import take_lock
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.drain import drain
+from aftlib.spark.machines import require_shared
 from aftlib.spark.planned import PlannedInput
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
@@ -164,7 +165,8 @@ def replay_stream(
     spark : SparkSession
     query : ReplayQuery
     log : SensorLog
-        Its keys are the model's, in the same order; else a ValueError.
+        Its keys are the model's, in the same order, and a cluster's machines share its folder; else
+        a ValueError.
     directory : path
         Place of the state, the prepared replay sets and Spark's own checkpoint; those of another
         stream are refused by a ValueError, a driver that is at work on it by a TimeoutError.
@@ -173,6 +175,7 @@ def replay_stream(
     tasks : int
         Slices of the sensors that are read in parallel.
     """
+    require_shared(spark, log.path)
     with only_driver(directory):
         operator = prepare(query, log, directory, passes)
         operator.recover()

@@ -52,7 +52,7 @@ def require_numbers(name: str, values: Sequence[float], **bounds: float | bool |
 
 def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> str:
     """Return the first eight of the (chosen) names as an error shows them, and how many more."""
-    quoted = [repr(name) for name in (names if chosen is None else compress(names, chosen))]
+    quoted = [f"{name!r:.80}" for name in (names if chosen is None else compress(names, chosen))]
     more = f" and {len(quoted) - 8} more" if len(quoted) > 8 else ""
     return ", ".join(quoted[:8]) + more
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,12 +13,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 from aftlib.core.checks import listed
 from aftlib.core.sensorlog import SensorLog
 
 # A number is that many since 1970 from here on; sensors with such values that only grow are none.
 _EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e8}
+
+LONGEST_LINE = 2**20
+"""Bytes that a line of a text table may have; twice as many are always refused."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ def read_frame(path: Path | str) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        When there is no such file, or it cannot be read as a table.
+        When there is no such file, it cannot be read as a table, or would fill the memory.
     """
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):
@@ -123,7 +128,7 @@ def read_frame(path: Path | str) -> pd.DataFrame:
     if not path.exists():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
     try:
-        return pd.read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
+        return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     except (ValueError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         way_out = "; save it as UTF-8" if isinstance(error, UnicodeError) else ""
@@ -132,8 +137,25 @@ def read_frame(path: Path | str) -> pd.DataFrame:
         ) from error
 
 
+def _read_parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file; a few bytes of one may stand for any number of equal values."""
+    told = pq.read_metadata(path)
+    size = 8 * told.num_rows * told.num_columns
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory / 2:
+        raise ValueError(
+            f"its {told.num_rows:,} rows of {told.num_columns:,} columns take {size / 1e9:,.0f} GB "
+            f"of {memory / 1e9:,.0f} GB of memory; write fewer columns, or one row for several"
+        )
+    return pd.read_parquet(path)
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
     """Read a text table whose separator and decimal sign its first lines tell."""
+    with path.open("rb") as file:
+        while len(block := file.read(LONGEST_LINE)) == LONGEST_LINE:
+            if b"\n" not in block and b"\r" not in block:
+                raise ValueError(f"a line is longer than {LONGEST_LINE:,} bytes: is this a table?")
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         head = [file.readline() for _ in range(50)]
     separator = max(",;\t", key=head[0].count)
@@ -202,7 +224,7 @@ def no_number(column: pd.Series) -> str:
     """Return the first entry that is no number, as an error shows it, and how many there are."""
     odd = column.notna() & pd.to_numeric(column, errors="coerce").isna()
     first = column[odd].iloc[0] if odd.any() else column.iloc[0]
-    return f"{column.dtype} such as {first!r} ({int(odd.sum()) or len(column):,} such)"
+    return f"{column.dtype} such as {first!r:.80} ({int(odd.sum()) or len(column):,} such)"
 
 
 def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:

@@ -92,9 +92,9 @@ def atomic_file(target: str | os.PathLike[str]) -> Iterator[Path]:
     with _scratch(target) as path:
         yield path
         _require_written(path, target)
-        _flush(path)
+        flush(path)
         os.replace(path, target)
-        _flush(target.parent)
+        flush(target.parent)
 
 
 @contextmanager
@@ -114,14 +114,14 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
         yield path
         _require_written(path, target)
         for part in sorted(path.rglob("*")):
-            _flush(part)
-        _flush(path)
+            flush(part)
+        flush(path)
         try:
             path.rename(target)
         except OSError:
             if not target.exists():
                 raise
-        _flush(target.parent)
+        flush(target.parent)
 
 
 def keep_identity(note: Path, what: str, own: Mapping[str, object], left: Path) -> None:
@@ -204,7 +204,8 @@ def _scratch(target: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Bring a file's contents, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

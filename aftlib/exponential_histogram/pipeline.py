@@ -13,6 +13,7 @@ from aftlib.core.paths import keep_identity
 from aftlib.exponential_histogram.events import MAX_UNITS
 from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
 from aftlib.spark.drain import drain
+from aftlib.spark.machines import require_shared
 
 _SETTINGS = {
     # state outside the JVM's memory, which a million keys would fill
@@ -125,9 +126,11 @@ def run(
     Raises
     ------
     ValueError
-        As `estimates`, or if the directory holds the stream of another query.
+        As `estimates`, or if the directory holds the stream of another query, or not all machines
+        of a cluster share it.
     """
     place = Path(directory).absolute()
+    require_shared(spark, place)
     answers = estimates(events, query)
     keep_identity(place / "query.json", "query", query.identity, place / "checkpoint")
 

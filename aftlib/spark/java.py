@@ -103,12 +103,7 @@ def wrapped(java: Path) -> Path:
     after its contents and appears by one rename, so that any number of processes may ask for it at
     once, and none ever sees half a script.
     """
-    usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or usual).expanduser() / "aftlib"
-    try:
-        require_writable(cache)
-    except PermissionError:
-        cache = Path(tempfile.mkdtemp(prefix="aftlib-"))
+    cache = cache_dir()
     script = _WRAPPER.format(java=shlex.quote(str(java)))
     home = cache / f"java-{sha256(script.encode()).hexdigest()[:16]}"
     wrapper = home / "bin" / "java"
@@ -117,3 +112,13 @@ def wrapped(java: Path) -> Path:
             draft.write_text(script)
             draft.chmod(0o755)
     return home
+
+
+def cache_dir() -> Path:
+    """Return the user's own cache directory, a new temporary one where that is not writable."""
+    usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or usual).expanduser() / "aftlib"
+    try:
+        return require_writable(cache)
+    except PermissionError:
+        return Path(tempfile.mkdtemp(prefix="aftlib-"))

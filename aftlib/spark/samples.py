@@ -12,6 +12,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import ROWS_PER_RANGE, draw_range
 from aftlib.core.paths import atomic_directory
 from aftlib.core.sensorlog import SensorLog, rows_of, write_manifest, write_part
+from aftlib.spark.machines import require_shared
 
 
 def write_samples(
@@ -20,8 +21,8 @@ def write_samples(
     """Draw rows of the model in Spark tasks and keep them as a log; reuse it when it is there.
 
     Every row range has its own random stream (`generators.draw`), so the files are the same bytes
-    however Spark cuts the work. Where several machines work, all of them must share `path`.
-    ValueError when `rows` is less than 1, or `path` holds a log of other parameters.
+    however Spark cuts the work. ValueError when `rows` is less than 1, `path` holds a log of other
+    parameters, or not all machines of a cluster share it.
     """
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows!r}")
@@ -35,6 +36,7 @@ def write_samples(
                 "give another path or delete the directory"
             )
         return log
+    require_shared(spark, Path(path).parent)
     ranges = -(-rows // ROWS_PER_RANGE)
     with atomic_directory(Path(path)) as scratch:
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
+from zipfile import ZipFile
 
 import pyspark
 from pyspark.sql import SparkSession
 
-from aftlib.spark.java import java_home
+import aftlib
+from aftlib.core.paths import atomic_file
+from aftlib.spark.java import cache_dir, java_home
 
 DEFAULT_MASTER = "local[*,4]"  # a task may fail three times: the failures that we cause are real
 DEFAULT_DRIVER_MEMORY = "2g"
@@ -46,10 +51,10 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     ``AFT_MASTER`` (default ``local[*,4]``) chooses where it runs, ``AFT_DRIVER_MEMORY`` (default
     ``2g``) the memory of the driver, which with a local master is that of all tasks.
 
-    The tasks import aftlib. A local master runs them in this process's own Python. The machines of
-    a cluster need the same Python with aftlib and its dependencies: install it there (``make
-    setup`` at the same place on each), or ship an archive with ``spark.archives``, and let
-    ``PYSPARK_PYTHON`` name the interpreter as the machines see it.
+    A local master runs the tasks in this process's own Python. To a cluster, aftlib as it lies here
+    is shipped; its machines need the same Python with the dependencies, and ``PYSPARK_PYTHON``
+    names it as they see it (docs/cluster.md). Where ``AFT_CLUSTER_SECRET`` is set, only who knows
+    it may talk to the session, and all that is said is encrypted.
     """
     warnings.filterwarnings("ignore", message=_PANDAS_NOTICE, category=FutureWarning)
     memory = os.environ.get("AFT_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
@@ -78,27 +83,60 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     # What the JVM, and from it the Python workers, start with.
     variables = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": quiet}
 
-    if master().startswith("local"):
+    if is_loopback(master()):  # nothing listens beyond it
         properties |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+    if master().startswith("local"):
         # An older Spark or another Python named by the user's environment would not fit this one.
         variables |= {
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
         }
     else:
         variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
+    if secret := os.environ.get("AFT_CLUSTER_SECRET"):
+        variables["_SPARK_AUTH_SECRET"] = secret
+        properties |= dict.fromkeys(("spark.authenticate", "spark.network.crypto.enabled"), "true")
+        # Spark wants this property too, which anybody may print; the variable goes before it.
+        properties["spark.authenticate.secret"] = secrets.token_hex(32)
 
     builder = SparkSession.builder.appName(app)
     for name, value in {**properties, **conf}.items():
         builder = builder.config(name, value)
     with _environment(**variables):
-        return builder.getOrCreate()
+        running = builder.getOrCreate()
+    if not str(running.sparkContext.master).startswith("local"):
+        running.sparkContext.addPyFile(str(packed_library()))
+    return running
 
 
 def master() -> str:
     """Return the Spark master that `session` starts on: ``AFT_MASTER`` or ``local[*,4]``."""
     return os.environ.get("AFT_MASTER") or DEFAULT_MASTER
+
+
+def is_loopback(url: str) -> bool:
+    """Whether this master is a local one, or can be reached from this machine only."""
+    hosts = re.findall(r"(?:spark://|,)(\[[^]]*\]|[^:,/]+)", url)
+    own = re.compile(r"localhost|127(\.\d+){3}|\[::1\]")
+    return url.startswith("local") or bool(hosts) and all(map(own.fullmatch, hosts))
+
+
+def packed_library() -> Path:
+    """Return a zip of aftlib as it lies here, named after its contents, in the cache directory."""
+    source = Path(aftlib.__file__).parent
+    found = (p for p in sorted(source.rglob("*")) if p.is_file())
+    parts = [p for p in found if "__pycache__" not in p.parts]
+    digest = sha256()
+    for part in parts:
+        digest.update(f"{part.relative_to(source)} {part.stat().st_size} ".encode())
+        digest.update(part.read_bytes())
+    target = cache_dir() / f"aftlib-{digest.hexdigest()[:16]}.zip"
+    if not target.is_file():
+        with atomic_file(target) as draft, ZipFile(draft, "w") as archive:
+            for part in parts:
+                archive.write(part, part.relative_to(source.parent))
+    return target
 
 
 @contextmanager

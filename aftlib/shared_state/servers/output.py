@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import atomic_file, flush
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
@@ -51,6 +51,7 @@ class Output:
                 with suppress(FileExistsError):  # unlike a rename, a link replaces nothing
                     os.link(draft, path)
                 draft.unlink()
+                flush(path.parent)  # before its slices are forgotten
                 self.at("written")
 
         for moment, begin in zip(slices.tolist(), last.tolist(), strict=True):

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Stage:
     servers: int = 2
     tasks: int = 2
     own: str = "rocksdb"
-    shared: str = "sqlite:"
+    shared: str = field(default="sqlite:", repr=False)  # may hold a password
     schema: str = "aft"
     batch: int = 10_000
     checkpoint_s: float = 1.0

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -40,6 +41,11 @@ OTHERS_S = 10.0
 """Seconds that a dead supervisor's processes take to end."""
 MOST_DEATHS = 20
 """Deaths of a process without anything getting further in between."""
+ONE_HOST = (
+    "servers and tasks of a stage are processes of this machine, which talk through sockets and "
+    "locks: no other machine of the cluster in AFT_MASTER works for them; across machines, use "
+    "merge_log(…, 'late global') with a PostgresTable"
+)
 T = TypeVar("T")
 
 
@@ -48,8 +54,10 @@ def run_stage(stage: Stage) -> Account:
 
     Who or what is waited for, for more than some seconds, goes to the log `aftlib.shared_state`. A
     RuntimeError says what ended it otherwise (`Supervisor.run`), a ValueError that another stage
-    began in its folder.
+    began in its folder, a warning that `AFT_MASTER` names a cluster: a stage runs on this machine.
     """
+    if not (os.environ.get("AFT_MASTER") or "local").startswith("local"):
+        warnings.warn(ONE_HOST, stacklevel=2)
     stage.keep_folder()
     command, said, told, over = [sys.executable, "-m", __name__], b"", 0, False
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:

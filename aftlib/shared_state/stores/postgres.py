@@ -31,6 +31,7 @@ class PostgresTable(SqlTable):
     ConnectionError that none answers.
     """
 
+    one_machine = False
     least, greatest = "least", "greatest"
 
     def __init__(self, url: str, aggregate: Aggregate, schema: str = "aft") -> None:

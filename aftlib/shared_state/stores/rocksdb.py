@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from rocksdict import DbClosedError, Options, Rdict, WriteBatch, WriteOptions
 
+from aftlib.core.paths import flush
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import (
     VERSION,
@@ -23,6 +25,8 @@ from aftlib.shared_state.stores.tables import (
 )
 
 _IDENTITY, _LATEST, _PART, _EPOCH, _HANDED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
+_MADE_FIRST = re.compile(r"LO(CK|G.*)|IDENTITY|MANIFEST-\d+|\d+\.dbtmp|rocksdict-config\.json")
+"""Files of a database that nothing was put into: all that is there when the power fails then."""
 BLOCK = 7
 """Keys that agree in all but this many bits share a record, so that arrays go in and out."""
 _SIGN = 1 << 63
@@ -98,12 +102,16 @@ class RocksTable(StateTable):
     def _open(self) -> Rdict:
         """The database, refused when it is another's."""
         place = repr(str(self.path))
-        there = list(self.path.iterdir()) if self.path.is_dir() else self.path.exists()
-        if there and not (self.path / "CURRENT").exists():
+        files = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
+        strange = self.path.is_file() or not all(map(_MADE_FIRST.fullmatch, files))
+        if strange and not (self.path / "CURRENT").exists():
             raise ValueError(
                 f"path must be a state table or a new folder, got {place}, which holds something "
                 "else; choose another path"
             )
+        if not files:
+            self.path.mkdir(parents=True, exist_ok=True)
+            flush(self.path.parent)  # RocksDB syncs what is in its folder, not that there is one
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         try:

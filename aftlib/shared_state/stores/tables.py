@@ -76,6 +76,8 @@ class StateTable(ABC):
 
     durable = True
     """Whether anything survives the process."""
+    one_machine = True
+    """Whether all who open it must be on one machine."""
     flush = "merge"
     """When (`FLUSHES`). Stores say in their own words what survives a power failure."""
 

@@ -32,6 +32,7 @@ from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.sums import SUMS, SliceSums, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
+from aftlib.spark.machines import other_machines, require_shared
 
 STRATEGIES = ("upfront", "late local", "late global")
 """Where tuples of a key meet: before one aggregation, after each task's, or in a shared table."""
@@ -123,7 +124,8 @@ def merge_log(
         Parallelism; no task has anything to do beyond the log's partitions.
     directory : path, optional
         Keeps reports and malformed lines, of this call alone, also when these stop it; by default
-        they are only in the result. All machines must share it, so a cluster needs one to be named.
+        they are only in the result. All machines of a cluster must share it, or by default the
+        folder of temporary files.
     table : callable, optional
         Opens the shared table of "late global", in every task anew; its aggregate is `sums.SUMS`.
         It is gone on with where the table says that an earlier call stopped.
@@ -137,25 +139,21 @@ def merge_log(
     ValueError
         When the strategy is none of the three, tasks is less than 1, "late global" has no table,
         one of another aggregate, that does not keep every merge, or that was begun with another
-        log, delay or slice, the directory holds another run's notes, or it is missing on a cluster;
-        in a task, when too many lines are malformed.
+        log, delay or slice, or one that only one machine can open on a cluster of several, or the
+        directory holds another run's notes, or is not shared; in a task, when too many lines are
+        malformed.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
     require_number("tasks", tasks, least=1)
     if strategy == "late global" and table is None:
         raise ValueError("table must be given for 'late global', got None: name the shared store")
-    master = str(spark.sparkContext.master)
-    if directory is None and not master.startswith("local"):
-        raise ValueError(
-            f"directory must be given where Spark runs on {master!r}, got None: name a folder "
-            "that all its machines share"
-        )
 
     begin = time.time()
     with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
         place = Path(directory or scratch)
         place.mkdir(parents=True, exist_ok=True)
+        require_shared(spark, place, log.path)
         require_fresh(place)
         given = LogMerge(log, rules, tasks, place, fault)
 
@@ -259,6 +257,12 @@ def late_global(
                 f"table must keep every merge, got a {type(shared).__name__} that flushes at every "
                 f"{shared.flush}: each task opens it anew, so open a file or server with "
                 "flush='merge'"
+            )
+        if shared.one_machine and (others := other_machines(spark)):
+            raise ValueError(
+                f"table must be one that all machines reach, got a {type(shared).__name__}, which "
+                f"is for one, where tasks run on {', '.join(sorted(others))}: use PostgreSQL, as "
+                "stores.postgres.PostgresTable('postgresql://user@host/database', SUMS)"
             )
         rules = {"delay": given.rules.delay, "pane": given.rules.windows.pane}
         about = json.dumps(given.log.identity | rules, sort_keys=True, default=str)

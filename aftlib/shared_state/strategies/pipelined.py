@@ -43,12 +43,13 @@ class SavedSums:
         """Write it, whole or not at all."""
         stands = json.dumps({p: asdict(now) for p, now in self.progress.items()})
         with atomic_file(path) as scratch, scratch.open("wb") as file:
-            np.savez(file, **vars(self.sums), progress=np.array(stands))
+            parts = vars(self.sums) | {"progress": np.array(stands)}
+            np.savez(file, allow_pickle=False, **parts)
 
     @classmethod
     def load(cls, path: Path) -> SavedSums:
         """Read what `save` wrote."""
-        with np.load(path) as found:
+        with np.load(path, allow_pickle=False) as found:
             sums = Partials(found["windows"], found["keys"], found["values"])
             stands = json.loads(str(found["progress"]))
         return cls(sums, {int(p): Progress(**now) for p, now in stands.items()})
@@ -115,7 +116,7 @@ class _Member:
         for receiver in range(self.given.tasks):
             path, block = self._mail(self.index, receiver), mine[:, receivers == receiver]
             with atomic_file(path) as scratch, scratch.open("wb") as file:
-                np.savez(file, block=block, last=np.array(mine.shape[1] == 0))
+                np.savez(file, allow_pickle=False, block=block, last=np.array(mine.shape[1] == 0))
 
         blocks, until = list[np.ndarray](), time.monotonic() + PATIENCE_S
         anything = False
@@ -128,7 +129,7 @@ class _Member:
                         "see its error in Spark's log"
                     )
                 time.sleep(0.002)
-            with np.load(path) as mail:
+            with np.load(path, allow_pickle=False) as mail:
                 anything |= not mail["last"]
                 blocks.append(mail["block"])
         if not anything:

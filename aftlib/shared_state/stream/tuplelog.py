@@ -114,8 +114,8 @@ def write_tuples(
 ) -> TupleLog:
     """Draw a stream in Spark tasks and keep it as a log; reuse it when it is there.
 
-    There are never more tasks to read it than `partitions`. Where several machines work, `path` is
-    a folder that all of them share. A log of another stream there is a ValueError.
+    There are never more tasks to read it than `partitions`. A ValueError when `path` holds a log of
+    another stream, or not all machines of a cluster share it.
     """
     require_number("partitions", partitions, least=1)
     if Path(path).exists():
@@ -127,6 +127,9 @@ def write_tuples(
                 f"for {about} in {partitions}; give another path or delete the folder"
             )
         return log
+    from aftlib.spark.machines import require_shared
+
+    require_shared(spark, Path(path).parent)
     with atomic_directory(Path(path)) as scratch:
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -267,3 +267,12 @@ def test_a_global_store_that_was_lost_is_not_begun_anew(stage):
         path.unlink()
     with pytest.raises(RuntimeError, match="table must be new, or .* has been emptied"):
         run_stage(one)
+
+
+def test_a_stage_says_on_a_cluster_that_it_runs_on_one_machine(monkeypatch):
+    stage = MagicMock()
+    stage.keep_folder.side_effect = KeyError("here")
+    monkeypatch.setenv("AFT_MASTER", "spark://head:7077")
+    warned = pytest.warns(UserWarning, match="no other machine of the cluster .* PostgresTable")
+    with warned, pytest.raises(KeyError, match="here"):
+        run_stage(stage)

@@ -5,7 +5,6 @@ import pickle
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.strategies import pipeline
 from aftlib.shared_state.strategies.pipeline import (
     STRATEGIES,
     LogMerge,
@@ -216,10 +216,13 @@ def test_another_runs_folder_is_refused(spark, log, tmp_path):
             start(spark, LogMerge(log, RULES, 1, tmp_path))
 
 
-def test_a_cluster_needs_a_folder():
-    cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://head:7077"))
-    with pytest.raises(ValueError, match="directory must be given where .*head:7077', got None"):
-        merge_log(cluster, None, RULES, "upfront", 1)
+def test_a_table_of_one_machine_is_refused_where_tasks_run_on_others(
+    spark, log, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pipeline, "other_machines", lambda spark: {"m2", "m1"})
+    match = "table must be one that all machines reach, got a SqliteTable.* on m1, m2: use Postgre"
+    with pytest.raises(ValueError, match=match):
+        merge_log(spark, log, RULES, "late global", 1, table=shared(tmp_path))
 
 
 def test_a_table_of_another_aggregate_is_refused(spark, log, tmp_path):

@@ -1,0 +1,173 @@
+"""Spark's own cluster on this machine, out of the installed package: a master and some workers.
+
+python -m aftlib.spark.cluster [WORKERS [CORES]] runs one until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import pyspark
+
+from aftlib.core.checks import require_number
+from aftlib.spark.java import java_home
+
+HOST = "127.0.0.1"
+STARTS_S = 60.0
+STOPS_S = 15.0
+
+# What the daemons, and from them the executors and their Python, get of this environment: no
+# PYTHONPATH, for the library is shipped, and no credentials.
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "XDG_CACHE_HOME")
+_SETTINGS = """\
+spark.authenticate true
+spark.network.crypto.enabled true
+spark.master.rest.enabled false
+spark.ui.killEnabled false
+spark.worker.cleanup.enabled true
+"""
+# A daemon lives as long as the pipe to this process: also SIGKILL of this one ends it.
+_LEASH = '"$@" </dev/null & echo "daemon $!"; read -r _; kill $! 2>/dev/null; wait $!'
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A master or worker: the shell that watches over it, its process id and its log."""
+
+    shell: subprocess.Popen[bytes]
+    pid: int
+    log: Path
+
+
+class LocalCluster:
+    """A master and workers of Spark on the loopback, ended with the block that it opens.
+
+    Parameters
+    ----------
+    workers, cores : int
+        Workers, each of which starts an executor, and tasks that each runs at once.
+    memory : str
+        Memory of a worker for its executors, such as ``"1g"``, which one executor takes.
+
+    Only who knows `secret` may send work: session() takes it from ``AFT_CLUSTER_SECRET``. Messages
+    are encrypted. ValueError when a number is below 1, RuntimeError when a daemon does not start.
+    """
+
+    def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
+        require_number("workers", workers, least=1, whole=True)
+        require_number("cores", cores, least=1, whole=True)
+        self.secret = secrets.token_hex(32)
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="aft-cluster-", ignore_cleanup_errors=True
+        )
+        self.folder, self.workers = Path(self._folder.name), list[Daemon]()
+        self._shells: list[subprocess.Popen[bytes]] = []
+        try:
+            (self.folder / "spark.conf").write_text(_SETTINGS)
+            self.master = self._start("master", "master.Master")
+            self.url = self._said(self.master, r"Starting Spark master at (spark://\S+)")[0]
+            size = ("--cores", f"{cores}", "--memory", memory)
+            for number in range(workers):
+                place = self.folder / f"worker-{number}"
+                place.mkdir()
+                arguments = (*size, "--work-dir", f"{place}", self.url)
+                self.workers.append(self._start(place.name, "worker.Worker", *arguments))
+            self._said(self.master, r"(Registering worker)", workers)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which `session` works here."""
+        return {"AFT_MASTER": self.url, "AFT_CLUSTER_SECRET": self.secret}
+
+    def close(self) -> None:
+        """End all of it."""
+        for shell in reversed(self._shells):
+            with suppress(BrokenPipeError):
+                cast("IO[bytes]", shell.stdin).close()
+        for shell in self._shells:
+            try:
+                shell.wait(STOPS_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(shell.pid, signal.SIGKILL)
+                shell.wait()
+        self._folder.cleanup()
+
+    def __enter__(self) -> LocalCluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _start(self, name: str, daemon: str, *arguments: str) -> Daemon:
+        home, log = Path(pyspark.__file__).parent, self.folder / f"{name}.log"
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        own = {
+            "JAVA_HOME": str(java_home()),
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_DIRS": str(self.folder),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "_SPARK_AUTH_SECRET": self.secret,
+        }
+        java = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}"]
+        ports = ["--host", HOST, "--port", "0", "--webui-port", "0"]
+        settings = ["--properties-file", str(self.folder / "spark.conf")]
+        with log.open("wb") as file:
+            shell = subprocess.Popen(
+                ["sh", "-c", _LEASH, "sh", *java, *ports, *settings, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=passed | own,
+                start_new_session=True,
+            )
+        self._shells.append(shell)
+        started = Daemon(shell, 0, log)
+        return Daemon(shell, int(self._said(started, r"^daemon (\d+)$")[0]), log)
+
+    @staticmethod
+    def _said(daemon: Daemon, wanted: str, times: int = 1) -> list[str]:
+        """Wait until a line was said so many times; returns what its group held."""
+        deadline = time.monotonic() + STARTS_S
+        while daemon.shell.poll() is None and time.monotonic() < deadline:
+            found = re.findall(wanted, daemon.log.read_text(errors="replace"), re.MULTILINE)
+            if len(found) >= times:
+                return found
+            time.sleep(0.05)
+        said = daemon.log.read_text(errors="replace")[-2000:]
+        raise RuntimeError(
+            f"{daemon.log.stem} of the cluster did not start within {STARTS_S:g} s: {said}"
+        )
+
+
+def main(workers: str = "2", cores: str = "1") -> None:
+    """Run a cluster until Ctrl-C, and say how to use it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with LocalCluster(int(workers), int(cores)) as cluster:
+        variables = cluster.folder / "environment"  # like all of the folder, for nobody else
+        lines = (f"export {name}={value}\n" for name, value in cluster.environment.items())
+        variables.write_text("".join(lines))
+        print(f"{workers} workers of {cluster.url}. In another shell, to work on them:")
+        print(f"  . {variables}", flush=True)
+        print("Ctrl-C ends them.", flush=True)
+        with suppress(KeyboardInterrupt):
+            while True:
+                signal.pause()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,83 @@
+"""Spark's own cluster, started from the installed package, and what holds on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.spark import cluster_jobs
+from tests.spark.cluster_jobs import LOOPBACKS, family, listening
+
+ROOT = Path(__file__).parents[2]
+
+
+def alone(pid):
+    """Whether a process has ended."""
+    status = Path(f"/proc/{pid}/status")
+    return not status.exists() or "State:\tZ" in status.read_text()
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, tmp_path):
+    program = [sys.executable, "-m", cluster_jobs.__name__, str(tmp_path), postgres_url]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.Popen(
+        program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    jobs = {
+        "D1": lambda at: cluster_jobs.approximately_once(spark, at),
+        "D2": lambda at: cluster_jobs.checkpoint_planning(spark, at),
+        "D3": lambda at: cluster_jobs.shared_state(spark, at, postgres_url),
+        "D5": lambda at: cluster_jobs.exponential_histogram(spark, at),
+    }
+    try:
+        expected = {}
+        for name, job in jobs.items():
+            (tmp_path / f"local-{name}").mkdir()
+            expected[name] = json.loads(json.dumps(job(tmp_path / f"local-{name}")))
+        said = done.communicate(timeout=300)
+    finally:
+        done.kill()
+    assert done.returncode == 0, said[1]
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["struck"] == ["executor in D3", "worker in D5"]
+    assert all(".zip/aftlib/" in place for place in found["shipped"])
+    print(said[0])
+    for name in jobs:
+        assert found[name] == expected[name], name
+    assert any(found["D1"]["windows"]["estimated"])
+
+
+@pytest.mark.crash
+def test_a_cluster_listens_on_the_loopback_and_ends_with_its_starter():
+    """Also when that is killed: no process is left."""
+    program = [sys.executable, "-m", "aftlib.spark.cluster", "1"]
+    starter = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert re.match(r"1 workers of spark://127\.0\.0\.1:\d+\.", starter.stdout.readline())
+        variables = Path(starter.stdout.readline().split(". ")[1].strip())
+        assert variables.read_text().startswith("export AFT_MASTER=spark://127.0.0.1:")
+        assert stat.S_IMODE(variables.parent.stat().st_mode) == 0o700
+        members = family(starter.pid)
+        daemons = [pid for pid, command in members if "org.apache.spark.deploy" in command]
+        assert len(daemons) == 4  # a master and a worker, and the shell of each
+        found = set(listening(daemons))
+        assert found and found <= LOOPBACKS
+    finally:
+        starter.kill()
+        starter.communicate()
+    deadline = time.monotonic() + 20
+    while not all(map(alone, daemons)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert all(map(alone, daemons))
+    shutil.rmtree(variables.parent)

@@ -1,0 +1,239 @@
+"""The threats of docs/security.md that no room's own tests answer."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import os
+import re
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import aftlib
+from aftlib.approximately_once.sink import WindowSink
+from aftlib.core.datasets import LONGEST_LINE, read_frame
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+from aftlib.reports.notebook import find_notebook
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.spark.session import packed_library, session
+from tests.spark.cluster_jobs import LOOPBACKS, family, listening
+
+HOUSE, ROOT = Path(aftlib.__file__).parent, Path(__file__).parents[1]
+HOSTILE = ("'); DROP TABLE windows; --", "../../evil", "/etc/evil", "a\x00b", "%s", '"; x')
+FILES = [path.relative_to(HOUSE).as_posix() for path in sorted(HOUSE.rglob("*.py"))]
+
+# Between processes of one stage: a pipe from the parent, and a socket of mode 0600 on which
+# nothing is unpickled before both sides have proved that they hold the supervisor's key.
+PICKLES = {"shared_state/servers/supervisor.py", "shared_state/servers/wire.py"}
+# The sockets of the project: nothing else opens any.
+LISTENERS = {
+    "shared_state/servers/wire.py": "AF_UNIX",
+    "upstream_backup/node_process.py": "HOST",
+    "upstream_backup/processes.py": "HOST",
+}
+
+
+def calls(file):
+    """Name and arguments of what a file calls."""
+    for node in ast.walk(ast.parse((HOUSE / file).read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the system has no /proc")
+def test_a_session_listens_on_the_loopback_only(spark):
+    spark.range(1).count()
+    found = set(listening([os.getpid(), *(pid for pid, _ in family(os.getpid()))]))
+    assert found, "a driver listens for its executors"
+    assert found <= LOOPBACKS
+
+
+def test_only_these_files_take_connections_and_only_there():
+    openers = {"Listener", "asyncio.start_server", "asyncio.start_unix_server", "socket.socket"}
+    openers |= {"socketserver.TCPServer", "HTTPServer", "ThreadingHTTPServer", "create_server"}
+    found = {
+        file: ast.unparse(node)
+        for file in FILES
+        for name, node in calls(file)
+        if name in openers or name.endswith((".bind", ".listen", ".create_server"))
+    }
+    assert set(found) == set(LISTENERS)
+    assert all(LISTENERS[file] in text for file, text in found.items())
+    from aftlib.upstream_backup.node_process import HOST
+
+    assert HOST == "127.0.0.1"
+
+
+def test_nothing_is_unpickled_from_disk_or_wire():
+    assert {file for file in FILES if unpickling(file)} == PICKLES
+
+
+def unpickling(file):
+    """What a file uses that may run what it reads."""
+    pickling = {"pickle", "cPickle", "dill", "joblib", "shelve", "marshal", "cloudpickle"}
+    modules = set()
+    for node in ast.walk(ast.parse((HOUSE / file).read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module)
+    used = modules & (pickling | {"multiprocessing.connection"})
+    for name, node in calls(file):
+        if name in {"np.load", "numpy.load"}:
+            said = {word.arg: ast.unparse(word.value) for word in node.keywords}
+            if said.get("allow_pickle") != "False":
+                used.add(ast.unparse(node))
+        if name in {"eval", "exec"} or name.endswith(("read_pickle", "to_pickle")):
+            used.add(name)
+    return used
+
+
+def test_no_statement_is_put_together_from_names_of_users():
+    """What is put into a statement's text is a constant of the class or a number."""
+    known = {"_REPLACE", "self.suffix", "table", "marks", "VERSION", "application"}
+    known |= {"int(1000 * timeout_s)"}
+    verbs = {"execute", "executemany", "_execute", "read_sql"}
+    for file in FILES:
+        for name, node in calls(file):
+            if name.split(".")[-1] in verbs and node.args:
+                pieces = [p for p in ast.walk(node.args[0]) if isinstance(p, ast.FormattedValue)]
+                parts = {ast.unparse(piece.value) for piece in pieces}
+                assert parts <= known, f"{file}: {ast.unparse(node)}"
+
+
+def test_names_go_into_tables_as_they_are(tmp_path):
+    sink = WindowSink(tmp_path / "sink.sqlite", "q")
+    rows = [(0, 10, name, 1.0, None, 0, 10) for name in HOSTILE]
+    sink.write(rows)
+    assert sorted(sink.windows()["key"]) == sorted(HOSTILE)
+    with closing(sqlite3.connect(tmp_path / "sink.sqlite")) as connection:
+        assert connection.execute("SELECT count(*) FROM windows").fetchone() == (len(HOSTILE),)
+
+
+def test_names_of_sensors_are_no_paths(tmp_path):
+    log = SensorLog.write(tmp_path / "in" / "log", np.zeros((5, len(HOSTILE))), HOSTILE)
+    assert SensorLog.open(log.path).names == HOSTILE
+    files = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")}
+    assert files == {"in"}
+    assert {path.parent for path in (tmp_path / "in").rglob("*.*")} == {tmp_path / "in" / "log"}
+
+
+@pytest.mark.parametrize("name", ["../README", "../../etc/passwd", "01_x/../../x", "%2e%2e/01"])
+def test_a_notebook_s_name_leads_nowhere_else(name):
+    with pytest.raises(ValueError, match="no notebook .*: give a path, or a name"):
+        find_notebook(name)
+
+
+def test_a_password_is_in_no_text_of_a_stage(tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
+    url = "postgresql://me:hush-hush@127.0.0.1/stock"
+    stage = Stage(log, Rules(Windows(10, 5)), tmp_path / "stage", shared=url)
+    stage.keep_folder()
+    texts = [repr(stage), stage.place, str(stage.identity)]
+    texts += [path.read_text() for path in stage.directory.iterdir()]
+    assert "stock" in stage.place
+    assert not any("hush-hush" in text for text in texts)
+
+
+def test_the_cluster_s_secret_is_no_property(monkeypatch):
+    """Properties are shown by Spark's pages and by anybody who prints them."""
+    from aftlib.spark import session as module
+
+    class Builder:
+        said: dict = {}
+
+        def appName(self, name):  # noqa: N802
+            return self
+
+        def config(self, name, value):
+            self.said[name] = value
+            return self
+
+        def getOrCreate(self):  # noqa: N802
+            self.said["environment"] = os.environ["_SPARK_AUTH_SECRET"]
+            raise KeyError("here")
+
+    monkeypatch.setattr(module, "SparkSession", type("Spark", (), {"builder": Builder()}))
+    monkeypatch.setenv("AFT_MASTER", "spark://head:7077")
+    monkeypatch.setenv("AFT_CLUSTER_SECRET", "hush-hush")
+    with pytest.raises(KeyError, match="here"):
+        session()
+    assert Builder.said.pop("environment") == "hush-hush"
+    assert Builder.said["spark.authenticate"] == "true"
+    assert Builder.said["spark.network.crypto.enabled"] == "true"
+    assert "hush-hush" not in str(Builder.said)
+    assert "_SPARK_AUTH_SECRET" not in os.environ
+
+
+def test_the_library_that_is_shipped_is_the_user_s_own_file(monkeypatch, tmp_path):
+    """Nobody else can put one of the same name there first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    packed = packed_library()
+    assert packed.parent == tmp_path / "aftlib"
+    assert not stat.S_IMODE(packed.stat().st_mode) & 0o022
+    assert packed_library() == packed
+
+
+def test_the_notebook_server_keeps_its_token_and_its_loopback():
+    made = (ROOT / "Makefile").read_text()
+    assert "jupyter lab" in made
+    assert not re.search(r"--ip|no-browser|token|password|allow[-_]root|allow[-_]origin", made)
+
+
+def test_a_packed_file_is_not_unpacked(tmp_path):
+    bomb = tmp_path / "bomb.csv.gz"
+    bomb.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000_000, 1))
+    assert bomb.stat().st_size < 1_000_000
+    with pytest.raises(ValueError, match="must end in .csv or .parquet, got .*bomb.csv.gz"):
+        read_frame(bomb)
+    named = bomb.rename(tmp_path / "bomb.csv")  # nor by a wrong name
+    with pytest.raises(ValueError, match="path must hold a table"):
+        read_frame(named)
+
+
+def test_a_parquet_file_that_swells_is_refused(tmp_path):
+    path, group = tmp_path / "bomb.parquet", pa.table({"a": np.zeros(2**22)})
+    wide = pa.table({f"s{i}": group["a"] for i in range(8)})
+    with pq.ParquetWriter(path, wide.schema) as writer:
+        writer.write_table(wide, row_group_size=2**22)
+    told = pq.read_metadata(path)
+    assert path.stat().st_size < 8 * told.num_rows * told.num_columns / 1000
+    pages = os.sysconf("SC_PHYS_PAGES")
+    small = 8 * told.num_rows * told.num_columns // os.sysconf("SC_PAGE_SIZE")
+    with pytest.MonkeyPatch.context() as patch:
+        known = os.sysconf
+        patch.setattr(os, "sysconf", lambda n: small if n == "SC_PHYS_PAGES" else known(n))
+        with pytest.raises(ValueError, match="33,554,432|4,194,304 rows of 8 columns take .* GB"):
+            read_frame(path)
+    assert pages > 0
+
+
+@pytest.mark.parametrize(
+    ("head", "unit"), [(b"", b"1,"), (b"a,b\n" + b"1,2\n" * 100, b"1,"), (b"a,b\n1,", b"x")]
+)
+def test_a_line_of_100_megabytes_is_refused(tmp_path, head, unit):
+    path = tmp_path / "line.csv"
+    path.write_bytes(head + unit * (10**8 // len(unit)) + b"\n")
+    with pytest.raises(ValueError, match=rf"a line is longer than {LONGEST_LINE:,} bytes") as error:
+        read_frame(path)
+    assert len(str(error.value)) < 1000
+
+
+def test_an_error_shows_little_of_a_long_cell(tmp_path):
+    from aftlib.core.datasets import read_table
+
+    path = tmp_path / "cell.csv"
+    path.write_text("a,b\n" + "1,2\n" * 9 + f"1,{'x' * 500_000}\n")
+    with pytest.raises(ValueError, match="column 'b' must be numeric") as error:
+        read_table(path, time="a")
+    assert len(str(error.value)) < 1000
