@@ -59,7 +59,7 @@ class Worker:
     """
 
     windows: Windows
-    keys: int
+    keys: tuple[int, ...]  # how many each worker has
     outages: tuple[Outage, ...]
     notes: Path
     mail: Path
@@ -79,7 +79,8 @@ class Worker:
         shift |= {"begin": shift["step"], "attempt": attempt, "pid": os.getpid(), "again": 0}
         due = self.windows.ending_in(shift["start"], shift["stop"])
         box, memory = Mailbox(self.mail), self.memory(shift, due)
-        earlier = [box.read(shift["worker"], shift["start"], i, self.keys) for i in range(attempt)]
+        keys = self.keys[shift["worker"]]
+        earlier = [box.read(shift["worker"], shift["start"], i, keys) for i in range(attempt)]
         known = max((mail.reached for mail in earlier if mail), default=0)
         spans = range(shift["start"], shift["stop"])
         mine = [o for o in self.outages if o.worker == shift["worker"] and o.failure in spans]
@@ -89,8 +90,8 @@ class Worker:
         writing = box.writing(shift["worker"], shift["start"], attempt, shift["begin"])
         with writing as sender:
             for _, values in blocks:
-                block = np.asarray(values.values).reshape(-1, self.keys)
-                shift["again"] += max(0, min(known - memory.reached, len(block))) * self.keys
+                block = np.asarray(values.values).reshape(-1, keys)
+                shift["again"] += max(0, min(known - memory.reached, len(block))) * keys
                 cuts = [max(0, o.failure - memory.reached) for o in own]
                 for part in np.split(block, sorted(cut for cut in cuts if cut < len(block))):
                     finished = memory.take(part)
@@ -105,7 +106,8 @@ class Worker:
     def memory(self, shift: dict[str, int], due: range) -> Memory:
         """What it begins with: nothing, so that only windows from there on will be whole."""
         first = max(due.start, -(-shift["begin"] // self.windows.slide))
-        return Memory(self.windows, shift["begin"], min(first, due.stop), np.empty((0, self.keys)))
+        nothing = np.empty((0, self.keys[shift["worker"]]))
+        return Memory(self.windows, shift["begin"], min(first, due.stop), nothing)
 
 
 _HEAD = ("worker", "start", "stop", "step", "dead", "failure", "recovery")

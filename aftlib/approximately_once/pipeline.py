@@ -301,6 +301,6 @@ def staff(
         outages=[(o.worker, o.failure, o.recovery) for o in outages],
         end=steps,
     )
-    keys = len(query.assignment.workers[0])
+    keys = tuple(map(len, query.assignment.workers))
     worker = Worker(query.windows, keys, tuple(outages), directory / "strikes", mail)
     return shifts, worker, Coordinator(query, sink, mail)

@@ -132,6 +132,57 @@ def read_frame(path: Path | str) -> pd.DataFrame:
         ) from error
 
 
+def read_long(
+    path: Path | str,
+    long: Sequence[str],
+    *,
+    resample: str | None = None,
+    drop: Sequence[str] = (),
+) -> SensorTable:
+    """Read a long file: a row a sample, with columns `long` of its time, sensor and value.
+
+    The rest is as `read_table`, and `drop` names sensors; ValueError also where two different
+    samples share a time and are not averaged.
+    """
+    wide = _pivoted(read_frame(path), long, average=resample is not None)
+    return even_grid(wide, long[0], resample=resample, drop=drop)
+
+
+def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
+    """One column a sensor, and one row a time, of rows that hold one sample each."""
+    if len(long) != 3 or len(set(long)) != 3:
+        raise ValueError(f"long must name three columns, time, sensor and value, got {list(long)}")
+    absent = [name for name in long if name not in frame.columns]
+    if absent:
+        known = ", ".join(repr(str(name)) for name in frame.columns[:8])
+        raise ValueError(f"long must name columns, got {absent}; columns are {known}")
+    time, sensor, value = long
+    if not pd.api.types.is_numeric_dtype(frame[value].dtype):
+        raise ValueError(
+            f"column {value!r} must be numeric, got {no_number(frame[value])}; leave such cells "
+            "empty, or name the column of values third in long"
+        )
+    empty = frame[[time, sensor]].isna().any(axis=1)
+    if empty.any():
+        raise ValueError(
+            f"columns {time!r} and {sensor!r} must be filled in every row, got {int(empty.sum())} "
+            "rows without; remove them"
+        )
+
+    samples = frame[list(long)].drop_duplicates()
+    twice = samples.duplicated([time, sensor])
+    if twice.any() and not average:
+        first = samples[twice].iloc[0]
+        raise ValueError(
+            f"two different samples of {first[sensor]!r} share the time {first[time]} "
+            f"({int(twice.sum())} such); keep one of them, or average them by resample="
+        )
+    samples = samples.assign(**{sensor: samples[sensor].astype(str)})
+    wide = samples.pivot_table(index=time, columns=sensor, values=value, dropna=False)
+    wide.columns.name = None
+    return wide.reset_index()
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
     """Read a text table whose separator and decimal sign its first lines tell."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:

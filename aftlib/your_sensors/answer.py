@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from aftlib.approximately_once.assignment import Assignment, assess, assign_greedy, assign_spread
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.core.datasets import SensorTable
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.planfile import VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from aftlib.your_sensors.backtest import (
@@ -24,7 +26,6 @@ from aftlib.your_sensors.backtest import (
 )
 from aftlib.your_sensors.cautions import cautions
 from aftlib.your_sensors.compared import compared
-from aftlib.your_sensors.planfile import VERSION
 from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.sensor_file import step_of, taken
 from aftlib.your_sensors.window_results import WindowResults, window_results
@@ -37,11 +38,14 @@ MOST_CORRELATIONS = 80
 LEAST_WINDOWS = 8
 
 
+# The guard's products are small: several threads wait for each other longer than they compute.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def answer(
     table: SensorTable,
     question: Question,
     name: str,
     on_stretch: OnStretch = lambda done, of: None,
+    source: dict | None = None,
 ) -> dict:
     """Plan for the sensors of a table, and back-test its promise.
 
@@ -53,6 +57,8 @@ def answer(
         What the table is called.
     on_stretch : function of two int
         Called with the windows walked through and those in all.
+    source : dict, optional
+        Which file it is, from `sensorplan.source_of`: without, no pipeline can run from the plan.
 
     Returns
     -------
@@ -88,7 +94,7 @@ def answer(
     )
     return {
         "version": VERSION,
-        "data": described(table, results, name),
+        "data": described(table, results, name) | {"source": source},
         "question": asked(question, windows, table.names, limits),
         "assignment": [[table.names[i] for i in keys] for keys in assignment.workers],
         **replayed(checkpoints, table.names, question),

@@ -6,19 +6,21 @@ import csv
 import re
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 from tqdm import tqdm
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.paths import require_writable
+from aftlib.core.planfile import write_plan
+from aftlib.core.sensorplan import source_of
 from aftlib.reports.cli import attend, clear_errors
 from aftlib.reports.execute import OnCell, execute
 from aftlib.reports.executed import Executed
 from aftlib.reports.html import write_report
 from aftlib.reports.notebook import find_notebook
 from aftlib.your_sensors.answer import answer, require_answerable
-from aftlib.your_sensors.planfile import write_plan
 from aftlib.your_sensors.question import QUERIES, Question, epsilon_of, milliseconds
 from aftlib.your_sensors.sensor_file import read_sensors, taken
 from aftlib.your_sensors.wording import words
@@ -93,11 +95,12 @@ def command(
         require_writable(output.parent)
         columns = next(csv.reader([long])) if long else None
         left_out = [name for text in drop for name in next(csv.reader([text]))]
-        table = read_sensors(data, long=columns, time=time, resample=resample, drop=left_out)
+        reading: Any = {"long": columns, "time": time, "resample": resample, "drop": left_out}
+        table, source = read_sensors(data, **reading), source_of(data, **reading)
         click.echo("\n".join(["What was taken for what:", *(f"  {line}" for line in taken(table))]))
         require_answerable(table, question)
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
-            plan = answer(table, question, data.name, partial(move, bar))
+            plan = answer(table, question, data.name, partial(move, bar), source)
         write_plan(plan, output)
         click.echo("\n".join(words(plan)))
         click.echo(f"\nPlan: {output}")

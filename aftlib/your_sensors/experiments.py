@@ -12,9 +12,9 @@ import pandas as pd
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.checks import require_number
 from aftlib.core.datasets import SensorTable, even_grid
+from aftlib.core.planfile import read_plan
 from aftlib.your_sensors.answer import answer, require_answerable
 from aftlib.your_sensors.backtest import Walk
-from aftlib.your_sensors.planfile import read_plan
 from aftlib.your_sensors.question import Question, milliseconds
 from aftlib.your_sensors.sensor_file import read_sensors
 from aftlib.your_sensors.troubles import TROUBLES, over_time, summed_up, walked

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from aftlib.core.planfile import SCHEMA
 from aftlib.reports.cli import main
-from aftlib.your_sensors.planfile import SCHEMA
 
 HTML = "<script>alert(1)</script><b>x</b>"
 
