@@ -183,13 +183,18 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
     return wide.reset_index()
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    """Read a text table whose separator and decimal sign its first lines tell."""
+def csv_signs(path: Path) -> tuple[str, str]:
+    """Separator and decimal sign of a text table, as its first lines tell."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         head = [file.readline() for _ in range(50)]
     separator = max(",;\t", key=head[0].count)
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
     decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
+    return separator, decimal
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    separator, decimal = csv_signs(path)
     read: Any = partial(pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig")
     frame: pd.DataFrame = read()
     if frame.index.nlevels > 1:
@@ -259,15 +264,15 @@ def no_number(column: pd.Series) -> str:
 def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
     """Sensor columns and times."""
     if time is not None and time == frame.index.name:
-        return frame, _dates(frame.index.to_series(), time)
+        return frame, as_times(frame.index.to_series(), time)
     if time is not None:
         if time not in frame.columns:
             raise ValueError(f"time must be a column, got {time!r}; columns are {listed(frame)}")
-        return frame.drop(columns=time), _dates(frame[time], time)
+        return frame.drop(columns=time), as_times(frame[time], time)
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index
     if _looks_like_times(frame.index.to_series()):
-        return frame, _dates(frame.index.to_series(), str(frame.index.name or "index"))
+        return frame, as_times(frame.index.to_series(), str(frame.index.name or "index"))
 
     looks = [c for c in frame.columns if _looks_like_times(frame[c])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
@@ -276,7 +281,7 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
             "out with drop="
         )
     if looks:
-        return frame.drop(columns=looks[0]), _dates(frame[looks[0]], looks[0])
+        return frame.drop(columns=looks[0]), as_times(frame[looks[0]], looks[0])
 
     # pandas writes an index without a name as a first column without one
     first = frame.columns[0] if frame.shape[1] else None
@@ -303,7 +308,8 @@ def _looks_like_times(column: pd.Series) -> bool:
     return bool(since_1970 and (np.diff(numbers) > 0).mean() > 0.9)
 
 
-def _dates(column: pd.Series, name: str) -> pd.DatetimeIndex:
+def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
+    """Times of a column, ISO 8601 or numbers since 1970; ValueError when it holds others."""
     try:
         if pd.api.types.is_numeric_dtype(column.dtype):
             size = float(np.nanmedian(np.abs(column.to_numpy(dtype=float))))

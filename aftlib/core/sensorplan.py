@@ -136,6 +136,11 @@ def digest_of(data: Path) -> str:
 
 def _read(source: dict[str, Any], plan: Path) -> SensorTable:
     """The table that the plan was made for."""
+    if Path(source["path"]).is_dir():
+        raise ValueError(
+            f"its data must be one file that fits into memory, got the directory "
+            f"{source['path']!r}; plan for a part of them"
+        )
     places = [Path(source["path"]), plan.parent / Path(source["path"]).name]
     data = next((place for place in places if place.is_file()), None)
     if data is None:

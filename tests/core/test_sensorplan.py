@@ -137,6 +137,11 @@ def test_a_plan_that_does_not_fit_is_refused(written, change, message):
         open_plan(written(**change))
 
 
+def test_a_directory_cannot_be_streamed(written, tmp_path):
+    with pytest.raises(ValueError, match="must be one file that fits into memory, got the direct"):
+        open_plan(written(**{"data.source": source_of(tmp_path)}))
+
+
 def test_a_directory_is_known_by_its_files(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)

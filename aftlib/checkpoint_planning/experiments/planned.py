@@ -21,7 +21,7 @@ from aftlib.core.sensorplan import SensorPlan, open_plan
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PLANNED_WINDOWS = 60
+PLANNED_WINDOWS = 20
 """Windows of the plan's second half that are streamed; each batch of Spark costs a moment."""
 
 
@@ -62,8 +62,7 @@ def planned_recoveries(
 ) -> pd.DataFrame:
     """Stream a plan's data as planned, while drivers are killed in the middle of a batch.
 
-    The first to die runs on Spark, the further ones without; what is left then streams through the
-    session. The plan's log is kept under `directory`.
+    What the last of them left streams through the session. The log is kept under `directory`.
 
     Returns
     -------
@@ -80,8 +79,8 @@ def planned_recoveries(
     batches, rng = len(plan.replay) * (steps // w), np.random.default_rng(seed)
     struck = sorted(rng.choice(batches, min(kills, batches), replace=False).tolist())
     write_task(scratch / "stream", query, log)
-    for number, batch in enumerate(struck):
-        killed_driver(scratch / "stream", "bare" if number else "spark", "replayed", batch)
+    for batch in struck:
+        killed_driver(scratch / "stream", "spark", "replayed", batch)
     done = replay_stream(spark, query, log, scratch / "stream")
     return _failures(done, log, query)
 
