@@ -17,7 +17,7 @@ from scipy.linalg import solve_triangular
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.preparation import Preparation
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.replay import COMPARED_TO
+from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
@@ -37,7 +37,8 @@ class ReplayQuery:
     """A mean or sum over tumbling windows, and how quickly it must recover.
 
     The model is of the n sensors' values at one step, `window` counts steps; all are as
-    `plan_checkpoints` takes them.
+    `plan_checkpoints` takes them. Where `planned` has the times of a plan and its replay sets, an
+    undisturbed window follows these; what comes after a failure is planned here.
     """
 
     model: GaussianModel
@@ -47,6 +48,7 @@ class ReplayQuery:
     t_sla_ms: float
     method: str = "proposed"
     query: str = "mean"
+    planned: tuple[Sequence[int], Sequence[Sequence[int]]] | None = None
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan of a window from `start` steps after its beginning."""
@@ -61,7 +63,12 @@ class ReplayQuery:
     @cached_property
     def first_plan(self) -> CheckpointPlan:
         """Plan of a window that nothing has happened to."""
-        return self.plan()
+        if self.planned is None:
+            return self.plan()
+        times, chosen = self.planned
+        replay = tuple(ReplaySet.of(self.model, sensors) for sensors in chosen)
+        nothing = np.zeros(self.model.size)
+        return CheckpointPlan(tuple(times), replay, self.requirement, self.query, nothing)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -78,7 +85,9 @@ class ReplayQuery:
             for part in (self.requirement, self.recovery_time)
         )
         plain = {"window": int(self.window), "t_sla_ms": float(self.t_sla_ms)}
-        words = {"method": self.method, "query": self.query}
+        words: dict[str, Any] = {"method": self.method, "query": self.query}
+        if self.planned is not None:
+            words["planned"] = [list(self.planned[0]), [list(o) for o in self.planned[1]]]
         return plain | words | {"requirement": promise, "recovery_time": cost}
 
 

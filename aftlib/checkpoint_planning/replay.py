@@ -64,6 +64,16 @@ class ReplaySet:
         share = np.append(np.full(n, np.inf), 0.0)
         return cls(tuple(range(n)), np.zeros(n), model.cholesky.T, share)
 
+    @classmethod
+    def of(cls, model: GaussianModel, sensors: Sequence[int]) -> ReplaySet:
+        """The given sensors, whatever is then known of the others."""
+        o = list(sensors)
+        root = np.linalg.cholesky(model.covariance[np.ix_(o, o)])
+        factor = solve_triangular(root, model.covariance[o], lower=True, check_finite=False)
+        variance = np.maximum(model.covariance.diagonal() - (factor**2).sum(axis=0), 0)
+        variance[o] = 0
+        return cls(tuple(o), variance, factor, np.full(len(o) + 1, np.nan))
+
     @property
     def estimated(self) -> np.ndarray:
         """Key indices of the sensors that are not replayed, ascending, shape (n − |O|,)."""

@@ -150,17 +150,74 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return pd.read_parquet(path)
 
 
+def read_long(
+    path: Path | str,
+    long: Sequence[str],
+    *,
+    resample: str | None = None,
+    drop: Sequence[str] = (),
+) -> SensorTable:
+    """Read a long file: a row a sample, with columns `long` of its time, sensor and value.
+
+    The rest is as `read_table`, and `drop` names sensors; ValueError also where two different
+    samples share a time and are not averaged.
+    """
+    wide = _pivoted(read_frame(path), long, average=resample is not None)
+    return even_grid(wide, long[0], resample=resample, drop=drop)
+
+
+def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
+    """One column a sensor, and one row a time, of rows that hold one sample each."""
+    if len(long) != 3 or len(set(long)) != 3:
+        raise ValueError(f"long must name three columns, time, sensor and value, got {list(long)}")
+    absent = [name for name in long if name not in frame.columns]
+    if absent:
+        known = ", ".join(repr(str(name)) for name in frame.columns[:8])
+        raise ValueError(f"long must name columns, got {absent}; columns are {known}")
+    time, sensor, value = long
+    if not pd.api.types.is_numeric_dtype(frame[value].dtype):
+        raise ValueError(
+            f"column {value!r} must be numeric, got {no_number(frame[value])}; leave such cells "
+            "empty, or name the column of values third in long"
+        )
+    empty = frame[[time, sensor]].isna().any(axis=1)
+    if empty.any():
+        raise ValueError(
+            f"columns {time!r} and {sensor!r} must be filled in every row, got {int(empty.sum())} "
+            "rows without; remove them"
+        )
+
+    samples = frame[list(long)].drop_duplicates()
+    twice = samples.duplicated([time, sensor])
+    if twice.any() and not average:
+        first = samples[twice].iloc[0]
+        raise ValueError(
+            f"two different samples of {first[sensor]!r} share the time {first[time]} "
+            f"({int(twice.sum())} such); keep one of them, or average them by resample="
+        )
+    samples = samples.assign(**{sensor: samples[sensor].astype(str)})
+    wide = samples.pivot_table(index=time, columns=sensor, values=value, dropna=False)
+    wide.columns.name = None
+    return wide.reset_index()
+
+
+def csv_signs(path: Path) -> tuple[str, str]:
+    """Separator and decimal sign of a text table, as its first lines tell."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        head = [file.readline(LONGEST_LINE) for _ in range(50)]
+    separator = max(",;\t", key=head[0].count)
+    field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
+    decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
+    return separator, decimal
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
     """Read a text table whose separator and decimal sign its first lines tell."""
     with path.open("rb") as file:
         while len(block := file.read(LONGEST_LINE)) == LONGEST_LINE:
             if b"\n" not in block and b"\r" not in block:
                 raise ValueError(f"a line is longer than {LONGEST_LINE:,} bytes: is this a table?")
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        head = [file.readline() for _ in range(50)]
-    separator = max(",;\t", key=head[0].count)
-    field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
-    decimal = "," if separator != "," and re.search(field, "".join(head[1:]), re.M) else "."
+    separator, decimal = csv_signs(path)
     read: Any = partial(pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig")
     frame: pd.DataFrame = read()
     if frame.index.nlevels > 1:
@@ -230,15 +287,15 @@ def no_number(column: pd.Series) -> str:
 def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
     """Sensor columns and times."""
     if time is not None and time == frame.index.name:
-        return frame, _dates(frame.index.to_series(), time)
+        return frame, as_times(frame.index.to_series(), time)
     if time is not None:
         if time not in frame.columns:
             raise ValueError(f"time must be a column, got {time!r}; columns are {listed(frame)}")
-        return frame.drop(columns=time), _dates(frame[time], time)
+        return frame.drop(columns=time), as_times(frame[time], time)
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index
     if _looks_like_times(frame.index.to_series()):
-        return frame, _dates(frame.index.to_series(), str(frame.index.name or "index"))
+        return frame, as_times(frame.index.to_series(), str(frame.index.name or "index"))
 
     looks = [c for c in frame.columns if _looks_like_times(frame[c])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
@@ -247,7 +304,7 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
             "out with drop="
         )
     if looks:
-        return frame.drop(columns=looks[0]), _dates(frame[looks[0]], looks[0])
+        return frame.drop(columns=looks[0]), as_times(frame[looks[0]], looks[0])
 
     # pandas writes an index without a name as a first column without one
     first = frame.columns[0] if frame.shape[1] else None
@@ -274,7 +331,8 @@ def _looks_like_times(column: pd.Series) -> bool:
     return bool(since_1970 and (np.diff(numbers) > 0).mean() > 0.9)
 
 
-def _dates(column: pd.Series, name: str) -> pd.DatetimeIndex:
+def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
+    """Times of a column, ISO 8601 or numbers since 1970; ValueError when it holds others."""
     try:
         if pd.api.types.is_numeric_dtype(column.dtype):
             size = float(np.nanmedian(np.abs(column.to_numpy(dtype=float))))

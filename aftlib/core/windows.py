@@ -62,20 +62,34 @@ class Windows:
                     f"got {first_step} … {last_step}"
                 )
 
-        present = np.isfinite(values)
         starts = (np.array(windows, dtype=np.intp) * self.slide - first_step) // self.pane
-        sums = self._windowed(np.where(present, values, 0.0), starts)
-        samples = self._windowed(present.astype(np.int64), starts)
+        return self.joined(*self.slices(values), starts)
+
+    def slices(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sum and number of the samples present in every whole slice, both (slices, n).
+
+        `values` (steps, n) are consecutive steps from a multiple of `pane`.
+        """
+        present = np.isfinite(values)
+        return self._sliced(np.where(present, values, 0.0)), self._sliced(present.astype(np.int64))
+
+    def joined(
+        self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What `aggregate` gives, from slices; `starts` is the first slice of each window."""
+        sums, samples = self._windowed(sums, starts), self._windowed(samples, starts)
         if self.query == "mean":
             sums = np.divide(sums, samples, out=np.full(sums.shape, np.nan), where=samples > 0)
         return np.where(samples > 0, sums, np.nan), samples
 
-    def _windowed(self, values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    def _sliced(self, values: np.ndarray) -> np.ndarray:
         slices = len(values) // self.pane
         panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
         # summed along contiguous memory: NumPy's pairwise order then depends on `pane` alone
-        sums = np.ascontiguousarray(panes.transpose(0, 2, 1)).sum(axis=-1)
-        total = np.zeros((len(starts), values.shape[1]), dtype=values.dtype)
+        return np.asarray(np.ascontiguousarray(panes.transpose(0, 2, 1)).sum(axis=-1))
+
+    def _windowed(self, sums: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        total = np.zeros((len(starts), sums.shape[1]), dtype=sums.dtype)
         for offset in range(self.width // self.pane):
             total += sums[starts + offset]
         return total

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from aftlib.approximately_once.assignment import Assignment, assess, assign_greedy, assign_spread
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.core.datasets import SensorTable
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.planfile import VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from aftlib.your_sensors.backtest import (
@@ -24,17 +26,14 @@ from aftlib.your_sensors.backtest import (
 )
 from aftlib.your_sensors.cautions import cautions
 from aftlib.your_sensors.compared import compared
-from aftlib.your_sensors.planfile import VERSION
+from aftlib.your_sensors.inventory import Inventory
 from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.sensor_file import step_of, taken
-from aftlib.your_sensors.window_results import WindowResults, window_results
+from aftlib.your_sensors.survey import Survey
+from aftlib.your_sensors.window_results import WindowResults
 
 SHRINKAGE = 1e-4
 """Sensors that repeat each other are borne by it."""
-MOST_ROWS = 200_000
-"""Samples before the middle to which the plain model is fitted at most."""
 MOST_CORRELATIONS = 80
-LEAST_WINDOWS = 8
 
 
 def answer(
@@ -42,17 +41,15 @@ def answer(
     question: Question,
     name: str,
     on_stretch: OnStretch = lambda done, of: None,
+    source: dict | None = None,
 ) -> dict:
     """Plan for the sensors of a table, and back-test its promise.
 
     Parameters
     ----------
     table : SensorTable
-    question : Question
-    name : str
-        What the table is called.
-    on_stretch : function of two int
-        Called with the windows walked through and those in all.
+    question, name, on_stretch, source
+        As `answer_survey`.
 
     Returns
     -------
@@ -64,18 +61,53 @@ def answer(
     ValueError
         When the table has too few windows, or no plan can keep what is asked.
     """
-    n, windows = len(table.names), require_answerable(table, question)
-    results = window_results(table.values, table.names, windows, step_of(table))
+    survey = Survey.of(table, Inventory.of(table), question)
+    return answer_survey(survey, question, name, on_stretch, source)
+
+
+# The guard's products are small: several threads wait for each other longer than they compute.
+@threadpool_limits.wrap(limits=1, user_api="blas")
+def answer_survey(
+    survey: Survey,
+    question: Question,
+    name: str,
+    on_stretch: OnStretch = lambda done, of: None,
+    source: dict | None = None,
+) -> dict:
+    """Plan for sensors by their window results, and back-test its promise.
+
+    Parameters
+    ----------
+    survey : Survey
+    question : Question
+    name : str
+        What the data are called.
+    on_stretch : function of two int
+        Called with the windows walked through and those in all.
+    source : dict, optional
+        Which file it is, from `sensorplan.source_of`: without, no pipeline can run from the plan.
+
+    Returns
+    -------
+    dict
+        As `planfile.SCHEMA` describes it.
+
+    Raises
+    ------
+    ValueError
+        When no plan can keep what is asked.
+    """
+    inventory, results = survey.inventory, survey.results
+    names, windows, n = inventory.names, results.windows, len(inventory.names)
     first = results.values[: results.half]
-    limits = question.limits(table.names, np.nanstd(first, axis=0))
+    limits = question.limits(names, np.nanstd(first, axis=0))
 
     # in units of ε one requirement does for all sensors
-    model, unit = fitted(first / limits, table.names), Requirement(1.0, question.delta)
+    model, unit = fitted(first / limits, names), Requirement(1.0, question.delta)
     assignment = assigned(model, question.workers or n, unit)
     checkpoints = planned(model, windows, unit, question)
 
-    samples = table.values[: len(table.values) // 2][-MOST_ROWS:]
-    plain = fitted(samples, table.names).aggregate(windows.width, question.query)
+    plain = fitted(survey.recent, names).aggregate(windows.width, question.query)
     walk = walk_forward(
         results.values,
         assignment.workers,
@@ -88,39 +120,18 @@ def answer(
     )
     return {
         "version": VERSION,
-        "data": described(table, results, name),
-        "question": asked(question, windows, table.names, limits),
-        "assignment": [[table.names[i] for i in keys] for keys in assignment.workers],
-        **replayed(checkpoints, table.names, question),
-        "backtest": tested(walk, table, results)
+        "data": described(inventory, results, name) | {"source": source},
+        "question": asked(question, windows, names, limits),
+        "assignment": [[names[i] for i in keys] for keys in assignment.workers],
+        **replayed(checkpoints, names, question),
+        "backtest": tested(walk, names, results)
         | replay_kept(model, checkpoints, results.values[results.half :] / limits),
         "compared": compared(walk, plain, assignment.workers),
-        "sensors": told(walk, model, assignment, table.names, limits),
+        "sensors": told(walk, model, assignment, names, limits),
         "correlation": correlated(model) if n <= MOST_CORRELATIONS else None,
-        "stretches": stretches(walk, table, windows),
-        "cautions": cautions(table, results, limits, walk),
+        "stretches": stretches(walk, inventory, windows),
+        "cautions": cautions(inventory, results, limits, walk),
     }
-
-
-def require_answerable(table: SensorTable, question: Question) -> Windows:
-    """The question's windows over the table.
-
-    Raises
-    ------
-    ValueError
-        When the table is too short for them, or has fewer sensors than there are to be workers.
-    """
-    windows = Windows(*question.steps(step_of(table)), question.query)
-    count = len(windows.ending_in(0, len(table.values)))
-    if count < LEAST_WINDOWS:
-        raise ValueError(
-            f"window must leave at least {LEAST_WINDOWS} windows, got {count} of {windows.width} "
-            f"steps in {len(table.values)} steps; give more rows or a smaller window"
-        )
-    n = len(table.names)
-    if (question.workers or n) > n:
-        raise ValueError(f"workers must be at most the {n} sensors, got {question.workers!r}")
-    return windows
 
 
 def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
@@ -171,18 +182,17 @@ def planned(
     )
 
 
-def described(table: SensorTable, results: WindowResults, name: str) -> dict:
+def described(inventory: Inventory, results: WindowResults, name: str) -> dict:
     """What was taken for what."""
-    timed = isinstance(table.time, pd.DatetimeIndex)
-    step = step_of(table)
+    timed, step = isinstance(inventory.first, pd.Timestamp), inventory.step
     return {
         "name": name,
-        "taken": taken(table),
-        "steps": len(table.values),
+        "taken": inventory.taken,
+        "steps": inventory.steps,
         "step_seconds": None if step is None else step.total_seconds(),
-        "first": str(table.time[0]) if timed else None,
-        "last": str(table.time[-1]) if timed else None,
-        "quality": table.quality.as_dict(),
+        "first": str(inventory.first) if timed else None,
+        "last": str(inventory.last) if timed else None,
+        "quality": inventory.quality.as_dict(),
         "windows": len(results.values),
         "seasons_in_windows": list(results.seasons),
     }
@@ -219,7 +229,7 @@ def replayed(plan: CheckpointPlan, names: Sequence[str], question: Question) -> 
     return {"checkpoints": list(plan.checkpoints), "replay": replay}
 
 
-def tested(walk: Walk, table: SensorTable, results: WindowResults) -> dict:
+def tested(walk: Walk, names: Sequence[str], results: WindowResults) -> dict:
     """The back-test in a few numbers."""
     summary, worst = walk.summary(GUARD), worst_stretch(walk)
     promised = int(walk.books[0, :, 0].sum())
@@ -229,7 +239,7 @@ def tested(walk: Walk, table: SensorTable, results: WindowResults) -> dict:
         "within_epsilon": summary["within"],
         "interval": summary["interval"],
         "worst_sensor": summary["worst_within"],
-        "worst_sensor_name": None if summary["worst"] is None else table.names[summary["worst"]],
+        "worst_sensor_name": None if summary["worst"] is None else names[summary["worst"]],
         "worst_stretch": worst,
         "promises": summary["promises"],
         "windows": len(results.values) - int(walk.edges[0]),
@@ -334,11 +344,11 @@ def correlated(model: GaussianModel) -> list[list[float]]:
     return np.round(model.covariance / np.outer(deviation, deviation), 4).tolist()
 
 
-def stretches(walk: Walk, table: SensorTable, windows: Windows) -> list[dict]:
+def stretches(walk: Walk, inventory: Inventory, windows: Windows) -> list[dict]:
     """Share promised, and share of those within ε, over time."""
     found = []
     for begin, counts in zip(walk.edges[:-1], walk.of(GUARD).sum(axis=1), strict=True):
-        at = table.time[int(begin) * windows.slide]
+        at = inventory.at(int(begin) * windows.slide)
         found.append(
             {
                 "start": str(at),

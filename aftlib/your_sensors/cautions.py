@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from aftlib.core.datasets import SensorTable
 from aftlib.your_sensors.backtest import DECLARED, GUARD, PAIRS, Walk
-from aftlib.your_sensors.sensor_file import longest_run
+from aftlib.your_sensors.inventory import Inventory
 from aftlib.your_sensors.window_results import WindowResults
 
 LEARNING = 250
@@ -17,15 +16,15 @@ LISTED = 6
 
 
 def cautions(
-    table: SensorTable, results: WindowResults, limits: np.ndarray, walk: Walk
+    inventory: Inventory, results: WindowResults, limits: np.ndarray, walk: Walk
 ) -> list[str]:
     """Warnings in plain words, the gravest first."""
     return [
         *few_windows(results, walk),
-        *unreachable(table.names, limits, walk),
+        *unreachable(inventory.names, limits, walk),
         *drift(results),
-        *still(table, results.windows.width),
-        *gaps(table),
+        *still(inventory, results.windows.width),
+        *gaps(inventory),
     ]
 
 
@@ -80,36 +79,37 @@ def drift(results: WindowResults) -> list[str]:
     return found
 
 
-def still(table: SensorTable, width: int) -> list[str]:
+def still(inventory: Inventory, width: int) -> list[str]:
     """Sensors that repeated one value for suspiciously long."""
-    flat = table.values[1:] == table.values[:-1]
-    runs = np.array([longest_run(flat[:, i]) + 1 for i in range(len(table.names))])
+    runs = inventory.tally.still.longest + 1
     stuck = runs >= max(STILL, 3 * width)
     if not stuck.any():
         return []
     return [
-        f"Stuck for up to {int(runs.max()):,} steps on one value: {_listed(table.names, stuck)}. "
-        "A sensor that stands still is easy to promise for, and tells nothing."
+        f"Stuck for up to {int(runs.max()):,} steps on one value: "
+        f"{_listed(inventory.names, stuck)}. A sensor that stands still is easy to promise for, "
+        "and tells nothing."
     ]
 
 
-def gaps(table: SensorTable) -> list[str]:
+def gaps(inventory: Inventory) -> list[str]:
     """Times at which no sensor reported, and sensors that were silent for long."""
-    missing = np.isnan(table.values)
-    nobody = missing.all(axis=1)
-    quiet = missing[~nobody].mean(axis=0) > QUIET
+    tally, steps = inventory.tally, inventory.steps
+    silent = int(tally.silent[0])
+    quiet = tally.missing - silent > QUIET * (steps - silent)
     found = []
     if quiet.any():
         found.append(
-            f"Long silences: {_listed(table.names, quiet)} misses more than a tenth of its samples."
+            f"Long silences: {_listed(inventory.names, quiet)} misses more than a tenth of its "
+            "samples."
         )
-    if not nobody.any():
+    if not silent:
         return found
     return [
         *found,
-        f"Clock gaps: {int(nobody.sum()):,} of {len(nobody):,} steps have no sample of any sensor, "
-        f"the longest gap {longest_run(nobody):,} steps. Windows with too few samples are left "
-        "out.",
+        f"Clock gaps: {silent:,} of {steps:,} steps have no sample of any sensor, "
+        f"the longest gap {int(tally.silence.longest[0]):,} steps. Windows with too few samples "
+        "are left out.",
     ]
 
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
+import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.paths import require_writable
+from aftlib.core.planfile import write_plan
+from aftlib.core.sensorplan import source_of
 from aftlib.reports.cli import attend, clear_errors
 from aftlib.reports.execute import OnCell, execute
 from aftlib.reports.executed import Executed
 from aftlib.reports.html import write_report
 from aftlib.reports.notebook import find_notebook
-from aftlib.your_sensors.answer import answer, require_answerable
-from aftlib.your_sensors.planfile import write_plan
+from aftlib.your_sensors.answer import answer_survey
+from aftlib.your_sensors.inventory import Inventory
 from aftlib.your_sensors.question import QUERIES, Question, epsilon_of, milliseconds
-from aftlib.your_sensors.sensor_file import read_sensors, taken
+from aftlib.your_sensors.sensor_file import read_sensors
+from aftlib.your_sensors.survey import Survey
 from aftlib.your_sensors.wording import words
 
 BAD_INPUT = 2
@@ -45,6 +52,7 @@ BAD_INPUT = 2
 @click.option("--time", metavar="COL", help="Column of times; default found by its values.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
 @click.option("--drop", multiple=True, metavar="COLS", help="Columns to leave out.")
+@click.option("--spark/--no-spark", default=None, help="Read by Spark; default what is large.")
 @click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
 def command(
@@ -64,14 +72,17 @@ def command(
     time: str | None,
     resample: str | None,
     drop: tuple[str, ...],
+    spark: bool | None,
     output: Path,
     report: bool,
 ) -> None:
     """Say what of the sensors in DATA may be lost, and whether that would have held.
 
     DATA is a CSV or Parquet file: rows are moments and columns are sensors, or, with --long, one
-    row a sample. Give either --epsilon or --epsilon-sd. The plan is written as JSON, and the report
-    as HTML beside it. The exit status is 2 when nothing can be planned from what was given.
+    row a sample. What would fill more than a quarter of the memory, or is a directory of such
+    files, is read through Spark, once and in order. Give either --epsilon or --epsilon-sd. The plan
+    is written as JSON, and the report as HTML beside it. The exit status is 2 when nothing can be
+    planned from what was given.
     """
     with clear_errors(BAD_INPUT, partial(as_options, data)):
         question = Question(
@@ -93,11 +104,18 @@ def command(
         require_writable(output.parent)
         columns = next(csv.reader([long])) if long else None
         left_out = [name for text in drop for name in next(csv.reader([text]))]
-        table = read_sensors(data, long=columns, time=time, resample=resample, drop=left_out)
-        click.echo("\n".join(["What was taken for what:", *(f"  {line}" for line in taken(table))]))
-        require_answerable(table, question)
+        reading: Any = {"long": columns, "time": time, "resample": resample, "drop": left_out}
+        if is_large(data) if spark is None else spark:
+            survey = surveyed(data, question, long, time, resample, left_out)
+            show_taken(survey.inventory)
+        else:
+            table = read_sensors(data, **reading)
+            inventory = Inventory.of(table)
+            show_taken(inventory)
+            survey = Survey.of(table, inventory, question)
+        source = source_of(data, **reading)
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
-            plan = answer(table, question, data.name, partial(move, bar))
+            plan = answer_survey(survey, question, data.name, partial(move, bar), source)
         write_plan(plan, output)
         click.echo("\n".join(words(plan)))
         click.echo(f"\nPlan: {output}")
@@ -107,6 +125,48 @@ def command(
         click.echo(f"Report: {output.with_suffix('.html')}")
         if executed.error:
             raise click.exceptions.Exit(1)
+
+
+def show_taken(inventory: Inventory) -> None:
+    """Say what was taken for what."""
+    click.echo("\n".join(["What was taken for what:", *(f"  {t}" for t in inventory.taken)]))
+
+
+def is_large(data: Path) -> bool:
+    """Whether the samples, as numbers, would fill more than a quarter of the memory."""
+    if data.is_dir() or not data.is_file():
+        return data.is_dir()
+    size = data.stat().st_size
+    if data.suffix == ".parquet":
+        with suppress(ValueError, OSError), pq.ParquetFile(data) as file:
+            size = 8 * file.metadata.num_rows * file.metadata.num_columns
+    return size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+
+
+def surveyed(
+    data: Path,
+    question: Question,
+    long: str | None,
+    time: str | None,
+    resample: str | None,
+    drop: list[str],
+) -> Survey:
+    """The survey of data that Spark reads; it says so."""
+    for name, value in (("long", long), ("resample", resample)):
+        if value is not None:
+            raise ValueError(
+                f"{name} must not go with a file that is read through Spark, got {value!r}; make "
+                "it wide and even first, or read it in memory by --no-spark"
+            )
+    from aftlib.spark.session import session
+    from aftlib.your_sensors.pipeline import survey_by_spark
+
+    click.echo("Reads through Spark, once and in the order of the rows.")
+    running = session("aft plan", **{"spark.driver.maxResultSize": "0"})
+    try:
+        return survey_by_spark(running, data, question, time=time, drop=drop)
+    finally:
+        running.stop()
 
 
 def move(bar: tqdm, done: int, total: int) -> None:

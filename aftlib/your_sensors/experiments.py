@@ -12,11 +12,13 @@ import pandas as pd
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.checks import require_number
 from aftlib.core.datasets import SensorTable, even_grid
-from aftlib.your_sensors.answer import answer, require_answerable
+from aftlib.core.planfile import read_plan
+from aftlib.your_sensors.answer import answer
 from aftlib.your_sensors.backtest import Walk
-from aftlib.your_sensors.planfile import read_plan
+from aftlib.your_sensors.inventory import Inventory
 from aftlib.your_sensors.question import Question, milliseconds
 from aftlib.your_sensors.sensor_file import read_sensors
+from aftlib.your_sensors.survey import require_answerable
 from aftlib.your_sensors.troubles import TROUBLES, over_time, summed_up, walked
 
 __all__ = ["answers", "check_parameters", "over_time", "sets", "summed_up", "troubles"]
@@ -74,7 +76,7 @@ def check_parameters(
         )
     reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
     for table in sets(data, **reading, rows=rows, seed=seed).values():
-        require_answerable(table, question)
+        require_answerable(Inventory.of(table), question)
 
 
 def answers(tables: Mapping[str, SensorTable], question: Question) -> dict[str, dict]:

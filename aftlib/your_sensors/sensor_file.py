@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from aftlib.core.datasets import SensorTable, even_grid, no_number, read_frame, read_table
+from aftlib.core.datasets import SensorTable, read_long, read_table
 from aftlib.guard.guard import LARGEST
+from aftlib.your_sensors.inventory import Tally
 
 MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, windows are mostly guesses."""
@@ -49,58 +50,26 @@ def read_sensors(
     else:
         if time is not None:
             raise ValueError(f"time must not go with long, got {time!r}: long names it already")
-        wide = _pivoted(read_frame(path), long, average=resample is not None)
-        table = even_grid(wide, long[0], resample=resample, drop=drop)
-    _require_usable(table)
+        table = read_long(path, long, resample=resample, drop=drop)
+    if not table.values.size:
+        raise ValueError("the file must hold at least two rows, got none: give a longer record")
+    require_usable(table.names, Tally.of(table.values))
+    require_measured(table.names, table.values)
     return table
 
 
-def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
-    """One column a sensor, and one row a time, of rows that hold one sample each."""
-    if len(long) != 3 or len(set(long)) != 3:
-        raise ValueError(f"long must name three columns, time, sensor and value, got {list(long)}")
-    absent = [name for name in long if name not in frame.columns]
-    if absent:
-        known = ", ".join(repr(str(name)) for name in frame.columns[:8])
-        raise ValueError(f"long must name columns, got {absent}; columns are {known}")
-    time, sensor, value = long
-    if not pd.api.types.is_numeric_dtype(frame[value].dtype):
-        raise ValueError(
-            f"column {value!r} must be numeric, got {no_number(frame[value])}; leave such cells "
-            "empty, or name the column of values third in long"
-        )
-    empty = frame[[time, sensor]].isna().any(axis=1)
-    if empty.any():
-        raise ValueError(
-            f"columns {time!r} and {sensor!r} must be filled in every row, got {int(empty.sum())} "
-            "rows without; remove them"
-        )
-
-    samples = frame[list(long)].drop_duplicates()
-    twice = samples.duplicated([time, sensor])
-    if twice.any() and not average:
-        first = samples[twice].iloc[0]
-        raise ValueError(
-            f"two different samples of {first[sensor]!r} share the time {first[time]} "
-            f"({int(twice.sum())} such); keep one of them, or average them by resample="
-        )
-    samples = samples.assign(**{sensor: samples[sensor].astype(str)})
-    wide = samples.pivot_table(index=time, columns=sensor, values=value, dropna=False)
-    wide.columns.name = None
-    return wide.reset_index()
-
-
-def _require_usable(table: SensorTable) -> None:
-    steps, n = table.values.shape
+def require_usable(names: Sequence[str], tally: Tally) -> None:
+    """Refuse too few sensors or steps, and sensors that never vary or miss most samples."""
+    n, steps = len(names), tally.steps
     if n < 2:
         raise ValueError(
-            f"the file must hold at least two sensors, got {list(table.names)}: one has no other "
+            f"the file must hold at least two sensors, got {list(names)}: one has no other "
             "to be estimated from"
         )
     if steps < 2:
         raise ValueError(f"the file must hold at least two rows, got {steps}: give a longer record")
-    share = np.isnan(table.values).mean(axis=0)
-    lost = [name for name, part in zip(table.names, share, strict=True) if part > MOST_MISSING]
+    share = tally.missing / steps
+    lost = list(compress(names, share > MOST_MISSING))
     if len(lost) == n:
         raise ValueError(
             f"the columns must have most of their samples, got {share.max():.0%} missing; take a "
@@ -111,9 +80,7 @@ def _require_usable(table: SensorTable) -> None:
             f"column {_some(lost)} must have most of its samples, got {share.max():.0%} missing; "
             f"leave it out with drop={lost[:8]!r}, or take a longer step with resample="
         )
-    _require_measured(table)
-    constant = np.nanmin(table.values, axis=0) == np.nanmax(table.values, axis=0)
-    still = [name for name, one in zip(table.names, constant, strict=True) if one]
+    still = list(compress(names, tally.lowest == tally.highest))
     if len(still) == n:
         raise ValueError("no column varies, got one value only in each: is this the right file?")
     if still:
@@ -123,16 +90,16 @@ def _require_usable(table: SensorTable) -> None:
         )
 
 
-def _require_measured(table: SensorTable) -> None:
+def require_measured(names: Sequence[str], values: np.ndarray) -> None:
     """Refuse what stands for missing: 9.97e36 in netCDF, or the largest number that there is."""
-    for name, values in zip(table.names, table.values.T, strict=True):
-        low, middle, high = np.nanquantile(values, [0.01, 0.5, 0.99])
+    for name, column in zip(names, values.T, strict=True):
+        low, middle, high = np.nanquantile(column, [0.01, 0.5, 0.99])
         spread = high - low if 0 < high - low < LARGEST else LARGEST / FARTHEST
-        wild = np.abs(values - middle) > FARTHEST * spread
+        wild = np.abs(column - middle) > FARTHEST * spread
         count = int(wild.sum())
         if count:
             raise ValueError(
-                f"column {name!r} must hold measurements, got {values[wild][0]:g} ({count} such) "
+                f"column {name!r} must hold measurements, got {column[wild][0]:g} ({count} such) "
                 f"where most lie from {low:g} to {high:g}; if that stands for missing, leave "
                 f"those cells empty, or leave the column out with drop=[{name!r}]"
             )
@@ -141,40 +108,3 @@ def _require_measured(table: SensorTable) -> None:
 def _some(names: Sequence[str]) -> str:
     listed = ", ".join(repr(name) for name in names[:8])
     return listed + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def step_of(table: SensorTable) -> pd.Timedelta | None:
-    """Period of the table's grid; None where the file had no times."""
-    if isinstance(table.time, pd.DatetimeIndex) and len(table.time) > 1:
-        return table.time[1] - table.time[0]
-    return None
-
-
-def taken(table: SensorTable) -> list[str]:
-    """What was taken for time, step and sensors, and what was found amiss, a line each."""
-    step, quality = step_of(table), table.quality
-    names = ", ".join(table.names[:6]) + (" …" if len(table.names) > 6 else "")
-    lines = [f"sensors: {len(table.names)} ({names})"]
-    if step is None:
-        lines.append(f"time: none; {len(table.values):,} rows are taken as even steps")
-    else:
-        lines.append(f"time: {table.time[0]} to {table.time[-1]}")
-        lines.append(f"step: {step}, {len(table.values):,} steps from {quality.rows:,} rows")
-    gaps = float(np.isnan(table.values).mean())
-    longest = longest_run(np.isnan(table.values).all(axis=1))
-    lines.append(f"gaps: {gaps:.2%} of all samples are missing" if gaps else "gaps: none")
-    if longest > 1:
-        lines.append(f"      the longest time without any sensor is {longest:,} steps")
-    counts = {
-        "rows out of order, sorted": quality.out_of_order,
-        "rows that repeated another": quality.duplicates,
-        "infinite values, taken as missing": quality.non_finite,
-        "rows averaged into their step": quality.averaged,
-    }
-    return lines + [f"{name}: {count:,}" for name, count in counts.items() if count]
-
-
-def longest_run(flags: np.ndarray) -> int:
-    """Most consecutive true values."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
-    return int((edges[1::2] - edges[::2]).max(initial=0))

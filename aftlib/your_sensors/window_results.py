@@ -58,11 +58,27 @@ def window_results(
         some = every[first : first + CHUNK]
         begin = some[0] * windows.slide
         rows = samples[begin : some[-1] * windows.slide + windows.width]
-        results, count = windows.aggregate(rows, begin, some)
-        enough = count == windows.width if windows.query == "sum" else 2 * count >= windows.width
-        parts.append(np.where(enough, results, np.nan))
-    values = np.concatenate(parts)
+        parts.append(known(*windows.aggregate(rows, begin, some), windows))
+    return finished(np.concatenate(parts), names, windows, step, samples)
 
+
+def known(results: np.ndarray, count: np.ndarray, windows: Windows) -> np.ndarray:
+    """The results of windows with samples enough, NaN for the others."""
+    enough = count == windows.width if windows.query == "sum" else 2 * count >= windows.width
+    return np.where(enough, results, np.nan)
+
+
+def finished(
+    values: np.ndarray,
+    names: tuple[str, ...],
+    windows: Windows,
+    step: pd.Timedelta | None,
+    samples: np.ndarray | None = None,
+) -> WindowResults:
+    """Window results, shape (N, n), checked and with their rhythms.
+
+    Arguments and errors as `window_results`; samples are only needed where there is no `step`.
+    """
     half = len(values) // 2
     for word, part in (("first", values[:half]), ("second", values[half:])):
         few = np.isfinite(part).sum(axis=0) < 2
@@ -83,7 +99,7 @@ def window_results(
 
 
 def rhythms(
-    samples: np.ndarray, first: np.ndarray, windows: Windows, step: pd.Timedelta | None
+    samples: np.ndarray | None, first: np.ndarray, windows: Windows, step: pd.Timedelta | None
 ) -> tuple[float, ...]:
     """Periods in windows of the rhythms that explain most, at most four.
 
@@ -91,7 +107,7 @@ def rhythms(
     the samples. `first` are the window results of the first half, shape (rows, n).
     """
     if step is None:
-        periods = [_strongest(samples[: len(samples) // 2])]
+        periods = [0.0 if samples is None else _strongest(samples[: len(samples) // 2])]
     else:
         periods = [pd.Timedelta(days=days) / step for days in (1, 7, 365.25)]
     found = {}

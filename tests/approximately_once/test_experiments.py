@@ -1,15 +1,20 @@
 """D1's experiments give the document's tables, and every number a slow twin's."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.signal import lfilter
 
 from aftlib.approximately_once import experiments, figures
 from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.verdicts import verdicts
 from aftlib.core.generators import block_model
+from aftlib.core.planfile import SCHEMA, VERSION
 from aftlib.core.requirement import Requirement
+from aftlib.core.sensorplan import source_of
 from aftlib.core.windows import Windows
 
 
@@ -189,7 +194,8 @@ USUAL = {
     "seed": 1,
     "data": None,
     "pipeline_steps": 3000,
-    "recover": "model",
+    "recover": None,
+    "plan": None,
 }
 AWKWARD = [0, -1, np.nan, np.inf, 2.5, [], "x", [0], [-1], ["x"], [np.nan], [7], True, 10**6]
 FINE = {
@@ -243,6 +249,62 @@ def test_parameters_are_checked_against_a_users_file(tmp_path):
         ValueError, match="a 10th of data must hold a window of width = 21 steps, got 20"
     ):
         experiments.check_parameters(**own | {"width": 21, "slide": 21})
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    """A plan whose workers have one and three sensors, each of its own ε."""
+    place = tmp_path_factory.mktemp("plan")
+    rng = np.random.default_rng(2)
+    slow = lfilter([0.2], [1, -0.98], rng.normal(size=(6000, 1)), axis=0)
+    values = 20 + [1, 2, 3, 4] * (slow + 0.05 * rng.normal(size=(6000, 4)))
+    pd.DataFrame(values, columns=list("abcd")).to_csv(place / "sensors.csv", index=False)
+    kept = dict.fromkeys(SCHEMA["required"]) | {"version": VERSION}
+    kept["data"] = {"source": source_of(place / "sensors.csv")}
+    kept["question"] = {
+        "epsilon": dict(zip("abcd", [0.3, 0.6, 0.9, 1.2], strict=True)),
+        **{"delta": 0.1, "window": 5, "slide": 5, "query": "mean"},
+        **{"t_sla_ms": 100, "fixed_ms": 0, "per_tuple_ms": 1},
+    }
+    kept["assignment"], kept["checkpoints"] = [["b"], ["d", "a", "c"]], []
+    kept["replay"] = [{"from": 0, "until": 5, "sensors": ["a"]}]
+    (place / "plan.json").write_text(json.dumps(kept))
+    return place / "plan.json"
+
+
+def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path):
+    experiments.check_parameters(**USUAL | {"plan": str(plan)})
+    case = experiments.planned_case(plan, tmp_path)
+    query = case.query(2, 7.0, 0.01, 100)
+    assert query.assignment.workers == ((1,), (0, 2, 3))
+    assert query.requirement == Requirement(1.0, 0.1)
+    assert query.steps == case.log.steps == 3000  # a thousand windows at least, where there are
+    outage = Outage(1, 2100, 2110)
+    table, streams = experiments.recovery_cost(spark, query, tmp_path / "s", [outage], ["guard"])
+    row = table.iloc[0]
+    assert row["aggregates_estimated"] == row["audited"] == 3 * 2
+    assert row["within_epsilon"] >= 0.8
+    assert row["largest_other_difference"] == 0
+    assert [o.worker for o in streams["guard"].outages] == [1]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"data": "f.csv"}, "plan must not go with data, got '.*plan.json': it has its own"),
+        ({"workers": [2], "epsilons": [1.0]}, "plan must not go with workers, epsilons"),
+        ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
+        ({"plan": "long.json"}, "a 20th holds a window of 400 steps, got 6000 steps; plan for m"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_refused(plan, monkeypatch, other, message):
+    monkeypatch.chdir(plan.parent)
+    kept = json.loads(plan.read_text())
+    kept["question"] |= {"window": 400, "slide": 400}
+    kept["replay"][0]["until"] = 400
+    (plan.parent / "long.json").write_text(json.dumps(kept))
+    with pytest.raises(ValueError, match=message):
+        experiments.check_parameters(**USUAL | {"plan": str(plan)} | other)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ FINE = {  # (parameter, value) that look odd and mean something
     *(("groups", v) for v in (2,)),
     *((name, 2) for name in ("slide", "replications", "repeats", "calibration", "recoveries")),
     *(("memory", 0), ("memory", 0.5), *(("guard_epsilon", v) for v in (2, 0.5, 7.0))),
+    ("plan", None),
     *(("restarts", 2), ("seed", 0), ("seed", 2), ("kept_epsilon", 0.5 / 10)),
 }
 REFUSED = [

@@ -6,14 +6,15 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_info
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.datasets import even_grid
 from aftlib.core.generators import block_model
+from aftlib.core.planfile import SCHEMA, VERSION, read_plan, write_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from aftlib.your_sensors.answer import answer, assigned, planned
-from aftlib.your_sensors.planfile import SCHEMA, VERSION, read_plan, write_plan
 from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.wording import words
 
@@ -63,6 +64,16 @@ def test_another_file_is_no_plan(plan, tmp_path, break_it, message):
         read_plan(tmp_path / "plan.json")
     with pytest.raises(ValueError, match="plan must name a file that aft plan wrote"):
         read_plan(tmp_path / "none.json")
+
+
+def test_small_products_are_left_to_one_thread():
+    seen = []
+    answer(sensors(400), Question(epsilon_sd=0.5), "x", lambda *_: seen.append(threads()))
+    assert seen and all(set(found) == {1} for found in seen)
+
+
+def threads():
+    return [found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5, 7, 12])

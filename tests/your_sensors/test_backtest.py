@@ -24,7 +24,8 @@ from aftlib.your_sensors.backtest import (
     interval,
     walk_forward,
 )
-from aftlib.your_sensors.sensor_file import read_sensors, step_of
+from aftlib.your_sensors.inventory import step_of
+from aftlib.your_sensors.sensor_file import read_sensors
 from aftlib.your_sensors.window_results import window_results
 
 SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py

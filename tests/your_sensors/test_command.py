@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from aftlib.core.planfile import SCHEMA
 from aftlib.reports.cli import main
-from aftlib.your_sensors.planfile import SCHEMA
 
 HTML = "<script>alert(1)</script><b>x</b>"
 
@@ -65,6 +65,25 @@ def test_a_long_file_and_an_epsilon_a_sensor(there):
     plan = json.loads((there / "new" / "out.json").read_text())
     assert plan["question"]["epsilon"] == {"a": 0.3, "b": 0.4, "c": 0.5}
     assert plan["question"]["t_sla_ms"] == 50
+
+
+@pytest.mark.spark
+def test_a_directory_is_read_through_spark_to_the_same_plan(spark, there, monkeypatch):
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the tests' session goes on
+    frame().to_csv("f.csv")
+    (there / "d").mkdir()
+    frame()[:700].to_csv(there / "d" / "1.csv")
+    frame()[700:].to_csv(there / "d" / "2.csv")
+    plans = []
+    for data in ("f.csv", "d"):
+        done = aft_plan(data, "--epsilon-sd", 0.5, "--output", f"{data}.json")
+        assert done.exit_code == 0, done.output
+        plans.append(json.loads((there / f"{data}.json").read_text()))
+    assert done.output.startswith("Reads through Spark, once and in the order of the rows.\n")
+    for plan, name in zip(plans, ("f.csv", "d"), strict=True):
+        assert plan["data"].pop("name") == name
+        assert plan["data"].pop("source")["path"] == str(there / name)
+    assert plans[0] == plans[1]
 
 
 def text(f, name):
@@ -138,6 +157,12 @@ def ragged(f, name):
             (),
             "invalid start byte); save it as UTF-8",
         ),
+        (
+            None,
+            ("--spark", "--resample", "2h"),
+            "f.csv: --resample must not go with a file that is read through Spark, got '2h'; make",
+        ),
+        (None, ("--spark", "--long", "a,b,c"), "f.csv: --long must not go with a file that is"),
         (None, ("--query", "max"), "'max' is not one of 'mean', 'sum'"),
     ],
 )

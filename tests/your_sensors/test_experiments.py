@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.core.planfile import write_plan
 from aftlib.your_sensors.experiments import (
     answers,
     check_parameters,
@@ -13,7 +14,6 @@ from aftlib.your_sensors.experiments import (
     summed_up,
     troubles,
 )
-from aftlib.your_sensors.planfile import write_plan
 from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.troubles import TROUBLES, troubled
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.your_sensors.sensor_file import longest_run, read_sensors, step_of, taken
+from aftlib.your_sensors.inventory import Inventory, longest_run, step_of
+from aftlib.your_sensors.sensor_file import read_sensors
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_what_was_taken_is_told(wide, tmp_path):
     given = wide.drop(wide.index[10:14])
     given.iloc[0, 0] = np.inf
     table = read(pd.concat([given[20:], given[:21]]), tmp_path)
-    lines = "\n".join(taken(table))
+    lines = "\n".join(Inventory.of(table).taken)
     assert step_of(table) == pd.Timedelta(hours=1)
     for expected in (
         "sensors: 3 (a, b, c)",
@@ -107,8 +108,8 @@ def test_what_was_taken_is_told(wide, tmp_path):
 def test_a_file_without_times(wide, tmp_path):
     table = read(wide.fillna(0).reset_index(drop=True), tmp_path)
     assert step_of(table) is None
-    assert "time: none; 48 rows are taken as even steps" in taken(table)
-    assert "gaps: none" in taken(table)
+    assert "time: none; 48 rows are taken as even steps" in Inventory.of(table).taken
+    assert "gaps: none" in Inventory.of(table).taken
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from aftlib.approximately_once.experiments.cases import (
     block_case,
     check_parameters,
     drifting_case,
+    planned_case,
     sensor_case,
 )
 from aftlib.approximately_once.experiments.grid import (
@@ -35,6 +36,7 @@ __all__ = [
     "deaths_survived",
     "drifting_case",
     "grid",
+    "planned_case",
     "recovery_cost",
     "sensor_case",
     "six_sensors",

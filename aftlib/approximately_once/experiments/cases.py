@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy.signal import lfilter
 
-from aftlib.approximately_once.assignment import assign_greedy
+from aftlib.approximately_once.assignment import assess, assign_greedy
 from aftlib.approximately_once.pipeline import RECOVER, Query
 from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.datasets import SensorTable, even_grid, read_table
@@ -20,6 +20,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensorplan import SensorPlan, open_plan
 from aftlib.core.windows import Windows
 from aftlib.spark.samples import write_samples
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 ROWS, WINDOWS = "rows are aggregates", "rows are samples"
 PARTS = 10
 WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
+PLANNED_WINDOWS = 1000
+"""Windows that the query of a plan streams at least: its guard learns from the first hundreds."""
 EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
 
 
@@ -55,19 +58,25 @@ class SensorCase:
     replications: int  # parts of the log beyond the first
     block: int | None  # consecutive windows resampled together; None for those that overlap
     about: dict[str, int]  # what a reader should see: rows, gaps, rows left out of the fit
+    planned: SensorPlan | None = None  # which a query follows, whatever m, ε and δ it is asked for
 
     def query(self, workers: int, epsilon: float, delta: float, steps: int) -> Query:
         """Streaming query over the first `steps` of the log, its keys assigned greedily.
 
-        A stream's workers are of one size: it has the next larger number of them that divides the
-        keys.
+        Where there is a plan its keys are assigned as planned, and it keeps the plan's ε and δ.
         """
         reading, requirement = self.readings[WINDOWS], Requirement(epsilon, delta)
-        equal = next(m for m in _divisors(reading.model.size) if m >= workers)
-        assignment = assign_greedy(reading.model, equal, requirement)
+        seasons: tuple[float, ...] = ()
+        if self.planned is None:
+            assignment = assign_greedy(reading.model, workers, requirement, uneven=True)
+        else:
+            requirement, seasons = Requirement(1.0, self.planned.delta), self.planned.seasons
+            assignment = assess(reading.model, self.planned.workers, requirement)
+            steps = max(steps, PLANNED_WINDOWS * reading.windows.slide)
         stop = min(steps, self.log.steps)
         every = -(-stop // 4)
-        return Query(self.log, reading.windows, reading.model, assignment, requirement, every, stop)
+        parts = self.log, reading.windows, reading.model, assignment, requirement, every, stop
+        return Query(*parts, seasons=seasons)
 
 
 def check_parameters(
@@ -87,10 +96,11 @@ def check_parameters(
     resample: str | None = None,
     drop: Sequence[str] = (),
     pipeline_steps: int,
-    recover: str = "model",
+    recover: str | None = None,
+    plan: str | None = None,
 ) -> None:
     """Raise a ValueError for what the notebook could not run to its end with."""
-    if recover not in RECOVER:
+    if recover is not None and recover not in RECOVER:
         raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {recover!r}")
     require_number("delta", delta, above=0, below=1)
     require_number("seed", seed, least=0, whole=True)
@@ -100,6 +110,10 @@ def check_parameters(
     streams = {"pipeline_steps": pipeline_steps}
     if epsilons is not None:
         require_numbers("epsilons", _listed("epsilons", epsilons), above=0)
+    if plan is not None:
+        reading = {"data": data, "time": time, "resample": resample, "drop": drop}
+        _check_plan(plan, reading | {"workers": workers, "epsilons": epsilons})
+        return
     if data is None:
         if time or resample or drop:
             raise ValueError(
@@ -133,6 +147,21 @@ def check_parameters(
                 raise ValueError(
                     f"workers must divide the {n} sensors, got {m!r}; choose from {_divisors(n)}"
                 )
+
+
+def _check_plan(plan: str, own: Mapping[str, Any]) -> None:
+    """Refuse a plan that cannot be run, or goes with what it has of its own."""
+    others = [name for name, value in own.items() if value]
+    if others:
+        raise ValueError(f"plan must not go with {', '.join(others)}, got {plan!r}: it has its own")
+    planned = open_plan(plan)
+    _, test, _ = fitted(planned.table)
+    if len(test.values) // PARTS < planned.windows.width:
+        raise ValueError(
+            f"plan must have data of which a {2 * PARTS}th holds a window of "
+            f"{planned.windows.width} steps, got {len(planned.table.values)} steps; plan for more "
+            "data, or smaller windows"
+        )
 
 
 def _listed(name: str, values: Sequence[float]) -> Sequence[float]:
@@ -203,6 +232,27 @@ def sensor_case(
     contents = sha256(Path(file).read_bytes() + how).hexdigest()[:12]
     path = directory / f"{Path(file).stem}-{contents}-second-half"
     return _table_case(table, path, windows, workers, epsilons, parts)
+
+
+def planned_case(file: Path | str, directory: Path, parts: int = PARTS) -> SensorCase:
+    """The sensors of a plan.json in units of ε, so that the plan's own ε is 1; see `open_plan`.
+
+    The log, kept under `directory`, is the second half. `query` follows the plan.
+    """
+    plan = open_plan(file)
+    samples, _, left_out = fitted(plan.table)
+    over, log = Reading(WINDOWS, plan.model, plan.windows), plan.write_log(directory)
+    return SensorCase(
+        log=log,
+        readings={ROWS: Reading(ROWS, samples, Windows(1, 1)), WINDOWS: over},
+        workers=tuple(_divisors(samples.size)[1:] or [1]),
+        epsilons=(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
+        replications=parts - 1,
+        block=max(1, log.steps // 200),
+        about={"sensors": samples.size, **plan.table.quality.as_dict()}
+        | {"incomplete rows left out of the fit": left_out},
+        planned=plan,
+    )
 
 
 def drifting_case(directory: Path, windows: Windows, steps: int, seed: int) -> SensorCase:

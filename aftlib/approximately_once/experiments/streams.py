@@ -127,11 +127,8 @@ def ways_to_recover(
 
     The workers take turns, and ε is the case's own two thirds up its list.
     """
-    workers, epsilon = (
-        case.workers[len(case.workers) // 2],
-        case.epsilons[2 * len(case.epsilons) // 3],
-    )
-    query = case.query(workers, epsilon, delta, steps)
+    middle = case.workers[len(case.workers) // 2]
+    query = case.query(middle, case.epsilons[2 * len(case.epsilons) // 3], delta, steps)
     workers = len(query.assignment.workers)
     every, width = -(-query.steps // 8), query.windows.width
     times = [every * batch + every // 3 for batch in range(3, 8)]

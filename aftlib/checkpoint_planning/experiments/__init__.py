@@ -24,6 +24,7 @@ from aftlib.checkpoint_planning.experiments.guarding import (
     wandering,
 )
 from aftlib.checkpoint_planning.experiments.parameters import check_parameters
+from aftlib.checkpoint_planning.experiments.planned import planned_recoveries
 from aftlib.checkpoint_planning.experiments.recoveries import (
     PHASES,
     queries,
@@ -51,6 +52,7 @@ __all__ = [
     "fit_recovery_time",
     "guarded_windows",
     "plan_table",
+    "planned_recoveries",
     "promise_table",
     "queries",
     "recoveries",

@@ -8,6 +8,7 @@ import numpy as np
 
 from aftlib.checkpoint_planning.experiments.costs import require_judged
 from aftlib.checkpoint_planning.experiments.guarding import GRID, SENSORS
+from aftlib.checkpoint_planning.experiments.planned import require_planned
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.requirement import Requirement
@@ -46,6 +47,7 @@ def check_parameters(
     guard_epsilon: float,
     guard_windows: int,
     guard_budget: int,
+    plan: str | None = None,
 ) -> None:
     """Refuse what would fail later; the parameters are those of the notebook."""
     counts = {"replications": replications, "repeats": repeats, "calibration": calibration}
@@ -98,3 +100,5 @@ def check_parameters(
     require_numbers("spark_ns", spark_ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("shares", shares, above=0, most=1)
     require_judged(ns, shares)
+    if plan is not None:
+        require_planned(plan)

@@ -160,8 +160,8 @@ def restarts(
     for trial, kind in product(range(count), kinds):
         directory, batch = scratch / f"{kind}-{trial}", int(rng.integers(min(3, batches)))
         write_task(directory, query, log)
-        _killed(directory, kind, "replayed", batch)
-        start = _killed(directory, kind, "planned", batch)
+        killed_driver(directory, kind, "replayed", batch)
+        start = killed_driver(directory, kind, "planned", batch)
 
         store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
         record = next(r for r in store.records() if r.batch == batch)
@@ -175,7 +175,7 @@ def restarts(
     return pd.DataFrame(rows)
 
 
-def _killed(directory: Path, kind: str, point: str, batch: int) -> float:
+def killed_driver(directory: Path, kind: str, point: str, batch: int) -> float:
     """Start a driver that dies at a point of a batch; when it was started, s since the epoch."""
     command, start = [*_DRIVER, str(directory), kind, point, str(batch)], time.time()
     done = subprocess.run(command, capture_output=True, text=True)

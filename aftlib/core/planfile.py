@@ -141,6 +141,18 @@ SCHEMA: dict[str, Any] = {
         cautions={**_NAMES, "description": "what to know before trusting the plan"},
     ),
 }
+SCHEMA["properties"]["data"]["properties"]["source"] = {
+    **_object(
+        path={"type": "string"},
+        sha256={"type": "string"},
+        long={"anyOf": [_NAMES, {"type": "null"}]},
+        time={"type": ["string", "null"]},
+        resample={"type": ["string", "null"]},
+        drop=_NAMES,
+    ),
+    "type": ["object", "null"],
+    "description": "which file it was, and how it was read; the pipelines read it again",
+}
 
 
 def write_plan(plan: dict, path: Path | str) -> Path:
@@ -160,6 +172,8 @@ def read_plan(path: Path | str) -> dict:
     ValueError
         When the file is no plan, or one of another version.
     """
+    if not isinstance(path, str | Path):
+        raise ValueError(f"plan must name a file that aft plan wrote, got {path!r}")
     try:
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,0 +1,241 @@
+"""How a file, or a directory of them, is laid out, so that any stretch of its rows can be read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aftlib.core.checks import listed
+from aftlib.core.datasets import as_times, csv_signs, even_grid, no_number
+
+HEAD = 20_000
+"""Rows from which columns, times and the period are told."""
+CELL_BYTES = 16
+"""Of a sample in a text file, about."""
+LAST_BYTES = 1 << 22
+BATCH = 1_000_000
+"""Samples that a task holds at a time, about."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive rows of one file: its row groups (Parquet) or bytes (CSV) from begin to end."""
+
+    file: Path
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Files that hold one table, the rows in the order of their times.
+
+    Attributes
+    ----------
+    files : tuple of Path
+        All of one kind, in order.
+    names : tuple of str
+        The n sensors.
+    time : str or None
+        Column of times; None where they are the index.
+    first : Timestamp
+        Time of the first row.
+    step : Timedelta
+    steps : int
+        Of the grid, from the first row to the last.
+    labels : tuple of str
+        Columns of a CSV file.
+    signs : tuple of str
+        Its separator and decimal sign.
+    """
+
+    files: tuple[Path, ...]
+    names: tuple[str, ...]
+    time: str | None
+    first: pd.Timestamp
+    step: pd.Timedelta
+    steps: int
+    labels: tuple[str, ...] = ()
+    signs: tuple[str, str] = (",", ".")
+
+    def read(self, stretch: Stretch) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+        """Steps, samples (rows, n), and how many were infinite, some rows at a time.
+
+        ValueError when a time is off the grid or a column holds no numbers.
+        """
+        text = stretch.file.suffix == ".csv"
+        for frame in self._lines(stretch) if text else self._groups(stretch):
+            if frame.empty:
+                continue
+            times = times_of(frame, self.time)
+            steps, rest = np.divmod((times - self.first).to_numpy(), self.step.to_numpy())
+            off = rest != np.timedelta64(0)
+            if off.any():
+                raise ValueError(
+                    f"times must lie on an even grid, got {times[int(off.argmax())]} off the "
+                    f"period of {self.step} from {self.first}; average the rows into steps first"
+                )
+            for name in self.names:
+                if not pd.api.types.is_numeric_dtype(frame[name].dtype):
+                    raise ValueError(
+                        f"column {name!r} must be numeric, got {no_number(frame[name])}; leave "
+                        f"such cells empty, or the column out with drop=[{name!r}]"
+                    )
+            values = frame[list(self.names)].to_numpy(dtype=float, copy=True)
+            infinite = np.isinf(values)
+            values[infinite] = np.nan
+            yield steps.astype(np.int64), values, int(infinite.sum())
+
+    def _groups(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
+        groups = range(stretch.begin, stretch.end)
+        with pq.ParquetFile(stretch.file) as file:
+            rows = max(1, BATCH // len(self.names))
+            for batch in file.iter_batches(rows, row_groups=groups):
+                yield named(pa.Table.from_batches([batch]).to_pandas())
+
+    def _lines(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
+        """Lines that begin in the stretch; the first file's or any other's heading is none."""
+        separator, decimal = self.signs
+        with stretch.file.open("rb") as file:
+            if stretch.begin:  # on a line that the stretch before has begun
+                file.seek(stretch.begin - 1)
+            file.readline()
+            while file.tell() < stretch.end:
+                left = stretch.end - file.tell()
+                text = file.read(min(left, BATCH * CELL_BYTES))
+                text += b"" if text.endswith(b"\n") else file.readline()
+                frame: pd.DataFrame = pd.read_csv(
+                    io.BytesIO(text),
+                    sep=separator,
+                    decimal=decimal,
+                    header=None,
+                    names=list(self.labels),
+                    usecols=range(len(self.labels)),
+                    index_col=False,
+                )
+                yield frame
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with its columns' names as text."""
+    return frame.rename(columns=str)
+
+
+def times_of(frame: pd.DataFrame, time: str | None) -> pd.DatetimeIndex:
+    """Times of a frame's rows, from a column or its index."""
+    column = frame.index.to_series() if time is None else frame[time]
+    return as_times(column, str(frame.index.name or "index") if time is None else time)
+
+
+def files_of(data: Path) -> tuple[Path, ...]:
+    """The file, or those of a directory, by name; ValueError when they are not of one kind."""
+    if not data.is_dir():
+        if data.suffix not in (".csv", ".parquet") or not data.is_file():
+            raise ValueError(f"path must be an existing .csv or .parquet file, got {str(data)!r}")
+        return (data,)
+    found = sorted(p for p in data.iterdir() if p.is_file() and p.name[0] not in "._")
+    kinds = {p.suffix for p in found}
+    if len(kinds) != 1 or not kinds <= {".csv", ".parquet"}:
+        raise ValueError(
+            f"path must hold .csv or .parquet files, all of one kind, got {str(data)!r} with "
+            f"{listed(sorted(p.name for p in found))}"
+        )
+    return tuple(found)
+
+
+def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> Layout:
+    """Layout of wide files, told from their first rows and their last.
+
+    Raises
+    ------
+    ValueError
+        When they are no such files, have no times, or their first rows are refused by
+        `datasets.even_grid`.
+    """
+    files = files_of(data)
+    text, signs = files[0].suffix == ".csv", (",", ".")
+    labels: tuple[str, ...] = ()
+    try:
+        if text:
+            signs = csv_signs(files[0])
+            reading: Any = {"sep": signs[0], "decimal": signs[1], "encoding": "utf-8-sig"}
+            head = pd.read_csv(files[0], nrows=HEAD, index_col=False, **reading)
+            labels = tuple(map(str, head.columns))
+        else:
+            with pq.ParquetFile(files[0]) as file:
+                batch = next(file.iter_batches(HEAD), None)
+                head = pa.Table.from_batches([batch] if batch else [], file.schema_arrow)
+                head = head.to_pandas()
+    except (ValueError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"path must hold a table, got {str(files[0])!r} ({reason})") from error
+    head = named(head)
+    told = head.copy()
+    quiet = [c for c in told if told[c].dtype.kind == "f" and told[c].isna().all()]
+    told.loc[told.index[:1], quiet] = 0.0  # it may begin later
+    table = even_grid(told, time, drop=drop)
+    if not isinstance(table.time, pd.DatetimeIndex) or len(table.time) < 2:
+        raise ValueError(
+            f"a file that is read through Spark must have times in its rows, got {str(data)!r} "
+            "without; give it a column of times"
+        )
+    others = set(head.columns) - set(table.names) - set(drop)
+    column = next(iter(others)) if others else None
+    step, first = table.time[1] - table.time[0], times_of(head, column)[0]
+    last = times_of(last_row(files[-1], labels, signs), column)[0]
+    steps, rest = divmod(last - first, step)
+    if rest or steps < 1:
+        raise ValueError(
+            f"rows must be in the order of their times, which lie on an even grid, got {first} "
+            f"first and {last} last with a period of {step}; sort them, or average them into steps"
+        )
+    return Layout(files, table.names, column, first, step, int(steps) + 1, labels, signs)
+
+
+def last_row(file: Path, labels: Sequence[str], signs: tuple[str, str]) -> pd.DataFrame:
+    """The last row of a file."""
+    if file.suffix == ".csv":
+        with file.open("rb") as lines:
+            lines.seek(max(0, file.stat().st_size - LAST_BYTES))
+            line = lines.read().rstrip().rpartition(b"\n")[2]
+        frame: pd.DataFrame = pd.read_csv(
+            io.BytesIO(line),
+            sep=signs[0],
+            decimal=signs[1],
+            header=None,
+            names=list(labels),
+            usecols=range(len(labels)),
+            index_col=False,
+        )
+        return frame
+    with pq.ParquetFile(file) as groups:
+        for batch in groups.iter_batches(HEAD, row_groups=[groups.num_row_groups - 1]):
+            last = batch
+    return named(pa.Table.from_batches([last]).to_pandas()[-1:])
+
+
+def stretches_of(layout: Layout, cells: int) -> list[Stretch]:
+    """Cut the files into stretches of about so many samples, in order."""
+    found, n = list[Stretch](), len(layout.names)
+    for file in layout.files:
+        if file.suffix == ".csv":
+            size, much = file.stat().st_size, max(1, cells * CELL_BYTES)
+            found += [Stretch(file, at, min(at + much, size)) for at in range(0, size, much)]
+            continue
+        with pq.ParquetFile(file) as groups:
+            sizes = [groups.metadata.row_group(i).num_rows for i in range(groups.num_row_groups)]
+        begin, held = 0, 0
+        for number, size in enumerate(sizes):
+            held += size * n
+            if held >= cells or number == len(sizes) - 1:
+                found.append(Stretch(file, begin, number + 1))
+                begin, held = number + 1, 0
+    return found

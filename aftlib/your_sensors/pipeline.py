@@ -1,0 +1,231 @@
+"""A file, or a directory of them, that is too large for memory: surveyed by Spark, read once.
+
+Each task reads its own stretch of the rows, in their order, and adds up the slices that windows are
+made of. What lies at the edge of its stretch it sends as it is, so that results are the same to the
+bit however the rows were cut. The driver holds the slices and no samples but those to which the
+plain model is fitted: its memory grows with the number of windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from aftlib.core.datasets import Quality
+from aftlib.core.windows import Windows
+from aftlib.your_sensors.inventory import Inventory, Tally
+from aftlib.your_sensors.layout import Layout, Stretch, layout_of, stretches_of
+from aftlib.your_sensors.question import Question
+from aftlib.your_sensors.sensor_file import require_measured, require_usable
+from aftlib.your_sensors.survey import Survey, answerable_windows, recent_rows
+from aftlib.your_sensors.window_results import CHUNK, finished, known
+
+Message = tuple[str, int, bytes]
+SCHEMA = "place long, number long, kind string, at long, rows binary"
+_LONG = pa.int64()
+SENT = pa.schema(
+    {"place": _LONG, "number": _LONG, "kind": pa.string(), "at": _LONG, "rows": pa.binary()}
+)
+SLICES, EDGE, RECENT, TALLY, COUNTS, REFUSED = "slices", "edge", "recent", "tally", "counts", "no"
+LONGEST_GAP = 20_000
+"""Steps without a row that are filled as missing ones; more part what comes before and after."""
+
+
+def survey_by_spark(
+    spark: SparkSession,
+    data: Path,
+    question: Question,
+    *,
+    time: str | None = None,
+    drop: Sequence[str] = (),
+    cells: int = 2_000_000,
+) -> Survey:
+    """Survey a wide CSV or Parquet file, or a directory of them in the order of their names.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    data : path
+        Its rows must be in the order of their times, which lie on an even grid, each time once.
+    question : Question
+    time, drop
+        As `datasets.read_table`.
+    cells : int
+        Samples that a task reads, about; the result does not depend on it.
+
+    Raises
+    ------
+    ValueError
+        When the rows are not like that, or `sensor_file.read_sensors` would refuse them; the
+        message names the column and the way out.
+    """
+    layout = layout_of(data, time, drop)
+    windows = answerable_windows(layout.names, layout.steps, layout.step, question)
+    stretches, recent = stretches_of(layout, cells), recent_rows(layout.steps)
+    task = Task(layout, windows, recent)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for place in (place for batch in batches for place in batch.column(0).to_pylist()):
+            for number, message in enumerate(task.run(stretches[place])):
+                row = dict(zip(SENT.names, (place, number, *message), strict=True))
+                yield pa.RecordBatch.from_pylist([row], SENT)
+
+    tasks = spark.range(0, len(stretches), 1, len(stretches)).mapInArrow(read, SCHEMA)
+    found = Found(layout, windows, recent)
+    for batch in tasks.toArrow().to_batches():
+        for row in batch.to_pylist():
+            found.take((row["place"], row["number"]), row["kind"], row["at"], row["rows"])
+    return found.survey()
+
+
+@dataclass
+class Task:
+    """What one task does with its stretch of rows: it sends messages (kind, at, bytes)."""
+
+    layout: Layout
+    windows: Windows
+    recent: slice
+
+    def run(self, stretch: Stretch) -> Iterator[Message]:
+        """Read the stretch; send what the driver needs of it, or why it cannot be read."""
+        try:
+            yield from self._read(stretch)
+        except ValueError as error:
+            yield REFUSED, 0, str(error).encode()
+
+    def _read(self, stretch: Stretch) -> Iterator[Message]:
+        end: int | None = None  # step after the last one read
+        rest = np.empty((0, len(self.layout.names)))  # rows up to there, in no whole slice yet
+        counts = np.zeros(3, np.int64)
+        for steps, values, infinite in self.layout.read(stretch):
+            self._require_order(steps, end)
+            counts += len(steps), int(np.isnan(values).sum()) - infinite, infinite
+            gaps = np.flatnonzero(np.diff(steps) > LONGEST_GAP) + 1
+            for at, part in zip(np.split(steps, gaps), np.split(values, gaps), strict=True):
+                if end is None or at[0] - end > LONGEST_GAP:
+                    if end is not None and len(rest):
+                        yield EDGE, end - len(rest), rest.tobytes()
+                    end, rest = int(at[0]), rest[:0]
+                rows = np.full((int(at[-1]) + 1 - end, values.shape[1]), np.nan)
+                rows[at - end] = part
+                yield from self._count(end, rows)
+                end, rows = int(at[-1]) + 1, np.concatenate([rest, rows])
+                yield from self._slices(end - len(rows), rows)
+                rest = rows[self._whole(end - len(rows), len(rows)).stop :]
+        if end is not None and len(rest):
+            yield EDGE, end - len(rest), rest.tobytes()
+        yield COUNTS, 0, counts.tobytes()
+
+    def _require_order(self, steps: np.ndarray, end: int | None) -> None:
+        back = np.flatnonzero(np.diff(steps) <= 0) + 1
+        if len(back) or steps[0] < (0 if end is None else end):
+            at = steps[int(back[0])] if len(back) else steps[0]
+            raise ValueError(out_of_order(self.layout, int(at)))
+
+    def _whole(self, begin: int, length: int) -> slice:
+        """Which of the rows from a step on are in whole slices; none, at the rows' beginning."""
+        pane = self.windows.pane
+        first, last = -(-begin // pane) * pane, (begin + length) // pane * pane
+        return slice(first - begin, last - begin) if first < last else slice(0, 0)
+
+    def _slices(self, begin: int, rows: np.ndarray) -> Iterator[Message]:
+        """Sums of the whole slices, and the rows before them as they are."""
+        whole = self._whole(begin, len(rows))
+        if whole.start:
+            yield EDGE, begin, rows[: whole.start].tobytes()
+        if whole.stop:
+            sums, samples = self.windows.slices(rows[whole])
+            at = (begin + whole.start) // self.windows.pane
+            yield SLICES, at, np.stack([sums, samples]).tobytes()
+
+    def _count(self, begin: int, rows: np.ndarray) -> Iterator[Message]:
+        """What is counted, and what the plain model is fitted to."""
+        yield TALLY, begin, Tally.of(rows).to_bytes()
+        low, high = max(self.recent.start, begin), min(self.recent.stop, begin + len(rows))
+        if low < high:
+            yield RECENT, low, rows[low - begin : high - begin].tobytes()
+
+
+def out_of_order(layout: Layout, step: int) -> str:
+    """What a row out of order is told."""
+    return (
+        f"rows must be in the order of their times, each time once, got {layout.first} first and "
+        f"{layout.first + step * layout.step} again or too late; sort them, and keep one a time"
+    )
+
+
+class Found:
+    """What the tasks sent, put together."""
+
+    def __init__(self, layout: Layout, windows: Windows, recent: slice) -> None:
+        n, pane = len(layout.names), windows.pane
+        self.layout, self.windows, self.start = layout, windows, recent.start
+        self.sums = np.zeros((layout.steps // pane, n))
+        self.samples = np.zeros(self.sums.shape, np.int64)
+        self.recent = np.full((recent.stop - recent.start, n), np.nan)
+        self.edges: dict[int, np.ndarray] = {}
+        self.counts = np.zeros(3, np.int64)
+        self.tallies: dict[tuple[int, int], tuple[int, Tally]] = {}  # in the order of the rows
+
+    def take(self, place: tuple[int, int], kind: str, at: int, data: bytes) -> None:
+        """Take in one message, the second number of its stretch's place; in any order."""
+        n = len(self.layout.names)
+        if kind == REFUSED:
+            raise ValueError(data.decode())
+        if kind == COUNTS:
+            self.counts += np.frombuffer(data, np.int64)
+        elif kind == TALLY:
+            self.tallies[place] = at, Tally.from_bytes(data)
+        elif kind == SLICES:
+            packed = np.frombuffer(data).reshape(2, -1, n)
+            self.sums[at : at + packed.shape[1]] = packed[0]
+            self.samples[at : at + packed.shape[1]] = packed[1]
+        else:
+            rows = np.frombuffer(data).reshape(-1, n)
+            if kind == RECENT:
+                self.recent[at - self.start : at - self.start + len(rows)] = rows
+            else:
+                self._mend(at, rows)
+
+    def _mend(self, begin: int, rows: np.ndarray) -> None:
+        """Keep a part of a slice until all of it is there."""
+        pane = self.windows.pane
+        for step, row in enumerate(rows, begin):
+            whole = self.edges.setdefault(step // pane, np.full((pane, rows.shape[1]), np.nan))
+            whole[step % pane] = row
+
+    def survey(self) -> Survey:
+        """The survey of it all; ValueError when the stretches were not in order, or are unfit."""
+        layout, windows = self.layout, self.windows
+        (_, total), *further = (self.tallies[place] for place in sorted(self.tallies))
+        n = len(layout.names)
+        for at, tally in further:
+            if at < total.steps:
+                raise ValueError(out_of_order(layout, at))
+            if at > total.steps:
+                total += Tally.silent_for(at - total.steps, n)
+            total += tally
+        require_usable(layout.names, total)
+        require_measured(layout.names, np.vstack([self.recent, total.lowest, total.highest]))
+
+        for place, rows in self.edges.items():
+            if place < len(self.sums):
+                sums, samples = windows.slices(rows)
+                self.sums[place], self.samples[place] = sums[0], samples[0]
+        every = windows.ending_in(0, layout.steps)
+        parts = []
+        for begin in range(0, len(every), CHUNK):
+            starts = np.array(every[begin : begin + CHUNK]) * (windows.slide // windows.pane)
+            parts.append(known(*windows.joined(self.sums, self.samples, starts), windows))
+        results = finished(np.concatenate(parts), layout.names, windows, layout.step)
+        rows_read, missing, infinite = self.counts.tolist()
+        found = {"rows": rows_read, "missing_values": missing, "non_finite": infinite}
+        quality = Quality(**found, missing_steps=layout.steps - rows_read)
+        last = layout.first + (layout.steps - 1) * layout.step
+        parts_of = layout.names, layout.first, last, layout.step, quality, total
+        return Survey(Inventory(*parts_of), results, self.recent)

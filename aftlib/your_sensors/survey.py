@@ -1,0 +1,77 @@
+"""All that a plan takes from samples, be they in memory or too many for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.datasets import SensorTable
+from aftlib.core.windows import Windows
+from aftlib.your_sensors.inventory import Inventory
+from aftlib.your_sensors.question import Question
+from aftlib.your_sensors.window_results import WindowResults, window_results
+
+MOST_ROWS = 200_000
+"""Samples before the middle to which the plain model is fitted at most."""
+LEAST_WINDOWS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """All that a plan takes from samples.
+
+    Attributes
+    ----------
+    inventory : Inventory
+    results : WindowResults
+    recent : ndarray, shape (at most MOST_ROWS, n)
+        Samples, the last ones of the first half.
+    """
+
+    inventory: Inventory
+    results: WindowResults
+    recent: np.ndarray
+
+    @classmethod
+    def of(cls, table: SensorTable, inventory: Inventory, question: Question) -> Self:
+        """Survey of a table in memory; ValueError when it has too few windows."""
+        windows = require_answerable(inventory, question)
+        results = window_results(table.values, table.names, windows, inventory.step)
+        return cls(inventory, results, table.values[recent_rows(inventory.steps)])
+
+
+def recent_rows(steps: int) -> slice:
+    """The last steps of the first half, to which the plain model is fitted."""
+    return slice(max(0, steps // 2 - MOST_ROWS), steps // 2)
+
+
+def require_answerable(inventory: Inventory, question: Question) -> Windows:
+    """The question's windows over what there is.
+
+    Raises
+    ------
+    ValueError
+        When that is too short for them, or has fewer sensors than there are to be workers.
+    """
+    return answerable_windows(inventory.names, inventory.steps, inventory.step, question)
+
+
+def answerable_windows(
+    names: Sequence[str], steps: int, step: pd.Timedelta | None, question: Question
+) -> Windows:
+    """`require_answerable` of so many steps, before they are read."""
+    windows = Windows(*question.steps(step), question.query)
+    count = len(windows.ending_in(0, steps))
+    if count < LEAST_WINDOWS:
+        raise ValueError(
+            f"window must leave at least {LEAST_WINDOWS} windows, got {count} of {windows.width} "
+            f"steps in {steps} steps; give more rows or a smaller window"
+        )
+    n = len(names)
+    if (question.workers or n) > n:
+        raise ValueError(f"workers must be at most the {n} sensors, got {question.workers!r}")
+    return windows

@@ -1,0 +1,101 @@
+"""A plan.json streams with its own checkpoint times and replay sets, and is refused in time."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.checkpoint_planning import experiments
+from aftlib.checkpoint_planning.driver import read_task, write_task
+from aftlib.checkpoint_planning.experiments.planned import planned_query, require_planned
+from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
+from aftlib.core.generators import block_model
+from aftlib.core.planfile import SCHEMA, VERSION
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensorplan import source_of
+
+
+@pytest.fixture
+def plan(tmp_path):
+    rng = np.random.default_rng(2)
+    values = rng.normal(size=(1200, 1)) + 0.2 * rng.normal(size=(1200, 4))
+    frame = pd.DataFrame(values * [1, 2, 3, 4], columns=list("abcd"))
+    frame.to_csv(tmp_path / "sensors.csv", index=False)
+    kept = dict.fromkeys(SCHEMA["required"]) | {"version": VERSION}
+    kept["data"] = {"source": source_of(tmp_path / "sensors.csv")}
+    kept["question"] = {
+        "epsilon": dict(zip("abcd", [0.3, 0.6, 0.9, 1.2], strict=True)),
+        **{"delta": 0.05, "window": 10, "slide": 5, "query": "mean"},
+        **{"t_sla_ms": 20, "fixed_ms": 0, "per_tuple_ms": 1},
+    }
+    kept["assignment"], kept["checkpoints"] = [["b"], ["d", "a", "c"]], [4]
+    kept["replay"] = [
+        {"from": 0, "until": 4, "sensors": ["c", "a", "d"]},
+        {"from": 4, "until": 10, "sensors": ["d"]},
+    ]
+    place = tmp_path / "plan.json"
+
+    def write(**question):
+        kept["question"] |= question
+        place.write_text(json.dumps(kept))
+        return place
+
+    return write
+
+
+@pytest.mark.parametrize("target", [0.3, 0.9, 5.0, 0.0])
+def test_a_given_replay_set_is_the_chosen_one(target):
+    model = block_model(12, 3)
+    chosen = select_replay(model, target)
+    given = ReplaySet.of(model, chosen.sensors)
+    assert given.sensors == chosen.sensors
+    np.testing.assert_allclose(given.variance, chosen.variance, atol=1e-12)
+    np.testing.assert_allclose(given.gain(), chosen.gain(), atol=1e-12)
+
+
+@pytest.mark.parametrize("query", ["mean", "sum"])
+def test_a_query_has_the_plans_times_sets_and_variances(plan, query):
+    made = require_planned(plan(query=query))
+    asked = planned_query(made)
+    first = asked.first_plan
+    assert (first.times, [r.sensors for r in first.replay]) == ((0, 4, 10), [(2, 0, 3), (3,)])
+    window = asked.model.aggregate(10, query)
+    np.testing.assert_allclose(window.mean, made.model.mean)
+    np.testing.assert_allclose(window.covariance, made.model.covariance)
+
+
+def test_another_plan_is_another_stream(plan, tmp_path):
+    query = planned_query(require_planned(plan()))
+    log = SensorLog.write(tmp_path / "log", np.zeros((10, 4)), list("abcd"))
+    write_task(tmp_path / "task", query, log)
+    again, _ = read_task(tmp_path / "task")
+    assert again.fingerprint == query.fingerprint
+    assert again.first_plan.times == (0, 4, 10)
+    text = (
+        (plan()).read_text().replace('"until": 4', '"until": 3').replace('"from": 4', '"from": 3')
+    )
+    plan().write_text(text.replace('"checkpoints": [4]', '"checkpoints": [3]'))
+    other = planned_query(require_planned(tmp_path / "plan.json"))
+    assert other.fingerprint != query.fingerprint
+
+
+def test_a_plan_that_leaves_no_time_for_exact_replay_is_refused(plan):
+    with pytest.raises(
+        ValueError, match="must have a T_SLA of at least 4 ms, got 3: once failures"
+    ):
+        require_planned(plan(t_sla_ms=3))
+
+
+@pytest.mark.spark
+@pytest.mark.crash
+def test_killed_drivers_follow_the_plan(plan, spark, tmp_path):
+    found = experiments.planned_recoveries(
+        spark, plan(), tmp_path / "data", tmp_path / "scratch", kills=1, seed=1
+    )
+    assert len(found) == 1
+    for row in found.itertuples():
+        reads = {0: 3, 4: 1}[row.start % 10]
+        assert (row.sensors, row.until - row.start) == (reads, {3: 4, 1: 6}[reads])
+        assert row.estimated == 4 - reads
+    assert (found["within"] >= 0.5).all()

@@ -1,0 +1,151 @@
+"""What pipelines take from a plan, and every plan that they refuse."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.core.planfile import SCHEMA, VERSION
+from aftlib.core.sensorplan import digest_of, open_plan, source_of
+
+
+def samples(rows=400):
+    rng = np.random.default_rng(5)
+    values = 20 + rng.normal(size=(rows, 1)) + 0.2 * rng.normal(size=(rows, 3))
+    time = pd.date_range("2026-01-01", periods=rows, freq="h", name="time")
+    return pd.DataFrame(values, time, list("abc"))
+
+
+def plan_of(source, **changes):
+    """The least that a pipeline needs of a plan; changes are by "part.name" or "part"."""
+    plan = dict.fromkeys(SCHEMA["required"]) | {"version": VERSION}
+    plan["data"] = {"source": source, "seasons_in_windows": [4.8]}
+    plan["question"] = {
+        "epsilon": {"c": 0.5, "a": 0.25, "b": 1.0},
+        **{"delta": 0.1, "window": 5, "slide": 5, "query": "mean"},
+        **{"t_sla_ms": 30, "fixed_ms": 2, "per_tuple_ms": 1},
+    }
+    plan["assignment"] = [["c", "a"], ["b"]]
+    plan["checkpoints"] = [3]
+    plan["replay"] = [
+        {"from": 0, "until": 3, "sensors": ["c", "b"]},
+        {"from": 3, "until": 5, "sensors": []},
+    ]
+    for name, value in changes.items():
+        part, _, within = name.partition(".")
+        plan |= {part: plan[part] | {within: value} if within else value}
+    return plan
+
+
+@pytest.fixture
+def written(tmp_path):
+    samples().to_csv(tmp_path / "sensors.csv")
+    source = source_of(tmp_path / "sensors.csv")
+
+    def write(**changes):
+        place = tmp_path / "plan.json"
+        place.write_text(json.dumps(plan_of(source, **changes)))
+        return place
+
+    return write
+
+
+def test_a_plan_comes_with_its_data_in_units_of_epsilon(written, tmp_path):
+    plan = open_plan(written())
+    np.testing.assert_allclose(plan.table.values * [0.25, 1, 0.5], samples().to_numpy())
+    assert plan.workers == ((0, 2), (1,))
+    assert (plan.times, plan.replay) == ((0, 3, 5), ((2, 1), ()))
+    assert (plan.windows.width, plan.windows.slide, plan.seasons) == (5, 5, (4.8,))
+    assert (plan.delta, plan.t_sla_ms, plan.fixed_ms, plan.per_tuple_ms) == (0.1, 30, 2, 1)
+    means = samples()[:200].to_numpy().reshape(40, 5, 3).mean(axis=1) / [0.25, 1, 0.5]
+    np.testing.assert_allclose(plan.model.mean, means.mean(axis=0))
+    np.testing.assert_allclose(plan.model.covariance, np.cov(means.T), rtol=1e-3)
+    log = plan.write_log(tmp_path / "logs")
+    np.testing.assert_array_equal(log.read(None, 0, log.steps), plan.table.values[200:])
+    assert plan.write_log(tmp_path / "logs").path == log.path
+    other = open_plan(written(**{"question.epsilon": dict.fromkeys("abc", 1.0)}))
+    assert other.write_log(tmp_path / "logs").path != log.path
+
+
+def test_windows_with_too_few_samples_are_not_in_the_model(written, tmp_path):
+    frame = samples()
+    frame.iloc[0:3, 0] = np.nan  # three of five: a mean of two would be another thing
+    frame.iloc[5:7, 0] = np.nan
+    frame.to_csv(tmp_path / "sensors.csv")
+    plan = open_plan(written(**{"data.source": source_of(tmp_path / "sensors.csv")}))
+    means = frame["a"][:200].to_numpy().reshape(40, 5)[1:] / 0.25
+    assert plan.model.mean[0] == pytest.approx(np.nanmean(means, axis=1).mean())
+
+
+def test_data_that_moved_beside_the_plan_are_found(written, tmp_path):
+    place = written()
+    (tmp_path / "new").mkdir()
+    for name in ("plan.json", "sensors.csv"):
+        (tmp_path / name).rename(tmp_path / "new" / name)
+    assert open_plan(tmp_path / "new" / "plan.json").table.names == ("a", "b", "c")
+    (tmp_path / "new" / "sensors.csv").rename(tmp_path / "other.csv")
+    with pytest.raises(ValueError, match=r"its data must be at '.*sensors.csv' or beside"):
+        open_plan(tmp_path / "new" / "plan.json")
+    assert not place.exists()
+
+
+def test_data_that_changed_are_refused(written, tmp_path):
+    place = written()
+    samples(401).to_csv(tmp_path / "sensors.csv")
+    with pytest.raises(ValueError, match="its data have changed, in .*: make it anew by aft plan"):
+        open_plan(place)
+
+
+def test_a_long_file_is_read_as_the_plan_was(written, tmp_path):
+    long = samples().reset_index().melt("time", var_name="id", value_name="reading")
+    long = long.assign(id=long["id"].replace("b", "z").replace("a", "b").replace("z", "a"))
+    long.to_parquet(tmp_path / "long.parquet")
+    columns = ["time", "id", "reading"]
+    source = source_of(tmp_path / "long.parquet", long=columns, resample="2h", drop=[])
+    plan = open_plan(written(**{"data.source": source}))
+    assert (plan.table.names, len(plan.table.values)) == (("a", "b", "c"), 201)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 99}, "is of version 99, this library's is 1: make it anew by aft plan"),
+        ({"data.source": None}, "names no file of data: make it anew"),
+        ({"data": 7}, "names no file of data: make it anew"),
+        ({"data.source": {"path": "x"}}, "its data must be at 'x' or beside it, got no such file"),
+        ({"data.source": {"way": "x"}}, r"is damaged \(KeyError\('path'\)\)"),
+        ({"question": None}, "is damaged .*make it anew"),
+        ({"assignment": [["a"], ["b"]]}, "must have each of the data's 3 sensors .* 'c'; make"),
+        ({"assignment": [["a", "a"], ["b", "c"]]}, "sensors once, not so 'a', 'b', 'c'"),
+        ({"assignment": [["a", "d"], ["b", "c"]]}, "sensors once, not so 'd'"),
+        ({"question.epsilon": {"a": 1}}, "sensors once, not so 'b', 'c'"),
+        ({"question.epsilon": dict.fromkeys("abc", 0)}, "epsilon of 'a' must be above 0, got 0"),
+        ({"question.delta": 1}, "delta must be above 0 and below 1, got 1"),
+        ({"question.t_sla_ms": "2s"}, "t_sla_ms must be at least 0, got '2s'"),
+        ({"question.window": 101}, "window must be a whole number at least 1 and at most 100"),
+        ({"question.slide": 0}, "slide must be a whole number at least 1, got 0"),
+        ({"question.query": "max"}, "query must be 'mean' or 'sum', got 'max'"),
+        ({"checkpoints": [2]}, r"intervals of replay, got \[2\] and \[\(0, 3\), \(3, 5\)\]; make"),
+        ({"checkpoints": [3, 3]}, "must cut the window of 5 steps"),
+        ({"replay": [{"from": 0, "until": 5, "sensors": ["x"]}], "checkpoints": []}, "got 'x'"),
+    ],
+    ids=str,
+)
+def test_a_plan_that_does_not_fit_is_refused(written, change, message):
+    with pytest.raises(ValueError, match=message):
+        open_plan(written(**change))
+
+
+def test_a_directory_cannot_be_streamed(written, tmp_path):
+    with pytest.raises(ValueError, match="must be one file that fits into memory, got the direct"):
+        open_plan(written(**{"data.source": source_of(tmp_path)}))
+
+
+def test_a_directory_is_known_by_its_files(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    first = digest_of(tmp_path)
+    assert digest_of(tmp_path) == first
+    (tmp_path / "b").write_text("c")
+    assert digest_of(tmp_path) != first
