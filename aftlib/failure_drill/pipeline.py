@@ -22,6 +22,7 @@ from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Audit, Outage
 from aftlib.approximately_once.operator import RESULT_SCHEMA, Worker
 from aftlib.approximately_once.pipeline import Query, Way, staff
+from aftlib.approximately_once.source import SensorShifts
 from aftlib.failure_drill.drill import Drill, folder_bytes
 from aftlib.failure_drill.source import OnwardShifts
 from aftlib.spark.drain import drain
@@ -139,6 +140,7 @@ def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> S
     model = drill.model.aggregate(drill.windows.width)
     asked = drill.assignment, drill.requirement, drill.every
     query = Query(drill.log, drill.windows, model, *asked, recover=ON_SPARK[scheme])
+    shifts: SensorShifts
     shifts, worker, master = staff(query, directory, outages)
     if scheme in (NONE, AT_MOST):
         shifts = OnwardShifts(**{f.name: getattr(shifts, f.name) for f in fields(shifts)})
