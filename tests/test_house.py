@@ -24,6 +24,8 @@ MAY_IMPORT["your_sensors"] = {
     *("core", "spark", "reports", "guard"),
     *("approximately_once", "checkpoint_planning"),
 }
+# It puts what the documents' rooms built through one drill, processes and pipelines included.
+MAY_IMPORT["failure_drill"] = {"core", "spark", "reports", "guard", *ROOMS}
 ALGORITHMS = {
     "approximately_once": {"assignment"},
     "checkpoint_planning": {"plan", "replay", "recovery_time"},

@@ -1,0 +1,184 @@
+"""What every scheme is put through: one sensor stream, its true windows, one schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from aftlib.approximately_once.assignment import Assignment, assign_spread
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+from aftlib.failure_drill.schedule import Strike, drawn
+
+DIGITS = 1000
+"""A sensor shows thousandths, so that a sum of whole numbers is exact in every design."""
+BLOCKS, COVARIANCE = 3, 0.9
+
+
+@dataclass(frozen=True)
+class Drill:
+    """A stream of sensors, windows over it, a promise, and when its processes are struck.
+
+    Attributes
+    ----------
+    log : SensorLog
+    model : GaussianModel
+        Of the sensors' values at one step.
+    windows : Windows
+        Tumbling.
+    workers : int
+    requirement : Requirement
+        ε and δ of a window's mean.
+    every : int
+        Steps a micro-batch, whole windows.
+    away : int
+        Steps that pass until a substitute that does not read again goes on.
+    stall_s : float
+        How long a process that is stopped stands still.
+    strikes : tuple of Strike
+    """
+
+    log: SensorLog
+    model: GaussianModel
+    windows: Windows
+    workers: int
+    requirement: Requirement
+    every: int
+    away: int
+    stall_s: float
+    strikes: tuple[Strike, ...]
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Which worker has which sensors."""
+        model = self.model.aggregate(self.windows.width)
+        return assign_spread(model, self.workers, self.requirement)
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """All of them, shape (steps, n)."""
+        return self.log.read(None, 0, self.log.steps)
+
+    @cached_property
+    def truth(self) -> np.ndarray:
+        """The windows' true means, shape (windows, n)."""
+        due = self.windows.ending_in(0, self.log.steps)
+        return self.windows.aggregate(self.samples, 0, due)[0]
+
+    @property
+    def rows(self) -> int:
+        """Samples of the whole stream."""
+        return self.log.steps * self.model.size
+
+    @property
+    def kills(self) -> list[Strike]:
+        """The strikes that end a process."""
+        return [strike for strike in self.strikes if strike.kills]
+
+    def batch_of(self, step: int) -> int:
+        """Number of the micro-batch that has a step."""
+        return step // self.every
+
+
+def drill(
+    directory: Path,
+    *,
+    sensors: int,
+    workers: int,
+    width: int,
+    windows: int,
+    batch_windows: int,
+    calm: float,
+    strikes: int,
+    epsilon_sd: float,
+    delta: float,
+    stall_s: float,
+    seed: int,
+) -> Drill:
+    """Draw the stream into a log below the directory, and its schedule.
+
+    `windows` of `width` steps make the stream, `batch_windows` of them a micro-batch; strikes fall
+    after the share `calm` of it. ε is `epsilon_sd` standard deviations of a window's mean. Other
+    arguments and errors as `Drill`, `block_model` and `schedule.drawn` have them.
+    """
+    model, steps = block_model(sensors, BLOCKS, covariance=COVARIANCE), windows * width
+    every = batch_windows * width
+    chosen = drawn(strikes, workers, int(calm * steps), steps, every, seed)
+    place = directory / f"drill-n{sensors}-steps{steps}-seed{seed}"
+    if not place.exists():
+        values = np.round(draw(model, steps, seed) * DIGITS) / DIGITS
+        SensorLog.write(place, values, model.names)
+    return Drill(
+        SensorLog.open(place),
+        model,
+        Windows(width, width),
+        workers,
+        Requirement(epsilon_sd / float(np.sqrt(width)), delta),
+        every,
+        2 * width,
+        stall_s,
+        chosen,
+    )
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What came out of a scheme, compared with the truth, window by window and sensor by sensor.
+
+    `share_low` … `share_high` is the interval of the share within ε at 95 %, from whole windows:
+    the sensors of one err together.
+    """
+
+    due: int
+    lost: int
+    doubled: int
+    estimated: int
+    wrong: int  # not estimated, and not the truth
+    within: float  # share of the estimates off by at most ε; NaN without estimates
+    share_low: float
+    share_high: float
+    largest_error: float  # of all that came, in ε
+
+
+def tallied(drill: Drill, came: pd.DataFrame, rng: np.random.Generator) -> Tally:
+    """Compare what came with the truth: window, sensor (indices), value and estimated, a row each.
+
+    What came more often than once is doubled, which is counted by windows and sensors.
+    """
+    times = np.zeros(drill.truth.shape, int)
+    at = came["window"].to_numpy(int), came["sensor"].to_numpy(int)
+    np.add.at(times, at, 1)
+    off = np.abs(came["value"].to_numpy(float) - drill.truth[at])
+    guessed, epsilon = came["estimated"].to_numpy(bool), drill.requirement.epsilon
+    good = off[guessed] <= epsilon
+    low = high = float("nan")
+    if guessed.any():
+        hit, number = np.unique(at[0][guessed], return_inverse=True)
+        kept, made = np.bincount(number, good, len(hit)), np.bincount(number, minlength=len(hit))
+        again = rng.integers(0, len(hit), (1000, len(hit)))
+        low, high = np.quantile(kept[again].sum(1) / made[again].sum(1), [0.025, 0.975])
+    return Tally(
+        due=times.size,
+        lost=int((times == 0).sum()),
+        doubled=int((times > 1).sum()),
+        estimated=int(guessed.sum()),
+        wrong=int((off[~guessed] > 1e-9).sum()),
+        within=float(good.mean()) if guessed.any() else float("nan"),
+        share_low=float(low),
+        share_high=float(high),
+        largest_error=float(off.max(initial=0) / epsilon),
+    )
+
+
+def folder_bytes(paths: Iterable[Path]) -> int:
+    """Bytes of files, and of all files in folders."""
+    files = [f for p in paths for f in ([p] if p.is_file() else p.rglob("*"))]
+    return sum(file.stat().st_size for file in files if file.is_file())

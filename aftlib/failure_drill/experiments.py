@@ -1,0 +1,238 @@
+"""What notebook 07 runs: every scheme through one drill, a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.checks import require_number
+from aftlib.failure_drill.drill import Drill, drill, tallied
+from aftlib.failure_drill.drivers import METHODS, Replayed, replay
+from aftlib.failure_drill.nodes import REAL, STANDBY, Stood, simulated, stand_by
+from aftlib.failure_drill.pace import WARM, Pace, overhead, pace
+from aftlib.failure_drill.stages import SHARED, Shared, share
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Drilled", "check_parameters", "drill", "drilled", "schedule_table"]
+
+SCHEMES = (
+    *("no fault tolerance", "at most once", "at least once", "exactly once"),
+    *("D1 by model", "D1 by guard", *METHODS, SHARED),
+)
+BUDGET = 0.15
+"""Of a window's samples, what D2 may read again within T_SLA."""
+LEAST = {
+    "sensors": 12,
+    "workers": 2,
+    "width": 4,
+    "windows": 40,
+    "batch_windows": 5,
+    "strikes": 1,
+    "seed": 0,
+}
+"""The least that each whole number of the report may be."""
+
+
+@dataclass(frozen=True)
+class Drilled:
+    """What came of a drill.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row a scheme. Counts are of (window, sensor): due, lost, doubled, estimated, wrong;
+        within, share_low, share_high: of the estimates, those within ε; largest_error in ε; rows,
+        again: samples read, and read again; planned, read: shares of what exactly once reads again;
+        restart_ms, rework_ms, recovery_ms: medians; latency_s, throughput_s: medians until normal
+        again; worst: longest latency meanwhile over the normal one; unsteady; kept_bytes,
+        sent_bytes; overhead, overhead_low, overhead_high. Missing where it does not apply.
+    paces : mapping of str to Pace
+        Of the schemes that have micro-batches.
+    """
+
+    drill: Drill
+    table: pd.DataFrame
+    paces: Mapping[str, Pace]
+
+
+def check_parameters(**given: Any) -> None:
+    """Refuse what the notebook could not run to its end with; the parameters are the notebook's.
+
+    Raises
+    ------
+    ValueError
+        With the parameter, its value and what is wanted.
+    TypeError
+        When a parameter is missing, or is none of the notebook's.
+    """
+    known = [*LEAST, "calm", "epsilon_sd", "delta", "stall_s", "schemes"]
+    if set(given) != set(known):
+        raise TypeError(f"check_parameters takes {known}, got {[*given]}")
+    for name, least in LEAST.items():
+        require_number(name, given[name], least=least, whole=True)
+    require_number("calm", given["calm"], above=0, below=1)
+    require_number("epsilon_sd", given["epsilon_sd"], above=0)
+    require_number("delta", given["delta"], above=0, below=1)
+    require_number("stall_s", given["stall_s"], above=0, most=60)
+    if given["sensors"] % 3 or given["sensors"] % given["workers"]:
+        raise ValueError(
+            f"sensors must be a multiple of 3 and of workers = {given['workers']}, "
+            f"got {given['sensors']}"
+        )
+    if given["calm"] * given["windows"] < (WARM + 2) * given["batch_windows"]:
+        raise ValueError(
+            f"calm must leave {WARM + 2} micro-batches undisturbed, got {given['calm']}: raise it, "
+            "or take more windows or smaller micro-batches"
+        )
+    schemes = given["schemes"]
+    if not isinstance(schemes, list | tuple) or set(schemes) - set(SCHEMES) or not schemes:
+        raise ValueError(f"schemes must be a list of some of {[*SCHEMES]}, got {schemes!r}")
+    if schemes[0] != SCHEMES[0] or "exactly once" not in schemes:
+        raise ValueError(
+            f"schemes must begin with {SCHEMES[0]!r} and hold 'exactly once', which all others are "
+            f"compared with, got {[*schemes]}"
+        )
+    from aftlib.failure_drill.schedule import drawn
+
+    every, steps = (given["width"] * given[n] for n in ("batch_windows", "windows"))
+    begin = int(given["calm"] * steps)
+    drawn(given["strikes"], given["workers"], begin, steps, every, given["seed"])
+
+
+def schedule_table(drill: Drill) -> pd.DataFrame:
+    """The schedule, a row an event: form, signal, micro-batch, steps, workers."""
+    rows = []
+    for number in sorted({s.number for s in drill.strikes}):
+        mine = [s for s in drill.strikes if s.number == number]
+        rows.append(
+            {
+                "event": number + 1,
+                "form": mine[0].form,
+                "signal": mine[0].signal.name,
+                "micro-batch": drill.batch_of(mine[0].step),
+                "at steps": ", ".join(str(s.step) for s in mine),
+                "workers": ", ".join(str(s.worker) for s in mine),
+            }
+        )
+    return pd.DataFrame(rows).set_index("event")
+
+
+def drilled(
+    spark: SparkSession,
+    drill: Drill,
+    directory: Path,
+    schemes: Sequence[str],
+    seed: int,
+    on_scheme: Callable[[str], None] = lambda name: None,
+) -> Drilled:
+    """Put schemes of `SCHEMES` through a drill, then D4's ways to stand by; `Drilled`.
+
+    The `directory` is a new one. `on_scheme` is told of each before it begins.
+    """
+    from aftlib.failure_drill.pipeline import EXACTLY, NONE, ON_SPARK, read_in_vain, stream
+
+    rows, paces, rng = list[dict](), dict[str, Pace](), np.random.default_rng(seed)
+    budget = int(BUDGET * drill.windows.width * drill.model.size)
+    spared, vain = spared_by_plan(drill), read_in_vain(drill)
+    events = struck_batches(drill)
+    stream(spark, NONE, replace(drill, strikes=()), directory / "warm")
+    for name in schemes:
+        on_scheme(name)
+        place = directory / name.replace(" ", "-")
+        if name in ON_SPARK:
+            streamed = stream(spark, name, drill, place)
+            found: Any = streamed
+            paces[name] = pace(streamed.progress, events)
+            calm = slice(WARM, events[0][0])
+            more = measured_pace(paces[name])
+            costs = overhead(paces[name].service_s[calm], paces[NONE].service_s[calm], rng)
+            more |= dict(zip(OVERHEAD, costs, strict=True)) if name != NONE else {}
+            more |= {"sent_bytes": streamed.sent_bytes, "read": streamed.rows_again / vain.sum()}
+            if name in (EXACTLY, "at least once"):
+                more["planned"] = 1.0
+            elif name == "D1 by model":
+                more["planned"] = float(vain[~spared].sum() / vain.sum())
+        elif name in METHODS:
+            replayed: Replayed = replay(drill, name, budget, place)
+            found, paces[name] = replayed, pace(replayed.progress, events)
+            more = measured_pace(paces[name]) | {"overhead": replayed.overhead}
+            more |= {"planned": replayed.planned, "read": replayed.read}
+        else:
+            place.mkdir(parents=True)
+            shared: Shared = share(drill, place)
+            found, more = shared, {}
+        tally = asdict(tallied(drill, found.came, rng))
+        row = {"scheme": name, "basis": "measured", "strikes": found.fallen, **tally}
+        row |= {"rows": drill.rows, "again": found.rows_again, "kept_bytes": found.kept_bytes}
+        parts = getattr(found, "recoveries", pd.DataFrame())
+        if len(parts):
+            medians = parts[["restart_ms", "rework_ms"]].median()
+            row |= {**medians, "recovery_ms": float(medians.sum())}
+        rows.append(row | more)
+
+    for scheme in REAL:
+        on_scheme(scheme.name)
+        rows.append(stood_row(f"D4 {scheme.name}", "measured", stand_by(drill, scheme), drill))
+    for scheme in STANDBY:
+        name = f"D4 {scheme.name}, simulated"
+        rows.append(stood_row(name, "simulated", simulated(drill, scheme, seed), drill))
+    table = pd.DataFrame(rows).set_index("scheme")
+    return Drilled(drill, table.reindex(columns=COLUMNS), paces)
+
+
+OVERHEAD = ("overhead", "overhead_low", "overhead_high")
+COLUMNS = [
+    *("basis", "strikes", "due", "lost", "doubled", "estimated", "wrong"),
+    *("within", "share_low", "share_high", "largest_error"),
+    *("rows", "again", "planned", "read", "restart_ms", "rework_ms", "recovery_ms"),
+    *("latency_s", "throughput_s", "worst", "unsteady", "kept_bytes", "sent_bytes", *OVERHEAD),
+]
+
+
+def struck_batches(drill: Drill) -> list[tuple[int, int]]:
+    """First and last micro-batch of each event."""
+    events = dict[int, list[int]]()
+    for strike in drill.strikes:
+        events.setdefault(strike.number, []).append(drill.batch_of(strike.step))
+    return [(min(batches), max(batches)) for batches in events.values()]
+
+
+def spared_by_plan(drill: Drill) -> np.ndarray:
+    """Which kills D1 answers by estimates: of estimable workers, the first of those at once."""
+    seen, spared = set[int](), []
+    for strike in drill.kills:
+        first = strike.step not in seen
+        seen.add(strike.step)
+        spared.append(first and bool(drill.assignment.estimable[strike.worker]))
+    return np.array(spared, dtype=bool)
+
+
+def measured_pace(found: Pace) -> dict[str, float]:
+    """The medians of a pace over its events."""
+    return {
+        "latency_s": float(np.median(found.latency_again_s)),
+        "throughput_s": float(np.median(found.throughput_again_s)),
+        "worst": float(np.median(found.worst_s) / found.normal_s),
+        "unsteady": found.unsteady,
+    }
+
+
+def stood_row(name: str, basis: str, stood: Stood, drill: Drill) -> dict[str, object]:
+    """A row of D4: a window is lost, or doubled, for all of its sensors."""
+    n = drill.model.size
+    restart, rework = (float(np.median(p)) for p in (stood.unnoticed_ms, stood.rework_ms))
+    due = stood.tuples // drill.windows.width * n
+    return {
+        "scheme": name, "basis": basis, "strikes": stood.fallen, "due": due,
+        "lost": stood.lost * n, "doubled": stood.doubled * n, "estimated": 0, "wrong": 0,
+        "rows": stood.tuples * n, "again": stood.again * n,
+        "restart_ms": restart, "rework_ms": rework, "recovery_ms": restart + rework,
+        "overhead": stood.sent_share,
+    }  # fmt: skip

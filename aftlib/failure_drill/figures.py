@@ -1,0 +1,195 @@
+"""Figures and tables of the drill; the first answers which scheme is for whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from pandas.io.formats.style import Styler
+from plotly.subplots import make_subplots
+
+from aftlib.failure_drill.experiments import Drilled
+from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
+
+COLORS = (RED, ORANGE, PURPLE, GREY, BLUE, GREEN, "#56B4E9", "#004D40")
+GOOD, FAIR, BAD = 1.0, 0.5, 0.0
+SCALE = [(0.0, "#f3c1ab"), (0.5, "#f6e7b8"), (1.0, "#bfe3d3")]
+
+
+def which_for_whom(drilled: Drilled) -> go.Figure:
+    """A table in colours: what each scheme lost, doubled, estimated, read again, and took."""
+    table, delta = drilled.table, drilled.drill.requirement.delta
+    texts, goods = [], []
+    for _, row in table.iterrows():
+        cells = [
+            (f"{row['lost'] / row['due']:.1%}" if row["lost"] else "none", not row["lost"]),
+            (
+                f"{row['doubled'] / row['due']:.1%}" if row["doubled"] else "none",
+                not row["doubled"],
+            ),
+            estimates(row, delta),
+            (
+                f"{row['again'] / row['strikes']:,.0f}",
+                [BAD, FAIR, GOOD][int(np.digitize(-row["again"] / row["strikes"], _cuts(table)))],
+            ),
+            time_cell(row["recovery_ms"]),
+            overhead_cell(row),
+        ]
+        texts.append([text for text, _ in cells])
+        goods.append([float(good) for _, good in cells])
+    names = [f"{name}<br><sup>{for_whom(row)}</sup>" for name, row in table.iterrows()]
+    columns = (
+        *("windows lost", "windows doubled", "estimated, within ε"),
+        *("samples read<br>again, a strike", "back after", "cost while<br>nothing fails"),
+    )
+    figure = go.Figure(
+        go.Heatmap(
+            z=goods, x=columns, y=names, text=texts, texttemplate="%{text}", colorscale=SCALE,
+            zmin=0, zmax=1, showscale=False, xgap=3, ygap=3, hoverinfo="skip",
+        )
+    )  # fmt: skip
+    title = "Which scheme, for whom?"
+    styled(figure, title, "", "", 180 + 46 * len(names))
+    figure.update_xaxes(side="top", showline=False, ticks="")
+    figure.update_yaxes(autorange="reversed", showline=False, ticks="")
+    return figure.update_layout(margin={"l": 250, "t": 110, "r": 10, "b": 20})
+
+
+def _cuts(table: pd.DataFrame) -> list[float]:
+    """Where reading again is much, and where little: by what exactly once reads."""
+    exactly = table["again"]["exactly once"] / table["strikes"]["exactly once"]
+    return [-0.9 * exactly, -0.5 * exactly]
+
+
+def estimates(row: pd.Series, delta: float) -> tuple[str, float]:
+    """How much was estimated, and how much of that was good enough."""
+    if not row["estimated"]:
+        return "none", GOOD
+    kept = row["share_high"] >= 1 - delta
+    return f"{row['estimated'] / row['due']:.1%}, {row['within']:.1%}", FAIR if kept else BAD
+
+
+def time_cell(ms: float) -> tuple[str, float]:
+    """A recovery time."""
+    if not np.isfinite(ms):
+        return "–", FAIR
+    return (f"{ms / 1000:.2f} s", GOOD if ms < 500 else FAIR if ms < 2500 else BAD)
+
+
+def overhead_cell(row: pd.Series) -> tuple[str, float]:
+    """What fault tolerance costs while nothing fails."""
+    share = row["overhead"]
+    if not np.isfinite(share):
+        return "–", FAIR
+    return f"{share:+.0%}", GOOD if share <= 0.05 else FAIR if share <= 0.25 else BAD
+
+
+def for_whom(row: pd.Series) -> str:
+    """Whom a scheme with such results serves."""
+    if row["lost"] and not row["recovery_ms"] > 0:
+        return "for nobody who looks at the results"
+    if row["lost"]:
+        return "for live displays: a gap does no harm"
+    if row["doubled"]:
+        return "for readers that bear repeats"
+    if row["estimated"]:
+        return "for monitoring: input is dear, ±ε is enough"
+    if row["basis"] == "simulated" or row["overhead"] != row["overhead"]:
+        return (
+            "for those who wait for nothing, and pay for a second machine"
+            if str(row.name).startswith("D4")
+            else "for exact sums that many tasks share"
+        )
+    return "for exact results: every one counts"
+
+
+def outcomes(drilled: Drilled) -> go.Figure:
+    """Windows lost, doubled and estimated by each scheme, in a share of all that were due."""
+    table, figure = drilled.table, go.Figure()
+    for name, color in (("lost", RED), ("doubled", ORANGE), ("estimated", BLUE)):
+        share = table[name] / table["due"]
+        figure.add_bar(
+            y=table.index, x=share.where(share > 0), name=name, orientation="h",
+            marker={"color": color}, hovertemplate="%{x:.2%}",
+        )  # fmt: skip
+    title = "What came of the windows"
+    styled(figure, title, "share of all windows and sensors", "", 150 + 28 * len(table))
+    figure.update_xaxes(tickformat=".0%").update_yaxes(autorange="reversed")
+    return figure.update_layout(barmode="stack", margin={"l": 230})
+
+
+def recovery(drilled: Drilled) -> go.Figure:
+    """The parts of a recovery, cold: until somebody works again, until what was lost is out."""
+    table = drilled.table[drilled.table["recovery_ms"] > 0]
+    figure = go.Figure()
+    parts = (("restart_ms", "until it is noticed and a substitute works", GREY),)
+    for name, text, color in (*parts, ("rework_ms", "until what was lost is out", BLUE)):
+        figure.add_bar(
+            y=table.index, x=table[name], name=text, orientation="h", marker={"color": color},
+            hovertemplate="%{x:.0f} ms",
+        )  # fmt: skip
+    styled(figure, "Recovery in its parts, median", "ms", "", 150 + 28 * len(table))
+    figure.update_yaxes(autorange="reversed")
+    return figure.update_layout(barmode="stack", margin={"l": 230})
+
+
+def read_again(drilled: Drilled) -> go.Figure:
+    """What is read again of what an exact recovery reads, beside the plan."""
+    table = drilled.table.dropna(subset=["planned"])
+    figure = go.Figure()
+    figure.add_bar(x=table.index, y=table["read"], name="measured", marker={"color": BLUE})
+    figure.add_scatter(
+        x=table.index, y=table["planned"], name="planned", mode="markers",
+        marker={"color": "#333", "symbol": "line-ew-open", "size": 42, "line": {"width": 3}},
+    )  # fmt: skip
+    title = "Samples read again, of what an exact recovery reads of the same kills"
+    return styled(figure, title, "", "share", HEIGHT).update_yaxes(
+        tickformat=".0%", rangemode="tozero"
+    )
+
+
+def latency(drilled: Drilled) -> go.Figure:
+    """Latency of the micro-batches at a constant rate of input, and when something was struck."""
+    paces = drilled.paces
+    figure = make_subplots(
+        rows=len(paces),
+        shared_xaxes=True,
+        subplot_titles=[*paces],
+        vertical_spacing=0.35 / len(paces),
+    )
+    struck = sorted({drilled.drill.batch_of(s.step) for s in drilled.drill.strikes})
+    for number, (name, found) in enumerate(paces.items(), 1):
+        figure.add_scatter(
+            y=found.latency_s, mode="lines+markers", name=name, showlegend=False, row=number, col=1,
+            line={"color": COLORS[(number - 1) % len(COLORS)]},
+            hovertemplate="micro-batch %{x}: %{y:.2f} s<extra></extra>",
+        )  # fmt: skip
+        for batch in struck:
+            figure.add_vline(batch, line={"color": "#bbb", "dash": "dot"}, row=number, col=1)
+    title = "Latency (s) at a constant input of 70 % of what each can bear; dotted: struck"
+    styled(figure, title, "", "", 140 + 130 * len(paces))
+    figure.update_xaxes(title_text="micro-batch", row=len(paces), col=1)
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def table(drilled: Drilled) -> Styler:
+    """The whole table."""
+    named: dict[Any, Any] = {
+        "basis": None,
+        **dict.fromkeys(
+            ("strikes", "due", "lost", "doubled", "estimated", "wrong", "rows", "again"), "{:,.0f}"
+        ),
+        **dict.fromkeys(("within", "share_low", "share_high"), "{:.2%}"),
+        **dict.fromkeys(("planned", "read"), "{:.1%}"),
+        "largest_error": "{:.2f} ε",
+        **dict.fromkeys(("restart_ms", "rework_ms", "recovery_ms"), "{:,.0f}"),
+        **dict.fromkeys(("latency_s", "throughput_s"), "{:.2f}"),
+        "worst": "{:.1f} ×",
+        "unsteady": "{:.0f}",
+        **dict.fromkeys(("kept_bytes", "sent_bytes"), "{:,.0f}"),
+        **dict.fromkeys(("overhead", "overhead_low", "overhead_high"), "{:+.1%}"),
+    }
+    shown = drilled.table[[*named]]
+    return shown.style.format(named, na_rep="–")

@@ -1,0 +1,194 @@
+"""The lives of a soak: each runs one scheme on a log, strikes it, and judges itself at its end.
+
+python -m aftlib.failure_drill.lives NAME LOG DIRECTORY SECONDS
+
+What a scheme keeps beyond its results lies in ``kept``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from aftlib.approximately_once.assignment import assign_spread
+from aftlib.checkpoint_planning.driver import write_task
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
+from aftlib.failure_drill import counting
+from aftlib.failure_drill.drill import Drill
+from aftlib.failure_drill.drivers import TUPLES, begun, ended
+from aftlib.failure_drill.schedule import Strike
+from aftlib.failure_drill.stages import share
+
+MODEL_SIZE, WORKERS, WIDTH, EVERY = 12, 4, 20, 400
+BATCHES, BUDGET, STRETCH = 4, 48, 4000
+"""Micro-batches of D1 between two starts; samples that D2 may read again; steps of a stage."""
+REQUIREMENT = Requirement(0.8 / float(np.sqrt(WIDTH)), 0.05)
+WINDOWS = Windows(WIDTH, WIDTH)
+STRIKE_S = 2.0
+Found = dict[str, float]
+
+
+def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+    """Start the stream again and again where it had ended; in each part a worker is killed."""
+    from aftlib.approximately_once.master import Outage
+    from aftlib.approximately_once.operator import RESULT_SCHEMA
+    from aftlib.approximately_once.pipeline import Query, staff
+    from aftlib.spark.drain import drain
+    from aftlib.spark.session import session
+
+    spark, model = session("soak"), block_model(MODEL_SIZE, 3).aggregate(WIDTH)
+    assignment = assign_spread(model, WORKERS, REQUIREMENT)
+    query = Query(log, WINDOWS, model, assignment, REQUIREMENT, EVERY, recover="guard")
+    rng, rounds, stop, kept = np.random.default_rng(1), 0, 0, place / "kept"
+    while not over() and stop + BATCHES * EVERY <= log.steps:
+        begin, stop = stop, stop + BATCHES * EVERY
+        at = begin + int(rng.integers(EVERY, 3 * EVERY))
+        outage = Outage(int(rng.integers(WORKERS)), at, at + 2 * WIDTH)
+        shutil.rmtree(kept / "mail", ignore_errors=True)
+        shifts, worker, master = staff(replace(query, stop=stop), kept, [outage])
+        results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
+        drain(results.writeStream.foreachBatch(master), kept)
+        rounds += 1
+    audit = master.close()  # of the last part; the sink has what all parts told it
+    failures = len([*(kept / "strikes").glob("fault-*.json")])
+    spark.stop()
+    came, names = master.sink.windows(), {name: i for i, name in enumerate(log.names)}
+    places = (came["start"] // WIDTH).tolist(), [names[key] for key in came["key"]]
+    rows = list(zip(*places, came["value"].tolist(), came["estimated"].tolist(), strict=True))
+    found = judged(log, rows, stop, REQUIREMENT.epsilon)
+    if audit:
+        found |= {"audited": audit.audited, "wrong_promises": audit.wrong, "bound": audit.bound}
+    return {"rounds": rounds, "failures": failures} | found
+
+
+def live_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+    """Start the driver again and again; each dies some batches on, with its samples read."""
+    budget, kept = BUDGET, place / "kept"
+    query = ReplayQuery(block_model(MODEL_SIZE, 3), WIDTH, REQUIREMENT, TUPLES, budget, "adaptive")
+    write_task(kept, query, log)
+    rng, rounds, batch = np.random.default_rng(2), 0, 0
+    while not over():
+        batch += int(rng.integers(30, 120))
+        ended(begun(kept, "replayed", batch), -signal.SIGKILL)
+        rounds += 1
+    store = CheckpointStore(kept / "state.sqlite", query.fingerprint)
+    names = {name: i for i, name in enumerate(log.names)}
+    rows = [(r.start // WIDTH, names[r.key], r.value, r.half_width > 0) for r in store.results()]
+    checkpoint = store.restore()
+    reached = checkpoint.window if checkpoint else 0
+    return {"rounds": rounds, "failures": rounds} | judged(log, rows, reached, REQUIREMENT.epsilon)
+
+
+def live_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+    """Stage after stage over the next stretch, in each of which a task and a server are killed."""
+    model, total, rounds, rng = (
+        block_model(MODEL_SIZE, 3),
+        Counter[str](),
+        0,
+        np.random.default_rng(3),
+    )
+    while not over() and (rounds + 1) * STRETCH <= log.steps:
+        begin = rounds * STRETCH
+        part = SensorLog.write(place / "part", log.read(None, begin, begin + STRETCH), log.names)
+        victims = rng.permutation(WORKERS)[:2].tolist()
+        strikes = tuple(Strike(i, victim, "single", i) for i, victim in enumerate(victims))
+        drill = Drill(part, model, WINDOWS, WORKERS, REQUIREMENT, EVERY, 0, 0.0, strikes)
+        shared = share(drill, place / "kept")
+        rows = list(shared.came.itertuples(index=False, name=None))
+        total.update(judged(part, rows, STRETCH, REQUIREMENT.epsilon))
+        total["failures"] += shared.fallen
+        rounds += 1
+        for folder in ("part", "kept"):
+            shutil.rmtree(place / folder)
+    return {"rounds": rounds, **total}
+
+
+def live_d5(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+    """Kill the process that counts now and then; its state is to be as if nothing had been."""
+    kept, rng, failures = place / "kept", np.random.default_rng(4), 0
+    kept.mkdir()
+    command = [sys.executable, "-m", counting.__name__, str(log.path), str(kept)]
+    while not over():
+        before, process = written(kept / "answers.jsonl"), subprocess.Popen(command)
+        while process.poll() is None and written(kept / "answers.jsonl") == before:
+            time.sleep(0.05)  # it imports and compiles first
+        time.sleep(float(rng.exponential(STRIKE_S)))
+        process.kill()
+        failures += process.wait() == -signal.SIGKILL
+    lines = (kept / "answers.jsonl").read_text().splitlines()
+    answers = [tuple(json.loads(line)) for line in lines]
+    distinct = dict(answers)
+    due = range(counting.BATCH, max(distinct) + 1, counting.BATCH)
+    state = ExponentialHistogram.from_bytes((kept / "state").read_bytes())
+    plain = ExponentialHistogram(counting.WINDOW, counting.EPSILON)
+    bits = counting.events(log, 0, state.now or 0)
+    plain.update(bits)
+    sums = np.concatenate([[0], np.cumsum(counting.events(log, 0, max(distinct)))])
+    exact = {at: int(sums[at] - sums[max(0, at - counting.WINDOW)]) for at in distinct}
+    off = [abs(distinct[at] - exact[at]) > counting.EPSILON * exact[at] for at in distinct]
+    return {
+        "rounds": failures, "failures": failures, "due": len(due),
+        "lost": len(set(due) - set(distinct)),
+        "doubled": len(set(answers)) - len(distinct),  # told again, and otherwise
+        "wrong": int(plain.to_bytes() != state.to_bytes()),
+        "estimated": len(distinct), "outside": sum(off),
+    }  # fmt: skip
+
+
+def written(path: Path) -> int:
+    """Bytes of a file; 0 when it is not there."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def judged(log: SensorLog, rows: list[tuple], steps: int, epsilon: float) -> Found:
+    """Compare rows (window, sensor, value, estimated) with the windows of the steps [0, steps)."""
+    due = WINDOWS.ending_in(0, steps)
+    truth, _ = WINDOWS.aggregate(log.read(None, 0, steps), 0, due)
+    times = Counter((window, sensor) for window, sensor, *_ in rows)
+    inside = [row for row in rows if row[0] < len(due)]
+    off = np.array([abs(value - truth[window, sensor]) for window, sensor, value, _ in inside])
+    guessed = np.array([row[3] for row in inside], dtype=bool)
+    places = {place for place in times if place[0] < len(due)}
+    return {
+        "due": truth.size,
+        "lost": truth.size - len(places),
+        "doubled": sum(count - 1 for count in times.values()),
+        "wrong": int((off[~guessed] > 1e-9).sum()),
+        "estimated": int(guessed.sum()),
+        "outside": int((off[guessed] > epsilon).sum()),
+    }
+
+
+LIVES: dict[str, Callable[[SensorLog, Path, Callable[[], bool]], Found]] = {
+    "D1 by guard": live_d1,
+    "D2 adaptive": live_d2,
+    "D3 shared state": live_d3,
+    "D5 histogram": live_d5,
+}
+
+
+def main(name: str, log: str, directory: str, seconds: str) -> None:
+    """Live until the time is over, then judge."""
+    until = time.monotonic() + float(seconds)
+    found = LIVES[name](SensorLog.open(log), Path(directory), lambda: time.monotonic() > until)
+    (Path(directory) / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

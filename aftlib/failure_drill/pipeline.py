@@ -1,0 +1,225 @@
+"""The schemes on Spark under a schedule: a task is a worker, and its process is struck for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from aftlib.approximately_once.mailbox import Mailbox
+from aftlib.approximately_once.master import Audit, Outage
+from aftlib.approximately_once.operator import RESULT_SCHEMA, Worker
+from aftlib.approximately_once.pipeline import Query, Way, staff
+from aftlib.approximately_once.source import SensorShifts
+from aftlib.failure_drill.drill import Drill, folder_bytes
+from aftlib.failure_drill.source import OnwardShifts
+from aftlib.spark.drain import drain
+from aftlib.spark.faults import Fault
+
+NONE, AT_MOST, AT_LEAST = "no fault tolerance", "at most once", "at least once"
+EXACTLY, MODEL, GUARD = "exactly once", "D1 by model", "D1 by guard"
+ON_SPARK: dict[str, Way] = {
+    NONE: "exact",
+    AT_MOST: "exact",
+    AT_LEAST: "exact",
+    EXACTLY: "exact",
+    MODEL: "model",
+    GUARD: "guard",
+}
+"""Schemes, and how D1's master recovers where it has a say."""
+TICK_S = 0.002
+
+
+@dataclass(frozen=True)
+class ClockedWorker(Worker):
+    """D1's worker, with a note of when it began, and stalls where the schedule has them."""
+
+    stalls: tuple[tuple[int, int], ...] = ()  # worker, step
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """As D1's."""
+        return super().__call__(self._noted(batches))
+
+    def _noted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context, begun = TaskContext.get(), False
+        attempt = 0 if context is None else context.attemptNumber()
+        for batch in batches:
+            worker, start, stop = (batch.column(i)[0].as_py() for i in range(3))
+            if not begun:
+                self.notes.mkdir(parents=True, exist_ok=True)
+                (self.notes / f"began-{worker}-{start}-{attempt}").touch()
+                begun = True
+                yield batch  # the shift's header
+                for struck, step in self.stalls:
+                    if struck == worker and start <= step < stop:
+                        point = f"stall-{worker}"
+                        Fault(self.notes, point, step, signal.SIGSTOP).passes(point, step)
+                continue
+            yield batch
+
+
+@contextmanager
+def woken(notes: Path, after_s: float) -> Iterator[None]:
+    """Let every process that stopped itself go on after some seconds, until the block ends."""
+    over, awake = threading.Event(), set[Path]()
+
+    def watch() -> None:
+        while not over.wait(TICK_S):
+            for note in set(notes.glob("fault-stall-*.json")) - awake:
+                if time.time() - note.stat().st_mtime >= after_s:
+                    with suppress(ProcessLookupError):
+                        os.kill(json.loads(note.read_text())["pid"], signal.SIGCONT)
+                    awake.add(note)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        time.sleep(0 if not set(notes.glob("fault-stall-*.json")) - awake else after_s)
+        over.set()
+        thread.join()
+
+
+@dataclass
+class Collected:
+    """A coordinator that only counts: the workers have sent their windows on by themselves."""
+
+    shifts: list[dict] = field(default_factory=list)
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Take the rows that tell of shifts."""
+        rows = batch.toArrow().to_pylist()
+        self.shifts += [row | {"batch": batch_id} for row in rows if row["window"] is None]
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """What a scheme on Spark left.
+
+    `came` has a row for each value that was put out: window, sensor, value, estimated. `progress`
+    is (step reached, s since the epoch) for each micro-batch, beginning with step 0.
+    """
+
+    came: pd.DataFrame
+    progress: list[tuple[int, float]]
+    rows_again: int
+    recoveries: pd.DataFrame  # a row a kill: number, restart_ms, rework_ms
+    fallen: int  # strikes
+    kept_bytes: int
+    sent_bytes: int
+    audit: Audit | None
+
+
+def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> Streamed:
+    """Stream the drill's log by a scheme of `ON_SPARK`, and strike its workers as scheduled.
+
+    The `directory` is a new one. No fault tolerance and at most once differ in whether a dead
+    worker is replaced; both, and at least once, put out what a worker sends at once. At least once
+    and exactly once are Spark's replay of the micro-batch since its checkpoint; exactly once puts
+    out what the micro-batch commits, D1 too.
+    """
+    end = drill.log.steps
+    away = {NONE: end}.get(scheme, drill.away)
+    outages = [Outage(s.worker, s.step, min(s.step + away, end)) for s in drill.kills]
+    if scheme == NONE:  # who is dead does not die again
+        first = {o.worker: o for o in reversed(outages)}
+        outages = sorted(first.values(), key=lambda o: o.failure)
+    model = drill.model.aggregate(drill.windows.width)
+    asked = drill.assignment, drill.requirement, drill.every
+    query = Query(drill.log, drill.windows, model, *asked, recover=ON_SPARK[scheme])
+    shifts: SensorShifts
+    shifts, worker, master = staff(query, directory, outages)
+    if scheme in (NONE, AT_MOST):
+        shifts = OnwardShifts(**{f.name: getattr(shifts, f.name) for f in fields(shifts)})
+    stalls = tuple((s.worker, s.step) for s in drill.strikes if not s.kills)
+    worker = ClockedWorker(
+        **{f.name: getattr(worker, f.name) for f in fields(worker)}, stalls=stalls
+    )
+    relays = scheme in (NONE, AT_MOST, AT_LEAST)
+    coordinator: Callable[[DataFrame, int], None] = Collected() if relays else master
+    ends = list[float]()
+
+    def timed(batch: DataFrame, batch_id: int) -> None:
+        coordinator(batch, batch_id)
+        ends.append(time.time())
+
+    began = time.time()
+    results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
+    with woken(worker.notes, drill.stall_s):
+        drain(results.writeStream.foreachBatch(timed), directory)
+    reached = [min((i + 1) * drill.every, end) for i in range(len(ends))]
+    audit = None if relays else master.close()
+    came = relayed(drill, Path(shifts.mail)) if relays else committed(drill, master.sink.windows())
+    mail = [Path(shifts.mail)]
+    kept = [directory / "checkpoint", *(mail if relays else directory.glob("sink*"))]
+    return Streamed(
+        came,
+        [(0, began), *zip(reached, ends, strict=True)],
+        sum(row["again"] for row in coordinator.shifts),  # type: ignore[attr-defined]
+        cold(drill, outages, worker.notes, ends),
+        len([*worker.notes.glob("fault-*.json")]),
+        folder_bytes(kept),
+        folder_bytes(mail),
+        audit,
+    )
+
+
+def cold(drill: Drill, outages: list[Outage], notes: Path, ends: list[float]) -> pd.DataFrame:
+    """The parts of each recovery: until the substitute begins, and until its results are out."""
+    numbers = {(s.worker, s.step): s.number for s in drill.strikes}
+    rows = []
+    for outage in outages:
+        died = (notes / f"fault-worker-{outage.worker}-{outage.failure}.json").stat().st_mtime
+        batch = drill.batch_of(outage.failure)
+        began = notes / f"began-{outage.worker}-{batch * drill.every}-1"
+        again = began.stat().st_mtime if began.exists() else died
+        row = {"number": numbers[outage.worker, outage.failure]}
+        rows.append(
+            row | {"restart_ms": 1e3 * (again - died), "rework_ms": 1e3 * (ends[batch] - again)}
+        )
+    return pd.DataFrame(rows, columns=["number", "restart_ms", "rework_ms"])
+
+
+def relayed(drill: Drill, mail: Path) -> pd.DataFrame:
+    """Every window in every letter: what each process had sent on before it ended."""
+    box, parts = Mailbox(mail), []
+    for path in sorted(mail.glob("worker-*")):
+        worker, start, attempt = map(int, path.name.split("-")[1:])
+        keys = drill.assignment.workers[worker]
+        letter = box.read(worker, start, attempt, len(keys))
+        for window, (values, _) in letter.windows.items() if letter else ():
+            parts.append(pd.DataFrame({"window": window, "sensor": keys, "value": values}))
+    empty = pd.DataFrame(columns=["window", "sensor", "value"])
+    return pd.concat(parts or [empty], ignore_index=True).assign(estimated=False)
+
+
+def committed(drill: Drill, windows: pd.DataFrame) -> pd.DataFrame:
+    """The sink's table in the drill's words."""
+    place = {name: i for i, name in enumerate(drill.log.names)}
+    return pd.DataFrame(
+        {
+            "window": windows["start"] // drill.windows.width,
+            "sensor": windows["key"].map(place),
+            "value": windows["value"].astype(float),
+            "estimated": windows["estimated"].astype(bool),
+        }
+    )
+
+
+def read_in_vain(drill: Drill) -> np.ndarray:
+    """Samples that a process had read of its micro-batch when it was killed, one a kill."""
+    keys = drill.model.size // drill.workers
+    return np.array([(s.step % drill.every) * keys for s in drill.kills], dtype=int)

@@ -1,0 +1,145 @@
+"""D1 by guard, D2, D3 and D5 at once on one stream, struck every few seconds, for as long as told.
+
+python -m aftlib.failure_drill.soak [SECONDS]
+
+By default for AFT_SOAK_SECONDS, or half an hour. The result goes to ``data/soak.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import linregress, t
+
+from aftlib.core.generators import block_model, draw
+from aftlib.core.intervals import CONFIDENCE
+from aftlib.core.paths import atomic_file, data_dir
+from aftlib.core.sensorlog import SensorLog
+from aftlib.failure_drill.drill import DIGITS, folder_bytes
+from aftlib.failure_drill.lives import LIVES, MODEL_SIZE
+
+SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 120.0
+SETTLED = 1 / 3
+"""Of the time, what passes before memory is judged: caches fill and the JVM grows."""
+STEPS_A_SECOND = 3000
+"""More steps than any scheme comes through."""
+
+
+def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
+    """Run all schemes side by side for some seconds; what came of each, and of memory and files.
+
+    The `directory` is a new one. The result has `seconds` and, for each scheme of
+    `aftlib.failure_drill.lives.LIVES`, `found` (its own account: rounds, failures, due, lost,
+    doubled, wrong, estimated, outside: of these, those off by more than ε), `memory_mb` and
+    `kept_mb` over `at_s`, and `growth`, the slope of its memory after a third of the time with its
+    interval, MB an hour. RuntimeError when one ends with an error, or comes to no end.
+    """
+    model, steps = block_model(MODEL_SIZE, 3), int(max(seconds, 20) * STEPS_A_SECOND)
+    samples = np.round(draw(model, steps, seed) * DIGITS) / DIGITS
+    log = SensorLog.write(directory / "log", samples, model.names)
+    del samples
+    lives, said = dict[str, subprocess.Popen[bytes]](), dict[str, Path]()
+    for name in LIVES:
+        place, said[name] = directory / name, directory / f"{name}.log"
+        place.mkdir()
+        command = [sys.executable, "-m", "aftlib.failure_drill.lives", name]
+        with said[name].open("wb") as ear:
+            lives[name] = subprocess.Popen(
+                [*command, str(log.path), str(place), str(seconds)],
+                stderr=ear, stdout=ear, start_new_session=True,
+            )  # fmt: skip
+    samples_of: dict[str, list[tuple[float, float, float]]] = {name: [] for name in LIVES}
+    began = time.monotonic()
+    try:
+        while any(life.poll() is None for life in lives.values()):
+            now, memory = time.monotonic() - began, session_memory_mb()
+            if now > seconds + GRACE_S:
+                raise RuntimeError(f"{running(lives)} came to no end within {GRACE_S:g} s")
+            for name, life in lives.items():
+                if life.poll() is None and now < seconds:
+                    kept = folder_bytes([directory / name / "kept"]) / 1e6
+                    samples_of[name].append((now, memory.get(life.pid, 0.0), kept))
+            time.sleep(SAMPLE_S)
+    finally:
+        for life in lives.values():
+            if life.poll() is None:
+                os.killpg(life.pid, signal.SIGKILL)
+                life.wait()
+    result: dict = {"seconds": seconds, "seed": seed, "schemes": {}}
+    for name, life in lives.items():
+        if life.returncode:
+            words = said[name].read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"{name} ended with status {life.returncode}: {words}")
+        at, memory_mb, kept_mb = np.array(samples_of[name]).reshape(-1, 3).T
+        found = json.loads((directory / name / "found.json").read_text())
+        result["schemes"][name] = {
+            "found": found,
+            "at_s": at.round(1).tolist(),
+            "memory_mb": memory_mb.round(1).tolist(),
+            "kept_mb": kept_mb.round(3).tolist(),
+            "growth": growth(at, memory_mb, seconds),
+        }
+    return result
+
+
+def running(lives: Mapping[str, subprocess.Popen[bytes]]) -> str:
+    """Names of those that live."""
+    return ", ".join(name for name, life in lives.items() if life.poll() is None)
+
+
+def session_memory_mb() -> dict[int, float]:
+    """Memory by process session, MB: what each has for itself, and its share of the rest."""
+    found: dict[int, float] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            group = os.getsid(int(place.name))
+            lines = (place / "smaps_rollup").read_text().splitlines()
+        except OSError:  # it has just ended, or is another user's
+            continue
+        pss = next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+        found[group] = found.get(group, 0.0) + pss / 1024
+    return found
+
+
+def growth(at_s: np.ndarray, memory_mb: np.ndarray, seconds: float) -> dict[str, float] | None:
+    """Slope of memory once it has settled, MB an hour, and its interval; None of few samples.
+
+    Samples hang together, so the interval counts only as many as the autocorrelation of the
+    residuals at one sample leaves: n (1 − r) / (1 + r).
+    """
+    late = at_s >= SETTLED * seconds
+    hours, memory = at_s[late] / 3600, memory_mb[late]
+    if len(hours) < 8:
+        return None
+    line = linregress(hours, memory)
+    rest = memory - line.intercept - line.slope * hours
+    r = float(np.clip(np.corrcoef(rest[1:], rest[:-1])[0, 1], 0, 0.99)) if rest.any() else 0.0
+    counted = max(4.0, len(hours) * (1 - r) / (1 + r))
+    widened = np.sqrt((len(hours) - 2) / max(counted - 2, 1))
+    half = float(t.ppf((1 + CONFIDENCE) / 2, counted - 2) * line.stderr * widened)
+    return {"slope": float(line.slope), "low": line.slope - half, "high": line.slope + half}
+
+
+def main(seconds: str = "") -> None:
+    """Soak, keep the result in ``data/soak.json``, and show it shortly."""
+    lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
+    with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
+        result = soak(lasts, Path(scratch))
+    data_dir().mkdir(exist_ok=True)
+    with atomic_file(data_dir() / "soak.json") as note:
+        note.write_text(json.dumps(result))
+    for name, one in result["schemes"].items():
+        sys.stdout.write(f"{name}: {one['found']}, memory {one['growth']} MB an hour\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,108 @@
+"""D3's servers and tasks under the schedule: sums in stores that survive whoever merged them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from aftlib.failure_drill.drill import DIGITS, Drill, folder_bytes
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.servers.supervisor import run_stage
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.spark.faults import Fault
+
+SHARED = "D3 shared state"
+SERVERS, TASKS = 2, 2
+PIECES = 100
+"""Batches that each task reads its partition in."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a stage left; as `pipeline.Streamed`, and how long it ran."""
+
+    came: pd.DataFrame
+    rows_again: int
+    fallen: int
+    kept_bytes: int
+    seconds: float
+
+
+def share(drill: Drill, directory: Path, struck: bool = True) -> Shared:
+    """Run D3's stage over the drill's stream; every other event strikes the store's server.
+
+    A partition has the sensors of one worker, and a task reads it. Its stalls are left out: a stage
+    waits for a process that is stopped, as long as its patience lasts.
+    """
+    texts = [partition(drill, keys) for keys in drill.assignment.workers]
+    log = TupleLog.write(directory / "log", texts)
+    batch = -(-log.tuples // log.partitions // PIECES)
+    notes = directory / "deaths"
+    stage = Stage(
+        log,
+        Rules(drill.windows, drill.windows.width),
+        directory / "stage",
+        servers=SERVERS,
+        tasks=TASKS,
+        batch=batch,
+        checkpoint_s=0.05,
+        faults=tuple(faults(drill, notes)) if struck else (),
+    )
+    account = run_stage(stage)
+    return Shared(
+        put_out(drill, stage.output),
+        sum(account.read_again.values()),
+        len([*notes.glob("fault-*.json")]),
+        folder_bytes([stage.directory]),
+        account.seconds,
+    )
+
+
+def partition(drill: Drill, keys: tuple[int, ...]) -> bytes:
+    """The samples of some sensors as lines ``step,sensor,thousandths``."""
+    values = np.rint(drill.samples[:, list(keys)] * DIGITS).astype(int)
+    steps, sensors = np.repeat(np.arange(drill.log.steps), len(keys)), [*keys] * drill.log.steps
+    rows = zip(steps.tolist(), sensors, values.ravel().tolist(), strict=True)
+    return b"".join(b"%d,%d,%d\n" % row for row in rows)
+
+
+def faults(drill: Drill, notes: Path) -> list[Fault]:
+    """The schedule's kills, a task's or its server's in turn.
+
+    A point is counted by each process anew, so the kills of one are spread evenly over its work.
+    """
+    whom = [
+        f"server-{s.worker % SERVERS} merged"
+        if s.number % 2
+        else f"task-{s.worker % SERVERS}-{s.worker // SERVERS % TASKS} read"
+        for s in drill.kills
+    ]
+    total, so_far, found = Counter(whom), Counter[str](), []
+    for point in whom:
+        found.append(Fault(notes, point, PIECES // (2 * total[point] + 2) + so_far[point]))
+        so_far[point] += 1
+    return found
+
+
+def put_out(drill: Drill, output: Path) -> pd.DataFrame:
+    """The windows' files in the drill's words: a sum of thousandths becomes a mean."""
+    lines = [
+        tuple(map(int, line.split(",")))
+        for path in sorted(output.glob("window-*.csv"))
+        for line in path.read_text().splitlines()
+    ]
+    start, sensor, total = np.array(lines, dtype=np.int64).reshape(-1, 3).T
+    width = drill.windows.width
+    return pd.DataFrame(
+        {
+            "window": start // width,
+            "sensor": sensor,
+            "value": total / DIGITS / width,
+            "estimated": False,
+        }
+    )

@@ -1,0 +1,31 @@
+"""A table of a drill as it should come out, put in by hand."""
+
+import pandas as pd
+
+from aftlib.failure_drill.experiments import COLUMNS
+
+PLAIN = {
+    "basis": "measured", "strikes": 6, "due": 1000, "lost": 0, "doubled": 0, "estimated": 0,
+    "wrong": 0, "largest_error": 0.0, "rows": 24_000, "again": 500, "restart_ms": 400.0,
+    "rework_ms": 300.0, "recovery_ms": 700.0,
+}  # fmt: skip
+GUESSED = {"estimated": 72, "within": 0.96, "share_low": 0.94, "share_high": 0.98}
+LIKE = {
+    "no fault tolerance": {"lost": 300, "again": 0, "recovery_ms": None},
+    "at most once": {"lost": 40, "again": 0, "overhead": 0.0},
+    "at least once": {"doubled": 50, "planned": 1.0, "read": 1.0, "overhead": 0.0},
+    "exactly once": {"planned": 1.0, "read": 1.0, "overhead": 0.03},
+    "D1 by model": GUESSED | {"planned": 0.28, "read": 0.28, "overhead": 0.02},
+    "D1 by guard": GUESSED | {"overhead": 0.04},
+    "D2 proposed": GUESSED | {"planned": 0.25, "read": 0.25, "overhead": 1.2},
+    "D2 adaptive": GUESSED | {"planned": 0.125, "read": 0.13, "overhead": 0.9},
+    "D3 shared state": {},
+    "D4 proposed": {"overhead": 0.04},
+    "D4 active standby, simulated": {"basis": "simulated", "overhead": 0.53},
+}
+
+
+def good_table():
+    """One row a scheme, as `experiments.Drilled.table`."""
+    rows = [PLAIN | {"scheme": name} | own for name, own in LIKE.items()]
+    return pd.DataFrame(rows).set_index("scheme").reindex(columns=COLUMNS)

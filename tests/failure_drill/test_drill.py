@@ -1,0 +1,66 @@
+"""The drill's stream, and the judge of what came out of a scheme."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.failure_drill.drill import DIGITS, drill, folder_bytes, tallied
+
+SMALL = {
+    "sensors": 12, "workers": 4, "width": 10, "windows": 60, "batch_windows": 5, "calm": 0.4,
+    "strikes": 3, "epsilon_sd": 0.8, "delta": 0.05, "stall_s": 0.1, "seed": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return drill(tmp_path_factory.mktemp("drill"), **SMALL)
+
+
+def whole(small):
+    """Everything, right and once."""
+    window, sensor = (places.ravel() for places in np.indices(small.truth.shape))
+    value = small.truth.ravel().copy()
+    return pd.DataFrame({"window": window, "sensor": sensor, "value": value, "estimated": False})
+
+
+def counted(small, came):
+    return tallied(small, came, np.random.default_rng(1))
+
+
+def test_the_stream_is_kept_and_shows_thousandths(small):
+    again = drill(small.log.path.parent, **SMALL)
+    assert again.strikes == small.strikes
+    np.testing.assert_array_equal(again.samples, small.samples)
+    np.testing.assert_allclose(small.samples * DIGITS, np.rint(small.samples * DIGITS), atol=1e-9)
+    np.testing.assert_allclose(small.truth[3], small.samples[30:40].mean(axis=0))
+
+
+def test_epsilon_is_in_standard_deviations_of_a_windows_mean(small):
+    assert small.requirement.epsilon == pytest.approx(0.8 / np.sqrt(10))
+
+
+def test_what_is_right_is_nothing_but_right(small):
+    found = counted(small, whole(small))
+    assert (found.due, found.lost, found.doubled, found.estimated) == (720, 0, 0, 0)
+    assert found.wrong == 0 and np.isnan(found.within) and found.largest_error == 0
+
+
+def test_each_kind_of_harm_is_counted_as_such(small):
+    came, epsilon = whole(small), small.requirement.epsilon
+    came.loc[3, "value"] += 0.01  # wrong, and not called an estimate
+    came.loc[[20, 40], "estimated"] = True
+    came.loc[20, "value"] += 0.5 * epsilon
+    came.loc[40, "value"] -= 2 * epsilon
+    came = pd.concat([came.drop(index=[5, 6, 7]), came.loc[[9, 9]]])
+    found = counted(small, came)
+    assert (found.lost, found.doubled, found.estimated, found.wrong) == (3, 1, 2, 1)
+    assert found.within == 0.5 and (found.share_low, found.share_high) == (0.0, 1.0)
+    assert found.largest_error == pytest.approx(2)
+
+
+def test_bytes_of_files_and_folders(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_bytes(b"12345")
+    (tmp_path / "y").write_bytes(b"12")
+    assert folder_bytes([tmp_path / "a", tmp_path / "y"]) == 7

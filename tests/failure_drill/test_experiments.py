@@ -1,0 +1,69 @@
+"""What the notebook refuses before anything runs, and what a schedule promises of a plan."""
+
+import numpy as np
+import pytest
+
+from aftlib.failure_drill import experiments
+from aftlib.failure_drill.drill import drill
+
+GIVEN = {
+    "sensors": 12, "workers": 4, "width": 10, "windows": 150, "batch_windows": 5, "calm": 0.4,
+    "strikes": 8, "epsilon_sd": 0.8, "delta": 0.05, "stall_s": 0.1, "seed": 1,
+}  # fmt: skip
+SCHEMES = ["no fault tolerance", "exactly once"]
+
+
+def check(**changed):
+    experiments.check_parameters(**GIVEN | {"schemes": SCHEMES} | changed)
+
+
+def test_what_is_well_passes():
+    check()
+    check(schemes=[*experiments.SCHEMES])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sensors": 13}, "sensors must be a multiple of 3 and of workers = 4, got 13"),
+        ({"sensors": 2}, "sensors must be a whole number at least 12, got 2"),
+        ({"calm": 0.05}, "calm must leave 4 micro-batches undisturbed, got 0.05"),
+        ({"calm": 1.0}, "calm must be above 0 and below 1, got 1.0"),
+        ({"stall_s": 0}, "stall_s must be above 0 and at most 60, got 0"),
+        ({"strikes": 100}, "strikes must fit between step 600 and 1500, got 100"),
+        ({"schemes": "all"}, "schemes must be a list of some of .* got 'all'"),
+        ({"schemes": ["exactly once"]}, "schemes must begin with 'no fault tolerance'"),
+        ({"schemes": ["no fault tolerance"]}, "schemes must begin with .* and hold 'exactly once'"),
+    ],
+)
+def test_what_could_not_run_is_refused(changed, said):
+    with pytest.raises(ValueError, match=said):
+        check(**changed)
+
+
+def test_a_parameter_that_is_missing_is_refused():
+    with pytest.raises(TypeError, match=r"check_parameters takes \['sensors', .* got \['sensors'"):
+        experiments.check_parameters(**GIVEN)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return drill(tmp_path_factory.mktemp("drill"), **GIVEN)
+
+
+def test_the_schedule_is_shown_event_by_event(small):
+    shown = experiments.schedule_table(small)
+    assert list(shown["form"])[:4] == ["single", "repeated", "simultaneous", "stall"]
+    assert shown["signal"][4] == "SIGSTOP" and shown["signal"][1] == "SIGKILL"
+    assert shown["workers"][3].count(",") == 1
+    batches = experiments.struck_batches(small)
+    assert [last - first for first, last in batches][:4] == [0, 1, 0, 0]
+
+
+def test_d1_spares_the_first_of_two_at_once(small):
+    spared, kills = experiments.spared_by_plan(small), small.kills
+    assert small.assignment.estimable.all()
+    again = [s.form == "simultaneous" and i and kills[i - 1].step == s.step
+             for i, s in enumerate(kills)]  # fmt: skip
+    np.testing.assert_array_equal(spared, ~np.array(again, dtype=bool))
+    assert 0 < spared.sum() < len(spared)

@@ -1,0 +1,64 @@
+"""Each claim has a table under which it turns, and turns under no other's."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from aftlib.core.requirement import Requirement
+from aftlib.failure_drill.verdicts import verdicts
+from aftlib.reports.documents import CLAIMS
+from tests.failure_drill.tables import good_table
+
+RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "F"}
+
+
+def turned(table):
+    drilled = SimpleNamespace(table=table, drill=SimpleNamespace(requirement=Requirement(1, 0.05)))
+    found = {s.id: s.verdict for s in verdicts(drilled)}
+    assert list(found) == list(RECORDED)
+    return {id for id, verdict in found.items() if verdict != RECORDED[id]}
+
+
+def test_all_claims_come_out_as_recorded():
+    assert turned(good_table()) == set()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "column", "value", "claims"),
+    [
+        ("at most once", "lost", 0, {"F-1"}),
+        ("at most once", "doubled", 2, {"F-1"}),
+        ("at least once", "doubled", 0, {"F-1"}),
+        ("at least once", "lost", 1, {"F-1"}),
+        ("exactly once", "lost", 1, {"F-2"}),
+        ("exactly once", "doubled", 1, {"F-2"}),
+        ("D3 shared state", "wrong", 1, {"F-2"}),
+        ("D3 shared state", "doubled", 1, {"F-2"}),
+        ("D4 proposed", "lost", 24, {"F-2"}),
+        ("D1 by model", "read", 0.35, {"F-3"}),
+        ("D1 by model", "read", 0.21, {"F-3"}),
+        ("D2 adaptive", "read", 0.40, {"F-4"}),
+        ("D2 proposed", "read", 0.1, {"F-4"}),
+        ("D1 by guard", "share_high", 0.94, {"F-5"}),
+        ("D2 proposed", "lost", 1, {"F-5"}),
+        ("D1 by model", "wrong", 1, {"F-5"}),
+        ("D1 by guard", "overhead", 0.2, {"F-6"}),
+    ],
+)
+def test_a_claim_turns(scheme, column, value, claims):
+    table = good_table()
+    table.loc[scheme, column] = value
+    assert turned(table) == claims
+
+
+def test_the_recorded_deviation_can_hold():
+    table = good_table()
+    table.loc[["D2 proposed", "D2 adaptive"], "overhead"] = 0.01
+    assert turned(table) == {"F-7"}
+
+
+def test_what_lacks_its_schemes_is_not_run():
+    table = good_table().drop(index=["at most once", "D3 shared state"])
+    table = table[~table.index.str.startswith(("D1", "D2"))]
+    drilled = SimpleNamespace(table=table, drill=SimpleNamespace(requirement=Requirement(1, 0.05)))
+    assert {s.verdict for s in verdicts(drilled)} == {"not run"}
