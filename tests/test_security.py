@@ -18,8 +18,8 @@ import pytest
 
 import aftlib
 from aftlib.approximately_once.sink import WindowSink
-from aftlib.core.datasets import LONGEST_LINE, read_frame
 from aftlib.core.sensorlog import SensorLog
+from aftlib.core.tablefile import LONGEST_LINE, read_frame
 from aftlib.core.windows import Windows
 from aftlib.reports.notebook import find_notebook
 from aftlib.shared_state.servers.stage import Stage

@@ -47,7 +47,6 @@ Found = dict[str, float]
 def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     """Start the stream again and again where it had ended; in each part a worker is killed."""
     from aftlib.approximately_once.master import Outage
-    from aftlib.approximately_once.operator import RESULT_SCHEMA
     from aftlib.approximately_once.pipeline import Query, staff
     from aftlib.spark.drain import drain
     from aftlib.spark.session import session
@@ -61,9 +60,8 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
         at = begin + int(rng.integers(EVERY, 3 * EVERY))
         outage = Outage(int(rng.integers(WORKERS)), at, at + 2 * WIDTH)
         shutil.rmtree(kept / "mail", ignore_errors=True)
-        shifts, worker, master = staff(replace(query, stop=stop), kept, [outage])
-        results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
-        drain(results.writeStream.foreachBatch(master), kept)
+        shifts, master = staff(replace(query, stop=stop), kept, [outage])
+        drain(shifts.stream(spark).writeStream.foreachBatch(master), kept)
         rounds += 1
     audit = master.close()  # of the last part; the sink has what all parts told it
     failures = len([*(kept / "strikes").glob("fault-*.json")])

@@ -7,24 +7,22 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Audit, Outage
-from aftlib.approximately_once.operator import RESULT_SCHEMA, Worker
+from aftlib.approximately_once.operator import Blocks, Shift, Worker
 from aftlib.approximately_once.pipeline import Query, Way, staff
 from aftlib.approximately_once.source import SensorShifts
 from aftlib.failure_drill.drill import Drill, folder_bytes
-from aftlib.failure_drill.source import OnwardShifts
 from aftlib.spark.drain import drain
 from aftlib.spark.faults import Fault
 
@@ -48,26 +46,33 @@ class ClockedWorker(Worker):
 
     stalls: tuple[tuple[int, int], ...] = ()  # worker, step
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def work(self, shift: Shift, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
         """As D1's."""
-        return super().__call__(self._noted(batches))
+        self.notes.mkdir(parents=True, exist_ok=True)
+        (self.notes / f"began-{shift.worker}-{shift.start}-{attempt}").touch()
 
-    def _noted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context, begun = TaskContext.get(), False
-        attempt = 0 if context is None else context.attemptNumber()
-        for batch in batches:
-            worker, start, stop = (batch.column(i)[0].as_py() for i in range(3))
-            if not begun:
-                self.notes.mkdir(parents=True, exist_ok=True)
-                (self.notes / f"began-{worker}-{start}-{attempt}").touch()
-                begun = True
-                yield batch  # the shift's header
-                for struck, step in self.stalls:
-                    if struck == worker and start <= step < stop:
-                        point = f"stall-{worker}"
-                        Fault(self.notes, point, step, signal.SIGSTOP).passes(point, step)
-                continue
-            yield batch
+        def stalled(keys: Sequence[int], begin: int, stop: int) -> Iterator[np.ndarray]:
+            for struck, step in self.stalls:
+                if struck == shift.worker and shift.start <= step < shift.stop:
+                    point = f"stall-{struck}"
+                    Fault(self.notes, point, step, signal.SIGSTOP).passes(point, step)
+            yield from blocks(keys, begin, stop)
+
+        return super().work(shift, attempt, stalled)
+
+
+class OnwardShifts(SensorShifts):
+    """Shifts that nobody works on twice; an outage that ends with the stream is never mended."""
+
+    def partitions(self, start: int, stop: int) -> list[Shift]:
+        """One shift a worker, from where its last outage ended."""
+        shifts = []
+        for worker, keys in enumerate(self.workers):
+            mine = [(f, r) for who, f, r in self.outages if who == worker]
+            begin = max([start, *(r for f, r in mine if f < start)])
+            resume = next((r for f, r in mine if start <= f < stop), stop)
+            shifts.append(Shift(worker, keys, min(begin, stop), start, stop, resume))
+        return shifts
 
 
 @contextmanager
@@ -102,7 +107,7 @@ class Collected:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Take the rows that tell of shifts."""
         rows = batch.toArrow().to_pylist()
-        self.shifts += [row | {"batch": batch_id} for row in rows if row["window"] is None]
+        self.shifts += [row | {"batch": batch_id} for row in rows if row["first"] is None]
 
 
 @dataclass(frozen=True)
@@ -140,14 +145,11 @@ def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> S
     model = drill.model.aggregate(drill.windows.width)
     asked = drill.assignment, drill.requirement, drill.every
     query = Query(drill.log, drill.windows, model, *asked, recover=ON_SPARK[scheme])
-    shifts: SensorShifts
-    shifts, worker, master = staff(query, directory, outages)
-    if scheme in (NONE, AT_MOST):
-        shifts = OnwardShifts(**{f.name: getattr(shifts, f.name) for f in fields(shifts)})
+    shifts, master = staff(query, directory, outages)
     stalls = tuple((s.worker, s.step) for s in drill.strikes if not s.kills)
-    worker = ClockedWorker(
-        **{f.name: getattr(worker, f.name) for f in fields(worker)}, stalls=stalls
-    )
+    worker = ClockedWorker(**vars(shifts.worker), stalls=stalls)
+    onward = OnwardShifts if scheme in (NONE, AT_MOST) else SensorShifts
+    shifts = onward(**vars(shifts) | {"worker": worker})
     relays = scheme in (NONE, AT_MOST, AT_LEAST)
     coordinator: Callable[[DataFrame, int], None] = Collected() if relays else master
     ends = list[float]()
@@ -157,13 +159,12 @@ def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> S
         ends.append(time.time())
 
     began = time.time()
-    results = shifts.stream(spark).mapInArrow(worker, RESULT_SCHEMA)
     with woken(worker.notes, drill.stall_s):
-        drain(results.writeStream.foreachBatch(timed), directory)
+        drain(shifts.stream(spark).writeStream.foreachBatch(timed), directory)
     reached = [min((i + 1) * drill.every, end) for i in range(len(ends))]
     audit = None if relays else master.close()
-    came = relayed(drill, Path(shifts.mail)) if relays else committed(drill, master.sink.windows())
-    mail = [Path(shifts.mail)]
+    came = relayed(drill, worker.mail) if relays else committed(drill, master.sink.windows())
+    mail = [worker.mail]
     kept = [directory / "checkpoint", *(mail if relays else directory.glob("sink*"))]
     return Streamed(
         came,

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aftlib.core.checks import listed
-from aftlib.core.datasets import as_times, csv_signs, even_grid, no_number
+from aftlib.core.datasets import as_times, even_grid, no_number
+from aftlib.core.tablefile import csv_signs
 
 HEAD = 20_000
 """Rows from which columns, times and the period are told."""
