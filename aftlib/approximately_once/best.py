@@ -18,6 +18,7 @@ from aftlib.approximately_once.assignment import (
     worker_sizes,
 )
 from aftlib.core.checks import require_number
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -76,8 +77,8 @@ def assign_best(
     Raises
     ------
     ValueError
-        When m does not divide n (unless `uneven`), the sizes do not add up to n, or the capacities
-        are not m numbers that all keys find room in.
+        When m does not divide n (unless `uneven`), the sizes do not add up to n, the capacities are
+        not m numbers that all keys find room in, or the aggregates are minima or maxima.
 
     Notes
     -----
@@ -102,6 +103,11 @@ def assign_best(
     >>> best.workers, int(best.estimable.sum()), best.bound
     (((0, 2), (1, 3)), 2, 2)
     """
+    if isinstance(model, WindowExtremes):
+        raise ValueError(
+            "model must be of means or sums, got WindowExtremes: the bound is of Gaussian "
+            "aggregates; use assign_greedy or assign_spread for minima and maxima"
+        )
     sizes = _sizes(model.size, workers, uneven, capacities)
     m = len(sizes)
     groups = correlated_groups(model)

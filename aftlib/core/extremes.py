@@ -8,8 +8,6 @@ form: where nothing better is known, seeded draws stand for the distribution.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
@@ -33,55 +31,55 @@ def require_extreme(query: str) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class WindowExtremes:
+class WindowExtremes(GaussianModel):
     """Minima or maxima of n keys' windows, when only extremes of other keys are known (D1).
 
-    A lost one is estimated by the best linear estimate from the others' extremes, for which their
-    moments are enough. How far it errs is counted on draws that the moments are not from.
+    Its mean and covariance are those of the keys' extremes, counted on half of the draws. A lost
+    extreme is estimated from the others' by the best linear estimate, for which these are enough.
+    How far that errs is counted on the other half.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        Model of the n keys at one step.
+    steps : int
+        Steps of a window, independent of each other.
+    query : {"min", "max"}
+    rng : numpy.random.Generator
+        Draws twice `draws` windows.
+    draws : int
+        At least 2n + 2, for a covariance.
 
     Attributes
     ----------
-    model : GaussianModel
-        Mean and covariance of the keys' extremes, from half of the draws.
     draws : ndarray, shape (draws, n)
-        The other half.
-    query : {"min", "max"}
-    steps : int
-        Steps of a window.
+        Extremes that the moments are not from.
+
+    Raises
+    ------
+    ValueError
+        When the query is another, `steps` is less than 1, or there are too few draws.
 
     Examples
     --------
     >>> pair = GaussianModel([20, 20], [[1.0, 0.95], [0.95, 1.0]], ["kitchen", "hall"])
-    >>> extremes = WindowExtremes.simulate(pair, 30, "max", np.random.default_rng(1))
-    >>> extremes.model.mean.round(1)
-    array([22., 22.])
-    >>> bool(extremes.reliability([0], [1], 0.5) > extremes.reliability([0], [], 0.5))
+    >>> extremes = WindowExtremes(pair, 30, "max", np.random.default_rng(1))
+    >>> extremes.mean.round(1), extremes.condition({"hall": 23}).mean.round(1)
+    (array([22., 22.]), array([22.8]))
+    >>> bool(extremes.half_width([0], [1], delta=0.05) < extremes.half_width([0], [], delta=0.05))
     True
     """
 
-    model: GaussianModel
     draws: np.ndarray
-    query: str
-    steps: int
 
-    @classmethod
-    def simulate(
-        cls,
+    def __init__(
+        self,
         model: GaussianModel,
         steps: int,
         query: str,
         rng: np.random.Generator,
         draws: int = DRAWS,
-    ) -> WindowExtremes:
-        """Draw windows of `steps` independent steps of the model, twice `draws` of them.
-
-        Raises
-        ------
-        ValueError
-            When the query is another, `steps` is less than 1, or there are fewer draws than would
-            give the keys a covariance.
-        """
+    ) -> None:
         require_extreme(query)
         require_number("steps", steps, least=1, whole=True)
         require_number("draws", draws, least=2 * model.size + 2, whole=True)
@@ -90,16 +88,15 @@ class WindowExtremes:
         for window in range(2 * draws):
             found[window] = fold.reduce(rng.standard_normal((steps, model.size)) @ model.cholesky.T)
         found += model.mean
-        moments = GaussianModel(
-            found[:draws].mean(axis=0), np.atleast_2d(np.cov(found[:draws].T)), model.names
-        )
-        return cls(moments, found[draws:], query, int(steps))
+        covariance = np.atleast_2d(np.cov(found[:draws].T))
+        super().__init__(found[:draws].mean(axis=0), covariance, model.names)
+        object.__setattr__(self, "draws", found[draws:])
 
     def errors(self, wanted: ArrayLike, observed: ArrayLike) -> np.ndarray:
         """|truth − estimate| of some keys from others' extremes, shape (draws, wanted)."""
-        w, o = self.model.indices("wanted", wanted), self.model.indices("observed", observed)
-        off = self.draws - self.model.mean
-        return np.abs(off[:, w] - off[:, o] @ self.model.gain(o, w).T)
+        w, o = self.indices("wanted", wanted), self.indices("observed", observed)
+        off, (gain, _) = self.draws - self.mean, self.conditional(o, w)
+        return np.abs(off[:, w] - off[:, o] @ gain.T)
 
     def reliability(self, wanted: ArrayLike, observed: ArrayLike, epsilon: float) -> np.ndarray:
         """Share of draws in which each wanted key's estimate is within ε, shape (wanted,)."""

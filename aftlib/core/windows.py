@@ -7,6 +7,8 @@ from math import gcd
 
 import numpy as np
 
+_EXTREMES = {"min": (np.minimum, np.inf), "max": (np.maximum, -np.inf)}
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -17,7 +19,7 @@ class Windows:
 
     width: int  # steps
     slide: int  # steps, 1 … width, so that no step falls between windows
-    query: str = "mean"  # or "sum": the aggregate of a key's samples in a window
+    query: str = "mean"  # "sum", "min" or "max": the aggregate of a key's samples in a window
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -27,8 +29,8 @@ class Windows:
                 f"slide must lie in 1 … width = {self.width}, got {self.slide!r}; "
                 "a larger slide would leave steps out of every window"
             )
-        if self.query not in ("mean", "sum"):
-            raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
+        if self.query not in ("mean", "sum", *_EXTREMES):
+            raise ValueError(f"query must be 'mean', 'sum', 'min' or 'max', got {self.query!r}")
 
     @property
     def pane(self) -> int:
@@ -42,7 +44,7 @@ class Windows:
     def aggregate(
         self, values: np.ndarray, first_step: int, windows: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean or sum over the samples present, and their number, both (len(windows), n).
+        """Mean, sum or extreme of the samples present, and their number, both (len(windows), n).
 
         `values` (steps, n) are consecutive steps from `first_step`, a multiple of `pane`, NaN where
         a sample is missing; they must cover the windows. The aggregate is NaN where a window has no
@@ -64,20 +66,23 @@ class Windows:
 
         present = np.isfinite(values)
         starts = (np.array(windows, dtype=np.intp) * self.slide - first_step) // self.pane
-        sums = self._windowed(np.where(present, values, 0.0), starts)
+        fold, nothing = _EXTREMES.get(self.query, (np.add, 0.0))
+        sums = self._windowed(np.where(present, values, nothing), starts, fold)
         samples = self._windowed(present.astype(np.int64), starts)
         if self.query == "mean":
             sums = np.divide(sums, samples, out=np.full(sums.shape, np.nan), where=samples > 0)
         return np.where(samples > 0, sums, np.nan), samples
 
-    def _windowed(self, values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    def _windowed(
+        self, values: np.ndarray, starts: np.ndarray, fold: np.ufunc = np.add
+    ) -> np.ndarray:
         slices = len(values) // self.pane
         panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
         # summed along contiguous memory: NumPy's pairwise order then depends on `pane` alone
-        sums = np.ascontiguousarray(panes.transpose(0, 2, 1)).sum(axis=-1)
-        total = np.zeros((len(starts), values.shape[1]), dtype=values.dtype)
-        for offset in range(self.width // self.pane):
-            total += sums[starts + offset]
+        sums = fold.reduce(np.ascontiguousarray(panes.transpose(0, 2, 1)), axis=-1)
+        total = sums[starts]
+        for offset in range(1, self.width // self.pane):
+            fold(total, sums[starts + offset], out=total)
         return total
 
     def _count_ended(self, step: int) -> int:

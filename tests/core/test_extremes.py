@@ -27,16 +27,17 @@ def some_windows(count, steps, seed):
 
 @pytest.fixture(scope="module", params=["min", "max"])
 def extremes(request):
-    return WindowExtremes.simulate(MODEL, 20, request.param, np.random.default_rng(1))
+    return request.param, WindowExtremes(MODEL, 20, request.param, np.random.default_rng(1))
 
 
 def test_moments_and_half_widths_are_those_of_new_windows(extremes):
-    found = extreme_of(some_windows(4000, 20, seed=2), extremes.query)
-    np.testing.assert_allclose(extremes.model.mean, found.mean(axis=0), atol=0.08)
-    np.testing.assert_allclose(extremes.model.covariance, np.cov(found.T), atol=0.12)
+    query, extremes = extremes
+    found = extreme_of(some_windows(4000, 20, seed=2), query)
+    np.testing.assert_allclose(extremes.mean, found.mean(axis=0), atol=0.08)
+    np.testing.assert_allclose(extremes.covariance, np.cov(found.T), atol=0.12)
     for observed in ([1, 2, 3], [3], []):
-        gain = extremes.model.gain(observed, [0])
-        off = found - extremes.model.mean
+        gain = extremes.gain(observed, [0])
+        off = found - extremes.mean
         error = np.abs(off[:, 0] - (gain @ off[:, observed].T)[0])
         for delta in (0.5, 0.1, 0.02):
             half = extremes.half_width([0], observed, delta)[0]
@@ -46,13 +47,15 @@ def test_moments_and_half_widths_are_those_of_new_windows(extremes):
 
 
 def test_peers_of_the_group_narrow_the_estimate_and_others_do_not(extremes):
+    _, extremes = extremes
     near, far, none = (extremes.half_width([0], o, 0.1)[0] for o in ([1, 2], [3, 4, 5], []))
     assert near < 0.8 * none
     assert far == pytest.approx(none, rel=0.05)
 
 
 def test_the_same_generator_gives_the_same_extremes(extremes):
-    again = WindowExtremes.simulate(MODEL, 20, extremes.query, np.random.default_rng(1))
+    query, extremes = extremes
+    again = WindowExtremes(MODEL, 20, query, np.random.default_rng(1))
     assert np.array_equal(again.draws, extremes.draws)
     assert extremes.half_width([0], [1], 1e-5)[0] == np.inf  # 4000 draws cannot tell
 
@@ -114,4 +117,4 @@ def test_the_variance_of_a_step_that_suffices_is_exactly_so_by_the_bound(steps):
 def test_what_cannot_be_drawn_is_refused(given, message):
     steps, query, draws = given
     with pytest.raises(ValueError, match=message):
-        WindowExtremes.simulate(MODEL, steps, query, np.random.default_rng(0), draws)
+        WindowExtremes(MODEL, steps, query, np.random.default_rng(0), draws)
