@@ -140,6 +140,11 @@ def most_likely_within(
         The value that is most likely within ε of the window's extreme, the probability that it is,
         and the half-width around it that holds with probability 1 − δ.
 
+    Raises
+    ------
+    ValueError
+        When the query is another, or there is no step or no sensor.
+
     Notes
     -----
     Given what was observed the steps are independent, so that the maximum Y of the lost steps and
@@ -147,6 +152,10 @@ def most_likely_within(
     looked for in steps of ε/32; no other estimate is within ε more often by more than that leaves.
     """
     require_extreme(query)
+    if means.ndim != 2 or 0 in means.shape:
+        raise ValueError(
+            f"means must have shape (steps, k) with at least one of each, got {means.shape}"
+        )
     sign, count = (1.0 if query == "max" else -1.0), means.shape[1]
     lost, deviation = sign * np.asarray(means, float), np.sqrt(np.broadcast_to(variance, count))
     least = np.full(count, -np.inf) if known is None else sign * np.asarray(known, float)

@@ -118,3 +118,10 @@ def test_what_cannot_be_drawn_is_refused(given, message):
     steps, query, draws = given
     with pytest.raises(ValueError, match=message):
         WindowExtremes(MODEL, steps, query, np.random.default_rng(0), draws)
+
+
+def test_no_step_that_was_lost_is_no_question():
+    with pytest.raises(ValueError, match=r"means must have shape \(steps, k\) .* got \(0, 3\)"):
+        most_likely_within(np.zeros((0, 3)), np.ones(3), ASKED)
+    with pytest.raises(ValueError, match="query must be 'min' or 'max', got 'sum'"):
+        most_likely_within(np.zeros((1, 3)), np.ones(3), ASKED, query="sum")
