@@ -5,12 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from aftlib.checkpoint_planning import experiments
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.plan import plan_checkpoints
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.extremes import most_likely_within
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
 
 MODEL = block_model(8, 2, 4.0, 3.9, mean=5.0)
 WINDOW, ASKED = 24, Requirement(1.15, 0.1)
@@ -70,3 +72,19 @@ def test_what_a_maximum_has_no_plan_for_is_refused():
             variance(plan())
     with pytest.raises(ValueError, match="query must be 'mean' or 'sum' in a stream, got 'max'"):
         ReplayQuery(MODEL, WINDOW, ASKED, TIME, 40, query="max")
+
+
+def test_a_maximum_needs_a_far_larger_epsilon_than_a_mean():
+    windows = Windows(10_000, 1_000)
+    model, grid = block_model(100, 5, 60.0, 30.0), ((0.1,), (0.05,), (50.0,))
+    case = experiments.PlanningCase(model, None, windows, *grid, DOCUMENT_RECOVERY_TIME, 1, 1)
+    table = experiments.maximum_counts(case, 0.05, 50, shares=(1, 3, 4, 5)).set_index("deviations")
+    assert table["exactly-once"].tolist() == [43] * 4
+    assert table["proposed"].is_monotonic_decreasing
+    assert table["proposed"].iloc[0] == 43 and table["proposed"].iloc[-1] == 0
+    for share, row in table.iterrows():
+        asked = model, 10_000, Requirement(share * 60**0.5, 0.05), DOCUMENT_RECOVERY_TIME, 50
+        found = plan_checkpoints(*asked, query="max")
+        ends = len(found.replay[0].sensors), len(found.replay[-1].sensors)
+        assert (row["sensors first"], row["sensors last"]) == ends
+        assert row["proposed"] == len(found.checkpoints) <= row["no-relaxation"]

@@ -17,6 +17,7 @@ from aftlib.approximately_once.experiments.grid import (
     grid,
     smallest_epsilons,
 )
+from aftlib.approximately_once.experiments.maxima import maxima
 from aftlib.approximately_once.experiments.streams import (
     recovery_cost,
     six_sensors,
@@ -35,6 +36,7 @@ __all__ = [
     "deaths_survived",
     "drifting_case",
     "grid",
+    "maxima",
     "recovery_cost",
     "sensor_case",
     "six_sensors",
