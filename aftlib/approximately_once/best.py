@@ -303,12 +303,11 @@ def _swapped(
 ) -> np.ndarray:
     """Variances of a worker's keys once the one at place `at` is another, shape (members, swaps).
 
-    Leaving out a key changes (Λ_AA)⁻¹ by one outer product, and so does taking in another:
-    O(|A|) for each swap after one product of (Λ_AA)⁻¹.
+    Leaving out a key changes (Λ_AA)⁻¹ by one outer product, after which its row is 0; taking in
+    another does so, too: O(|A|) for each swap after one product of (Λ_AA)⁻¹.
     """
     swap = np.arange(len(at))
     b = precision[np.ix_(members, keys)]
-    b[at, swap] = 0
     left = inverse[:, at]
     pivot = inverse[at, at]
     u = inverse @ b - left * (np.einsum("ij,ij->j", left, b) / pivot)
