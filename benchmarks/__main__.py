@@ -13,6 +13,7 @@ NAMES = (
     "assignment",
     "pipeline",
     "checkpoints",
+    "large",
     "merging",
     "stores",
     "standby",

@@ -2,7 +2,8 @@
 
 What goes through the room, in order:
 
-1. `assignment` says which worker computes which key, so that a lost worker can be estimated.
+1. `assignment` says which worker computes which key, so that a lost worker can be estimated;
+   `best` as well as can be, `deaths` what is left when several die at once.
 2. `source` streams a sensor log, one partition a worker and micro-batch.
 3. `operator`: a Spark task is a worker. It fills windows in its own memory and sends each that
    is finished to the `mailbox`. Spark's retry of a killed one is the substitute: it proves the
@@ -10,6 +11,6 @@ What goes through the room, in order:
 4. `master` holds each window until all workers are done, and estimates what is still owed by a
    model; `guarded` feeds a guard instead, which says what may be estimated, and audits it.
 5. `sink` takes all windows, estimates flagged, and the outages that explain them.
-6. `experiments` run it: `cases` (which data), `grid` (figs 10–13), `streams` (fig. 8, real kills).
+6. `experiments` run it: `cases` (data), `grid` (figs 10–13), `maxima`, `streams` (fig. 8, kills).
 7. `verdicts` settle the claims D1-1 … D1-5 from the grid; `figures` draw.
 """

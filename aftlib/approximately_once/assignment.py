@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aftlib.core.covariance import independent_groups
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -279,10 +280,18 @@ def _fill(keys: Iterable[int], sizes: Sequence[int]) -> tuple[list[list[int]], l
 def assess(
     model: GaussianModel, workers: Sequence[Sequence[int]], requirement: Requirement
 ) -> Assignment:
-    """Assignment of given key sets, with the reliability of each (D1 eq. (7))."""
+    """Assignment of given key sets, with the reliability of each (D1 eq. (7)).
+
+    Of minima and maxima, `WindowExtremes`, the reliability is counted on drawn windows.
+    """
     key_sets = tuple(tuple(sorted(int(i) for i in keys)) for keys in workers)
-    worst = [model.block_variance(keys).max() for keys in key_sets]
-    reliability = requirement.reliability(worst)
+    if isinstance(model, WindowExtremes):
+        others = [np.setdiff1d(np.arange(model.size), keys) for keys in key_sets]
+        asked = zip(key_sets, others, strict=True)
+        reliability = np.array([model.reliability(*a, requirement.epsilon).min() for a in asked])
+    else:
+        worst = [model.block_variance(keys).max() for keys in key_sets]
+        reliability = requirement.reliability(worst)
     return Assignment(key_sets, reliability, requirement.is_met_by(reliability))
 
 

@@ -18,6 +18,7 @@ from aftlib.approximately_once.assignment import (
     worker_sizes,
 )
 from aftlib.core.checks import require_number
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -76,8 +77,8 @@ def assign_best(
     Raises
     ------
     ValueError
-        When m does not divide n (unless `uneven`), the sizes do not add up to n, or the capacities
-        are not m numbers that all keys find room in.
+        When m does not divide n (unless `uneven`), the sizes do not add up to n, the capacities are
+        not m numbers that all keys find room in, or the aggregates are minima or maxima.
 
     Notes
     -----
@@ -102,6 +103,11 @@ def assign_best(
     >>> best.workers, int(best.estimable.sum()), best.bound
     (((0, 2), (1, 3)), 2, 2)
     """
+    if isinstance(model, WindowExtremes):
+        raise ValueError(
+            "model must be of means or sums, got WindowExtremes: the bound is of Gaussian "
+            "aggregates; use assign_greedy or assign_spread for minima and maxima"
+        )
     sizes = _sizes(model.size, workers, uneven, capacities)
     m = len(sizes)
     groups = correlated_groups(model)
@@ -297,12 +303,11 @@ def _swapped(
 ) -> np.ndarray:
     """Variances of a worker's keys once the one at place `at` is another, shape (members, swaps).
 
-    Leaving out a key changes (Λ_AA)⁻¹ by one outer product, and so does taking in another:
-    O(|A|) for each swap after one product of (Λ_AA)⁻¹.
+    Leaving out a key changes (Λ_AA)⁻¹ by one outer product, after which its row is 0; taking in
+    another does so, too: O(|A|) for each swap after one product of (Λ_AA)⁻¹.
     """
     swap = np.arange(len(at))
     b = precision[np.ix_(members, keys)]
-    b[at, swap] = 0
     left = inverse[:, at]
     pivot = inverse[at, at]
     u = inverse @ b - left * (np.einsum("ij,ij->j", left, b) / pivot)

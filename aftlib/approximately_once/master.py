@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
 from aftlib.approximately_once.assignment import Assignment
+from aftlib.core.extremes import EXTREMES, WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
@@ -70,6 +72,9 @@ class Master:
     steps, the noise of keys i and j has the covariance Σ_ij (L o / (c_i c_j) − 1), where o counts
     the steps that both have samples of, and none with the aggregates. The gain is the best for
     o = min(c_i, c_j), as when samples go missing together; the half-width holds for every o.
+
+    Of minima and maxima the model is a `WindowExtremes`. There a window that misses samples tells
+    nothing, and half-widths are counted on drawn windows.
     """
 
     model: GaussianModel  # of the n keys' window aggregates
@@ -80,6 +85,14 @@ class Master:
     _samples: dict[int, np.ndarray] = field(default_factory=dict)
     _owing: dict[int, set[int]] = field(default_factory=dict)
     _solved: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what there is no estimate of."""
+        if (self.windows.query in EXTREMES) != self._extremes:
+            raise ValueError(
+                f"model must be a WindowExtremes for minima and maxima, and only for them, got "
+                f"{type(self.model).__name__} for {self.windows.query!r}"
+            )
 
     def receive(
         self, window: int, worker: int, values: np.ndarray, samples: np.ndarray | None = None
@@ -120,8 +133,8 @@ class Master:
         for worker in sorted(owing):
             keys, pattern = self.assignment.workers[worker], (worker, samples.tobytes())
             if pattern not in self._solved:  # most windows lack the same samples
-                gain, variance = self._solve(keys, observed, samples[observed])
-                self._solved[pattern] = gain, self.requirement.half_width(variance)
+                solve = self._solve_extremes if self._extremes else self._solve
+                self._solved[pattern] = solve(keys, observed, samples[observed])
             gain, half_width = self._solved[pattern]
             value = self.model.mean[list(keys)] + gain @ (row - self.model.mean)[observed]
             good = np.full(len(keys), (half_width <= self.requirement.epsilon).all())
@@ -163,7 +176,7 @@ class Master:
     def _solve(
         self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gain, and largest variance of what it leaves, by the samples of each key observed.
+        """Gain, and half-width of what it leaves, by the samples of each key observed.
 
         Windows that are whole have no noise: they come first, by the block of Λ of what is not. Of
         the others only those that miss samples are left to be solved for.
@@ -187,4 +200,18 @@ class Master:
         apart = sigma * (width * least / both - 1)
         worse = (np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart) for g in by_partial)
         noise = [found.sum() for found in worse]
-        return gain, np.maximum(np.diag(known) - explained + noise, 0)
+        variance = np.maximum(np.diag(known) - explained + noise, 0)
+        return gain, self.requirement.half_width(variance)
+
+    @property
+    def _extremes(self) -> bool:
+        return isinstance(self.model, WindowExtremes)
+
+    def _solve_extremes(
+        self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same for minima or maxima: those of windows that miss samples tell nothing."""
+        model, full = cast("WindowExtremes", self.model), samples == self.windows.width
+        gain = np.zeros((len(keys), len(observed)))
+        gain[:, full] = model.conditional(observed[full], keys)[0]
+        return gain, model.half_width(keys, observed[full], self.requirement.delta)

@@ -24,6 +24,7 @@ from aftlib.checkpoint_planning.state import (
     IntervalRecord,
     WindowResult,
 )
+from aftlib.core.extremes import EXTREMES
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -49,6 +50,13 @@ class ReplayQuery:
     method: str = "proposed"
     query: str = "mean"
     planned: tuple[Sequence[int], Sequence[Sequence[int]]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.query in EXTREMES:
+            raise ValueError(
+                f"query must be 'mean' or 'sum' in a stream, got {self.query!r}: a recovery reads "
+                "sums; plan_checkpoints and most_likely_within take minima and maxima"
+            )
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan of a window from `start` steps after its beginning."""

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
+from aftlib.core.extremes import EXTREMES, extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -19,7 +20,7 @@ METHODS = ("proposed", "no-relaxation", "exactly-once")
 ADAPTIVE = "adaptive"
 """Beyond the document: every interval as if it alone failed, and planned anew once one has."""
 
-QUERIES = ("mean", "sum")
+QUERIES = ("mean", "sum", *EXTREMES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +42,8 @@ class CheckpointPlan:
         K sets; set k is replayed over (τ_k, τ_{k+1}] when that interval fails.
     requirement : Requirement
         ε and δ that the plan keeps.
-    query : {"mean", "sum"}
-        The window's query.
+    query : {"mean", "sum", "min", "max"}
+        The window's query, over the steps of each sensor.
     checkpoint_variance : ndarray, shape (n,)
         Variance of each sensor's aggregate restored at τ_0; 0 where that is exact.
 
@@ -90,7 +91,15 @@ class CheckpointPlan:
 
     @property
     def worst_case_reliability(self) -> np.ndarray:
-        """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); its row minima are (12)."""
+        """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); its row minima are (12).
+
+        Of minima and maxima it is the bound of `extreme_reliability`.
+        """
+        if self.query in EXTREMES:
+            lost = [self.times[-1] - begin for begin in self.times[:-1]]
+            both = zip(lost, self.replay, strict=True)
+            rows = [extreme_reliability(self.requirement, set_.variance, m) for m, set_ in both]
+            return np.array(rows)
         return self.requirement.reliability(self.worst_case_variance)
 
     def restored_variance(self, interval: int) -> np.ndarray:
@@ -99,7 +108,7 @@ class CheckpointPlan:
         Raises
         ------
         ValueError
-            When the plan has no such interval.
+            When the plan has no such interval, or the result is a minimum or maximum.
         """
         if not 0 <= interval < len(self.replay):
             raise ValueError(
@@ -107,6 +116,7 @@ class CheckpointPlan:
                 "interval k ends at times[k + 1]"
             )
         begin, end = self.times[interval : interval + 2]
+        self._require_variances()
         spent = self._debt + (end - begin) * self.replay[interval].variance
         return np.asarray(spent / _weight(self.query, end))
 
@@ -114,7 +124,15 @@ class CheckpointPlan:
     def _debt(self) -> np.ndarray:
         return np.asarray(_weight(self.query, self.times[0]) * self.checkpoint_variance)
 
+    def _require_variances(self) -> None:
+        if self.query in EXTREMES:
+            raise ValueError(
+                f"query must be 'mean' or 'sum' for a variance of the result, got {self.query!r}; "
+                "see worst_case_reliability, and most_likely_within for an estimate"
+            )
+
     def _result_variance(self, steps: list[int]) -> np.ndarray:
+        self._require_variances()
         estimated = [m * replay.variance for m, replay in zip(steps, self.replay, strict=True)]
         return np.asarray((self._debt + estimated) / _weight(self.query, self.times[-1]))
 
@@ -150,8 +168,8 @@ def plan_checkpoints(
         "proposed" chooses what to replay anew at each checkpoint by eq. (20); "no-relaxation"
         keeps the choice of the window's beginning; "exactly-once" replays every sensor; "adaptive"
         lets each interval alone spend all of ε, and has to be planned anew after each failure.
-    query : {"mean", "sum"}
-        The window's query.
+    query : {"mean", "sum", "min", "max"}
+        The window's query, over the steps of each sensor.
     start : int
         τ to plan from, in steps since the window began.
     checkpoint_variance : array_like, shape (n,), optional
@@ -169,10 +187,16 @@ def plan_checkpoints(
     ------
     ValueError
         When an argument is out of range, T_SLA is too short for one step (the message names the
-        shortest that works), or what is restored already exceeds ε.
+        shortest that works), what is restored already exceeds ε, or a minimum or maximum is to be
+        planned by "adaptive" or after an approximate restoration.
 
     Notes
     -----
+    The maximum of a window errs by no more than its worst step. So a step's variance may be as
+    `extreme_max_variance` says of the w − τ steps that may be lost; it grows alike for all sensors
+    as τ does. The bound and not the maximum's own distribution is planned by: it holds for all data
+    that is replayed, and the estimate by `most_likely_within` is no worse.
+
     Target (20) is (w² σ* − τ² σ_c) / (w − τ) for the variance of one step of a mean, w² and τ²
     being 1 for a sum. As τ grows all targets grow alike, so the sensors are put in order once and
     each later set is a prefix of it.
@@ -201,7 +225,7 @@ def plan_checkpoints(
     >>> plan_checkpoints(*asked, t_sla_ms=5, method="adaptive").times
     (0, 4, 8, 12)
     """
-    methods = (*METHODS, ADAPTIVE)
+    methods = METHODS if query in EXTREMES else (*METHODS, ADAPTIVE)
     for argument, value, choices in (("method", method, methods), ("query", query, QUERIES)):
         if value not in choices:
             raise ValueError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
@@ -214,9 +238,7 @@ def plan_checkpoints(
         )
     window, start = int(window), int(start)
     variance = _restored(model, start, checkpoint_variance)
-    allowed = _weight(query, window) * requirement.max_variance
-    debt = _weight(query, start) * variance
-    replay = [_first_replay(model, requirement, method, allowed, debt, window - start, window)]
+    replay = [_first_replay(model, requirement, method, query, variance, start, window)]
 
     if method == "exactly-once" and not exactly_once_pays_fixed:
         recovery_time = RecoveryTime(0, recovery_time.per_tuple_ms)
@@ -239,6 +261,10 @@ def plan_checkpoints(
         if times[-1] == window:
             return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
         relaxed = (window - start) / (window - times[-1])
+        if query in EXTREMES:
+            steps = window - times[-1], window - start
+            later, first = (extreme_max_variance(requirement, m) for m in steps)
+            relaxed = later / first
         replay.append(replay[-1].loosened(relaxed if method == "proposed" else 1.0))
 
 
@@ -262,14 +288,25 @@ def _first_replay(
     model: GaussianModel,
     requirement: Requirement,
     method: str,
-    allowed: float,
-    debt: np.ndarray,
-    steps: int,
+    query: str,
+    variance: np.ndarray,
+    start: int,
     window: int,
 ) -> ReplaySet:
     """Set for the plan's first interval; the later ones of every method are no larger."""
+    steps = window - start
+    if query in EXTREMES and variance.any():
+        raise ValueError(
+            f"checkpoint_variance must be 0 for a {query}, got up to {float(variance.max())}; "
+            "after an approximate restoration plan with method='exactly-once' and none"
+        )
     if method == "exactly-once":
         return ReplaySet.everything(model)
+    if query in EXTREMES:
+        lost = window if method == "no-relaxation" else steps
+        return select_replay(model, extreme_max_variance(requirement, lost))
+    allowed = _weight(query, window) * requirement.max_variance
+    debt = _weight(query, start) * variance
     left = allowed - debt
     if left.min() < -COMPARED_TO * allowed:
         worst = int(left.argmin())

@@ -7,6 +7,8 @@ from math import gcd
 
 import numpy as np
 
+_EXTREMES = {"min": (np.minimum, np.inf), "max": (np.maximum, -np.inf)}
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -17,7 +19,7 @@ class Windows:
 
     width: int  # steps
     slide: int  # steps, 1 … width, so that no step falls between windows
-    query: str = "mean"  # or "sum": the aggregate of a key's samples in a window
+    query: str = "mean"  # "sum", "min" or "max": the aggregate of a key's samples in a window
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -27,8 +29,8 @@ class Windows:
                 f"slide must lie in 1 … width = {self.width}, got {self.slide!r}; "
                 "a larger slide would leave steps out of every window"
             )
-        if self.query not in ("mean", "sum"):
-            raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
+        if self.query not in ("mean", "sum", *_EXTREMES):
+            raise ValueError(f"query must be 'mean', 'sum', 'min' or 'max', got {self.query!r}")
 
     @property
     def pane(self) -> int:
@@ -42,7 +44,7 @@ class Windows:
     def aggregate(
         self, values: np.ndarray, first_step: int, windows: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean or sum over the samples present, and their number, both (len(windows), n).
+        """Mean, sum or extreme of the samples present, and their number, both (len(windows), n).
 
         `values` (steps, n) are consecutive steps from `first_step`, a multiple of `pane`, NaN where
         a sample is missing; they must cover the windows. The aggregate is NaN where a window has no
@@ -66,32 +68,41 @@ class Windows:
         return self.joined(*self.slices(values), starts)
 
     def slices(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sum and number of the samples present in every whole slice, both (slices, n).
+        """Sum (or extreme) and number of the samples present in every whole slice: (slices, n).
 
         `values` (steps, n) are consecutive steps from a multiple of `pane`.
         """
-        present = np.isfinite(values)
-        return self._sliced(np.where(present, values, 0.0)), self._sliced(present.astype(np.int64))
+        present, (fold, nothing) = np.isfinite(values), self._fold
+        return (
+            self._sliced(np.where(present, values, nothing), fold),
+            self._sliced(present.astype(np.int64), np.add),
+        )
 
     def joined(
         self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """What `aggregate` gives, from slices; `starts` is the first slice of each window."""
-        sums, samples = self._windowed(sums, starts), self._windowed(samples, starts)
+        sums = self._windowed(sums, starts, self._fold[0])
+        samples = self._windowed(samples, starts, np.add)
         if self.query == "mean":
             sums = np.divide(sums, samples, out=np.full(sums.shape, np.nan), where=samples > 0)
         return np.where(samples > 0, sums, np.nan), samples
 
-    def _sliced(self, values: np.ndarray) -> np.ndarray:
+    @property
+    def _fold(self) -> tuple[np.ufunc, float]:
+        """How two results become one, and the result of nothing."""
+        return _EXTREMES.get(self.query, (np.add, 0.0))
+
+    def _sliced(self, values: np.ndarray, fold: np.ufunc) -> np.ndarray:
         slices = len(values) // self.pane
         panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
         # summed along contiguous memory: NumPy's pairwise order then depends on `pane` alone
-        return np.asarray(np.ascontiguousarray(panes.transpose(0, 2, 1)).sum(axis=-1))
+        return np.asarray(fold.reduce(np.ascontiguousarray(panes.transpose(0, 2, 1)), axis=-1))
 
-    def _windowed(self, sums: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        total = np.zeros((len(starts), sums.shape[1]), dtype=sums.dtype)
-        for offset in range(self.width // self.pane):
-            total += sums[starts + offset]
+    def _windowed(self, sums: np.ndarray, starts: np.ndarray, fold: np.ufunc) -> np.ndarray:
+        total = sums[starts]
+        for offset in range(1, self.width // self.pane):
+            fold(total, sums[starts + offset], out=total)
         return total
 
     def _count_ended(self, step: int) -> int:

@@ -15,6 +15,7 @@ from aftlib import (
 )
 from aftlib.approximately_once import best as best_module
 from aftlib.approximately_once.assignment import assess
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.generators import block_model
 
 
@@ -184,3 +185,9 @@ def test_a_large_part_is_cut_and_the_bound_stays_one():
 def test_sizes_that_do_not_fit_are_refused(workers, message):
     with pytest.raises(ValueError, match=message):
         assign_best(some_model(1), workers, Requirement(1.0, 0.05))
+
+
+def test_the_bound_is_not_claimed_of_maxima():
+    maxima = WindowExtremes(some_model(1), 5, "max", np.random.default_rng(1), draws=50)
+    with pytest.raises(ValueError, match="model must be of means or sums, got WindowExtremes"):
+        assign_best(maxima, 2, Requirement(1.0, 0.05))

@@ -70,6 +70,14 @@ def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):
     assert [trace.name for trace in figure.data] == ["1 dies", "2 die", "3 die"]
 
 
+def test_lost_maxima_are_told_less_well_than_means_and_as_often(spark, case):
+    found = experiments.maxima(case, 5, 12, 0.05, seed=1).set_index("query")
+    assert (found["windows"] == 100).all()
+    assert (found["half_width"] < found["prior"]).all()
+    assert found.loc["mean", "half_width"] < 0.6 * found.loc[["min", "max"], "half_width"].min()
+    np.testing.assert_allclose(found["within"], 0.95, atol=0.03)
+
+
 @pytest.mark.parametrize("reading", [experiments.ROWS, experiments.WINDOWS])
 def test_grid_is_the_slow_twins(spark, case, reading):
     grid = experiments.grid(spark, case, reading, 0.05, seed=1, draws=2)

@@ -5,6 +5,7 @@ import pytest
 
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.master import Master
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -136,7 +137,56 @@ def test_gain_and_variance_are_those_of_one_solve_over_the_complement(missing, g
     observed = np.array([i for i in range(24) if i not in keys])[gone:]
     lacks = rng.random(len(observed)) < missing
     samples = np.where(lacks, rng.integers(1, WIDTH, len(observed)), WIDTH)
-    gain, variance = master._solve(keys, observed, samples)
-    wanted = by_complement(model, windows, keys, observed, samples)
-    np.testing.assert_allclose(gain, wanted[0], atol=1e-9)
-    np.testing.assert_allclose(variance, wanted[1], atol=1e-9)
+    values, counts = rng.normal(size=24), np.zeros(24, dtype=np.int64)
+    counts[observed] = samples
+    for worker, mine in enumerate(map(list, assignment.workers)):
+        if worker != 1:
+            given = np.where(counts[mine] > 0, values[mine], np.nan)
+            master.receive(0, worker, given, counts[mine])
+    (found,) = master.estimate(0)
+    gain, variance = by_complement(model, windows, keys, observed, samples)
+    np.testing.assert_allclose(found.value, gain @ values[observed], atol=1e-9)
+    np.testing.assert_allclose(found.half_width, REQUIREMENT.half_width(variance), atol=1e-9)
+
+
+@pytest.mark.parametrize("query", ["min", "max"])
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_lost_extremes_are_within_their_half_widths(query, gaps):
+    rng, windows, step = np.random.default_rng(3), Windows(12, 12, query), block_model(6, 2)
+    extremes = WindowExtremes(step, 12, query, np.random.default_rng(1))
+    requirement = Requirement(0.8, 0.05)
+    assignment = assign_spread(extremes, 3, requirement)
+    master, within, widths = Master(extremes, assignment, requirement, windows), [], []
+    lost = list(assignment.workers[0])
+    for window in range(800):
+        samples = rng.standard_normal((12, 6)) @ step.cholesky.T
+        truth = windows.aggregate(samples, 0, range(1))[0][0]
+        samples[1:, rng.random(6) < gaps] = np.nan
+        values, counts = (found[0] for found in windows.aggregate(samples, 0, range(1)))
+        for worker in (1, 2):
+            keys = list(assignment.workers[worker])
+            master.receive(window, worker, values[keys], counts[keys])
+        (found,) = master.estimate(window)
+        within += (np.abs(found.value - truth[lost]) <= found.half_width).tolist()
+        widths.append(found.half_width.max())
+        assert found.estimated.all() == (found.half_width <= 0.8).all()
+    assert np.mean(within) == pytest.approx(0.95, abs=0.02)
+    assert len(set(widths)) == 1 if gaps == 0 else len(set(widths)) > 1
+
+
+def test_reliability_of_maxima_is_counted_on_drawn_windows():
+    extremes = WindowExtremes(block_model(6, 2), 12, "max", np.random.default_rng(1))
+    assignment = assign_spread(extremes, 3, Requirement(0.8, 0.05))
+    for keys, reliability in zip(assignment.workers, assignment.reliability, strict=True):
+        others = [i for i in range(6) if i not in keys]
+        assert reliability == extremes.reliability(keys, others, 0.8).min()
+    assert 0.5 < assignment.reliability.min() < 1
+
+
+@pytest.mark.parametrize("query", ["mean", "max"])
+def test_the_model_of_a_maximum_is_one_of_maxima(query):
+    extremes = WindowExtremes(MODEL, 5, "max", np.random.default_rng(1), draws=20)
+    model = extremes if query == "mean" else MODEL
+    assignment = assign_spread(MODEL, 3, REQUIREMENT)
+    with pytest.raises(ValueError, match="model must be a WindowExtremes for minima and maxima"):
+        Master(model, assignment, REQUIREMENT, Windows(5, 5, query))

@@ -308,8 +308,8 @@ def test_unknown_method_is_refused():
 
 
 def test_unknown_query_is_refused():
-    with pytest.raises(ValueError, match="query must be one of mean, sum, got 'max'"):
-        plan(query="max")
+    with pytest.raises(ValueError, match="query must be one of mean, sum, min, max, got 'mode'"):
+        plan(query="mode")
 
 
 @pytest.mark.parametrize("interval", [-1, 4])

@@ -1,6 +1,7 @@
 """What a recovery loads: the right plan's sets, and a gain that gives the posterior mean."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -42,3 +43,13 @@ def test_a_name_is_of_the_query_the_times_and_the_sets(tmp_path):
     names = [preparation.keep(*about) for about in named]
     assert len(set(names)) == 4
     assert [preparation.keep(*about) for about in named] == names
+
+
+def test_a_name_tells_where_one_set_ends_and_the_next_begins(tmp_path):
+    def some_plan(*sets):
+        replay = [SimpleNamespace(sensors=s, gain=lambda: [], variance=[]) for s in sets]
+        return SimpleNamespace(times=(0, 2, 3), replay=replay)
+
+    plans = some_plan((4,), (5, 6)), some_plan((4, 5), (6,))
+    one, other = (Preparation(tmp_path).keep("a", plan) for plan in plans)
+    assert one != other

@@ -36,3 +36,10 @@ def test_the_largest_asymmetry_is_that_of_the_whole_matrix(n):
     largest, i, j = largest_asymmetry(matrix)
     assert largest == gap.max() == gap[i, j]
     assert (i, j) == np.unravel_index(gap.argmax(), gap.shape)
+
+
+@pytest.mark.parametrize("at", [(250, 140), (3, 290), (299, 298)])
+def test_an_asymmetry_far_down_is_named_by_its_place(at):
+    matrix = np.eye(300)
+    matrix[at] = 0.5
+    assert largest_asymmetry(matrix) == (0.5, *sorted(at))

@@ -24,13 +24,24 @@ def test_sum():
     np.testing.assert_array_equal(aggregates, [[6, 9], [24, 27]])
 
 
+@pytest.mark.parametrize(("query", "fold"), [("min", np.fmin), ("max", np.fmax)])
+def test_extremes_are_of_the_samples_present(query, fold):
+    values = np.random.default_rng(0).normal(size=(14, 3))
+    values[2:7, 0] = values[9, 1] = np.nan
+    windows = Windows(4, 2, query)
+    aggregates, samples = windows.aggregate(values, 0, range(6))
+    wanted = [fold.reduce(values[2 * j : 2 * j + 4]) for j in range(6)]
+    np.testing.assert_array_equal(aggregates, wanted)
+    assert samples[:, 0].tolist() == [2, 0, 1, 3, 4, 4]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((0, 1), "width must be at least 1 step, got 0"),
         ((3, 0), "slide must lie in 1 … width = 3, got 0"),
         ((3, 4), "slide must lie in 1 … width = 3, got 4; a larger slide would leave steps out"),
-        ((3, 1, "max"), "query must be 'mean' or 'sum', got 'max'"),
+        ((3, 1, "mode"), "query must be 'mean', 'sum', 'min' or 'max', got 'mode'"),
     ],
 )
 def test_bad_windows_are_refused(arguments, message):

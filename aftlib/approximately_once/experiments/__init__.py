@@ -18,6 +18,7 @@ from aftlib.approximately_once.experiments.grid import (
     grid,
     smallest_epsilons,
 )
+from aftlib.approximately_once.experiments.maxima import maxima
 from aftlib.approximately_once.experiments.streams import (
     recovery_cost,
     six_sensors,
@@ -36,6 +37,7 @@ __all__ = [
     "deaths_survived",
     "drifting_case",
     "grid",
+    "maxima",
     "planned_case",
     "recovery_cost",
     "sensor_case",

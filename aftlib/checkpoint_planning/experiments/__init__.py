@@ -6,6 +6,7 @@ from aftlib.checkpoint_planning.experiments.cases import (
     block_case,
     checkpoint_counts,
     counts_table,
+    maximum_counts,
     plan_table,
 )
 from aftlib.checkpoint_planning.experiments.costs import (
@@ -51,6 +52,7 @@ __all__ = [
     "fastest",
     "fit_recovery_time",
     "guarded_windows",
+    "maximum_counts",
     "plan_table",
     "planned_recoveries",
     "promise_table",

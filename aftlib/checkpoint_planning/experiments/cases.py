@@ -124,6 +124,29 @@ def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
     return cells.unstack("epsilon")
 
 
+def maximum_counts(
+    case: PlanningCase,
+    delta: float,
+    t_sla_ms: float,
+    shares: Sequence[float] = (1, 2, 3, 3.5, 4, 5),
+) -> pd.DataFrame:
+    """Plans of the windows' maxima: checkpoints of each method of the document.
+
+    epsilon, as so many standard deviations of the sensor that varies most (`deviations`); sensors:
+    |O| at the window's beginning and at its end by "proposed".
+    """
+    scale, rows = float(np.sqrt(case.model.covariance.diagonal().max())), []
+    for share in shares:
+        asked = case.model, case.windows.width, Requirement(share * scale, delta)
+        asked_of = {m: (*asked, case.recovery_time, t_sla_ms, m, "max") for m in plan.METHODS[::-1]}
+        plans = {method: plan_checkpoints(*every) for method, every in asked_of.items()}
+        sizes = [len(replay.sensors) for replay in plans["proposed"].replay]
+        taken = {method: len(found.checkpoints) for method, found in plans.items()}
+        row = {"deviations": share, "epsilon": share * scale, **taken}
+        rows.append(row | {"sensors first": sizes[0], "sensors last": sizes[-1]})
+    return pd.DataFrame(rows)
+
+
 def plan_table(plan: CheckpointPlan) -> pd.DataFrame:
     """A plan's intervals: begin, end, sensors replayed, tuples, and reliability R of (12)."""
     table = pd.DataFrame({"begin": plan.times[:-1], "end": plan.times[1:]})

@@ -1,0 +1,205 @@
+"""Minima and maxima of a sensor's window: what the others tell about one that was lost.
+
+The documents aggregate each key over the steps of its own window, and so is a minimum or maximum
+meant here: over the steps of one sensor's window, never over sensors. Steps are independent draws
+of the model, as for means and sums. An extreme is not Gaussian, and has no covariance in closed
+form: where nothing better is known, seeded draws stand for the distribution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from aftlib.core.checks import require_number
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+
+EXTREMES = ("min", "max")
+DRAWS = 4000
+"""Windows drawn for the moments of extremes, and as many again for their errors."""
+_POINTS = 32  # of the grid on which the likeliest value is looked for, for each ε
+_HALVINGS = 40
+
+
+def require_extreme(query: str) -> None:
+    """ValueError where the query is neither "min" nor "max"."""
+    if query not in EXTREMES:
+        raise ValueError(
+            f"query must be 'min' or 'max', got {query!r}; means and sums are Gaussian"
+        )
+
+
+class WindowExtremes(GaussianModel):
+    """Minima or maxima of n keys' windows, when only extremes of other keys are known (D1).
+
+    Its mean and covariance are those of the keys' extremes, counted on half of the draws. A lost
+    extreme is estimated from the others' by the best linear estimate, for which these are enough.
+    How far that errs is counted on the other half.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        Model of the n keys at one step.
+    steps : int
+        Steps of a window, independent of each other.
+    query : {"min", "max"}
+    rng : numpy.random.Generator
+        Draws twice `draws` windows.
+    draws : int
+        At least 2n + 2, for a covariance.
+
+    Attributes
+    ----------
+    draws : ndarray, shape (draws, n)
+        Extremes that the moments are not from.
+
+    Raises
+    ------
+    ValueError
+        When the query is another, `steps` is less than 1, or there are too few draws.
+
+    Examples
+    --------
+    >>> pair = GaussianModel([20, 20], [[1.0, 0.95], [0.95, 1.0]], ["kitchen", "hall"])
+    >>> extremes = WindowExtremes(pair, 30, "max", np.random.default_rng(1))
+    >>> extremes.mean.round(1), extremes.condition({"hall": 23}).mean.round(1)
+    (array([22., 22.]), array([22.8]))
+    >>> bool(extremes.half_width([0], [1], delta=0.05) < extremes.half_width([0], [], delta=0.05))
+    True
+    """
+
+    draws: np.ndarray
+
+    def __init__(
+        self,
+        model: GaussianModel,
+        steps: int,
+        query: str,
+        rng: np.random.Generator,
+        draws: int = DRAWS,
+    ) -> None:
+        require_extreme(query)
+        require_number("steps", steps, least=1, whole=True)
+        require_number("draws", draws, least=2 * model.size + 2, whole=True)
+        fold = np.maximum if query == "max" else np.minimum
+        found = np.empty((2 * draws, model.size))
+        for window in range(2 * draws):
+            found[window] = fold.reduce(rng.standard_normal((steps, model.size)) @ model.cholesky.T)
+        found += model.mean
+        covariance = np.atleast_2d(np.cov(found[:draws].T))
+        super().__init__(found[:draws].mean(axis=0), covariance, model.names)
+        object.__setattr__(self, "draws", found[draws:])
+
+    def errors(self, wanted: ArrayLike, observed: ArrayLike) -> np.ndarray:
+        """|truth − estimate| of some keys from others' extremes, shape (draws, wanted)."""
+        w, o = self.indices("wanted", wanted), self.indices("observed", observed)
+        off, (gain, _) = self.draws - self.mean, self.conditional(o, w)
+        return np.abs(off[:, w] - off[:, o] @ gain.T)
+
+    def reliability(self, wanted: ArrayLike, observed: ArrayLike, epsilon: float) -> np.ndarray:
+        """Share of draws in which each wanted key's estimate is within ε, shape (wanted,)."""
+        return (self.errors(wanted, observed) <= epsilon).mean(axis=0)
+
+    def half_width(self, wanted: ArrayLike, observed: ArrayLike, delta: float) -> np.ndarray:
+        """Half-width that holds with probability 1 − δ for each wanted key, shape (wanted,).
+
+        It is the ⌈(d + 1)(1 − δ)⌉-th smallest of d errors, so that a further draw is within it
+        with at least that probability, whatever the distribution; infinite for too few draws.
+        """
+        errors = np.sort(self.errors(wanted, observed), axis=0)
+        rank = int(np.ceil((len(errors) + 1) * (1 - delta) - 1e-9))
+        return errors[rank - 1] if rank <= len(errors) else np.full(errors.shape[1], np.inf)
+
+
+def most_likely_within(
+    means: np.ndarray,
+    variance: ArrayLike,
+    requirement: Requirement,
+    known: ArrayLike | None = None,
+    query: str = "max",
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimate windows' extremes from posteriors of their steps: in closed form but for a search.
+
+    Parameters
+    ----------
+    means : ndarray, shape (steps, k)
+        Posterior mean of each of k sensors at each step that was lost (D2 eq. (5)).
+    variance : array_like, shape (k,)
+        Posterior variance of a step, squared sensor units.
+    requirement : Requirement
+        ε and δ.
+    known : array_like, shape (k,), optional
+        Extreme of the window's other steps, such as a checkpoint's; by default there are none.
+    query : {"min", "max"}
+
+    Returns
+    -------
+    value, reliability, half_width : ndarray, shape (k,)
+        The value that is most likely within ε of the window's extreme, the probability that it is,
+        and the half-width around it that holds with probability 1 − δ.
+
+    Raises
+    ------
+    ValueError
+        When the query is another, or there is no step or no sensor.
+
+    Notes
+    -----
+    Given what was observed the steps are independent, so that the maximum Y of the lost steps and
+    of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v) for x ≥ c, and 0 below. The best value is
+    looked for in steps of ε/32; no other estimate is within ε more often by more than that leaves.
+    """
+    require_extreme(query)
+    if means.ndim != 2 or 0 in means.shape:
+        raise ValueError(
+            f"means must have shape (steps, k) with at least one of each, got {means.shape}"
+        )
+    sign, count = (1.0 if query == "max" else -1.0), means.shape[1]
+    lost, deviation = sign * np.asarray(means, float), np.sqrt(np.broadcast_to(variance, count))
+    least = np.full(count, -np.inf) if known is None else sign * np.asarray(known, float)
+    top = np.maximum(lost.max(axis=0), least)
+    epsilon, deviation = requirement.epsilon, np.maximum(deviation, 1e-12)
+
+    def below(x: np.ndarray) -> np.ndarray:
+        """P(Y ≤ x) of each sensor for each of its values, shape (points, k)."""
+        chance = np.where(x >= least, 1.0, 0.0)
+        for row in lost:
+            chance *= ndtr((x - row) / deviation)
+        return chance
+
+    def within(x: np.ndarray, half: np.ndarray | float) -> np.ndarray:
+        return below(x + half) - below(np.nextafter(x - half, -np.inf))
+
+    reach = deviation * (2 + np.sqrt(2 * np.log(max(len(lost), 2))))
+    grid = np.arange(-_POINTS, np.ceil(_POINTS * (reach.max() / epsilon + 1)) + 1)
+    tried = top + grid[:, None] * epsilon / _POINTS
+    chances = within(tried, epsilon * (1 - 1e-9))  # a value of its own is never just at the edge
+    reliability = chances.max(axis=0)
+    equal = chances >= reliability - 1e-9
+    best = (equal.argmax(axis=0) + len(grid) - 1 - equal[::-1].argmax(axis=0)) // 2
+    value = tried[best, np.arange(count)]
+    low, high = np.zeros(count), reach + np.abs(value - top) + 10 * deviation
+    for _ in range(_HALVINGS):
+        half = (low + high) / 2
+        enough = within(value[None], half)[0] >= 1 - requirement.delta
+        low, high = np.where(enough, low, half), np.where(enough, half, high)
+    return sign * value, reliability, high
+
+
+def extreme_max_variance(requirement: Requirement, steps: int) -> float:
+    """Largest posterior variance of a step with which extremes over `steps` lost ones keep (ε, δ).
+
+    The maxima of two series differ by no more than the series do at any step. The steps' errors are
+    independent, so that v = (ε / z)² suffices where (2Φ(z) − 1)^steps = 1 − δ. That is a bound: an
+    extreme is mostly nearer than the worst of all steps.
+    """
+    require_number("steps", steps, least=1, whole=True)
+    outside = -np.expm1(np.log1p(-requirement.delta) / steps)  # of each step
+    return float((requirement.epsilon / -ndtri(outside / 2)) ** 2)
+
+
+def extreme_reliability(requirement: Requirement, variance: ArrayLike, steps: int) -> np.ndarray:
+    """Probability, at least, that an extreme is within ε: (2Φ(ε/√v) − 1)^steps, elementwise."""
+    return np.asarray(requirement.reliability(variance) ** steps)

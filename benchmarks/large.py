@@ -1,0 +1,153 @@
+"""Ten thousand sensors: assignments, a checkpoint plan, and what they need of memory.
+
+Each is measured in a process of its own, whose peak of resident memory is what is told. The last
+compares what the master conditions by at n = 2,400: the block of the precision of what is not
+whole, or one solve over everything observed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aftlib.approximately_once.assignment import assign_greedy
+from aftlib.approximately_once.best import assign_best
+from aftlib.approximately_once.master import Master
+from aftlib.checkpoint_planning.plan import plan_checkpoints
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
+from benchmarks.checkpoints import HALF, scattered
+
+KEYS, WORKERS, WINDOW = 10_000, 100, 1_000
+
+
+def run() -> dict[str, Any]:
+    """All figures, one process after the other."""
+    work = {
+        "assignment_100_groups": (assigned, "groups"),
+        "assignment_scattered": (assigned, "scattered"),
+        "plan_scattered": (planned,),
+        "master_n2400": (conditioned,),
+    }
+    return {name: alone(*what) for name, what in work.items()}
+
+
+def alone(work: Callable[..., dict[str, Any]], *given: str) -> dict[str, Any]:
+    """What a fresh process measures, and the peak of its memory."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(with_memory, (work, *given))
+
+
+def with_memory(work: Callable[..., dict[str, Any]], *given: str) -> dict[str, Any]:
+    """The figures of some work and this process's peak of resident memory, gigabytes."""
+    found = work(*given)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return found | {"peak_gigabytes": round(peak / 1e9, 2)}
+
+
+def assigned(kind: str) -> dict[str, Any]:
+    """Seconds of `assign_greedy` and `assign_best`, each with the model's own share before."""
+    model, begin_s = timed(lambda: block_model(KEYS, 100) if kind == "groups" else scattered(KEYS))
+    requirement = Requirement(0.65 if kind == "groups" else 1.3, 0.05)
+    _, precision_s = timed(lambda: model.precision)
+    greedy, greedy_s = timed(lambda: assign_greedy(model, WORKERS, requirement))
+    best, best_s = timed(lambda: assign_best(model, WORKERS, requirement))
+    return {
+        "n": KEYS,
+        "workers": WORKERS,
+        "model_s": begin_s,
+        "precision_s": precision_s,
+        "greedy_s": greedy_s,
+        "best_s": best_s,
+        "greedy_estimable": int(greedy.estimable.sum()),
+        "best_estimable": int(best.estimable.sum()),
+        "bound": best.bound,
+    }
+
+
+def planned() -> dict[str, Any]:
+    """Seconds of plans in which a window's beginning replays half of the sensors."""
+    model, begin_s = timed(lambda: scattered(KEYS))
+    requirement = Requirement(1.959964 * np.sqrt(HALF / WINDOW), 0.05)
+    asked = model, WINDOW, requirement, DOCUMENT_RECOVERY_TIME, 200.0
+    found: dict[str, Any] = {"n": KEYS, "window": WINDOW, "model_s": begin_s}
+    for method in ("proposed", "adaptive"):
+        plan, seconds = timed(lambda method=method: plan_checkpoints(*asked, method))
+        sizes = [len(replay.sensors) for replay in plan.replay]
+        found |= {f"{method}_s": seconds, f"{method}_checkpoints": len(plan.checkpoints)}
+        found[f"{method}_replayed_first_last"] = sizes[0], sizes[-1]
+    return found
+
+
+def conditioned(n: int = 2_400, workers: int = 100, windows: int = 5) -> dict[str, Any]:
+    """Milliseconds of windows with a pattern of their own, and how they were once conditioned.
+
+    "other": five workers of the hundred did not send. "gaps": 5 % of the sensors miss samples.
+    """
+    model, width, rng = scattered(n), 30, np.random.default_rng(3)
+    requirement = Requirement(1.5, 0.05)
+    assignment = assign_greedy(model, workers, requirement)
+    master = Master(model, assignment, requirement, Windows(width, width))
+    rows = []
+    for window in range(windows):
+        samples = np.full(n, width)
+        samples[rng.choice(n, n // 20, replace=False)] = rng.integers(1, width, n // 20)
+        for name, absent, counts in (
+            ("other", {0, *range(window + 1, window + 5)}, np.full(n, width)),
+            ("gaps", {0}, samples),
+        ):
+            for worker, keys in enumerate(map(list, assignment.workers)):
+                if worker not in absent:
+                    master.receive(window, worker, np.zeros(len(keys)), counts[keys])
+            master.expect(window)
+            found, fast = timed(lambda window=window: master.estimate(window))
+            there = ~np.isin(assignment.worker_of, list(absent))
+            asked = model, list(assignment.workers[0]), np.flatnonzero(there), counts[there], width
+            (_, half), slow = timed(lambda asked=asked: over_the_complement(*asked))
+            np.testing.assert_allclose(found[0].half_width, requirement.half_width(half), rtol=1e-6)
+            rows.append((name, fast * 1e3, slow * 1e3 * len(found)))
+    kinds = {
+        name: np.median([row[1:] for row in rows if row[0] == name], axis=0) for name in _KINDS
+    }
+    return {
+        "n": n,
+        "window_ms_by_precision": {name: float(ms[0]) for name, ms in kinds.items()},
+        "window_ms_over_the_complement": {name: float(ms[1]) for name, ms in kinds.items()},
+    }
+
+
+_KINDS = ("other", "gaps")
+
+
+def over_the_complement(
+    model: GaussianModel, keys: list[int], observed: np.ndarray, counts: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gain and variance by one solve over everything that was observed."""
+    sigma = model.covariance
+    if (counts == width).all():
+        return model.gain(observed, keys), model.posterior_variance(observed)[keys]
+    among, across = sigma[np.ix_(observed, observed)], sigma[np.ix_(keys, observed)]
+    either, both = np.maximum.outer(counts, counts), np.multiply.outer(counts, counts)
+    together = among * (width / either - 1)
+    gain = np.linalg.solve(among + together, across.T).T
+    explained = np.einsum("ij,ij->i", 2 * across - gain @ among, gain)
+    least = np.maximum(0, np.add.outer(counts, counts) - width)
+    np.fill_diagonal(least, counts)
+    apart = among * (width * least / both - 1)
+    noise = [np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart).sum() for g in gain]
+    return gain, np.diag(sigma)[keys] - explained + noise
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What some work returns, and its seconds."""
+    begin = time.perf_counter()
+    result = work()
+    return result, round(time.perf_counter() - begin, 4)

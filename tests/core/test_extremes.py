@@ -1,0 +1,127 @@
+"""Extremes of windows: estimates and half-widths hold on windows drawn anew."""
+
+import numpy as np
+import pytest
+
+from aftlib.core.extremes import (
+    WindowExtremes,
+    extreme_max_variance,
+    extreme_reliability,
+    most_likely_within,
+)
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+
+MODEL = block_model(6, 2, 4.0, 3.6, mean=5.0)
+ASKED = Requirement(0.6, 0.1)
+
+
+def extreme_of(windows, query):
+    return windows.max(axis=1) if query == "max" else windows.min(axis=1)
+
+
+def some_windows(count, steps, seed):
+    rng = np.random.default_rng(seed)
+    return MODEL.mean + rng.standard_normal((count, steps, 6)) @ MODEL.cholesky.T
+
+
+@pytest.fixture(scope="module", params=["min", "max"])
+def extremes(request):
+    return request.param, WindowExtremes(MODEL, 20, request.param, np.random.default_rng(1))
+
+
+def test_moments_and_half_widths_are_those_of_new_windows(extremes):
+    query, extremes = extremes
+    found = extreme_of(some_windows(4000, 20, seed=2), query)
+    np.testing.assert_allclose(extremes.mean, found.mean(axis=0), atol=0.08)
+    np.testing.assert_allclose(extremes.covariance, np.cov(found.T), atol=0.12)
+    for observed in ([1, 2, 3], [3], []):
+        gain = extremes.gain(observed, [0])
+        off = found - extremes.mean
+        error = np.abs(off[:, 0] - (gain @ off[:, observed].T)[0])
+        for delta in (0.5, 0.1, 0.02):
+            half = extremes.half_width([0], observed, delta)[0]
+            assert (error <= half).mean() == pytest.approx(1 - delta, abs=0.03)
+        within = extremes.reliability([0], observed, 0.6)[0]
+        assert within == pytest.approx((error <= 0.6).mean(), abs=0.04)
+
+
+def test_peers_of_the_group_narrow_the_estimate_and_others_do_not(extremes):
+    _, extremes = extremes
+    near, far, none = (extremes.half_width([0], o, 0.1)[0] for o in ([1, 2], [3, 4, 5], []))
+    assert near < 0.8 * none
+    assert far == pytest.approx(none, rel=0.05)
+
+
+def test_the_same_generator_gives_the_same_extremes(extremes):
+    query, extremes = extremes
+    again = WindowExtremes(MODEL, 20, query, np.random.default_rng(1))
+    assert np.array_equal(again.draws, extremes.draws)
+    assert extremes.half_width([0], [1], 1e-5)[0] == np.inf  # 4000 draws cannot tell
+
+
+@pytest.mark.parametrize("query", ["min", "max"])
+@pytest.mark.parametrize("kept", [0, 8])
+def test_the_likeliest_value_is_within_epsilon_as_often_as_it_says(query, kept):
+    windows, observed, rest = some_windows(400, 12, seed=3), [0, 3], [1, 2, 4, 5]
+    gain, variance = MODEL.gain(observed, rest), MODEL.posterior_variance(observed)[rest]
+    truth = extreme_of(windows[:, :, rest], query)
+    within, said, inside = [], [], []
+    for window, true in zip(windows, truth, strict=True):
+        means = MODEL.mean[rest] + (window[kept:, observed] - MODEL.mean[observed]) @ gain.T
+        known = extreme_of(window[None, :kept, rest], query)[0] if kept else None
+        value, reliability, half = most_likely_within(means, variance, ASKED, known, query)
+        within.append(np.abs(value - true) <= ASKED.epsilon)
+        inside.append(np.abs(value - true) <= half * (1 + 1e-9))
+        said.append(reliability)
+    assert np.mean(within) == pytest.approx(np.mean(said), abs=0.03)
+    assert np.mean(inside) >= 1 - ASKED.delta - 0.02
+    if kept == 0:  # where it is the checkpoint's for sure, no width holds exactly 1 − δ
+        assert np.mean(inside) == pytest.approx(1 - ASKED.delta, abs=0.03)
+    assert np.mean(within) >= extreme_reliability(ASKED, variance, 12 - kept).mean()
+
+
+def test_no_other_value_is_likelier():
+    rng = np.random.default_rng(4)
+    means, asked = rng.normal(size=(10, 1)), Requirement(0.3, 0.1)
+    value, reliability, _ = most_likely_within(means, [0.25], asked)
+    drawn = (means[:, 0] + 0.5 * rng.standard_normal((60_000, 10))).max(axis=1)
+    shares = [(np.abs(drawn - x) <= 0.3).mean() for x in np.linspace(-1, 4, 201)]
+    assert reliability[0] == pytest.approx((np.abs(drawn - value) <= 0.3).mean(), abs=0.01)
+    assert reliability[0] >= max(shares) - 0.01
+
+
+def test_a_checkpoint_beyond_reach_is_the_answer():
+    value, reliability, half = most_likely_within(np.zeros((5, 1)), [0.01], ASKED, [9.0])
+    assert value[0] == pytest.approx(9, abs=ASKED.epsilon)
+    assert reliability[0] == pytest.approx(1)
+    assert half[0] <= ASKED.epsilon
+
+
+@pytest.mark.parametrize("steps", [1, 10, 10_000])
+def test_the_variance_of_a_step_that_suffices_is_exactly_so_by_the_bound(steps):
+    variance = extreme_max_variance(ASKED, steps)
+    assert extreme_reliability(ASKED, variance, steps) == pytest.approx(1 - ASKED.delta)
+    assert variance <= extreme_max_variance(ASKED, 1) * (1 + 1e-12)
+    assert extreme_max_variance(ASKED, 1) == pytest.approx(ASKED.max_variance)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((0, "max", 100), "steps must be a whole number at least 1, got 0"),
+        ((5, "mean", 100), "query must be 'min' or 'max', got 'mean'"),
+        ((5, "max", 12), "draws must be a whole number at least 14, got 12"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(given, message):
+    steps, query, draws = given
+    with pytest.raises(ValueError, match=message):
+        WindowExtremes(MODEL, steps, query, np.random.default_rng(0), draws)
+
+
+def test_no_step_that_was_lost_is_no_question():
+    with pytest.raises(ValueError, match=r"means must have shape \(steps, k\) .* got \(0, 3\)"):
+        most_likely_within(np.zeros((0, 3)), np.ones(3), ASKED)
+    with pytest.raises(ValueError, match="query must be 'min' or 'max', got 'sum'"):
+        most_likely_within(np.zeros((1, 3)), np.ones(3), ASKED, query="sum")
