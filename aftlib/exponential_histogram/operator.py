@@ -125,14 +125,12 @@ class HistogramQuery:
         """Restore the keys of a group, take in their events, answer, and hand them to Spark."""
         kept = self.restore(group, state)
         limit = None if self.lateness is None else state.getCurrentWatermarkMs()
-        table, rejects = self.sort_out(list(frames), kept, limit)
-        if len(rejects):
+        keys, rows, rejects = self.sort_out(list(frames), kept, limit)
+        if rejects is not None:
             yield rejects
 
-        rows = table[["at", "event"]].to_numpy(np.int64)
-        codes, keys = pd.factorize(table["key"])
-        edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1))
-        parts = {keys[codes[i]]: rows[i:j] for i, j in zip(edges, edges[1:], strict=False)}
+        edges = [0, *np.flatnonzero(keys[1:] != keys[:-1]) + 1, len(keys)] if len(keys) else []
+        parts = {keys[i]: rows[i:j] for i, j in zip(edges, edges[1:], strict=False)}
         if limit is not None:
             due = [key for key, each in kept.items() if each.due is not None and each.due < limit]
             parts = dict.fromkeys(due, rows[:0]) | parts
@@ -150,31 +148,43 @@ class HistogramQuery:
 
     def sort_out(
         self, frames: list[pd.DataFrame], kept: dict[str, Kept], limit: int | None
-    ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Good rows by key and time, and what to tell of the others.
+    ) -> tuple[NDArray[np.object_], NDArray[np.int64], pd.DataFrame | None]:
+        """Keys and good rows (at, event) by key and time, and what to tell of the others.
 
         Raises
         ------
         ValueError
             If a row is bad and the policy is to refuse it.
         """
-        table = pd.concat([*frames, _NO_ROWS])
-        table = table.sort_values(["key", "at", "event"], ignore_index=True)
-        good = np.flatnonzero(table["reason"].isna())
-        at, key = table["at"].to_numpy(np.int64)[good], table["key"].iloc[good]
-        if limit is not None:
-            late, reason = at < limit, "at is behind the watermark"
-        else:
-            ends = {k: kept[k].at for k in key.unique() if k in kept}
-            last = key.map(ends).fillna(-MAX_UNITS).to_numpy(np.int64)
-            late, reason = at < last, "at goes back"
-            if not self.timed:
-                again = key.duplicated().to_numpy() & (np.diff(at, prepend=at[:1] - 1) == 0)
-                late, reason = (at <= last) | again, "at does not rise"
-        table.loc[good[late], "reason"] = reason
+        table = pd.concat(frames) if frames else _NO_ROWS
+        codes, texts = pd.factorize(table["key"], sort=True)
+        at, event = (table[name].to_numpy(np.int64) for name in ("at", "event"))
+        order = np.lexsort((event, at, codes))
+        codes, at, event = codes[order], at[order], event[order]
+        keys, reason = np.asarray(texts, object)[codes], table["reason"].to_numpy(object)[order]
 
-        rows, bad = table[table["reason"].isna()], table[table["reason"].notna()]
-        if len(bad) and self.bad == "refuse":
+        good = np.flatnonzero(pd.isna(reason))
+        when, whose = at[good], codes[good]
+        if limit is not None:
+            late, why = when < limit, "at is behind the watermark"
+        else:
+            ends = [kept[text].at if text in kept else None for text in texts]
+            last = np.array([-MAX_UNITS if end is None else end for end in ends], np.int64)[whose]
+            late, why = when < last, "at goes back"
+            if not self.timed:
+                again = (np.diff(whose, prepend=-1) == 0) & (np.diff(when, prepend=0) == 0)
+                late, why = (when <= last) | again, "at does not rise"
+        reason[good[late]] = why
+        good, bad = good[~late], np.flatnonzero(pd.notna(reason))
+        rows = np.column_stack([at, event])
+        if not len(bad):
+            return keys[good], rows[good], None
+        told = {"key": keys[bad], "at": at[bad], "event": event[bad], "reason": reason[bad]}
+        return keys[good], rows[good], self.reject(pd.DataFrame(told), kept)
+
+    def reject(self, bad: pd.DataFrame, kept: dict[str, Kept]) -> pd.DataFrame:
+        """What to tell of bad rows, by the policy; ValueError if it is to refuse them."""
+        if self.bad == "refuse":
             row = bad.iloc[0]
             before = kept.get(row["key"], Kept()).at
             raise ValueError(
@@ -185,11 +195,11 @@ class HistogramQuery:
             )
         if self.bad == "drop":
             counts = bad.groupby(["key", "reason"], sort=False).size().rename("number")
-            return rows, _told(**counts.reset_index())
+            return _told(**counts.reset_index())
         told = {name: bad[name].astype(object) for name in ("at", "event")}
         for name, column in told.items():
             column[bad["reason"] == f"{name} is null"] = None
-        return rows, _told(key=bad["key"], **told, reason=bad["reason"], number=1)
+        return _told(key=bad["key"], **told, reason=bad["reason"], number=1)
 
     def step(
         self, kept: Kept, rows: NDArray[np.int64], limit: int | None

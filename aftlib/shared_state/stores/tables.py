@@ -12,7 +12,7 @@ import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
 
-VERSION = 2
+VERSION = 3
 NEVER = int(np.iinfo(np.int64).min)
 """The watermark of a partition of which nothing was read yet."""
 END = int(np.iinfo(np.int64).max)

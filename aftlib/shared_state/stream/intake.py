@@ -20,6 +20,7 @@ import pandas as pd
 from aftlib.core.paths import atomic_file
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import END, Progress
+from aftlib.shared_state.stream import loops
 from aftlib.shared_state.stream.parsing import BLOCK, PartitionReader, Rejected, Rules
 from aftlib.shared_state.stream.sums import SUMS, SliceSums
 
@@ -118,6 +119,14 @@ def summed(paths: Mapping[int, Path], rules: Rules) -> tuple[Partials, dict[int,
         for _ in intake.read(partition, path):
             pass
     return intake.take()
+
+
+def load_loops() -> None:
+    """Load the compiled loops, which takes up to a second that the first tuples else wait for."""
+    lines = np.frombuffer(bytearray(b"0,0,0\n"), np.uint8)
+    at, columns = np.zeros(loops.REGISTERS, np.int64), np.empty((3, 1), np.int64)
+    loops.split(lines, lines.size, 1, loops.NO_DELAY, at, columns, np.empty((1, 2), np.int64))
+    SliceSums(1).add(columns)
 
 
 def note(

@@ -108,7 +108,9 @@ class SliceSums:
         rows = self._table[self._table[:, loops.COUNT] > 0]
         rows = np.concatenate([rows, self._cells()])
         self._table, self._used = np.zeros_like(self._table), 0
-        self._dense, self._run = _NO_CELLS, (-1, 0, 0)
+        part, low, cells = self._dense
+        worth = np.count_nonzero(cells[:, 1]) * _WORTH >= len(cells)  # the slice may well go on
+        self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
         found = Partials(
             rows[:, loops.SLICE] * self.pane, rows[:, loops.KEY], rows[:, self._columns]
         )

@@ -1,8 +1,10 @@
 """Stretches come back as they were noted, and a substitute's replaces its forerunner's."""
 
+from aftlib.core.windows import Windows
 from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.stream.intake import note, noted, take_away
-from aftlib.shared_state.stream.parsing import Rejected
+from aftlib.shared_state.stream import loops
+from aftlib.shared_state.stream.intake import load_loops, note, noted, summed, take_away
+from aftlib.shared_state.stream.parsing import Rejected, Rules
 
 BAD = Rejected(7, "1 fields instead of 3", "x")
 
@@ -38,3 +40,13 @@ def test_nothing_read_is_an_empty_table(tmp_path):
     partitions, rejects = noted(tmp_path)
     assert partitions.empty
     assert rejects.empty
+
+
+def test_nothing_is_left_to_load_when_tuples_come(tmp_path):
+    load_loops()
+    compiled = [loops.split, loops.merge]
+    before = [[*each.signatures] for each in compiled]
+    assert all(before)
+    (tmp_path / "part").write_text("5,7,1\n" * 9)
+    summed({0: tmp_path / "part"}, Rules(Windows(4, 2), 3))
+    assert [[*each.signatures] for each in compiled] == before

@@ -81,6 +81,11 @@ def test_a_slice_that_goes_on_sums_as_one_that_does_not(name, runs):
             more[:2, 0] = part, low
             sums.add(more)
             rows.append(more)
+        if strangers == 1:  # a task hands its sums over, and goes on
+            parts, keys, values = np.concatenate(rows, axis=1)
+            expected = partials(AGGREGATES[name], 10 * parts, keys, values)
+            assert listed(sums.take()) == listed(expected)
+            rows.clear()
     parts, keys, values = np.concatenate([block([]), *rows], axis=1)
     expected = partials(AGGREGATES[name], 10 * parts, keys, values)
     assert listed(sums.take()) == listed(expected)
@@ -88,13 +93,16 @@ def test_a_slice_that_goes_on_sums_as_one_that_does_not(name, runs):
 
 
 def test_only_a_slice_that_goes_on_in_a_small_range_of_keys_has_cells():
-    def cells(keys, rows=4_000):
+    def cells(keys, rows=4_000, takes=False):
         sums = SliceSums(10)
         for _ in range(3):
             sums.add(np.stack([np.ones(rows, np.int64), np.resize(keys, rows), np.ones(rows, int)]))
+            if takes:
+                assert sums.take().values.sum(axis=0).tolist() == [rows, rows]
         return len(sums._dense[2])
 
     assert cells(np.arange(100, 200)) == 128
+    assert cells(np.arange(100, 200), takes=True) == 128
     assert cells(np.array([1, 2**62])) == 0
     assert cells(np.array([-(2**63), 2**63 - 1])) == 0
     assert cells(np.arange(100, 200), rows=40) == 0
