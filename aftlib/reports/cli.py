@@ -37,6 +37,7 @@ _OF_RUNS = {
         "open": "open_run",
         "sweep": "sweep",
         "compare": "compare",
+        "export": "export_data",
     }.items()
 }
 
