@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from html import escape
@@ -41,7 +41,8 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.documents import CLAIMS, DOCUMENTS
+from aftlib.reports.evidence import EVIDENCE, figures_of, title_of_figure
 from aftlib.reports.executed import Executed
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
 from aftlib.reports.parameter_cell import read_parameters
@@ -92,6 +93,7 @@ def render_report(executed: Executed, root: str = "") -> str:
     """Return the page of `executed`, to lie where `root` leads to the index."""
     parts, headings, failed, title_seen = [], [], None, False
     numbered = {(shown.cell, shown.output): shown for shown in shown_in(executed.content)}
+    evidence = figures_of([s.id for s in executed.settled], numbered.values())
     for index, cell in enumerate(executed.content.cells):
         if cell.cell_type == "markdown":
             source = cell.source
@@ -102,7 +104,7 @@ def render_report(executed: Executed, root: str = "") -> str:
             parts.append(to_html(source, str(notebooks_dir()), cell.get("attachments")))
         elif cell.cell_type == "code" and cell.source.strip():
             shown = [
-                _output(output, numbered.get((index, place)), executed)
+                _output(output, numbered.get((index, place)), executed, evidence, index)
                 for place, output in enumerate(cell.outputs)
             ]
             head = f'<div class="code" id="code-{index}" data-cell="cell {index}">'
@@ -148,7 +150,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _output(output: NotebookNode, shown: Shown | None, executed: Executed) -> str:
+def _output(
+    output: NotebookNode,
+    shown: Shown | None,
+    executed: Executed,
+    evidence: Mapping[str, Shown],
+    cell: int,
+) -> str:
     if output.output_type == "error":
         trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
         return f'<div class="output"><pre>{trace}</pre></div>'
@@ -160,9 +168,23 @@ def _output(output: NotebookNode, shown: Shown | None, executed: Executed) -> st
     if MIME in output.data and not executed.error:  # the notebook knew no profile
         about = (executed.name, executed.profile, executed.changed)
         claims = [ClaimRecord.of(Settled(**line), *about) for line in output.data[MIME]]
-        return f'<div class="output wide">{claims_table(claims)}</div>'
+        leads = {claim.id: _leads(claim.id, evidence.get(claim.id), cell) for claim in claims}
+        return f'<div class="output wide">{claims_table(claims, evidence=leads)}</div>'
     inside = _shown(output.data)
-    return _numbered(inside, shown, executed.record["name"]) if shown and inside else inside
+    if shown is None or not inside:
+        return inside
+    settles = [id for id, figure in evidence.items() if figure == shown]
+    return _numbered(inside, shown, executed.record["name"], settles)
+
+
+def _leads(id: str, figure: Shown | None, cell: int) -> str:
+    """Return the links from a claim to its figure and code, and its formula."""
+    links = [f'<a href="#code-{cell}">code of the verdict</a>']
+    if figure is not None:
+        links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
+    formula = EVIDENCE[id].formula if id in EVIDENCE else ""
+    shown = f'<span class="aft-formula">{mathml(formula, block=True)}</span>' if formula else ""
+    return f'<div class="aft-leads"><small>{" · ".join(links)}</small>{shown}</div>'
 
 
 def _shown(data: NotebookNode) -> str:
@@ -204,8 +226,8 @@ def plotly_box(figure: Mapping[str, Any]) -> str:
     )
 
 
-def _numbered(inside: str, shown: Shown, notebook: str) -> str:
-    """Return a figure or table with its number, its code and its data below."""
+def _numbered(inside: str, shown: Shown, notebook: str, settles: Sequence[str]) -> str:
+    """Return a figure or table with its number, its code and data below, and what it settles."""
     anchor, data = f"{shown.kind}-{shown.number}", shown.data
     name = f"{notebook}-{anchor}"
     code = f'<a class="source screen-only" href="#code-{shown.cell}">code of this {shown.kind}</a>'
@@ -222,13 +244,24 @@ def _numbered(inside: str, shown: Shown, notebook: str) -> str:
         kind = next(kind for kind in PICTURES if kind in data)
         suffix = kind.rpartition("/")[2].partition("+")[0]
         links = [_download(f"{name}.{suffix}", suffix.upper(), kind, data[kind])]
-    below = f"<b>{anchor.replace('-', ' ').capitalize()}</b>" + "".join([*links, code])
+    below = f"<b>{anchor.replace('-', ' ').capitalize()}</b>"
+    if settles:
+        below += f"<span>settles {', '.join(_to_claim(id) for id in settles)}</span>"
+    below += "".join([*links, code])
     if shown.kind == "table":
         return f'<div id="{anchor}">{inside}<p class="aft-data">{below}</p></div>'
+    said = [f"Figure {shown.number}: {title_of_figure(shown)}"]
+    said += [f"It settles {id}: {CLAIMS[id].statement}" for id in settles]
+    label = escape(" ".join(said))
     return (
-        f'<figure class="figure" id="{anchor}"><div class="canvas">{inside}</div>'
+        f'<figure class="figure" id="{anchor}" aria-label="{label}">'
+        f'<div class="canvas">{inside}</div>'
         f'<figcaption class="aft-data">{below}</figcaption></figure>'
     )
+
+
+def _to_claim(id: str) -> str:
+    return f'<a href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>'
 
 
 def _download(name: str, label: str, kind: str, content: str) -> str:
