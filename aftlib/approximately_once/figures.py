@@ -140,9 +140,13 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
 def promise(figure: go.Figure, delta: float) -> go.Figure:
     """Draw the promised δ into a figure of error rates; returns the same figure."""
     figure.add_hline(
-        delta, line={"color": "#333", "dash": "dash"}, annotation_text=f"promised δ = {delta:g}"
+        delta,
+        line={"color": "#333", "dash": "dash"},
+        annotation_text=f"promised δ = {delta:g}",
+        annotation_position="top left",
     )
-    return figure.update_yaxes(rangemode="tozero")
+    # no axis from zero: what decides is on which side of δ an interval lies
+    return figure.update_yaxes(rangemode="normal", autorangeoptions={"include": [delta]})
 
 
 def coverage(rates: pd.DataFrame, delta: float, workers: int) -> go.Figure:

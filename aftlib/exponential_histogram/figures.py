@@ -110,7 +110,7 @@ def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
         curves[epsilon] = each.set_index("ones")[[*named]].rename(columns=named), epsilon
     titles = "Few ones break the article's promise", "ones in the window", "relative error"
     figure = _with_promise(curves, "ε", start, titles, "lines")
-    figure.update_xaxes(type="log").update_yaxes(rangemode="tozero", tickformat=".2~%")
+    figure.update_xaxes(type="log", dtick=1).update_yaxes(rangemode="tozero", tickformat=".2~%")
     return figure
 
 
@@ -125,7 +125,9 @@ def errors(swept: pd.DataFrame, start: float) -> go.Figure:
         curves[share] = worst.where(worst > 0), worst.index  # a logarithmic axis has no place for 0
     titles = "Largest relative error measured", _AXES["epsilon"], "relative error"
     figure = _with_promise(curves, "P(1)", start, titles)
-    return figure.update_xaxes(type="log").update_yaxes(type="log", tickformat=".2~%")
+    return figure.update_xaxes(type="log", dtick=1).update_yaxes(
+        type="log", dtick=1, tickformat=".2~%"
+    )
 
 
 def error_ratios(
@@ -180,7 +182,7 @@ def variances(table: pd.DataFrame) -> go.Figure:
     figure.add_scatter(x=ends, y=ends, mode="lines", name="promised ε", line=PROMISED, row=1, col=1)
     styled(figure, "Variance: error and memory", _AXES["epsilon"], "relative error")
     figure.update_yaxes(title_text="buckets", col=2)
-    return figure.update_xaxes(type="log").update_yaxes(type="log")
+    return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
 
 
 def demo(table: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
@@ -209,7 +211,7 @@ def sizes(table: pd.DataFrame) -> go.Figure:
     ring = table.groupby("window")["ring_bytes"].first()
     figure.add_scatter(x=ring.index, y=ring, mode="lines", name="exact ring of bits", line=PROMISED)
     styled(figure, "Memory of a window full of ones", _AXES["window"], "bytes (logarithmic)")
-    return figure.update_xaxes(type="log").update_yaxes(type="log")
+    return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
 
 
 def rates(table: pd.DataFrame, document: float) -> go.Figure:
@@ -221,7 +223,7 @@ def rates(table: pd.DataFrame, document: float) -> go.Figure:
     name = f"the document: {document:,.0f}"
     figure.add_scatter(x=ends, y=[document] * 2, mode="lines", name=name, line=PROMISED)
     styled(figure, "Speed on one core", "events a call (logarithmic)", "events/s (logarithmic)")
-    return figure.update_xaxes(type="log").update_yaxes(type="log")
+    return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
 
 
 def parallel(table: pd.DataFrame) -> go.Figure:

@@ -5,8 +5,8 @@
 in a kernel, and the `executed` notebook is the record of that. `runs` keeps each run with the
 tables that it `kept`, `sweeps` makes many of them, `compare` puts them side by side, and
 `run_commands` are the commands about them.
-From records come the report (`html`, with `markdown`), the front pages (`index`) and
-``claims.json``.
+From records come the report (`html`, with `markdown`, the `evidence` of claims and `data_out`, of
+which `export` makes files), the front pages (`index`) and ``claims.json``.
 
 What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).
 `explorer` is a page of sliders, with or without a notebook. `doctor` says what the machine lacks;

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,15 @@ _FLAGS = (
     "--force-device-scale-factor=1.5",
     "--virtual-time-budget=10000",
 )
-_PAGE = """<!DOCTYPE html><html><head><meta charset="utf-8"></head>
+_PAGE = """<!DOCTYPE html><html><head><meta charset="utf-8"><style>{style}</style></head>
 <body style="margin:0;padding:{margin}px;background:#fff"><div id="figure"></div>
+<pre id="said" style="display:none"></pre>
 <script src="plotly.min.js"></script>
-<script>const figure = {figure};
-Plotly.newPlot("figure", figure.data, figure.layout, {{staticPlot: true}});
-</script></body></html>"""
+<script>{script}</script></body></html>"""
+_DRAW = """const figure = {figure};
+Plotly.newPlot("figure", figure.data, figure.layout, {{staticPlot: true}});"""
+_SAY = """const say = (text) => {{ document.getElementById("said").textContent = text; }};
+{expression}.then((found) => say("found " + found), (error) => say("error " + error));"""
 
 
 def find_browser() -> str | None:
@@ -54,23 +59,57 @@ def draw_plotly(figure: dict[str, Any], target: Path, browser: str, width: int =
     """Draw a Plotly `figure`, `width` pixels wide, as the PNG `target`, or raise RuntimeError."""
     height = int(figure.get("layout", {}).get("height") or 540)
     layout = figure.get("layout", {}) | {"width": width, "height": height}
-    drawn = json.dumps(figure | {"layout": layout}).replace("</", "<\\/")
-    with tempfile.TemporaryDirectory(prefix="aft-") as folder, atomic_file(target) as scratch:
+    size = f"--window-size={width + 2 * _MARGIN},{height + 2 * _MARGIN}"
+    script = _DRAW.format(figure=_literal(figure | {"layout": layout}))
+    with atomic_file(target) as scratch:
+        said = _show(browser, script, [size, f"--screenshot={scratch}"], _MARGIN)
+        if not scratch.exists():
+            raise RuntimeError(f"the browser {browser} drew nothing: {said.stderr.strip()[-500:]}")
+    return target
+
+
+def print_page(figure: dict[str, Any], target: Path, browser: str) -> Path:
+    """Print a Plotly `figure`, whose layout has its size, as the PDF `target`, a page of its size.
+
+    RuntimeError when the browser prints nothing.
+    """
+    width, height = figure["layout"]["width"], figure["layout"]["height"]
+    # a pixel more than the figure: rounding must not give a second page
+    style = f"@page {{ size: {width}px {height + 1}px; margin: 0 }}"
+    flags = ["--no-pdf-header-footer"]
+    with atomic_file(target) as scratch:
+        script = _DRAW.format(figure=_literal(figure))
+        said = _show(browser, script, [*flags, f"--print-to-pdf={scratch}"], style=style)
+        if not scratch.exists():
+            raise RuntimeError(f"the browser {browser} drew nothing: {said.stderr.strip()[-500:]}")
+    return target
+
+
+def evaluate(expression: str, browser: str) -> str:
+    """Return the text that a promise of Plotly's script is kept with, or raise RuntimeError."""
+    said = _show(browser, _SAY.format(expression=expression), ["--dump-dom"])
+    found = re.search(r'<pre id="said"[^>]*>(found|error) ([^<]*)', said.stdout)
+    if found is None or found[1] == "error":
+        why = found[2] if found else said.stderr.strip()[-500:]
+        raise RuntimeError(f"the browser {browser} drew nothing: {why}")
+    return unescape(found[2])
+
+
+def _literal(figure: dict[str, Any]) -> str:
+    return json.dumps(figure).replace("</", "<\\/")
+
+
+def _show(
+    browser: str, script: str, flags: list[str], margin: int = 0, style: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Open a page with Plotly and `script` without a screen, or raise RuntimeError."""
+    with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         share_plotly(Path(folder))
         page = Path(folder) / "figure.html"
-        page.write_text(_PAGE.format(figure=drawn, margin=_MARGIN), encoding="utf-8")
-        command = [
-            browser,
-            *_FLAGS,
-            f"--user-data-dir={page.parent / 'profile'}",
-            f"--window-size={width + 2 * _MARGIN},{height + 2 * _MARGIN}",
-            f"--screenshot={scratch}",
-            page.as_uri(),
-        ]
+        page.write_text(_PAGE.format(script=script, margin=margin, style=style), encoding="utf-8")
+        profile = f"--user-data-dir={page.parent / 'profile'}"
+        command = [browser, *_FLAGS, profile, *flags, page.as_uri()]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+            return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RuntimeError(f"the browser {browser} could not draw: {error}") from error
-        if not scratch.exists():
-            raise RuntimeError(f"the browser {browser} drew nothing: {done.stderr.strip()[-500:]}")
-    return target

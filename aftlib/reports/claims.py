@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import numbers
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +15,7 @@ from typing import Any
 from aftlib.reports.documents import CLAIMS
 
 MIME = "application/vnd.aft.claims+json"
+MOST_WORDS = 25  # of a note that are shown, the rest is folded
 VERDICTS = ("holds", "deviates", "not run")
 BASES = ("measured", "modelled", "derived")
 SYMBOLS = {"holds": "✔", "deviates": "✘", "not run": "○"}
@@ -190,9 +192,15 @@ class Scorecard:
 
 
 def claims_table(
-    claims: Sequence[ClaimRecord], link: bool = False, seeds: Mapping[str, str] | None = None
+    claims: Sequence[ClaimRecord],
+    link: bool = False,
+    seeds: Mapping[str, str] | None = None,
+    evidence: Mapping[str, str] | None = None,
 ) -> str:
     """Return the HTML table of `claims`; with `link`, each leads to its line in its report.
+
+    `evidence` has HTML that leads to what a claim rests on. Of a note, its first sentence is shown
+    and the rest is folded.
 
     `seeds` says of claims in how many runs that differ by their seed they hold; where it says
     something of any, there is a column for it.
@@ -209,10 +217,10 @@ def claims_table(
         if link and (claim.earlier or claim.verdict != "not run"):
             name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
         none = " aft-none" if claim.interval is None else ""
-        note = f'<div class="aft-note"><small>{escape(claim.note)}</small></div>'
+        leads = (evidence or {}).get(claim.id, "")
         rows.append(
             f'<tr{anchor}><td class="aft-id">{name}</td>'
-            f"<td>{escape(claim.statement)}{note if claim.note else ''}</td>"
+            f"<td>{escape(claim.statement)}{_note(claim.note)}{leads}</td>"
             f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
             f'<td class="aft-value">{escape(shown(claim.measured))}</td>'
             f'<td class="aft-interval{none}">{shown_interval(claim.interval)}</td>'
@@ -223,6 +231,34 @@ def claims_table(
         '<table class="aft-claims" style="text-align:left"><thead>'
         f"<tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
+
+
+def why_and_rest(note: str) -> tuple[str, str]:
+    """Return a note's first sentence, cut at a comma when it has over 25 words, and the rest.
+
+    >>> why_and_rest("Most at 8 tasks. The others had 2 cores.")
+    ('Most at 8 tasks.', 'The others had 2 cores.')
+    """
+    why, _, rest = re.sub(r"([.!?]) +(?=[A-Z])", r"\1\n", note.strip(), count=1).partition("\n")
+    if len(why.split()) > MOST_WORDS:
+        parts = re.split(r"(?<=[,;:]) ", why)
+        count = max(1, *(n for n in range(len(parts)) if _words(parts[:n]) <= MOST_WORDS))
+        if _words(parts[:count]) <= MOST_WORDS:
+            rest = " ".join(["…", *parts[count:], rest]).strip()
+            why = " ".join(parts[:count]).rstrip(",;:") + " …"
+    return why, rest
+
+
+def _words(parts: Sequence[str]) -> int:
+    return len(" ".join(parts).split())
+
+
+def _note(note: str) -> str:
+    if not note:
+        return ""
+    why, rest = map(escape, why_and_rest(note))
+    folded = f"<details><summary>{why}</summary>{rest}</details>" if rest else why
+    return f'<div class="aft-note"><small>{folded}</small></div>'
 
 
 def _seeds(claim: ClaimRecord, told: Mapping[str, str]) -> str:

@@ -40,6 +40,7 @@ _OF_RUNS = {
         "open": "open_run",
         "sweep": "sweep",
         "compare": "compare",
+        "export": "export_data",
     }.items()
 }
 

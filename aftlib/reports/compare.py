@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 from aftlib.core.paths import atomic_file, reports_dir
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval
+from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import CLAIMS
-from aftlib.reports.html import PLOTLY, asset, plotly_box, render, share_plotly, started
+from aftlib.reports.html import asset, plotly_box, render, share_plotly, started
 from aftlib.reports.kept import keys_of, read_kept
 from aftlib.reports.runs import TABLES, Run, runs_dir
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 import plotly
@@ -31,13 +32,22 @@ from aftlib.reports.claims import (
     not_default,
     tally,
 )
-from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.data_out import (
+    PICTURES,
+    PLOTLY,
+    Shown,
+    figure_csv,
+    shown_in,
+    table_csv,
+    table_latex,
+)
+from aftlib.reports.documents import CLAIMS, DOCUMENTS
+from aftlib.reports.evidence import EVIDENCE, figures_of, title_of_figure
 from aftlib.reports.executed import Executed
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
 from aftlib.reports.parameter_cell import read_parameters
 
 TEMPLATES = Path(__file__).parent / "templates"
-PLOTLY = "application/vnd.plotly.v1+json"
 PLOTLY_SCRIPT = "plotly.min.js"
 _HIGHLIGHT = Highlight2HTML(pygments_lexer="python")
 _DEFAULT_HEIGHT = 450  # Plotly's own
@@ -82,6 +92,8 @@ def share_plotly(folder: Path) -> Path:
 def render_report(executed: Executed, root: str = "") -> str:
     """Return the page of `executed`, to lie where `root` leads to the index."""
     parts, headings, failed, title_seen = [], [], None, False
+    numbered = {(shown.cell, shown.output): shown for shown in shown_in(executed.content)}
+    evidence = figures_of([s.id for s in executed.settled], numbered.values())
     for index, cell in enumerate(executed.content.cells):
         if cell.cell_type == "markdown":
             source = cell.source
@@ -91,7 +103,10 @@ def render_report(executed: Executed, root: str = "") -> str:
                 source, title_seen = source.lstrip().partition("\n")[2], True  # it is in the header
             parts.append(to_html(source, str(notebooks_dir()), cell.get("attachments")))
         elif cell.cell_type == "code" and cell.source.strip():
-            shown = [_output(output, index, executed) for output in cell.outputs]
+            shown = [
+                _output(output, numbered.get((index, place)), executed, evidence, index)
+                for place, output in enumerate(cell.outputs)
+            ]
             head = f'<div class="code" id="code-{index}" data-cell="cell {index}">'
             parts.append(f"{head}{_HIGHLIGHT(cell.source)}</div>{''.join(shown)}")
             if failed is None and any(o.output_type == "error" for o in cell.outputs):
@@ -135,7 +150,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _output(output: NotebookNode, cell: int, executed: Executed) -> str:
+def _output(
+    output: NotebookNode,
+    shown: Shown | None,
+    executed: Executed,
+    evidence: Mapping[str, Shown],
+    cell: int,
+) -> str:
     if output.output_type == "error":
         trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
         return f'<div class="output"><pre>{trace}</pre></div>'
@@ -147,25 +168,40 @@ def _output(output: NotebookNode, cell: int, executed: Executed) -> str:
     if MIME in output.data and not executed.error:  # the notebook knew no profile
         about = (executed.name, executed.profile, executed.changed)
         claims = [ClaimRecord.of(Settled(**line), *about) for line in output.data[MIME]]
-        return f'<div class="output wide">{claims_table(claims)}</div>'
-    return _shown(output.data, cell)
+        leads = {claim.id: _leads(claim.id, evidence.get(claim.id), cell) for claim in claims}
+        return f'<div class="output wide">{claims_table(claims, evidence=leads)}</div>'
+    inside = _shown(output.data)
+    if shown is None or not inside:
+        return inside
+    settles = [id for id, figure in evidence.items() if figure == shown]
+    return _numbered(inside, shown, executed.record["name"], settles)
 
 
-def _shown(data: NotebookNode, cell: int) -> str:
+def _leads(id: str, figure: Shown | None, cell: int) -> str:
+    """Return the links from a claim to its figure and code, and its formula."""
+    links = [f'<a href="#code-{cell}">code of the verdict</a>']
+    if figure is not None:
+        links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
+    formula = EVIDENCE[id].formula if id in EVIDENCE else ""
+    shown = f'<span class="aft-formula">{mathml(formula, block=True)}</span>' if formula else ""
+    return f'<div class="aft-leads"><small>{" · ".join(links)}</small>{shown}</div>'
+
+
+def _shown(data: NotebookNode) -> str:
     """Return what a page shows of an output: the first of these kinds that it has."""
     if "application/vnd.jupyter.widget-view+json" in data:
         return ""  # such as a progress bar: it lives only while the notebook runs
     if PLOTLY in data:
-        return _figure(plotly_box(data[PLOTLY]), cell)
+        return plotly_box(data[PLOTLY])
     if "text/html" in data:
         return f'<div class="output wide">{data["text/html"]}</div>'
     if "image/svg+xml" in data:
         drawn = data["image/svg+xml"]
-        return _figure(drawn[max(drawn.find("<svg"), 0) :], cell)
+        return drawn[max(drawn.find("<svg"), 0) :]
     for kind in ("image/png", "image/jpeg"):
         if kind in data:
             source = f"data:{kind};base64,{''.join(data[kind].split())}"
-            return _figure(f'<img src="{source}" alt="figure">', cell)
+            return f'<img src="{source}" alt="figure">'
     if "text/markdown" in data:
         return f'<div class="output">{to_html(data["text/markdown"])}</div>'
     if "text/latex" in data:
@@ -190,6 +226,49 @@ def plotly_box(figure: Mapping[str, Any]) -> str:
     )
 
 
-def _figure(inside: str, cell: int) -> str:
-    link = f'<a class="source screen-only" href="#code-{cell}">code of this figure</a>'
-    return f'<figure class="figure"><div class="canvas">{inside}</div>{link}</figure>'
+def _numbered(inside: str, shown: Shown, notebook: str, settles: Sequence[str]) -> str:
+    """Return a figure or table with its number, its code and data below, and what it settles."""
+    anchor, data = f"{shown.kind}-{shown.number}", shown.data
+    name = f"{notebook}-{anchor}"
+    code = f'<a class="source screen-only" href="#code-{shown.cell}">code of this {shown.kind}</a>'
+    if shown.kind == "table":
+        links = [_download(f"{name}.csv", "CSV", "text/csv", table_csv(data["text/html"]))]
+        links += [_download(f"{name}.tex", "LaTeX", "text/x-tex", table_latex(data["text/html"]))]
+    elif PLOTLY in data:
+        links = [_download(f"{name}.csv", "CSV", "text/csv", figure_csv(data[PLOTLY]))]
+        links += [
+            f'<button type="button" data-save="{kind}" data-name="{name}">{kind.upper()}</button>'
+            for kind in ("svg", "png")
+        ]
+    else:
+        kind = next(kind for kind in PICTURES if kind in data)
+        suffix = kind.rpartition("/")[2].partition("+")[0]
+        links = [_download(f"{name}.{suffix}", suffix.upper(), kind, data[kind])]
+    below = f"<b>{anchor.replace('-', ' ').capitalize()}</b>"
+    if settles:
+        below += f"<span>settles {', '.join(_to_claim(id) for id in settles)}</span>"
+    below += "".join([*links, code])
+    if shown.kind == "table":
+        return f'<div id="{anchor}">{inside}<p class="aft-data">{below}</p></div>'
+    said = [f"Figure {shown.number}: {title_of_figure(shown)}"]
+    said += [f"It settles {id}: {CLAIMS[id].statement}" for id in settles]
+    label = escape(" ".join(said))
+    return (
+        f'<figure class="figure" id="{anchor}" aria-label="{label}">'
+        f'<div class="canvas">{inside}</div>'
+        f'<figcaption class="aft-data">{below}</figcaption></figure>'
+    )
+
+
+def _to_claim(id: str) -> str:
+    return f'<a href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>'
+
+
+def _download(name: str, label: str, kind: str, content: str) -> str:
+    """Return a link that saves `content`, which it holds: it needs neither network nor script."""
+    encoded = (
+        f";base64,{''.join(content.split())}"
+        if kind in ("image/png", "image/jpeg")
+        else f";charset=utf-8,{quote(content, safe=' ,.:;/()=+-*|')}"
+    )
+    return f'<a class="screen-only" download="{name}" href="data:{kind}{encoded}">{label}</a>'

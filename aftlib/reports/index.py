@@ -21,9 +21,10 @@ from aftlib.reports.claims import (
     tally,
     unexpected,
 )
+from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.executed import Executed
-from aftlib.reports.html import PLOTLY, asset, duration, render, started
+from aftlib.reports.html import asset, duration, render, started
 from aftlib.reports.markdown import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
 from aftlib.reports.runs import Run, runs_dir

@@ -144,3 +144,43 @@ def compare(chosen: tuple[str, ...]) -> None:
         click.echo("\n".join(told(found)))
         page = write_comparison(found)
     click.echo(f"\nPage: {page}")
+
+
+@click.command("export")
+@click.argument("run")
+@click.option("--figure", type=int, metavar="N", help="Its number, as below it in the report.")
+@click.option("--table", type=int, metavar="N", help="Likewise.")
+@click.option("--format", "kind", help="csv, json, svg, png or pdf of a figure; csv or tex.")
+@click.option("--width", default="640px", show_default=True, help="Such as 84mm or 3.3in.")
+@click.option("--height", help="Likewise; default what plot and legend need.")
+@click.option("--output", metavar="FILE", help="Default: named after report and number.")
+def export_data(
+    run: str,
+    figure: int | None,
+    table: int | None,
+    kind: str | None,
+    width: str,
+    height: str | None,
+    output: str | None,
+) -> None:
+    """Write a figure or table of a RUN, or of a notebook's report, as a file.
+
+    Drawings (svg, png, pdf) need a Chromium; csv, json and tex do not.
+    """
+    from pathlib import Path
+
+    from aftlib.reports.export import export, find_shown, pixels, report_of
+
+    with clear_errors():
+        if (figure is None) == (table is None):
+            raise ValueError("give either --figure N or --table N")
+        executed = report_of(run)
+        what = "table" if figure is None else "figure"
+        shown = find_shown(executed, what, (table if figure is None else figure) or 0)
+        kind = kind or (Path(output).suffix[1:] if output else "") or "csv"
+        name = f"{executed.record['name']}-{what}-{shown.number}.{kind}"
+        size = pixels(width), None if height is None else pixels(height)
+        try:
+            click.echo(export(shown, Path(output or name), kind, *size))
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error

@@ -73,7 +73,7 @@ def scaling(
     styled(figure, title, "parallelism (tasks, logarithmic)", "million tuples a second", 560)
     ticks = sorted(model["tasks"].unique())
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks])
-    return figure.update_yaxes(type="log").update_layout(
+    return figure.update_yaxes(type="log", dtick=1).update_layout(
         legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"},
         hovermode="closest",
     )

@@ -21,6 +21,7 @@ LOOK: Mapping[str, tuple[str, str, str]] = {
     "active standby (WAN)": (PURPLE, "x", "longdash"),
 }
 _BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
+AFTER_MS = 25  # shown of a recovery after its last tuple
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
 _KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "tuples": (BLUE, "solid", ("data",)),
@@ -143,7 +144,11 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
 
 def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
     """Time–sequence diagram of a recovery from `begin_ms` on, stepped through with the slider."""
-    downtime, said = found.recoveries[0].downtime, messages(found)
+    recovery, said = found.recoveries[0], messages(found)
+    downtime = recovery.downtime
+    # what comes long after the last tuple that was sent again is as before the failure
+    over = max([downtime.request, *recovery.done, *recovery.delivered]) + AFTER_MS * MS
+    said = [one for one in said if one.arrived <= over] or said
     end_ms = said[-1].arrived / MS
     steps = [begin_ms + i * every_ms for i in range(1, int((end_ms - begin_ms) / every_ms) + 2)]
     frames = {f"{now:g} ms": _drawn(found, said, begin_ms, now) for now in steps}
@@ -169,8 +174,10 @@ def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.
         stop = crash if x == victim else end_ms
         figure.add_shape(type="line", x0=x, x1=x, y0=begin_ms, y1=stop, line={"color": "#bbb"})
     font = {"color": RED, "size": 15}
-    figure.add_annotation(x=victim, y=crash, text="✘ crash", showarrow=False, font=font)
+    figure.add_annotation(x=victim, y=crash, text="✘ crash", showarrow=False, font=font,
+                          bgcolor="#fff")  # fmt: skip
     figure.update_xaxes(tickvals=[*_PLACES.values()], ticktext=[*_PLACES], range=[-0.35, 3.35])
+    figure.update_xaxes(showgrid=False)
     figure.update_yaxes(range=[end_ms, begin_ms - 14])
     figure.update_layout(hovermode=False)
     return with_slider(figure, "time", frames, active).update_layout(height=820)
@@ -194,10 +201,17 @@ def _drawn(
         begin, end = _PLACES[one.source], _PLACES[one.target]
         line["x"] += [begin, begin + way * (end - begin), None]
         line["y"] += [sent, sent + way * (arrived - sent), None]
-        if one.tuples:
-            numbers["x"].append(begin + 0.12 * (1 if end > begin else -1))
-            numbers["y"].append(sent)
-            numbers["text"].append(", ".join(map(str, one.tuples)))
+        if one.tuples:  # above what goes right, below what goes left, each place once
+            label = (
+                {"x": begin + 0.12, "y": sent}
+                if end > begin
+                else {"x": begin - 0.12, "y": sent + 4}
+            )
+            label["text"] = ", ".join(map(str, one.tuples))
+            taken = zip(numbers["x"], numbers["y"], strict=True)
+            if (label["x"], label["y"]) not in taken:
+                for name, value in label.items():
+                    numbers[name].append(value)
     queues = {name: kept(found, name, round(now_ms * MS)) for name in NODES}
     text = "   ".join(
         f"kept for the {name}: {', '.join(map(str, ids)) or '–'}" for name, ids in queues.items()

@@ -14,3 +14,10 @@ def test_densities_by_hand():
     assert posterior.x[np.argmax(posterior.y)] == pytest.approx(18.75, abs=0.05)
     assert max(posterior.y) == pytest.approx(1 / np.sqrt(2 * np.pi * 1.75), rel=1e-3)
     assert max(prior.y) == pytest.approx(1 / np.sqrt(8 * np.pi), rel=1e-3)
+
+
+def test_the_axis_of_error_rates_shows_on_which_side_of_delta_they_lie():
+    figure = figures.promise(figures.go.Figure(), delta=0.05)
+    assert figure.layout.yaxis.autorangeoptions.include == (0.05,)
+    assert figure.layout.yaxis.rangemode != "tozero"
+    assert figure.layout.annotations[0].text == "promised δ = 0.05"

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from aftlib.reports import browser, cli, compare, runs
 from aftlib.reports.claims import settle
-from aftlib.reports.html import PLOTLY
+from aftlib.reports.data_out import PLOTLY
 from tests.tiny_project import executed, shows
 
 CHROMIUM = browser.find_browser()

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from aftlib.reports import browser, html, index
+from aftlib.reports import browser, data_out, html, index
 from aftlib.reports.claims import ClaimRecord, Scorecard, settle
 from aftlib.reports.notebook import Notebook
 from aftlib.reports.style import GREEN, ORANGE, styled, with_slider
@@ -55,7 +55,7 @@ def pages(tmp_path_factory):
     said = {"expected": "a < b, at every rate", "measured": 0.5, "interval": (0.25, 0.75)}
     verdicts = [settle(id, holds=id == "D1-2", **said) for id in ("D1-1", "D1-2")]
     wide = pd.DataFrame({f"a column of numbers {i}": [1.5, 2.5] for i in range(12)})
-    cells = [shows({html.PLOTLY: figure.to_plotly_json()}) for figure in figures()]
+    cells = [shows({data_out.PLOTLY: figure.to_plotly_json()}) for figure in figures()]
     cells += [shows({"text/html": f"<div>{wide.to_html()}</div>"})]
     cells += [shows(Scorecard(verdicts)._repr_mimebundle_())]
     run = executed([FIRST[0], *cells], changed={"a_parameter_of_a_long_name": [0.125] * 20})

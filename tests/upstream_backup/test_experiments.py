@@ -7,7 +7,7 @@ import pytest
 from aftlib.upstream_backup import experiments, figures
 from aftlib.upstream_backup.experiments.recoveries import one_point, recovery_row
 from aftlib.upstream_backup.messages import messages
-from aftlib.upstream_backup.parameters import Parameters
+from aftlib.upstream_backup.parameters import MS, Parameters
 from aftlib.upstream_backup.schemes import SCHEMES
 
 CASE = experiments.Sweep((200, 1000, 20_000), 12, seed=1)
@@ -36,9 +36,20 @@ def test_every_scheme_can_be_stepped_through(scheme):
     assert all(m.arrived > m.sent for m in messages(found))
     figure = figures.sequence(found, scheme, begin_ms=120)
     steps = figure.layout.sliders[0].steps
-    assert len(steps) > 30
+    assert len(steps) > 15
     first, last = ([len(x) for x in step.args[0]["x"]] for step in (steps[0], steps[-1]))
     assert sum(last) > sum(first)
+
+
+def test_the_diagram_ends_with_the_recovery_and_no_label_lies_on_another():
+    found = experiments.example("proposed")
+    figure = figures.sequence(found, "", begin_ms=120)
+    end, _ = figure.layout.yaxis.range
+    delivered = found.recoveries[0].delivered.max() / MS
+    assert delivered < end <= delivered + figures.AFTER_MS
+    numbers = figure.layout.sliders[0].steps[-1].args[0]
+    places = list(zip(numbers["x"][-2], numbers["y"][-2], strict=True))
+    assert len(set(places)) == len(places)
 
 
 def test_the_queue_is_shown_at_every_step():

@@ -132,6 +132,24 @@
       box.replaceChildren(element("p", "missing", missing));
     }
   } else {
+    // What is saved is the figure as it is chosen, on light paper, without inputs.
+    for (const button of document.querySelectorAll("[data-save]")) {
+      button.addEventListener("click", () => {
+        const box = button.closest(".figure").querySelector(".plotly");
+        if (waiting.has(box)) draw(box);
+        const layout = structuredClone(drawn.get(box).figure.layout);
+        const light = structuredClone(drawn.get(box).figure.data);
+        light.forEach((trace, index) => {
+          for (const name of ["x", "y", "z", "text", "visible", "name", "error_x", "error_y"]) {
+            if (box.data[index][name] !== undefined) trace[name] = box.data[index][name];
+          }
+        });
+        Object.assign(layout, { sliders: [], updatemenus: [] });
+        Plotly.downloadImage({ data: light, layout }, { format: button.dataset.save,
+          filename: button.dataset.name, width: Math.max(box.clientWidth, 600),
+          height: box.clientHeight, scale: button.dataset.save === "png" ? 3 : 1 });
+      });
+    }
     const print = (begins) => () => { printing = begins; boxes.forEach(draw); };
     window.addEventListener("beforeprint", print(true));
     window.addEventListener("afterprint", print(false));

@@ -1,0 +1,276 @@
+"""The figures and tables of a report as data: numbered as shown, as CSV, as LaTeX."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import Any
+
+import nbformat
+import numpy as np
+
+from aftlib.reports.claims import MIME
+
+PLOTLY = "application/vnd.plotly.v1+json"
+PICTURES = ("image/svg+xml", "image/png", "image/jpeg")
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
+_SYMBOLS = dict(
+    zip(
+        "αβγδεθλμνπρστφχψωΔΣΦΩ",
+        (
+            *("alpha", "beta", "gamma", "delta", "varepsilon", "theta", "lambda", "mu", "nu", "pi"),
+            *(
+                "rho",
+                "sigma",
+                "tau",
+                "varphi",
+                "chi",
+                "psi",
+                "omega",
+                "Delta",
+                "Sigma",
+                "Phi",
+                "Omega",
+            ),
+        ),
+        strict=True,
+    )
+) | {"≤": "le", "≥": "ge", "≈": "approx", "−": "-", "×": "times", "∞": "infty"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure or table of an executed notebook, with its number among its kind."""
+
+    kind: str  # "figure" or "table"
+    number: int  # from 1
+    cell: int  # its position in the notebook
+    output: int  # and in the cell's outputs
+    data: Mapping[str, Any]  # by MIME type
+
+
+def shown_in(content: nbformat.NotebookNode) -> list[Shown]:
+    """Return the figures and tables of a notebook in the order in which a report shows them.
+
+    Scorecards are none: they have their own form, ``claims.json``.
+    """
+    found: list[Shown] = []
+    for cell, source in enumerate(content.cells):
+        for output, made in enumerate(source.get("outputs", [])):
+            if kind := kind_of(made.get("data", {})):
+                number = 1 + sum(shown.kind == kind for shown in found)
+                found.append(Shown(kind, number, cell, output, made.data))
+    return found
+
+
+def kind_of(data: Mapping[str, Any]) -> str:
+    """Return "figure", "table" or nothing for an output's data."""
+    if _WIDGET in data or MIME in data:
+        return ""
+    if PLOTLY in data:
+        return "figure"
+    if "text/html" in data:
+        return "table" if "<table" in data["text/html"] else ""
+    return "figure" if any(kind in data for kind in PICTURES) else ""
+
+
+def figure_csv(figure: Mapping[str, Any]) -> str:
+    """Return the data of a Plotly figure, a row a point, with all that its slider can choose.
+
+    The columns are the trace, what the slider or menu chooses, the coordinates under the titles of
+    their axes, and the bounds of error bars as values.
+    """
+    layout = figure.get("layout", {})
+    rows: list[dict[str, Any]] = []
+    for choice, traces in _states(figure):
+        for number, trace in enumerate(traces, 1):
+            name = plain_text(str(trace.get("name") or f"trace {number}"))
+            about = {"trace": name} | choice
+            rows += [about | point for point in _points(trace, layout)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _states(
+    figure: Mapping[str, Any],
+) -> Iterator[tuple[dict[str, str], list[dict[str, Any]]]]:
+    """Yield each choice of the figure's slider or menu, by its name, with the traces it shows."""
+    layout, data = figure.get("layout", {}), list(figure.get("data", []))
+    sliders, menus = layout.get("sliders") or [], layout.get("updatemenus") or []
+    chosen = [s.get("steps", []) for s in sliders] + [m.get("buttons", []) for m in menus]
+    prefix = sliders[0].get("currentvalue", {}).get("prefix", "") if sliders else ""
+    name = plain_text(prefix).rstrip("=: ") or "choice"
+    steps = [step for step in (chosen or [[]])[0] if step.get("method") in ("restyle", "update")]
+    if not steps:
+        yield {}, data
+    for step in steps:
+        changes, *where = step.get("args") or [{}]
+        which = where[0] if where and isinstance(where[0], list) else range(len(data))
+        traces = [dict(trace) for trace in data]
+        for attribute, values in changes.items():
+            for position, trace in enumerate(which):
+                if isinstance(values, list) and values:
+                    traces[trace][attribute] = values[position % len(values)]
+        label = plain_text(str(step.get("label", "")))
+        yield {name: label}, [trace for trace in traces if trace.get("visible", True)]
+
+
+def _points(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> list[dict[str, Any]]:
+    arrays = {name: unpacked(trace[name]) for name in _COORDINATES if trace.get(name) is not None}
+    arrays = {name: values for name, values in arrays.items() if values.ndim}
+    for axis in ("x", "y"):
+        bars = {**(trace.get(f"error_{axis}") or {})}
+        bars |= {k.split(".")[1]: v for k, v in trace.items() if k.startswith(f"error_{axis}.")}
+        if bars.get("array") is not None and axis in arrays:
+            above, middle = unpacked(bars["array"]).astype(float), arrays[axis].astype(float)
+            less = bars.get("arrayminus")
+            below = above if less is None else unpacked(less).astype(float)  # None becomes NaN
+            if len(above) == len(below) == len(middle):
+                arrays[f"{axis} low"], arrays[f"{axis} high"] = middle - below, middle + above
+    titles = {axis: _title(layout, axis, trace) for axis in ("x", "y")}
+    if "z" in arrays and arrays["z"].ndim == 2:
+        height, width = arrays["z"].shape
+        x, y = arrays.get("x", np.arange(width)), arrays.get("y", np.arange(height))
+        if (len(x), len(y)) == (width, height):
+            arrays = {"x": np.tile(x, height), "y": np.repeat(y, width), "z": arrays["z"].ravel()}
+    named = {
+        f"{titles.get(name[0], '') or name[0]}{name[1:]}" if name[:1] in titles else name: values
+        for name, values in arrays.items()
+        if values.ndim == 1
+    }
+    length = max((len(values) for values in named.values()), default=0)
+    return [
+        {name: _plain(values[row]) for name, values in named.items() if row < len(values)}
+        for row in range(length)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a figure as CSV shows it: nothing for NaN, texts without markup."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, str):
+        return plain_text(value)
+    return "" if value is None or value != value else value
+
+
+def _title(layout: Mapping[str, Any], axis: str, trace: Mapping[str, Any]) -> str:
+    """Return the title of a trace's axis; the plain letter where both axes would have the same."""
+    found = []
+    for letter in (axis, "y" if axis == "x" else "x"):
+        name = str(trace.get(f"{letter}axis") or letter)
+        axes = (layout.get(f"{letter}axis{number}") or {} for number in (name[1:], ""))
+        titles = [axis.get("title") or "" for axis in axes]  # its own, else the first axis's
+        texts = [t if isinstance(t, str) else t.get("text") or "" for t in titles]
+        text = plain_text(next(filter(None, texts), ""))
+        found.append(re.sub(r"[ (,]+logarithmic\)$", lambda m: ")" * ("," in m[0]), text))
+    return found[0] if found[0] not in (found[1], "trace", "choice") else ""
+
+
+def unpacked(values: Any) -> np.ndarray:
+    """Return an array of a figure, which Plotly may have packed as ``{dtype, bdata, shape}``."""
+    if not isinstance(values, Mapping):
+        return np.array(values, dtype=object) if _ragged(values) else np.array(values)
+    flat = np.frombuffer(base64.b64decode(values["bdata"]), dtype=np.dtype(values["dtype"]))
+    shape = values.get("shape")
+    return flat.reshape([int(n) for n in str(shape).split(",")]) if shape else flat
+
+
+def _ragged(values: Any) -> bool:
+    kinds = {type(value) for value in values} if isinstance(values, Sequence) else set()
+    return len(kinds - {int, float}) > 0 and kinds != {list}
+
+
+def plain_text(text: str) -> str:
+    """Return a label without its markup."""
+    return re.sub(r"<[^>]*>", "", re.sub(r"<br */?>", " ", text)).strip()
+
+
+class _Cells(HTMLParser):
+    """Collects the cells of the first table: text, rows and columns that they take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.caption, self.rows, self.heads, self.within = "", list[list[list]](), 0, [""]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "tr":
+            self.rows.append([])
+            self.heads += "thead" in self.within
+        elif tag in ("td", "th"):
+            spans = dict(attrs)
+            self.rows[-1].append(["", *(int(spans.get(k) or 1) for k in ("rowspan", "colspan"))])
+        if tag in ("td", "th", "thead", "caption", "style"):
+            self.within.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.within:
+            del self.within[self.within.index(tag) :]
+
+    def handle_data(self, data: str) -> None:
+        if self.within[-1] in ("td", "th"):
+            self.rows[-1][-1][0] += data
+        elif self.within[-1] == "caption":
+            self.caption += data
+
+
+def table_of(html: str) -> tuple[list[list[str]], list[list[str]], str]:
+    """Return the head rows, the other rows and the caption of an HTML table, as texts.
+
+    A cell over several rows or columns is repeated in each.
+    """
+    cells = _Cells()
+    cells.feed(html)
+    grid: list[dict[int, str]] = [{} for _ in cells.rows]
+    for number, row in enumerate(cells.rows):
+        column = 0
+        for text, high, wide in row:
+            while column in grid[number]:
+                column += 1
+            for down in grid[number : number + high]:
+                down |= {column + across: " ".join(text.split()) for across in range(wide)}
+    width = max((max(row, default=-1) + 1 for row in grid), default=0)
+    filled = [[row.get(column, "") for column in range(width)] for row in grid]
+    return filled[: cells.heads], filled[cells.heads :], " ".join(cells.caption.split())
+
+
+def table_csv(html: str) -> str:
+    """Return an HTML table as CSV, with its numbers as they are shown; head rows come first."""
+    heads, rows, _ = table_of(html)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([*heads, *rows])
+    return text.getvalue()
+
+
+def table_latex(html: str) -> str:
+    """Return an HTML table as LaTeX for the package booktabs, columns of numbers to the right."""
+    heads, rows, caption = table_of(html)
+    number = re.compile(r"[-+−]?[\d,.]*\d(e[-+]?\d+)?\s*%?|nan|inf|[-–]?")
+    columns = zip(*rows, strict=True) if rows else []
+    kinds = ["r" if all(number.fullmatch(text) for text in column) else "l" for column in columns]
+    lines = [" & ".join(map(latex_text, row)) + r" \\" for row in [*heads, *rows]]
+    lines[len(heads) : len(heads)] = [r"\midrule"] if heads else []
+    body = [rf"\begin{{tabular}}{{{''.join(kinds)}}}", r"\toprule", *lines, r"\bottomrule"]
+    comment = [f"% {caption}"] if caption else []
+    return "\n".join([*comment, *body, r"\end{tabular}", ""])
+
+
+def latex_text(text: str) -> str:
+    r"""Return `text` for LaTeX.
+
+    >>> print(latex_text("ε ≤ 5 %, a_b"))
+    $\varepsilon$ $\le$ 5 \%, a\_b
+    """
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {letter: f"\\{letter}" for letter in "&%$#_{}"} | {"–": "--", "✔": "+", "✘": "--"}
+    special |= {s: f"${name}$" if name == "-" else f"$\\{name}$" for s, name in _SYMBOLS.items()}
+    return "".join(special.get(letter, letter) for letter in text)

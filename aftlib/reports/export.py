@@ -1,0 +1,131 @@
+"""One figure or table of a report as a file for a paper: data always, drawings by a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from aftlib.core.paths import atomic_file, reports_dir
+from aftlib.reports.browser import evaluate, find_browser, print_page
+from aftlib.reports.data_out import (
+    PLOTLY,
+    Shown,
+    figure_csv,
+    shown_in,
+    table_csv,
+    table_latex,
+)
+from aftlib.reports.executed import Executed
+from aftlib.reports.notebook import find_notebook
+from aftlib.reports.runs import find_run
+
+DRAWN = ("svg", "png", "pdf")
+FORMATS = {"figure": ("csv", "json", *DRAWN), "table": ("csv", "tex")}
+_UNITS = {"mm": 96 / 25.4, "cm": 96 / 2.54, "in": 96.0, "pt": 96 / 72, "px": 1.0}  # CSS pixels
+_DOTS = 300 / 96  # pixels of a PNG a CSS pixel: 300 an inch
+
+
+def pixels(length: str) -> float:
+    """Return a length such as ``84mm`` or ``3.3in`` in CSS pixels, of which an inch has 96.
+
+    >>> round(pixels("84mm"), 1)
+    317.5
+    """
+    found = re.fullmatch(r"([\d.]+) *(mm|cm|in|pt|px)", length.strip())
+    if not found or float(found[1]) <= 0:
+        raise ValueError(f"length {length!r} must be a number with mm, cm, in, pt or px: 84mm")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def report_of(wanted: str) -> Executed:
+    """Return the report of a notebook that `aft reproduce` made, else the kept run `wanted`."""
+    try:
+        official = Executed.find(reports_dir() / f"{find_notebook(wanted).name}.ipynb")
+    except ValueError:
+        official = None
+    return official or find_run(wanted).executed()
+
+
+def find_shown(executed: Executed, kind: str, number: int) -> Shown:
+    """Return figure or table `number` of a report; ValueError when there is no such."""
+    shown = [shown for shown in shown_in(executed.content) if shown.kind == kind]
+    if not 1 <= number <= len(shown):
+        raise ValueError(
+            f"{executed.name} has {kind}s 1 to {len(shown)}, got {number}"
+            if shown
+            else f"{executed.name} shows no {kind}s"
+        )
+    return shown[number - 1]
+
+
+def export(
+    shown: Shown, target: Path, kind: str, width: float = 640.0, height: float | None = None
+) -> Path:
+    """Write `shown` as `target` in the format `kind`, one of `FORMATS`.
+
+    What is drawn is `width` CSS pixels wide, and `height` high or what plot and legend need; the
+    title is left to the caption and the legend lies below. ValueError when it cannot be had in that
+    format, or there is no browser to draw with.
+    """
+    if kind not in FORMATS[shown.kind]:
+        raise ValueError(
+            f"format of a {shown.kind} must be one of {', '.join(FORMATS[shown.kind])}, got {kind}"
+        )
+    if shown.kind == "table":
+        write = table_csv if kind == "csv" else table_latex
+        return _written(target, write(shown.data["text/html"]).encode())
+    figure = shown.data.get(PLOTLY)
+    if figure is None:
+        raise ValueError(f"figure {shown.number} is a picture, without data: save it in the report")
+    if kind in ("csv", "json"):
+        text = figure_csv(figure) if kind == "csv" else json.dumps(figure, ensure_ascii=False)
+        return _written(target, text.encode())
+
+    browser = find_browser()
+    if browser is None:
+        raise ValueError(
+            f"format {kind} is drawn by a browser, and none was found: install Chromium or set "
+            "AFT_BROWSER. Without one there are csv and json, and SVG and PNG by the buttons below "
+            "the figure in its report"
+        )
+    size = {"width": round(width), "height": round(height or width * 5 / 8)}
+    drawn = {"data": figure["data"], "layout": for_paper(figure.get("layout", {})) | size}
+    if height is None:  # what legend and labels take is given back to the plot
+        room = "then((box) => `${box._fullLayout._size.h}`)"
+        plot = float(evaluate(f"Plotly.newPlot('figure', {_script(drawn)}).{room}", browser))
+        size["height"] += round(max(0, size["height"] - 40 - plot))
+        drawn["layout"] |= size
+    if kind == "pdf":
+        return print_page(drawn, target, browser)
+    asked = size | {"format": kind, "scale": _DOTS if kind == "png" else 1}
+    url = evaluate(f"Plotly.toImage({_script(drawn)}, {_script(asked)})", browser)
+    about, _, content = url.partition(",")
+    made = base64.b64decode(content) if "base64" in about else unquote(content).encode()
+    return _written(target, made)
+
+
+def for_paper(layout: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a layout for print: no title, slider or menu, small margins, the legend below."""
+    made = {k: v for k, v in layout.items() if k not in ("title", "sliders", "updatemenus")}
+    legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "bottom"}
+    return made | {
+        "margin": {"l": 50, "r": 8, "t": 8 + 20 * bool(made.get("annotations")), "b": 40},
+        "legend": {**made.get("legend", {}), **legend, "yref": "container", "font": {"size": 9}},
+        "font": {**made.get("font", {}), "size": 10},
+        "autosize": False,
+    }
+
+
+def _script(value: Any) -> str:
+    return json.dumps(value).replace("</", "<\\/")
+
+
+def _written(target: Path, content: bytes) -> Path:
+    with atomic_file(target) as scratch:
+        scratch.write_bytes(content)
+    return target

@@ -1,0 +1,63 @@
+"""A claim leads to its figure, its code and its formula, and the figure back to the claim."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aftlib.reports import html, markdown
+from aftlib.reports.claims import MIME, settle, why_and_rest
+from aftlib.reports.data_out import PLOTLY
+from aftlib.reports.documents import DOCUMENTS, STATEMENTS
+from aftlib.reports.evidence import EVIDENCE, Evidence
+from tests.tiny_project import executed, shows
+
+HOUSE = Path(html.__file__).parents[1]
+
+
+@pytest.mark.parametrize("id", EVIDENCE)
+def test_every_figure_and_formula_that_is_named_is_there(id):
+    assert id in STATEMENTS
+    notebook = DOCUMENTS[id.partition("-")[0]].notebook
+    cells = json.loads((HOUSE.parent / "notebooks" / f"{notebook}.ipynb").read_text())["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    texts += [path.read_text() for path in HOUSE.glob(f"{notebook.partition('_')[2]}/figures*")]
+    assert any(f'"{EVIDENCE[id].figure}' in text for text in texts), EVIDENCE[id].figure
+    assert 'class="formula"' not in markdown.mathml(EVIDENCE[id].formula, block=True)
+
+
+def test_claim_and_figure_lead_to_each_other(monkeypatch):
+    monkeypatch.setitem(EVIDENCE, "D1-1", Evidence("Squares", r"a^2 \tag{9}"))
+    monkeypatch.setitem(EVIDENCE, "D1-2", Evidence("No such figure"))
+    claims = [settle(f"D1-{i}", expected=1, measured=1, holds=True) for i in (1, 2)]
+    figure = {"data": [], "layout": {"title": {"text": "<b>Squares</b> of m"}}}
+    cells = [shows({PLOTLY: {"data": [], "layout": {}}}), shows({PLOTLY: figure})]
+    cells.append(shows({MIME: [vars(claim) for claim in claims]}))
+    page = html.render_report(executed(cells))
+    first, second = page.split('id="claim-D1-')[1:]
+    assert '<a href="#figure-2">Figure 2</a> · <a href="#code-2">code' in first and "<math" in first
+    assert "#figure" not in second and '<a href="#code-2">code of the verdict</a>' in second
+    figures = page.split('<figure class="figure"')[1:]
+    assert "settles" not in figures[0]
+    assert 'aria-label="Figure 2: Squares of m It settles D1-1: ' in figures[1]
+    assert '<span>settles <a href="#claim-D1-1" title=' in figures[1]
+
+
+@pytest.mark.parametrize(
+    ("note", "why", "rest"),
+    [
+        ("", "", ""),
+        ("Short.", "Short.", ""),
+        ("It is 1.5 of N. Then more. And more.", "It is 1.5 of N.", "Then more. And more."),
+        (
+            f"{'word ' * 20}end, {'then ' * 20}over. More.",
+            f"{'word ' * 20}end …",
+            f"… {'then ' * 20}over. More.",
+        ),
+        (f"{'word ' * 30}end. More.", f"{'word ' * 30}end.", "More."),
+    ],
+)
+def test_of_a_note_the_first_sentence_is_shown(note, why, rest):
+    assert why_and_rest(note) == (why, rest)
