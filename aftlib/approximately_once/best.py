@@ -119,7 +119,7 @@ def assign_best(
         best = max(best, tried, key=_merit)
         low, high = (k, high) if best.estimable.sum() >= k else (low, k - 1)
         low = max(low, int(best.estimable.sum()))
-    return BestAssignment(best.workers, best.reliability, best.estimable, bound)
+    return BestAssignment(best.workers, best.reliability, best.estimable, bound, names=model.names)
 
 
 def _merit(assignment: Assignment) -> tuple[int, float]:
