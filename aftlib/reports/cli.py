@@ -27,6 +27,7 @@ from aftlib.reports.reproduce import conclude, perform, plan, run_alone
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_ROOMS = {
+    "cite": "aftlib.reports.cite:command",
     "explorer": "aftlib.reports.explorer:command",
     "plan": "aftlib.your_sensors.command:command",
 }
