@@ -9,6 +9,7 @@
 PYTHONS = python3.14 python3.13 python3.12 python3.11 python3 python
 PROFILE = quick
 ARGS =
+version = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' aftlib/__init__.py)
 bin = .venv/bin
 
 # A stamp is named after what it stands for: the contents of the files and the place of the
@@ -24,10 +25,11 @@ broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable
 two = --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test fast check crash bench cluster ns3 docs lab lock lint format clean $(broken)
+.PHONY: help setup reproduce test fast check crash bench cluster ns3 docs lab lock lock-check release \
+  dated lint format clean $(broken)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(ready) ## make .venv from requirements.lock (skipped when nothing changed)
 
@@ -60,13 +62,38 @@ docs: setup ## make the pages of docs/ as HTML, in docs/_build (a warning is an 
 	$(bin)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-lab: setup ## open the notebooks in JupyterLab
-	$(bin)/jupyter lab --notebook-dir=notebooks $(ARGS)
+# Copies that are there are kept; the settings are defaults, which a user's own replace.
+lab: setup ## open copies of the notebooks, in scratch/, in JupyterLab
+	@mkdir -p scratch $(bin)/../share/jupyter/lab/settings
+	@cp notebooks/lab_settings.json $(bin)/../share/jupyter/lab/settings/overrides.json
+	@for notebook in notebooks/*.ipynb; do \
+	  test -e scratch/$${notebook##*/} || cp $$notebook scratch/; done
+	@echo "scratch/ holds your copies of the notebooks; delete one to have it anew"
+	$(bin)/jupyter lab --notebook-dir=scratch $(ARGS)
 
 lock: setup ## remake requirements.lock from pyproject.toml
 	$(bin)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
-	  --group dev --group docs --generate-hashes --no-header --custom-compile-command 'make lock' \
+	  --all-extras --group dev --group docs --group bench --generate-hashes --no-header --custom-compile-command 'make lock' \
 	  --output-file requirements.lock $(ARGS) pyproject.toml
+
+lock-check: setup ## that all of requirements.lock can be had, for each Python and platform
+	@for python in 3.11 3.12 3.13 3.14; do \
+	  for platform in x86_64-manylinux_2_28 aarch64-manylinux_2_28 aarch64-apple-darwin; do \
+	    echo "$$python $$platform"; \
+	    $(bin)/uv pip compile --quiet --no-deps --python-version $$python --python-platform $$platform \
+	      --only-binary :all: --no-binary pyspark --no-binary dgim requirements.lock >/dev/null || exit 1; \
+	  done; done
+
+release: dated check lock-check ## all checks, then a wheel in dist/ and the tag to set
+	rm -rf dist build
+	$(bin)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --wheel-dir dist .
+	@ls dist; echo "now: git tag v$(version)"
+
+dated:
+	@test -z "$$(git status --porcelain)" || { echo "release: commit all changes first" >&2; exit 1; }
+	@grep -q '^## \[$(version)\] - 20..-..-..$$' CHANGELOG.md \
+	  || { echo "release: CHANGELOG.md has no date for $(version), such as ## [$(version)] - 2026-01-31" >&2; exit 1; }
 
 lint: setup ## ruff (rules and format) and mypy
 	$(bin)/ruff check .

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
@@ -26,16 +27,19 @@ def constraints(lines):
     return {canonicalize_name(want.name): str(want.specifier) for want in wanted}
 
 
-def declared():
-    groups = PROJECT["dependency-groups"].values()
-    return constraints([*PROJECT["project"]["dependencies"], *itertools.chain(*groups)])
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+REQUIRED = [
+    line
+    for line in [*PROJECT["project"]["dependencies"], *itertools.chain(*EXTRAS.values())]
+    if not line.startswith("aftlib[")
+]
+TOOLS = [*itertools.chain(*PROJECT["dependency-groups"].values())]
 
 
 def conda():
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     *packages, pip = listed
-    lines = [*packages, *pip["pip"]]
-    return constraints(line for line in lines if not line.startswith(("pip", "--editable")))
+    return constraints(line for line in [*packages, *pip["pip"]] if line not in ("pip", "make"))
 
 
 def pins():
@@ -59,20 +63,35 @@ def imported():
 
 
 def test_conda_lists_what_pyproject_lists():
-    wanted = declared() | {"python": PROJECT["project"]["requires-python"]}
-    assert conda() == wanted
+    listed = conda()
+    python = SpecifierSet(listed.pop("python"))
+    assert listed == constraints([*REQUIRED, *TOOLS])
+    classified = re.findall(r"Python :: (3\.\d+)", str(PROJECT["project"]["classifiers"]))
+    assert [f"3.{minor}" for minor in range(30) if f"3.{minor}" in python] == classified
 
 
-@pytest.mark.parametrize("line", PROJECT["project"]["dependencies"])
+def test_conda_leaves_the_project_to_pip_without_dependencies():
+    text = (ROOT / "environment.yml").read_text()
+    assert "#   pip install --no-deps --no-build-isolation --editable ." in text
+    assert "make" in yaml.safe_load(text)["dependencies"]
+
+
+@pytest.mark.parametrize("line", REQUIRED)
 def test_lock_pins_each_dependency_within_its_constraint(line):
     want = Requirement(line)
     versions = pins()[canonicalize_name(want.name)]
     assert all(want.specifier.contains(version) for version in versions)
 
 
-@pytest.mark.parametrize("line", [*itertools.chain(*PROJECT["dependency-groups"].values())])
+@pytest.mark.parametrize("line", TOOLS)
 def test_lock_pins_each_development_tool_within_its_constraint(line):
     test_lock_pins_each_dependency_within_its_constraint(line)
+
+
+def test_extras_add_up():
+    assert constraints(PROJECT["project"]["dependencies"]).keys() == {"numpy", "pandas", "scipy"}
+    (everything,) = EXTRAS["all"]
+    assert set(re.findall(r"\w+", everything)) - {"aftlib"} == EXTRAS.keys() - {"all"}
 
 
 def test_lock_has_hashes_and_no_address():
@@ -85,7 +104,7 @@ def test_lock_has_hashes_and_no_address():
 
 
 def test_everything_imported_is_declared():
-    wanted = constraints(PROJECT["project"]["dependencies"])
+    wanted = constraints(REQUIRED)
     distributions = packages_distributions()
     missing = {
         name

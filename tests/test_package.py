@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 import aftlib
+from aftlib.reports import entry
+from aftlib.reports.cli import main
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -25,7 +30,7 @@ def test_the_version_is_the_same_everywhere():
     assert PYPROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "aftlib.__version__"}
     assert CITATION["version"] == aftlib.__version__
     newest = next(line for line in (ROOT / "CHANGELOG.md").open() if line.startswith("## "))
-    assert newest.split()[1] == aftlib.__version__
+    assert newest.split()[1] == f"[{aftlib.__version__}]"
 
 
 def test_a_citation_names_what_the_package_names():
@@ -36,18 +41,103 @@ def test_a_citation_names_what_the_package_names():
         assert CITATION[name] == PROJECT[name]
 
 
-@pytest.mark.slow
-def test_the_wheel_holds_what_is_not_python_too(tmp_path):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, and the names of the files that it must hold."""
+    folder = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
+        shutil.copy(ROOT / name, folder)
     left_out = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "aftlib", tmp_path / "aftlib", ignore=left_out)
-    files = [path for path in (tmp_path / "aftlib").rglob("*") if path.is_file()]
-    wanted = {path.relative_to(tmp_path).as_posix() for path in files}
-    assert "aftlib/py.typed" in wanted
+    shutil.copytree(ROOT / "aftlib", folder / "aftlib", ignore=left_out)
+    files = [path for path in (folder / "aftlib").rglob("*") if path.is_file()]
+    wanted = {path.relative_to(folder).as_posix() for path in files}
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*build, "--wheel-dir", tmp_path, tmp_path], check=True, timeout=300)
-    (wheel,) = tmp_path.glob("*.whl")
-    assert wheel.name.startswith(f"aftlib-{aftlib.__version__}-")
-    packed = set(zipfile.ZipFile(wheel).namelist())
-    assert wanted - packed == set()
+    subprocess.run([*build, "--wheel-dir", folder, folder], check=True, timeout=300)
+    (made,) = folder.glob("*.whl")
+    return made, wanted
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_what_is_not_python_too(wheel):
+    made, wanted = wheel
+    assert "aftlib/py.typed" in wanted
+    assert made.name.startswith(f"aftlib-{aftlib.__version__}-")
+    assert wanted - set(zipfile.ZipFile(made).namelist()) == set()
+
+
+BARE = """
+import aftlib
+from aftlib import *
+import numpy as np
+
+model = GaussianModel.fit(np.random.default_rng(0).normal(size=(50, 4)), shrinkage="auto")
+asked = Requirement(epsilon=2.5, delta=0.05)
+for assign in (assign_best, assign_greedy, assign_packed, assign_spread):
+    assert len(assign(model, 2, asked).workers) == 2
+assert isinstance(assign_random(model, 2, asked, np.random.default_rng(0)), Assignment)
+assert isinstance(select_replay(model, 0.5), ReplaySet)
+plan = plan_checkpoints(model, 12, asked, RecoveryTime(0, 1), t_sla_ms=9)
+assert isinstance(plan, CheckpointPlan) and plan._repr_html_() and len(plan.to_frame())
+histogram = ExponentialHistogram(window=7, epsilon=0.5)
+for event in (0, 1, 1, 0, 1, 1):
+    histogram.update(event)
+assert histogram.estimate() == 4
+for needs, extra in ((lambda: histogram.update([0, 1]), "fast"), (histogram.plot, "notebooks")):
+    try:
+        needs()
+    except ImportError as error:
+        assert f"aftlib[{extra}]" in str(error), error
+    else:
+        raise AssertionError(extra)
+print(*sorted(name for name in aftlib.__all__ if name not in globals()), aftlib.__version__)
+"""
+
+
+@pytest.mark.slow
+def test_a_bare_wheel_has_the_public_names_and_names_the_extras(wheel, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    python = tmp_path / "bare" / "bin" / "python"
+    (site,) = (tmp_path / "bare" / "lib").glob("python3*/site-packages")
+    for name in ("numpy", "scipy", "pandas", "python-dateutil", "six", "tzdata"):
+        with contextlib.suppress(PackageNotFoundError):
+            installed = distribution(name)
+            for top in {file.parts[0] for file in installed.files} - {"..", "__pycache__"}:
+                (site / top).symlink_to(installed.locate_file(top))
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
+    subprocess.run([*install, "--no-index", wheel[0]], check=True, timeout=100)
+
+    done = subprocess.run([python, "-I", "-c", BARE], capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == [aftlib.__version__], done.stderr
+    aft = subprocess.run([python.with_name("aft"), "doctor"], capture_output=True, text=True)
+    assert aft.returncode == 1
+    assert aft.stderr == (
+        "aft needs click, which is not installed: pip install 'aftlib[notebooks]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra"), [("tqdm", "notebooks"), ("pyspark.sql", "spark"), ("numba", "fast")]
+)
+def test_a_command_that_lacks_a_package_names_its_extra(missing, extra, monkeypatch, capsys):
+    def command():
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    monkeypatch.setattr("aftlib.reports.cli.main", command)
+    with pytest.raises(SystemExit, match=rf"aft needs \w+, .*aftlib\[{extra}\]"):
+        entry.main()
+
+
+def test_a_module_of_our_own_that_is_missing_is_an_error(monkeypatch):
+    def command():
+        raise ModuleNotFoundError("No module named 'aftlib.gone'", name="aftlib.gone")
+
+    monkeypatch.setattr("aftlib.reports.cli.main", command)
+    with pytest.raises(ModuleNotFoundError, match="gone"):
+        entry.main()
+
+
+def test_aft_cite_says_what_the_citation_file_says():
+    printed = CliRunner().invoke(main, ["cite"]).stdout
+    assert CITATION["title"] in printed and f"version = {{{CITATION['version']}}}" in printed
+    assert all(author["name"] in printed for author in CITATION["authors"])
+    assert f"license = {{{CITATION['license']}}}" in printed

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from aftlib.core.covariance import independent_groups
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
+from aftlib.core.showing import Bounded, drawn, html_table, names_of
 
 MOST_ORDERED = 300
 """Keys up to which those of one correlated group are put in the best order of their clustering."""
@@ -18,8 +21,8 @@ MOST_ORDERED = 300
 _DIGITS = 12
 
 
-@dataclass(frozen=True)
-class Assignment:
+@dataclass(frozen=True, repr=False)
+class Assignment(Bounded):
     """Disjoint key sets of m workers, and how reliably each could be estimated.
 
     Attributes
@@ -30,6 +33,8 @@ class Assignment:
         R(A_i), the least reliability of a key given all keys outside its worker (D1 eq. (7)).
     estimable : ndarray of bool, shape (m,)
         R(A_i) ≥ 1 − δ.
+    names : tuple of str
+        Of the n keys, as the model has them.
 
     Examples
     --------
@@ -39,11 +44,14 @@ class Assignment:
     >>> assignment = assign_spread(GaussianModel(np.zeros(4), pairs), 2, requirement)
     >>> assignment.workers, assignment.worker_of, assignment.estimable
     (((0, 2), (1, 3)), array([0, 1, 0, 1]), array([ True,  True]))
+    >>> assignment.to_frame().query("worker == 1").index.tolist()
+    ['X2', 'X4']
     """
 
     workers: tuple[tuple[int, ...], ...]
     reliability: np.ndarray
     estimable: np.ndarray
+    names: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
 
     @property
     def worker_of(self) -> np.ndarray:
@@ -57,6 +65,24 @@ class Assignment:
     def estimable_keys(self) -> np.ndarray:
         """Whether each key belongs to an estimable worker, shape (n,)."""
         return np.asarray(self.estimable[self.worker_of])
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a key, in the model's order: its worker, that one's reliability, and estimable."""
+        owner = self.worker_of
+        names = pd.Index(names_of(self.names, owner.size), name="key")
+        columns = {"worker": owner, "reliability": self.reliability[owner]}
+        return pd.DataFrame(columns | {"estimable": self.estimable_keys}, names)
+
+    def _repr_html_(self) -> str:
+        names = names_of(self.names, self.worker_of.size)
+        keys = [", ".join(names[i] for i in worker) for worker in self.workers]
+        columns = {"keys": keys, "reliability": self.reliability, "estimable": self.estimable}
+        table = pd.DataFrame(columns, pd.RangeIndex(len(keys), name="worker"))
+        return html_table(table, f"{self.estimable.sum()} of {len(keys)} workers are estimable")
+
+    def plot(self) -> Any:
+        """Plotly's bars of the workers' reliabilities."""
+        return drawn("workers", self.to_frame())
 
 
 def assign_greedy(
@@ -292,7 +318,8 @@ def assess(
     else:
         worst = [model.block_variance(keys).max() for keys in key_sets]
         reliability = requirement.reliability(worst)
-    return Assignment(key_sets, reliability, requirement.is_met_by(reliability))
+    met = requirement.is_met_by(reliability)
+    return Assignment(key_sets, reliability, met, names=model.names)
 
 
 def correlated_groups(model: GaussianModel) -> list[np.ndarray]:

@@ -145,7 +145,8 @@ def assign_best(
     place = np.argsort(sorted(range(m), key=lambda i: (-sizes[i], i)))
     like = [larger[i] for i in place]
     ordered = tuple(best.workers[i] for i in like)
-    return BestAssignment(ordered, best.reliability[like], best.estimable[like], bound)
+    reached = best.reliability[like], best.estimable[like]
+    return BestAssignment(ordered, *reached, bound, names=model.names)
 
 
 def _merit(assignment: Assignment) -> tuple[int, float]:

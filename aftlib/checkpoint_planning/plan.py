@@ -5,8 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -14,6 +16,7 @@ from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_rep
 from aftlib.core.extremes import EXTREMES, extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
+from aftlib.core.showing import Bounded, drawn, html_time_line
 
 METHODS = ("proposed", "no-relaxation", "exactly-once")
 """Ways to choose what is replayed (D2 section 6.2)."""
@@ -23,8 +26,8 @@ ADAPTIVE = "adaptive"
 QUERIES = ("mean", "sum", *EXTREMES)
 
 
-@dataclass(frozen=True, eq=False)
-class CheckpointPlan:
+@dataclass(frozen=True, eq=False, repr=False)
+class CheckpointPlan(Bounded):
     """Checkpoint times of a window and what a failure in each interval makes replay.
 
     A plan holds until a failure has been recovered from approximately; its later replay sets
@@ -101,6 +104,39 @@ class CheckpointPlan:
             rows = [extreme_reliability(self.requirement, set_.variance, m) for m, set_ in both]
             return np.array(rows)
         return self.requirement.reliability(self.worst_case_variance)
+
+    def to_frame(self, step: Any = None, start: Any = None) -> pd.DataFrame:
+        """A row an interval: begin, end, sensors replayed, tuples, least worst-case reliability.
+
+        Times are steps; with `step`, a duration such as "1min", Timedeltas since the window began;
+        and with `start` too, its Timestamp, they are Timestamps.
+        """
+        times: Any = pd.Index(self.times)
+        if step is not None:
+            times = pd.to_timedelta(np.array(self.times) * pd.Timedelta(step))
+        elif start is not None:
+            raise ValueError(f"start must go with a step, got {start!r}; give step='1min' or so")
+        if start is not None:
+            times = pd.Timestamp(start) + times
+        return pd.DataFrame(
+            {
+                "begin": times[:-1],
+                "end": times[1:],
+                "replayed": [len(replay.sensors) for replay in self.replay],
+                "tuples": self.tuples,
+                "reliability": self.worst_case_reliability.min(axis=1),
+            }
+        )
+
+    def _repr_html_(self) -> str:
+        sizes = [len(replay.sensors) for replay in self.replay]
+        n = self.checkpoint_variance.size
+        said = f"{len(self.checkpoints)} checkpoints; a failure replays {min(sizes)} … {max(sizes)}"
+        return html_time_line(self.times, sizes, n, f"{said} of {n} sensors")
+
+    def plot(self) -> Any:
+        """Plotly's time line: the sensors that a failure replays, by its time."""
+        return drawn("time_line", self.to_frame())
 
     def restored_variance(self, interval: int) -> np.ndarray:
         """Variance of the checkpoint restored after a failure in this interval, shape (n,).

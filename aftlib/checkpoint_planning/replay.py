@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpstrf
 
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.showing import Bounded, html_table, names_of
 
 COMPARED_TO = 1e-12
 """Scores (variance over target) closer than this, relatively, count as equal."""
@@ -21,8 +23,8 @@ _FEW = 128
 """Choices up to which LAPACK, which factorises the whole matrix, is slower."""
 
 
-@dataclass(frozen=True, eq=False)
-class ReplaySet:
+@dataclass(frozen=True, eq=False, repr=False)
+class ReplaySet(Bounded):
     """Sensors O that are replayed after a failure, and what is then known of all n sensors.
 
     Attributes
@@ -36,6 +38,8 @@ class ReplaySet:
         Lᵀ[:, sensors] is upper triangular. The first rows belong to the first sensors alone.
     share : ndarray, shape (|O| + 1,)
         max_i variance_i / target_i after 0 … |O| choices; never increases.
+    names : tuple of str
+        Of the n sensors, as the model has them.
 
     Examples
     --------
@@ -52,6 +56,7 @@ class ReplaySet:
     variance: np.ndarray
     factor: np.ndarray = field(repr=False)
     share: np.ndarray = field(repr=False)
+    names: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         for array in (self.variance, self.factor, self.share):
@@ -62,7 +67,7 @@ class ReplaySet:
         """All n sensors, whatever the target: what exactly-once replays."""
         n = model.size
         share = np.append(np.full(n, np.inf), 0.0)
-        return cls(tuple(range(n)), np.zeros(n), model.cholesky.T, share)
+        return cls(tuple(range(n)), np.zeros(n), model.cholesky.T, share, names=model.names)
 
     @classmethod
     def of(cls, model: GaussianModel, sensors: Sequence[int]) -> ReplaySet:
@@ -72,12 +77,23 @@ class ReplaySet:
         factor = solve_triangular(root, model.covariance[o], lower=True, check_finite=False)
         variance = np.maximum(model.covariance.diagonal() - (factor**2).sum(axis=0), 0)
         variance[o] = 0
-        return cls(tuple(o), variance, factor, np.full(len(o) + 1, np.nan))
+        return cls(tuple(o), variance, factor, np.full(len(o) + 1, np.nan), names=model.names)
 
     @property
     def estimated(self) -> np.ndarray:
         """Key indices of the sensors that are not replayed, ascending, shape (n − |O|,)."""
         return np.setdiff1d(np.arange(self.variance.size), self.sensors)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a sensor: its turn in the choice (1 …, missing if not replayed), its variance."""
+        turns = pd.array([pd.NA] * self.variance.size, dtype="Int64")
+        turns[np.array(self.sensors, dtype=np.intp)] = np.arange(1, len(self.sensors) + 1)
+        names = pd.Index(names_of(self.names, self.variance.size), name="key")
+        return pd.DataFrame({"turn": turns, "variance": self.variance}, names)
+
+    def _repr_html_(self) -> str:
+        said = f"{len(self.sensors)} of {self.variance.size} sensors are replayed"
+        return html_table(self.to_frame().sort_values("turn"), said)
 
     def gain(self) -> np.ndarray:
         """Matrix that estimates the other sensors from the replayed ones (D2 eq. (6)).
@@ -106,7 +122,8 @@ class ReplaySet:
             return self
         dropped = self.factor[size:]
         variance = self.variance + np.einsum("ki,ki->i", dropped, dropped)
-        return ReplaySet(self.sensors[:size], variance, self.factor[:size], self.share[: size + 1])
+        kept = self.factor[:size], self.share[: size + 1]
+        return ReplaySet(self.sensors[:size], variance, *kept, names=self.names)
 
 
 def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
@@ -168,9 +185,9 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
 
     groups = model.groups
     if len(groups) == 1:
-        return _factorise(model.covariance, target)
+        return replace(_factorise(model.covariance, target), names=model.names)
     parts = [_factorise(model.covariance[np.ix_(g, g)], target[g]) for g in groups]
-    return _merged(groups, parts)
+    return replace(_merged(groups, parts), names=model.names)
 
 
 def _factorise(covariance: np.ndarray, target: np.ndarray) -> ReplaySet:

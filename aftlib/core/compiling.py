@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
+try:
+    import numba
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "arrays of events, the guard and the parser need numba, which is not installed: "
+        "pip install 'aftlib[fast]'",
+        name="numba",
+    ) from missing
 
 # Arguments may be read-only and start anywhere, as Arrow's buffers do.
 OCTETS, WORDS, LONGS, DOUBLES = (

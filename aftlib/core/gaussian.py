@@ -22,19 +22,28 @@ from aftlib.core.covariance import (
     pairwise_moments,
 )
 from aftlib.core.labels import in_one_order
+from aftlib.core.showing import Bounded, drawn, html_heat_map, html_table
 
 
-@dataclass(frozen=True)
-class Posterior:
+@dataclass(frozen=True, repr=False)
+class Posterior(Bounded):
     """What is known of the k keys that were not observed."""
 
     names: tuple[str, ...]  # in the model's order
     mean: np.ndarray  # (k,), μ_{Y|o} (D1 eq. (1))
     variance: np.ndarray  # (k,), the diagonal of Σ_{Y|o} (D1 eq. (2))
 
+    def to_frame(self) -> pd.DataFrame:
+        """A row a key, with mean, variance and standard deviation `sd`."""
+        columns = {"mean": self.mean, "variance": self.variance, "sd": np.sqrt(self.variance)}
+        return pd.DataFrame(columns, pd.Index(self.names, name="key"))
 
-@dataclass(frozen=True, eq=False)
-class GaussianModel:
+    def _repr_html_(self) -> str:
+        return html_table(self.to_frame(), f"{len(self.names)} keys, estimated")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianModel(Bounded):
     """N(μ, Σ) over n keys; an immutable value.
 
     Once the keys O are observed to be o, the others Y have the mean μ_Y + Σ_YO Σ_OO⁻¹ (o − μ_O) and
@@ -184,6 +193,15 @@ class GaussianModel:
     def size(self) -> int:
         """Number n of keys."""
         return len(self.names)
+
+    def _repr_html_(self) -> str:
+        return html_heat_map(self.covariance, self.names)
+
+    def plot(self) -> Any:
+        """Plotly's heat map of the correlations."""
+        deviation = np.sqrt(np.diag(self.covariance))
+        correlation = self.covariance / np.outer(deviation, deviation)
+        return drawn("correlations", pd.DataFrame(correlation, self.names, self.names))
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, ...]:

@@ -7,8 +7,10 @@ from itertools import product
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from aftlib.core.showing import drawn, html_table
 from aftlib.exponential_histogram.buckets import (
     NEVER,
     NO_ANSWERS,
@@ -69,6 +71,9 @@ class ExponentialHistogram(Sketch):
     large, for one count window that fits in memory; histograms win with many windows, time windows
     of unknown rate, sums, and queries for parts of the window.
 
+    The first update with an array on a machine compiles the loop, which takes some seconds; numba
+    keeps it on disk. Single events need no compiler.
+
     Examples
     --------
     The thirteen events of D5's figure 3, up to the ninth:
@@ -111,6 +116,19 @@ class ExponentialHistogram(Sketch):
     def __repr__(self) -> str:
         given = f"window={self.window}, epsilon={self.epsilon}"
         return f"ExponentialHistogram({given}, timed={self.timed}, values={self.values!r})"
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a bucket, newest first: when its newest event came, and its size."""
+        return pd.DataFrame(self.buckets, columns=["newest", "size"])
+
+    def _repr_html_(self) -> str:
+        estimate, count = self.estimate(), len(self._buckets.stamps)
+        off = f"at most {self.error_bound:.3g} of the true one off"
+        return html_table(self.to_frame(), f"estimate {estimate:,.6g}, {off}; {count} buckets")
+
+    def plot(self) -> Any:
+        """Plotly's figure of the buckets' sizes over time."""
+        return drawn("buckets", self.to_frame())
 
     @property
     def now(self) -> int | None:

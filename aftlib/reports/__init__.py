@@ -1,6 +1,6 @@
 """From a notebook to its report and to the scorecard of all claims.
 
-`cli` takes the command. `notebook` finds the notebook, `parameter_cell` checks what it was given,
+`entry` begins, `cli` takes the command. `notebook` finds the notebook, `parameter_cell` checks what it was given,
 `dependencies` says what its results depend on, `reproduce` decides what must run, `execute` runs it
 in a kernel, and the `executed` notebook is the record of that. `runs` keeps each run with the
 tables that it `kept`, `sweeps` makes many of them, `compare` puts them side by side, and
@@ -9,6 +9,7 @@ From records come the report (`html`, with `markdown`, the `evidence` of claims 
 which `export` makes files), the front pages (`index`) and ``claims.json``.
 
 What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).
-`explorer` is a page of sliders, with or without a notebook. `doctor` says what the machine lacks;
+`explorer` is a page of sliders, with or without a notebook; `drawing` has the figures of single
+results, and `cite` says how to cite. `doctor` says what the machine lacks;
 `browser` draws pictures, where there is one.
 """

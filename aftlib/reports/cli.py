@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_ROOMS = {
+    "cite": "aftlib.reports.cite:command",
     "explorer": "aftlib.reports.explorer:command",
     "plan": "aftlib.your_sensors.command:command",
 }
