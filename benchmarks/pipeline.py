@@ -6,16 +6,13 @@ And what fault tolerance costs while nothing fails: D1 and D2 against the same w
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -23,7 +20,6 @@ from aftlib.approximately_once import experiments
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.delivery import Delivery
 from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.operator import RESULT, Blocks, Shift, Worker, result_row
 from aftlib.approximately_once.pipeline import Query, recover_stream, staff
 from aftlib.checkpoint_planning.operator import ReplayQuery, interval_sums
 from aftlib.checkpoint_planning.pipeline import replay_in_process
@@ -35,6 +31,7 @@ from aftlib.core.windows import Windows
 from aftlib.spark.drain import drain
 from aftlib.spark.samples import write_samples
 from aftlib.spark.session import session
+from benchmarks.careless import Careless
 
 STEPS, WIDTH, M, REPEATS = 200_000, 100, 10, 3
 
@@ -77,19 +74,6 @@ def timed(call, *arguments) -> float:  # noqa: ANN001, ANN002
     began = time.perf_counter()
     call(*arguments)
     return time.perf_counter() - began
-
-
-class Careless(Worker):
-    """The same worker, of which nothing is known but its results."""
-
-    def work(self, shift: Shift, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
-        """Rows of `RESULT`; no mailbox, and whatever an attempt before it did."""
-        about = shift.worker, attempt, os.getpid(), shift.start, shift.begin, shift.stop
-        said = dict(zip(RESULT.names, [*about, 0, None, None, None], strict=False))
-        memory = self.memory(shift, shift.begin)
-        for block in blocks(shift.keys, shift.begin, shift.stop):
-            yield result_row(said, *memory.take(block))
-        yield result_row(said)
 
 
 def unprotected(spark: SparkSession, query: Query, directory: Path) -> None:
