@@ -19,6 +19,11 @@ def test_public_names_are_sorted_and_there():
     assert all(getattr(aftlib, name) for name in aftlib.__all__)
 
 
+def test_other_names_are_not_there():
+    with pytest.raises(AttributeError, match="module 'aftlib' has no attribute 'assign_luckily'"):
+        aftlib.assign_luckily  # noqa: B018
+
+
 @pytest.mark.parametrize("name", aftlib.__all__)
 def test_a_public_names_docstring_ends_with_an_example(name):
     assert ">>> " in getattr(aftlib, name).__doc__.split("Examples\n")[1]

@@ -6,16 +6,18 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from aftlib.approximately_once.mailbox import Mail, Mailbox
-from aftlib.approximately_once.master import Outage
 from aftlib.core.windows import Windows
 from aftlib.spark.faults import Fault
+
+if TYPE_CHECKING:  # a worker needs no model
+    from aftlib.approximately_once.master import Outage
 
 _ARROW = {
     "int": pa.int32(),
@@ -112,7 +114,7 @@ class Worker:
         own = [] if attempt else mine
         taken = range(self.windows.ending_in(shift.start, shift.stop).start, memory.next)
         if taken:
-            yield _row(said, taken)
+            yield result_row(said, taken)
         with box.writing(shift.worker, shift.start, attempt, begin) as sender:
             for block in blocks(shift.keys, begin, shift.stop):
                 said["again"] += max(0, min(known - memory.reached, len(block))) * keys
@@ -120,12 +122,12 @@ class Worker:
                 for part in np.split(block, sorted(cut for cut in cuts if cut < len(block))):
                     finished = memory.take(part)
                     sender.send(memory.reached, *finished)
-                    yield _row(said, *finished)
+                    yield result_row(said, *finished)
                     for outage in own:
                         if outage.failure <= memory.reached:
                             point = f"worker-{outage.worker}"
                             Fault(self.notes, point, outage.failure).passes(point, outage.failure)
-        yield _row(said)
+        yield result_row(said)
 
     def memory(self, shift: Shift, begin: int) -> Memory:
         """What it begins with: nothing, so that only windows from there on will be whole."""
@@ -144,7 +146,7 @@ class Worker:
         return deaths[0]
 
 
-def _row(
+def result_row(
     said: dict[str, Any],
     windows: range | None = None,
     aggregates: np.ndarray | None = None,

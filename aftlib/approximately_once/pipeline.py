@@ -21,10 +21,10 @@ from uuid import uuid4
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.assignment import Assignment
+from aftlib.approximately_once.delivery import Delivery
 from aftlib.approximately_once.guarded_master import GuardedMaster
 from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Audit, Lost, Master, Outage
@@ -138,8 +138,8 @@ class Coordinator:
         began = time.perf_counter()
         sent = batch.toArrow()
         arrived = time.perf_counter()
-        summaries, found = gather(self.query, sent)
-        self._complete(found, summaries)
+        found = Delivery.of(sent, self.query.windows, self.query.assignment)
+        self._complete(found)
 
         master, workers, again = self.master, self.query.assignment.workers, Counter[int]()
         new = [i for i, window in enumerate(found.windows) if window >= master.next]
@@ -152,7 +152,7 @@ class Coordinator:
                     master.receive(found.windows[i], worker, values, samples)
                 else:
                     master.expect(found.windows[i])  # protocol step (3)
-        cells = self._cells(found, new)
+        cells = found.cells(new, self.query.log.names)
         for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
             for lost in master.recover(window, self._read):
                 cells += self._lost_cells(window, lost)
@@ -160,14 +160,14 @@ class Coordinator:
         master.settle()
         outages = [
             Outage(row["worker"], row["failure"], row["recovery"], row["dead"], row["pid"])
-            for row in summaries
+            for row in found.shifts
             if row["dead"] is not None
         ]
         self.sink.write(cells, outages, master.to_bytes())
 
         seconds = {"tasks_s": arrived - began, "master_s": time.perf_counter() - arrived}
         names = ("worker", "attempt", "pid", "start", "begin", "stop", "again")
-        for row in summaries:
+        for row in found.shifts:
             shift = {name: row[name] for name in names}
             shift["again"] += again[row["worker"]]
             self.shifts.append(shift | {"batch": batch_id} | seconds)
@@ -185,42 +185,23 @@ class Coordinator:
         aggregates, counts = windows.aggregate(samples, start, range(window, window + 1))
         return aggregates[0], counts[0]
 
-    def _complete(self, found: Found, summaries: Sequence[dict]) -> None:
+    def _complete(self, found: Delivery) -> None:
         """Add what the dead had sent of windows that their substitutes lack, or the sink holds."""
         slide, names = self.query.windows.slide, self.query.log.names
         lacking = np.flatnonzero(~found.sent.all(axis=1))
         held = self.sink.exact(found.windows[i] * slide for i in lacking)
-        for row in summaries:
+        for row in found.shifts if lacking.size else ():
             worker, box = row["worker"], Mailbox(self.mail)
-            keys, lost = list(self.query.assignment.workers[worker]), ~found.sent[:, row["worker"]]
-            tries = range(row["attempt"] if lost.any() else 0)
-            mails = [box.read(worker, row["start"], i, len(keys)) for i in tries]
+            keys = list(self.query.assignment.workers[worker])
+            mails = [box.read(worker, row["start"], i, len(keys)) for i in range(row["attempt"])]
             letters = {w: cell for mail in mails if mail for w, cell in mail.windows.items()}
-            for i in np.flatnonzero(lost):
+            for i in np.flatnonzero(~found.sent[:, worker]).tolist():
                 window = found.windows[i]
                 cells = [held.get((window * slide, names[key])) for key in keys]
                 if window in letters:
-                    found.values[i, keys], found.samples[i, keys] = letters[window]
+                    found.take(i, worker, *letters[window])
                 elif None not in cells:
-                    found.values[i, keys], found.samples[i, keys] = np.transpose(
-                        cast("list[tuple]", cells)
-                    )
-                else:
-                    continue
-                found.sent[i, worker] = True
-
-    def _cells(self, found: Found, rows: Sequence[int]) -> list[tuple]:
-        """Rows of the sink for what was sent of some windows, in the sink's own order."""
-        names, windows = self.query.log.names, self.query.windows
-        order = sorted(range(len(names)), key=names.__getitem__)
-        at = np.ix_(np.array(rows, int), np.array(order))
-        sent = found.sent[at[0], self.query.assignment.worker_of[at[1]]]
-        window, key = np.nonzero(sent)
-        start = (np.array(found.windows)[rows] * windows.slide)[window]
-        values, samples = (array[at][sent] for array in (found.values, found.samples))
-        columns = start, start + windows.width, np.array(names, object)[order][key], values
-        lists = (column.tolist() for column in columns)
-        return list(zip(*lists, repeat(None), repeat(0), samples.tolist(), strict=False))
+                    found.take(i, worker, *np.transpose(cast("list[tuple]", cells)))
 
     def _lost_cells(self, window: int, lost: Lost) -> Iterator[tuple]:
         """Rows of the sink for what a worker lost of a window; SQLite keeps NaN as NULL."""
@@ -229,38 +210,6 @@ class Coordinator:
         names = [self.query.log.names[k] for k in lost.keys]
         columns = lost.value, lost.half_width, lost.estimated.astype(int), lost.samples
         return zip(*span, names, *(column.tolist() for column in columns), strict=False)
-
-
-@dataclass(frozen=True)
-class Found:
-    """What workers sent of the windows of a micro-batch, a row a window."""
-
-    windows: range
-    values: np.ndarray  # (windows, n)
-    samples: np.ndarray  # (windows, n)
-    sent: np.ndarray  # (windows, m) bool, whether a worker did
-
-
-def gather(query: Query, sent: pa.Table) -> tuple[list[dict], Found]:
-    """The rows of the shifts among what workers sent, and their windows side by side."""
-    plain = sent.drop_columns(["values", "samples"]).to_pylist()
-    summaries = [row for row in plain if row["first"] is None]
-    starts, stops = ({row[name] for row in summaries} for name in ("start", "stop"))
-    due = query.windows.ending_in(min(starts, default=0), max(stops, default=0))
-    shape, m = (len(due), query.model.size), len(query.assignment.workers)
-    found = Found(
-        due, np.full(shape, np.nan), np.zeros(shape, np.int64), np.zeros((len(due), m), bool)
-    )
-    for i, row in enumerate(plain):
-        values, samples = sent["values"][i].values, sent["samples"][i].values
-        if values is None or not row["count"]:
-            continue
-        keys, first = query.assignment.workers[row["worker"]], row["first"] - due.start
-        here = slice(first, first + row["count"])
-        found.values[here, keys] = values.to_numpy().reshape(-1, len(keys))
-        found.samples[here, keys] = samples.to_numpy().reshape(-1, len(keys))
-        found.sent[here, row["worker"]] = True
-    return summaries, found
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,14 @@ from contextlib import closing
 from dataclasses import astuple
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from aftlib.approximately_once.master import Outage
 from aftlib.core.sqlite import open_database, transaction
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from aftlib.approximately_once.master import Outage
 
 APPLICATION = 0x41465458
 _SCHEMA = (
@@ -76,6 +79,8 @@ class WindowSink:
 
     def windows(self) -> pd.DataFrame:
         """All results by start and key: start, stop, key, value, half_width, estimated, samples."""
+        import pandas as pd  # here, as below: the source opens a sink in a process of its own
+
         with closing(self._connection()) as connection:
             frame = pd.read_sql("SELECT * FROM windows ORDER BY start, key", connection)
         return frame.astype({"estimated": bool, "value": float, "half_width": float})
@@ -95,9 +100,17 @@ class WindowSink:
 
     def outages(self) -> list[Outage]:
         """Outages by failure and worker."""
+        from aftlib.approximately_once.master import Outage
+
         with closing(self._connection()) as connection:
             rows = connection.execute("SELECT * FROM outages ORDER BY failure, worker")
             return [Outage(*row) for row in rows.fetchall()]
+
+    def held(self) -> dict[int, int]:
+        """Step since which each worker that was down has held its input."""
+        with closing(self._connection()) as connection:
+            rows = connection.execute("SELECT worker, max(recovery) FROM outages GROUP BY worker")
+            return dict(rows.fetchall())
 
     def _connection(self) -> sqlite3.Connection:
         def create(connection: sqlite3.Connection) -> None:

@@ -47,11 +47,7 @@ class SensorShifts(PlannedInput):
         windows = self.worker.windows
         due = windows.ending_in(start, stop)
         first = due[0] * windows.slide if due else start
-        held: dict[int, int] = {}  # step since which a worker that was down has held its input
-        for outage in WindowSink(self.sink).outages():
-            held[outage.worker] = max(outage.recovery, held.get(outage.worker, 0))
-
-        shifts = []
+        held, shifts = WindowSink(self.sink).held(), []
         for worker, keys in enumerate(self.workers):
             others = max((step for other, step in held.items() if other != worker), default=0)
             resume = stop if self.approximate[worker] and others <= first else None

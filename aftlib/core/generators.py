@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aftlib.core.gaussian import GaussianModel
-
-ROWS_PER_RANGE = 4096
-"""Rows drawn from one random stream; part of what a seed means, so never a parameter."""
+from aftlib.core.sensorlog import ROWS_PER_RANGE
 
 
 def block_model(

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import ROWS_PER_RANGE, draw_range
+from aftlib.core.generators import draw_range
 from aftlib.core.paths import atomic_directory
-from aftlib.core.sensorlog import SensorLog, rows_of, write_manifest, write_part
+from aftlib.core.sensorlog import ROWS_PER_RANGE, SensorLog, rows_of, write_manifest, write_part
 from aftlib.spark.machines import require_shared
 
 

@@ -60,3 +60,15 @@ def test_the_results_of_another_query_are_refused(tmp_path):
     WindowSink(tmp_path / "sink.sqlite")
     with pytest.raises(ValueError, match="path holds the results of another query"):
         WindowSink(tmp_path / "sink.sqlite", "sum")
+
+
+def test_more_rows_than_a_statement_takes_are_all_written(tmp_path):
+    sink = WindowSink(tmp_path / "sink.sqlite")
+    sink.write((10 * i, 10 * i + 10, "X1", float(i), None, 0, 10) for i in range(250))
+    assert sink.windows()["value"].tolist() == [float(i) for i in range(250)]
+
+
+def test_a_worker_that_was_down_holds_its_input_since_its_last_recovery(tmp_path):
+    sink = WindowSink(tmp_path / "sink.sqlite")
+    sink.write([], [Outage(1, 16, 19), Outage(1, 40, 52), Outage(0, 41, 45)])
+    assert sink.held() == {0: 45, 1: 52}

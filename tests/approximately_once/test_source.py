@@ -1,5 +1,7 @@
 """Shifts of a sensor log: where micro-batches end, and what each worker reads."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -62,3 +64,13 @@ def test_a_worker_makes_windows_of_its_own_keys(shifts):
     assert [(run["first"], run["count"]) for run in runs] == [(3, 4)]
     assert runs[0]["values"] == means.ravel().tolist()
     assert runs[0]["samples"] == [10] * 8
+
+
+def test_the_process_of_a_source_starts_quickly():
+    """One starts with every stream, and loads neither the models nor the tables of the driver."""
+    said = "import sys, aftlib.approximately_once.source as s; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", said], capture_output=True, text=True, check=True
+    )
+    assert "aftlib.approximately_once.operator" in loaded.stdout.split()
+    assert not {"scipy", "pandas", "aftlib.core.gaussian"} & set(loaded.stdout.split())
