@@ -20,6 +20,7 @@ NAMES = (
     "histogram",
     "guard",
     "partial",
+    "cluster",
 )
 RESULTS = Path(__file__).parent / "results"
 

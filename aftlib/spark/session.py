@@ -105,8 +105,11 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         builder = builder.config(name, value)
     with _environment(**variables):
         running = builder.getOrCreate()
-    if not str(running.sparkContext.master).startswith("local"):
-        running.sparkContext.addPyFile(str(packed_library()))
+    context = running.sparkContext
+    if not str(context.master).startswith("local"):
+        packed = packed_library()
+        if not any(file.endswith(packed.name) for file in context.listFiles):
+            context.addPyFile(str(packed))
     return running
 
 

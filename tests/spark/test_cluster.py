@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from aftlib.spark import cluster
+from aftlib.spark.cluster import LocalCluster
 from tests.spark import cluster_jobs
 from tests.spark.cluster_jobs import LOOPBACKS, family, listening
 
@@ -56,6 +58,16 @@ def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, 
     for name in jobs:
         assert found[name] == expected[name], name
     assert any(found["D1"]["windows"]["estimated"])
+
+
+def test_a_cluster_that_cannot_start_says_why(monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match="workers must be a whole number at least 1, got 0"):
+        LocalCluster(workers=0)
+    with pytest.raises(ValueError, match="cores must be a whole number at least 1, got 0"):
+        LocalCluster(cores=0)
+    monkeypatch.setattr(cluster, "java_home", lambda: tmp_path)
+    with pytest.raises(RuntimeError, match=r"(?s)master of the cluster did not start .* s: .*java"):
+        LocalCluster()
 
 
 @pytest.mark.crash

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from aftlib.spark.session import _environment, master, session
+from aftlib.spark.session import _environment, is_loopback, master, session
 
 # What Spark's start script calls. `java` usually lives in the same directory as these.
 TOOLS = ("bash", "dirname", "ls", "ps", "sh", "uname")
@@ -84,6 +84,24 @@ def test_environment_is_as_it_was(monkeypatch):
         raise KeyError
     assert os.environ["AFT_KNOWN"] == "before"
     assert "AFT_NEW" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("url", "within"),
+    [
+        ("local[*,4]", True),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://localhost:7077,127.0.0.1:7078", True),
+        ("spark://[::1]:7077", True),
+        ("spark://head:7077", False),
+        ("spark://127.0.0.1:7077,head:7077", False),
+        ("spark://127.0.0.1.example:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_what_is_reached_from_this_machine_only(url, within):
+    assert is_loopback(url) == within
 
 
 @pytest.mark.parametrize("memory", ["2", "2 GB", "0g", "much", "1.5g"])

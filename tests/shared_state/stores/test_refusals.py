@@ -246,3 +246,15 @@ class TestPostgres:
                 for i in range(20):
                     one._execute("TRUNCATE progress")
                     assert sorted(pool.map(merge, (one, other))) == [False, True], i
+
+
+def test_a_rocksdb_folder_left_while_it_was_made_is_taken_again(tmp_path):
+    folder = tmp_path / "table"
+    folder.mkdir()
+    for name in ("LOCK", "LOG", "IDENTITY", "MANIFEST-000001", "000001.dbtmp"):
+        (folder / name).touch()
+    with RocksTable(folder, SUM) as table:
+        assert table.progress() == {}
+    (folder / "CURRENT").unlink()  # but not one that data were put into
+    with pytest.raises(ValueError, match="which holds something else"):
+        RocksTable(folder, SUM)

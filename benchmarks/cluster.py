@@ -1,0 +1,120 @@
+"""Rows a second on Spark's own cluster with one executor and with two, of one core each."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from aftlib.approximately_once.assignment import assign_spread
+from aftlib.approximately_once.pipeline import Query, recover_stream
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
+from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.operator import HistogramQuery
+from aftlib.exponential_histogram.parallel import Drawn, aggregate
+from aftlib.shared_state.strategies.pipeline import merge_log
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import write_tuples
+from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.spark.cluster import LocalCluster
+from aftlib.spark.samples import write_samples
+from aftlib.spark.session import session
+
+SAMPLES, TUPLES, EVENTS, REPEATS = 2_400_000, 1_000_000, 10_000_000, 1
+D1 = (("sensors", 12, 100, 6), ("sensors", 120, 100, 6))
+D1 += (("windows", 120, 1_000, 6), ("workers", 120, 100, 12))
+"""What is varied: sensors, samples a window, workers (partitions)."""
+D3 = (("keys", 1_000, 4), ("keys", 100_000, 4), ("partitions", 1_000, 8))
+"""What is varied: keys, partitions; late local."""
+
+
+def run() -> dict:
+    """Seconds of each job by executors: of one run, after one to warm up."""
+    rows: list[dict] = []
+    with LocalCluster(workers=2, cores=1) as cluster, tempfile.TemporaryDirectory() as name:
+        os.environ.update(cluster.environment)
+        for executors in (1, 2):
+            spark = session("benchmark", **{"spark.cores.max": str(executors)})
+            started = seconds(spark.range(2).count)
+            found = [*windows(spark, Path(name)), *merges(spark, Path(name)), *counts(spark)]
+            rows += [{"executors": executors, **row} for row in found]
+            rows.append({"executors": executors, "job": "first job", "seconds": started})
+            spark.stop()
+    one = {key(row): row["seconds"] for row in rows if row["executors"] == 1}
+    for row in rows:
+        row["times_one_executor"] = round(one[key(row)] / row["seconds"], 2)
+    return {"samples": SAMPLES, "tuples": TUPLES, "events": EVENTS, "jobs": rows}
+
+
+def key(row: dict) -> tuple:
+    """What tells a job from the others."""
+    return tuple(value for name, value in row.items() if name not in ("executors", "seconds"))
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Of one call."""
+    began = time.perf_counter()
+    call()
+    return round(time.perf_counter() - began, 3)
+
+
+def best(call: Callable[[int], object]) -> float:
+    """Of the shortest run after the first."""
+    return min([seconds(lambda i=i: call(i)) for i in range(REPEATS + 1)][1:])
+
+
+def windows(spark: SparkSession, place: Path) -> list[dict]:
+    """D1 without failures: windows of a log in two micro-batches."""
+    found = []
+    for varied, sensors, width, workers in D1:
+        model, requirement = block_model(sensors, sensors // 6), Requirement(0.1, 0.05)
+        steps = SAMPLES // sensors
+        log = write_samples(spark, model, steps, 1, place / f"log-{sensors}")
+        means = model.aggregate(width)
+        assignment = assign_spread(means, workers, requirement)
+        query = Query(log, Windows(width, width), means, assignment, requirement, steps // 2)
+
+        def stream(index: int, query: Query = query) -> None:
+            with tempfile.TemporaryDirectory(dir=place) as at:
+                recover_stream(spark, query, Path(at) / str(index))
+
+        about = {"sensors": sensors, "width": width, "workers": workers}
+        found.append({"job": "D1", "varied": varied, **about, "seconds": best(stream)})
+    return found
+
+
+def merges(spark: SparkSession, place: Path) -> list[dict]:
+    """D3: sums of a log by window and key."""
+    found = []
+    for varied, keys, partitions in D3:
+        stream = TupleStream(TUPLES, keys, 1.2)
+        log = write_tuples(spark, stream, partitions, place / f"tuples-{keys}-{partitions}")
+        rules = Rules(Windows(stream.ticks, stream.ticks))
+        for strategy in ("late local",):
+            about = {"strategy": strategy, "keys": keys, "partitions": partitions}
+
+            def merge(_: int, log=log, rules=rules, strategy=strategy, tasks=partitions) -> None:  # noqa: ANN001
+                merge_log(spark, log, rules, strategy, tasks)
+
+            found.append({"job": "D3", "varied": varied, **about, "seconds": best(merge)})
+    return found
+
+
+def counts(spark: SparkSession) -> list[dict]:
+    """D5: ones among drawn events, by one histogram a partition, merged."""
+    query, found = HistogramQuery(EVENTS // 10, 0.01, timed=True), []
+    for tasks in (2, 8):
+        reader = Drawn(BitStream(0.3, None, 1), EVENTS, tasks)
+
+        def count(_: int, reader: Drawn = reader) -> None:
+            aggregate(reader.frame(spark), query, reader)
+
+        about = {"partitions": tasks}
+        found.append({"job": "D5", "varied": "partitions", **about, "seconds": best(count)})
+    return found
