@@ -7,6 +7,7 @@ those before it, so that samples which depend on those before them do not break 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -159,6 +160,24 @@ class PartialGuard:
             self.rounds += 1
         return History(said, estimate)
 
+    def to_bytes(self) -> bytes:
+        """What was learned and promised so far."""
+        file, arrays = io.BytesIO(), {"rounds": np.array(self.rounds)}
+        for k, interval in enumerate(self.intervals):
+            arrays |= {f"{k}-{name}": value for name, value in interval.state.items()}
+        np.savez(file, allow_pickle=False, **arrays)
+        return file.getvalue()
+
+    def restore(self, data: bytes) -> None:
+        """Go on from what `to_bytes` of a guard with the same parameters gave."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as found:
+            self.rounds = int(found["rounds"])
+            for k, interval in enumerate(self.intervals):
+                interval.state = {name: found[f"{k}-{name}"] for name in interval.state}
+
+
+_LEARNED = ("said", "counts", "level", "moments", "covariance", "seen", "weight")
+
 
 @dataclass(eq=False)
 class _Interval:
@@ -181,10 +200,23 @@ class _Interval:
     seen: float = 0.0  # forgetting number of windows, for the level
     weight: float = 0.0  # the same for the moments
 
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """All that changes."""
+        learned = {name: np.asarray(getattr(self, name)) for name in _LEARNED}
+        return learned | {"accounts": self.accounts.accounts, "pool": self.accounts.pool}
+
+    @state.setter
+    def state(self, found: dict[str, np.ndarray]) -> None:
+        for name in _LEARNED:
+            value = found[name]
+            setattr(self, name, value if value.ndim else float(value))
+        self.accounts.accounts, self.accounts.pool = found["accounts"], found["pool"]
+
     def __post_init__(self) -> None:
         n = self.limit.size
         self.said, self.counts = np.zeros(n, np.int64), np.zeros((2, n))
-        self.level = np.zeros(0)
+        self.level = self.moments = self.covariance = np.zeros(0)
 
     def take(self, known: np.ndarray, samples: np.ndarray, select: Select) -> np.ndarray:
         """Settle what was declared of a window, learn from it, declare the next; the estimates."""
