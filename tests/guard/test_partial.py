@@ -180,6 +180,17 @@ def test_windows_of_another_shape_are_refused_and_leave_the_state(windows):
     assert seen.rounds == 0
 
 
+def test_more_sensors_than_the_memory_has_windows_are_declared_too(monkeypatch):
+    """As 600 sensors and a memory of 600 windows are, at a tenth of the size."""
+    monkeypatch.setattr("aftlib.guard.partial.FORGET", 1 / 20)
+    seen = guard(n=24)
+    told = seen.update(samples(200, n=24))
+    assert not told.said[:24].any()
+    assert (told.said[120:] == 2).mean() > 0.7
+    number, wrong, slack = seen.kept[:, 0]
+    assert (wrong <= 0.05 * number + slack).all()
+
+
 def test_a_guard_goes_on_from_its_bytes():
     windows, spans = samples(200), [(0, WIDTH), (START, WIDTH)]
     windows[np.random.default_rng(2).random(windows.shape) < 0.02] = np.nan
