@@ -18,7 +18,7 @@ from aftlib.guard.partial import PartialGuard
 class GuardedPlan:
     """Checkpoint times of the next window, and the sensors read after a failure in each interval.
 
-    `times` are τ_0 = 0 … τ_K = w, `replay` K arrays of key indices, ascending; the others' part of
+    `times` are τ_0 … τ_K = w, `replay` K arrays of key indices, ascending; the others' part of
     the window's mean is estimated, and its error was declared to be within ε.
     """
 
@@ -54,10 +54,17 @@ def replay_guard(
     return PartialGuard(window, spans, epsilon, delta, sensors, select, seasons)
 
 
-def plan_guarded(guard: PartialGuard, recovery_time: RecoveryTime, t_sla_ms: float) -> GuardedPlan:
+def plan_guarded(
+    guard: PartialGuard,
+    recovery_time: RecoveryTime,
+    t_sla_ms: float,
+    also: Sequence[int] = (),
+    start: int = 0,
+) -> GuardedPlan:
     """From each time the largest of the guard's grid that T_SLA lets reach (D2 fig. 4).
 
-    Each window has its own plan, for O follows the accounts: made when the last is through.
+    Each window has its own plan, for O follows the accounts: made when the last is through. The
+    sensors in `also` are read in any case. What is left after a failure is planned from a `start`.
 
     Raises
     ------
@@ -65,8 +72,9 @@ def plan_guarded(guard: PartialGuard, recovery_time: RecoveryTime, t_sla_ms: flo
         When T_SLA does not reach from one time of the grid to the next.
     """
     starts = [interval.start for interval in guard.intervals]
-    replay, most = guard.replay, recovery_time.max_tuples(t_sla_ms)
-    times, chosen = [0], []
+    replay = [np.union1d(o, also).astype(int) for o in guard.replay]
+    most = recovery_time.max_tuples(t_sla_ms)
+    times, chosen = [start], []
     while times[-1] < guard.window:
         o = replay[starts.index(times[-1])]
         reach = times[-1] + most // len(o) if len(o) else guard.window

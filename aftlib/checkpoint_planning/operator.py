@@ -29,6 +29,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 
+RECOVER = ("model", "guard")
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
 """Sums and numbers of the samples of some sensors, in their order, over the steps [start, stop)."""
 
@@ -40,6 +41,8 @@ class ReplayQuery:
     The model is of the n sensors' values at one step, `window` counts steps; all are as
     `plan_checkpoints` takes them. Where `planned` has the times of a plan and its replay sets, an
     undisturbed window follows these; what comes after a failure is planned here.
+    By `recover` "guard" what is read again follows the data, at the times of a `grid`; see
+    `guarded_replay`.
     """
 
     model: GaussianModel
@@ -50,6 +53,20 @@ class ReplayQuery:
     method: str = "proposed"
     query: str = "mean"
     planned: tuple[Sequence[int], Sequence[Sequence[int]]] | None = None
+    recover: str = "model"
+    grid: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what no operator could recover by."""
+        if self.recover not in RECOVER:
+            raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
+        marks = list(self.grid)
+        fits = marks == sorted(set(marks)) and marks[:1] == [0] and marks[-1] < self.window
+        if (self.recover == "guard") != bool(marks) or (marks and not fits):
+            raise ValueError(
+                "grid must hold rising steps from 0 to below the window with recover='guard', and "
+                f"nothing else with 'model', got {self.grid!r} and {self.recover!r}"
+            )
 
     def __post_init__(self) -> None:
         if self.query in EXTREMES:
@@ -96,6 +113,8 @@ class ReplayQuery:
         words: dict[str, Any] = {"method": self.method, "query": self.query}
         if self.planned is not None:
             words["planned"] = [list(self.planned[0]), [list(o) for o in self.planned[1]]]
+        if self.recover != "model":
+            words |= {"recover": self.recover, "grid": [int(tau) for tau in self.grid]}
         return plain | words | {"requirement": promise, "recovery_time": cost}
 
 
@@ -313,7 +332,8 @@ def prepare(
         )
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
+    from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
+
     store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
-    return PartialReplay(
-        query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes
-    )
+    kind = GuardedReplay if query.recover == "guard" else PartialReplay
+    return kind(query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -17,7 +18,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
+from aftlib.checkpoint_planning.guarded_replay import Audited, GuardedReplay
 from aftlib.checkpoint_planning.operator import (
+    PartialReplay,
     Read,
     ReplayQuery,
     bare_read,
@@ -60,6 +63,8 @@ class PlannedLog(PlannedInput):
     fingerprint: str  # of the stream
     stop: int  # step at which the stream ends: its last window is whole
     tasks: int  # slices of the sensors that are read in parallel
+    window: int = 0
+    grid: tuple[int, ...] = ()  # steps of a window at which sums are told apart
 
     schema: ClassVar[str] = SUM_SCHEMA
     unit: ClassVar[str] = "step"
@@ -83,9 +88,12 @@ class PlannedLog(PlannedInput):
         return [SensorSlice(part, start, stop) for part in sliced(keys, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Sums of the slice, in one row."""
+        """Sums of the slice, in one row, or one a stretch of the grid."""
         piece = cast("SensorSlice", partition)
-        yield sum_slice(SensorLog.open(self.log), piece.keys, piece.start, piece.stop)
+        log, first = SensorLog.open(self.log), piece.start - piece.start % max(1, self.window)
+        inside = [first + tau for tau in self.grid if piece.start < first + tau < piece.stop]
+        for start, stop in pairwise([piece.start, *inside, piece.stop]):
+            yield sum_slice(log, piece.keys, start, stop)
 
     def _checkpoint(self) -> Checkpoint:
         return cast("Checkpoint", CheckpointStore(self.state, self.fingerprint).restore())
@@ -105,18 +113,26 @@ def sum_slice(log: SensorLog, keys: Sequence[int], start: int, stop: int) -> pa.
 
 
 def collected(frame: DataFrame) -> Read:
-    """Reader that runs the tasks of a frame of `SUM` rows and puts their sums in order."""
+    """Reader that runs the tasks of a frame of `SUM` rows and puts their sums in order.
+
+    The tasks run once, for all stretches of the batch.
+    """
+    rows: list[dict] = []
 
     def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         sums: dict[int, float] = {}
         counts: dict[int, int] = {}
-        for row in frame.toArrow().to_pylist():
-            if (row["start"], row["stop"]) != (start, stop):
+        rows.extend([] if rows else frame.toArrow().to_pylist())
+        known = {(row["start"], row["stop"]) for row in rows}
+        for row in rows:
+            if (start, stop) not in known:
                 raise ValueError(
                     f"batch must cover the steps [{start}, {stop}) that the state waits for, got "
                     f"[{row['start']}, {row['stop']}); state and Spark's checkpoint must be of one "
                     "stream: restore both from the same copy"
                 )
+            if (row["start"], row["stop"]) != (start, stop):
+                continue
             sums |= zip(row["keys"], row["sums"], strict=True)
             counts |= zip(row["keys"], row["counts"], strict=True)
         return np.array([sums[k] for k in keys]), np.array([counts[k] for k in keys], np.int64)
@@ -148,6 +164,7 @@ class ReplayedStream:
 
     results: list[WindowResult]
     records: list[IntervalRecord]
+    audited: Audited | None = None  # what became of a guard's estimates
 
 
 def replay_stream(
@@ -185,6 +202,8 @@ def replay_stream(
             fingerprint=query.fingerprint,
             stop=log.steps - log.steps % query.window,
             tasks=tasks,
+            window=query.window,
+            grid=tuple(query.grid),
         )
 
         def step(batch: DataFrame, number: int) -> None:
@@ -194,7 +213,7 @@ def replay_stream(
             drain(planned.stream(spark).writeStream.foreachBatch(step), Path(directory))
         finally:
             operator.store.end(operator.process_id)
-        return ReplayedStream(operator.store.results(), operator.store.records())
+        return _replayed(operator)
 
 
 def replay_in_process(
@@ -215,7 +234,12 @@ def replay_in_process(
                 batch += 1
         finally:
             operator.store.end(operator.process_id)
-        return ReplayedStream(operator.store.results(), operator.store.records())
+        return _replayed(operator)
+
+
+def _replayed(operator: PartialReplay) -> ReplayedStream:
+    audited = operator.close() if isinstance(operator, GuardedReplay) else None
+    return ReplayedStream(operator.store.results(), operator.store.records(), audited)
 
 
 @contextmanager

@@ -5,16 +5,17 @@ from __future__ import annotations
 import io
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from aftlib.core.sqlite import open_database, transaction
 
 APPLICATION = 0x41465431
-VERSION = 3
+VERSION = 4
 _MAGIC = b"aft-checkpoint-2\n"
 _TABLES = (
     "CREATE TABLE stream (fingerprint TEXT NOT NULL)",
@@ -24,6 +25,7 @@ _TABLES = (
     "recovered INTEGER, sensors INTEGER, res_ms REAL, rep_ms REAL, est_ms REAL)",
     "CREATE TABLE windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
     "samples INTEGER, kept INTEGER, PRIMARY KEY (start, key))",
+    "CREATE TABLE memory (name TEXT PRIMARY KEY, data BLOB NOT NULL)",
 )
 
 
@@ -176,9 +178,13 @@ class CheckpointStore:
         return bool(self._rows("SELECT 1 FROM batches WHERE batch = ?", batch))
 
     def commit(
-        self, checkpoint: Checkpoint, results: Sequence[WindowResult], record: IntervalRecord
+        self,
+        checkpoint: Checkpoint,
+        results: Sequence[WindowResult],
+        record: IntervalRecord,
+        memory: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
-        """Make the batch, its checkpoint and its windows durable.
+        """Make the batch, its checkpoint, its windows and what is to be remembered durable.
 
         OSError when the disk is full or fails; the state is then as it was before.
         """
@@ -188,6 +194,17 @@ class CheckpointStore:
             connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?)", windows)
             marks = ", ".join("?" * len(astuple(record)))
             connection.execute(f"INSERT INTO batches VALUES ({marks})", astuple(record))
+            connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
+
+    def remember(self, memory: Mapping[str, bytes]) -> None:
+        """Make durable what an operator knows beyond its checkpoint, by name."""
+        with transaction(self._connection, "keep the memory in") as connection:
+            connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
+
+    def memory(self, name: str) -> bytes:
+        """What was remembered by that name last; empty when nothing was."""
+        rows = self._rows("SELECT data FROM memory WHERE name = ?", name)
+        return bytes(rows[0][0]) if rows else b""
 
     def results(self) -> list[WindowResult]:
         """Windows finished so far, by start and key."""

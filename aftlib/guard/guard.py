@@ -27,7 +27,7 @@ FORGET = 1 / 600
 """The model's memory: effectively 600 windows."""
 LARGEST = 1e100
 """No window may be of that size: its square must be a number."""
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)

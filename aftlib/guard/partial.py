@@ -7,6 +7,7 @@ those before it, so that samples which depend on those before them do not break 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,8 @@ LOADING = 0.01
 """Added to each variance, relatively: what is fitted exactly is not believed exactly."""
 TINY = 1e-9
 """The least variance, in units of ε²: a sensor that never changes is known."""
+LEAST_MEMORY = 4
+"""Windows that the model remembers for each variable that it is told by, at the least."""
 LEAST_PRESENT = 0.5
 """Share of an interval's samples from which on their mean stands for the interval's."""
 
@@ -70,7 +73,9 @@ class PartialGuard:
     A window costs O((2n)³) for each interval. Nothing is declared before the model has seen more
     windows than it has variables, n and two a season; with their share q of the windows a target is
     taken to be (1 − q) / (1 + q) of it, for by so much the variance of a regression's prediction
-    grows by fitting. As the model's memory is 600 windows, q is n/600 at least.
+    grows by fitting. The model's memory is 600 windows, or `LEAST_MEMORY` a variable where these
+    are more than 150, so that q falls to 1/4: with a memory of 600 for any number nothing would
+    ever be declared from 600 sensors on.
 
     Examples
     --------
@@ -159,6 +164,24 @@ class PartialGuard:
             self.rounds += 1
         return History(said, estimate)
 
+    def to_bytes(self) -> bytes:
+        """What was learned and promised so far."""
+        file, arrays = io.BytesIO(), {"rounds": np.array(self.rounds)}
+        for k, interval in enumerate(self.intervals):
+            arrays |= {f"{k}-{name}": value for name, value in interval.state.items()}
+        np.savez(file, allow_pickle=False, **arrays)
+        return file.getvalue()
+
+    def restore(self, data: bytes) -> None:
+        """Go on from what `to_bytes` of a guard with the same parameters gave."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as found:
+            self.rounds = int(found["rounds"])
+            for k, interval in enumerate(self.intervals):
+                interval.state = {name: found[f"{k}-{name}"] for name in interval.state}
+
+
+_LEARNED = ("said", "counts", "level", "moments", "covariance", "seen", "weight")
+
 
 @dataclass(eq=False)
 class _Interval:
@@ -180,11 +203,26 @@ class _Interval:
     covariance: np.ndarray = field(init=False)
     seen: float = 0.0  # forgetting number of windows, for the level
     weight: float = 0.0  # the same for the moments
+    forget: float = field(init=False)  # how much of a window's weight in them the next one takes
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """All that changes."""
+        learned = {name: np.asarray(getattr(self, name)) for name in _LEARNED}
+        return learned | {"accounts": self.accounts.accounts, "pool": self.accounts.pool}
+
+    @state.setter
+    def state(self, found: dict[str, np.ndarray]) -> None:
+        for name in _LEARNED:
+            value = found[name]
+            setattr(self, name, value if value.ndim else float(value))
+        self.accounts.accounts, self.accounts.pool = found["accounts"], found["pool"]
 
     def __post_init__(self) -> None:
         n = self.limit.size
         self.said, self.counts = np.zeros(n, np.int64), np.zeros((2, n))
-        self.level = np.zeros(0)
+        self.forget = FORGET
+        self.level = self.moments = self.covariance = np.zeros(0)
 
     def take(self, known: np.ndarray, samples: np.ndarray, select: Select) -> np.ndarray:
         """Settle what was declared of a window, learn from it, declare the next; the estimates."""
@@ -194,6 +232,7 @@ class _Interval:
         if not self.level.size:
             self.level, self.moments = np.zeros(z.size), np.zeros((z.size, z.size))
             self.covariance = np.eye(z.size)
+        self.forget = min(FORGET, 1 / (LEAST_MEMORY * (z.size - self.limit.size + 1)))
 
         estimate, _ = self.expected(z)
         whole = np.isfinite(inside).all(axis=0)
@@ -235,8 +274,8 @@ class _Interval:
         self.level = self.level + (z - self.level) / self.seen
         if self.seen > 1:  # the first window is its own level
             deviation = z - self.level
-            self.moments = (1 - FORGET) * self.moments + np.outer(deviation, deviation)
-            self.weight = (1 - FORGET) * self.weight + 1
+            self.moments = (1 - self.forget) * self.moments + np.outer(deviation, deviation)
+            self.weight = (1 - self.forget) * self.weight + 1
 
     def declare(self, select: Select) -> None:
         """Choose O for the next window; the other sensors are declared."""

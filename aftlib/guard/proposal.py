@@ -15,7 +15,9 @@ import numpy as np
 from aftlib.core.compiling import jit
 
 FLOOR = 0.03
-FEATURES = 9
+RHYTHMS = 2
+"""Seasons, the most important ones, whose harmonics are among the features."""
+FEATURES = 7 + 2 * RHYTHMS
 RESIDUALS, OUTCOMES, BINS = 400, 500, 128
 LEAST_RESIDUALS, LEAST_OUTCOMES = 50, 60
 FORGET = 0.002

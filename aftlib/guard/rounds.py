@@ -9,7 +9,7 @@ import numpy as np
 from aftlib.core.compiling import jit
 from aftlib.guard.accounts import declare, learn
 from aftlib.guard.prediction import FIRST_FIT, absorb, conditional, learn_moments, predict, refit
-from aftlib.guard.proposal import FLOOR, half_width, learn_outcome, propose, refit_weights
+from aftlib.guard.proposal import FLOOR, RHYTHMS, half_width, learn_outcome, propose, refit_weights
 
 HIGHEST = 100.0
 """Deviation in sd that the risk tells apart at most, so that one wild value does not blind it."""
@@ -125,10 +125,10 @@ def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int) 
             features[3] = average
             features[4] = 0.0 if np.isnan(change) else np.log(change + FLOOR)
             features[5], features[6] = height, abs(height)
-            features[7] = features[8] = 0.0
-            if rules.seasons.size:
-                features[7] = np.sin(2 * np.pi * t / rules.seasons[0])
-                features[8] = np.cos(2 * np.pi * t / rules.seasons[0])
+            features[7:] = 0.0
+            for k in range(min(RHYTHMS, rules.seasons.size)):
+                features[7 + 2 * k] = np.sin(2 * np.pi * t / rules.seasons[k])
+                features[8 + 2 * k] = np.cos(2 * np.pi * t / rules.seasons[k])
             limit = np.log(rules.epsilon[i] / scale + FLOOR)
             proposed[i] = propose(risk, slot, h, i, limit, rules.delta)
         said = state.said[slot, h]

@@ -178,3 +178,33 @@ def test_windows_of_another_shape_are_refused_and_leave_the_state(windows):
     with pytest.raises(ValueError, match=r"windows must be finite or NaN, of shape \(6, 4\) or"):
         seen.update(windows)
     assert seen.rounds == 0
+
+
+def test_more_sensors_than_the_memory_has_windows_are_declared_too(monkeypatch):
+    """As 600 sensors and a memory of 600 windows are, at a tenth of the size."""
+    monkeypatch.setattr("aftlib.guard.partial.FORGET", 1 / 20)
+    seen = guard(n=24)
+    told = seen.update(samples(200, n=24))
+    assert not told.said[:24].any()
+    assert (told.said[120:] == 2).mean() > 0.7
+    number, wrong, slack = seen.kept[:, 0]
+    assert (wrong <= 0.05 * number + slack).all()
+
+
+def test_a_guard_goes_on_from_its_bytes():
+    windows, spans = samples(200), [(0, WIDTH), (START, WIDTH)]
+    windows[np.random.default_rng(2).random(windows.shape) < 0.02] = np.nan
+    whole, first, then = (guard(intervals=spans) for _ in range(3))
+    whole.update(windows)
+    first.update(windows[:120])
+    then.restore(first.to_bytes())
+    then.update(windows[120:])
+    np.testing.assert_array_equal(then.kept, whole.kept)
+    for ours, theirs in zip(then.replay, whole.replay, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert then.rounds == 200
+    assert then.to_bytes() == whole.to_bytes()
+    fresh = guard(intervals=spans)
+    fresh.restore(guard(intervals=spans).to_bytes())
+    fresh.update(windows[:5])
+    assert fresh.rounds == 5

@@ -1,0 +1,263 @@
+"""Partial replay with a guard: what a failure need not read again follows the data (D2, guarded).
+
+While nothing fails the guard is fed each window and declares, for every time τ of a grid, which
+sensors' rest of the window could be estimated. After a failure at τ only the others, O, are read up
+to the window's end (D2 eq. (12)). A sensor whose account is used up joins O, and the next window is
+planned anew within T_SLA. What was estimated is read from the log later and booked in a second
+account, which stops it where real failures do not go as declared.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from aftlib.checkpoint_planning.guarded_plan import plan_guarded, replay_guard
+from aftlib.checkpoint_planning.operator import PartialReplay, Read, fresh, interval_sums
+from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord, WindowResult
+from aftlib.guard.accounts import Accounts, pooled_slack
+
+GUARDED = "guarded"
+"""Name of every plan that follows a guard."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What became of the estimates of real failures, compared with the log afterwards."""
+
+    estimates: int  # whose truth was read
+    wrong: int  # of these, off by more than ε
+    bound: float  # most that may be wrong, whatever the data and the failures
+
+
+@dataclass(eq=False)
+class Trail:
+    """What was read of the window that runs: sums and samples a stretch of the grid and sensor."""
+
+    sums: np.ndarray  # (stretches, n)
+    counts: np.ndarray  # (stretches, n); −1 where not read
+    lost: int = -1  # stretch at which a failure left the sensors outside O unread
+
+    @classmethod
+    def empty(cls, stretches: int, sensors: int) -> Self:
+        """Nothing was read yet."""
+        return cls(np.zeros((stretches, sensors)), np.full((stretches, sensors), -1, np.int64))
+
+    def samples(self, sizes: np.ndarray) -> np.ndarray:
+        """A window (w, n) with these sums and gaps, which is what a guard of means looks at."""
+        present = np.maximum(self.counts, 0)
+        means = np.divide(
+            self.sums, present, out=np.full(self.sums.shape, np.nan), where=present > 0
+        )
+        place = np.concatenate([np.arange(size) for size in sizes])[:, None]
+        there = place < np.repeat(present, sizes, axis=0)
+        return np.where(there, np.repeat(means, sizes, axis=0), np.nan)
+
+
+@dataclass
+class GuardedReplay(PartialReplay):
+    """`PartialReplay` whose replay sets are a guard's; see the module.
+
+    The guard's state, what was read of the window that runs, and the audit are committed with the
+    batch.
+    """
+
+    trail: Trail = field(init=False)
+    # estimates that are to be audited: window, stretch, flags and estimated means, (n,) each
+    open: list[tuple[int, int, np.ndarray, np.ndarray]] = field(init=False)
+    # estimates audited, wrong ones, failures, and the most estimates that were open at one time
+    counted: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Go on where an earlier process was, or begin with nothing known."""
+        q = self.query
+        n, self.grid = q.model.size, np.array([*q.grid, q.window])
+        self.sizes = np.diff(self.grid)
+        longest = q.recovery_time(n * int(self.sizes.max()))
+        if not q.t_sla_ms >= longest:
+            raise ValueError(
+                f"t_sla_ms must be at least {longest:.6g} to replay all {n} sensors over the "
+                f"grid's longest stretch of {int(self.sizes.max())} steps, got {q.t_sla_ms!r}; "
+                "give a finer grid or more time"
+            )
+        self.limit = np.broadcast_to(q.requirement.epsilon / self._per_mean, (n,))
+        self._load()
+        if self.store.restore() is None:
+            self.store.keep(self._planned(fresh(q, 0)))
+
+    def _load(self) -> None:
+        """Take up what was committed last, or begin with nothing known."""
+        q, n = self.query, self.query.model.size
+        self.guard = replay_guard(q.window, q.grid, self.limit, q.requirement.delta, n)
+        self.account = Accounts(n, q.requirement.delta)
+        self.trail, self.open = Trail.empty(len(self.sizes), n), []
+        self.counted = np.zeros(4, np.int64)
+        if known := self.store.memory(GUARDED):
+            self.guard.restore(known)
+        if known := self.store.memory("trail"):
+            self._restore(known)
+
+    @property
+    def audited(self) -> Audited:
+        """The second account so far."""
+        estimates, wrong, rounds, most = self.counted.tolist()
+        delta, n = self.query.requirement.delta, self.query.model.size
+        slack = pooled_slack(rounds, delta, n, 0) + most * (1 - delta)
+        return Audited(estimates, wrong, delta * estimates + slack)
+
+    def process(self, batch: int, read: Read) -> None:
+        """Aggregate the next planned interval; from a failure on only O, up to the window's end."""
+        if self.store.committed(batch):
+            return
+        try:
+            self._process(batch, read)
+        except BaseException:
+            self._load()  # nothing of the batch was committed
+            raise
+
+    def _process(self, batch: int, read: Read) -> None:
+        laps, n, checkpoint = [time.perf_counter()], self.query.model.size, self.checkpoint
+        start, stop, window = checkpoint.position, checkpoint.next_boundary, checkpoint.window
+        failed = self.store.begin(batch, start, self.process_id)
+        self.passes("begun", batch)
+        first = int(np.searchsorted(self.grid, start - window))
+        if failed and self.trail.lost < 0:
+            self._lose(window, first)
+        keys = np.flatnonzero(~self._unread(window)).tolist()
+        laps.append(time.perf_counter())
+        self.passes("restored", batch)
+
+        sums, counts = np.zeros(n), np.zeros(n, np.int64)
+        last = int(np.searchsorted(self.grid, stop - window))
+        for stretch in range(first, last):
+            begin, end = (self.grid[stretch : stretch + 2] + window).tolist()
+            self.trail.sums[stretch, keys], self.trail.counts[stretch, keys] = read(
+                keys, begin, end
+            )
+            sums[keys] += self.trail.sums[stretch, keys]
+            counts[keys] += self.trail.counts[stretch, keys]
+        laps.append(time.perf_counter())
+        self.passes("replayed", batch)
+
+        aggregated = replace(
+            checkpoint,
+            position=stop,
+            sums=checkpoint.sums + sums,
+            counts=checkpoint.counts + counts,
+        )
+        results, memory = [], {}
+        if stop == window + self.query.window:
+            results = self._finish(aggregated)
+            memory[GUARDED] = self.guard.to_bytes()
+            aggregated = self._planned(fresh(self.query, stop))
+        elif failed:  # what is read from now on differs from what was planned to be
+            asked = self.query.recovery_time, self.query.t_sla_ms
+            rest = plan_guarded(self.guard, *asked, keys, start=stop - window)
+            aggregated = replace(aggregated, times=tuple(window + tau for tau in rest.times))
+        laps.append(time.perf_counter())
+        self.passes("estimated", batch)
+        times = (np.diff(laps) * 1e3).tolist()
+        record = IntervalRecord(batch, start, stop, failed, len(keys), *times)
+        self.store.commit(aggregated, results, record, memory | {"trail": self._to_bytes()})
+        self.passes("committed", batch)
+        self.passes("planned", batch)
+
+    def close(self) -> Audited:
+        """Audit what was estimated last."""
+        self._audit(self.checkpoint.position)
+        self.store.remember({"trail": self._to_bytes()})
+        return self.audited
+
+    @property
+    def _per_mean(self) -> float:
+        """What a window's mean is multiplied by to be its result."""
+        return 1.0 if self.query.query == "mean" else float(self.query.window)
+
+    def _lose(self, window: int, stretch: int) -> None:
+        """Settle which sensors stay unread, by the guard and what became of earlier estimates."""
+        others = np.ones(self.query.model.size, bool)
+        others[self.guard.replay[stretch]] = False
+        said = self.account.declare(others)
+        self.trail.lost = stretch
+        self.open.append((window, stretch, said, np.full(said.size, np.nan)))
+        self.counted[2] += 1
+        self.counted[3] = max(self.counted[3], int((said == 2).sum()))
+
+    def _unread(self, window: int) -> np.ndarray:
+        """Sensors that are not read again."""
+        said = [said for of, _, said, _ in self.open if of == window]
+        return said[-1] == 2 if said else np.zeros(self.query.model.size, bool)
+
+    def _finish(self, checkpoint: Checkpoint) -> list[WindowResult]:
+        """The window's results, estimated where sensors stayed unread; the guard learns from it."""
+        told = self.guard.update(self.trail.samples(self.sizes))
+        w, counts, unread = self.query.window, checkpoint.counts, self._unread(checkpoint.window)
+        values = np.where(counts > 0, checkpoint.sums / np.maximum(counts, 1), np.nan)
+        if self.trail.lost >= 0:
+            window, stretch, said, _ = self.open.pop()
+            estimate, tau = told.estimate[0, stretch], int(self.grid[stretch])
+            self.open.append((window, stretch, said, estimate))
+            before = np.where(counts > 0, values, estimate)
+            values = np.where(unread, (tau * before + (w - tau) * estimate) / w, values)
+        values = values * (1.0 if self.query.query == "mean" else np.where(unread, w, counts))
+        half = np.where(unread, self.query.requirement.epsilon, 0.0)
+        counts = np.where(unread, w, counts)
+        self.trail = Trail.empty(*self.trail.sums.shape)
+        columns = (column.tolist() for column in (values, half, counts, np.ones(len(half), bool)))
+        rows = zip(self.query.model.names, *columns, strict=True)
+        return [WindowResult(checkpoint.window, checkpoint.position, *row) for row in rows]
+
+    def _audit(self, position: int) -> None:
+        """Read what was estimated of windows that end by a step, and book it in their order."""
+        w = self.query.window
+        done = [estimate for estimate in self.open if estimate[0] + w <= position]
+        for window, stretch, said, estimate in done:
+            keys, tau = np.flatnonzero(said), int(self.grid[stretch])
+            sums, counts = interval_sums(self.log, keys.tolist(), window + tau, window + w)
+            truth, wrong = np.full(said.size, np.nan), np.full(said.size, np.nan)
+            truth[keys] = np.divide(sums, counts, out=np.full(len(keys), np.nan), where=counts > 0)
+            off = np.abs(estimate - truth) * (w - tau) / w
+            known = np.isfinite(off)
+            wrong[known] = off[known] > self.limit[known]
+            self.account.update(said, wrong)
+            declared = known & (said == 2)
+            self.counted[:2] += int(declared.sum()), int(wrong[declared].sum())
+        self.open = [estimate for estimate in self.open if estimate[0] + w > position]
+
+    def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint at a window's beginning, planned by what both accounts bear."""
+        self._audit(checkpoint.window - self.query.window)
+        closed = np.flatnonzero(self.account.declare(np.ones(self.query.model.size)) != 2)
+        asked = self.query.recovery_time, self.query.t_sla_ms
+        plan = plan_guarded(self.guard, *asked, closed.tolist())
+        times = tuple(checkpoint.window + tau for tau in plan.times)
+        return replace(checkpoint, times=times, plan=GUARDED)
+
+    def _to_bytes(self) -> bytes:
+        file, shape = io.BytesIO(), (len(self.open), self.query.model.size)
+        np.savez(
+            file,
+            sums=self.trail.sums,
+            counts=self.trail.counts,
+            lost=self.trail.lost,
+            counted=self.counted,
+            accounts=self.account.accounts,
+            pool=self.account.pool,
+            windows=np.array([estimate[0] for estimate in self.open], np.int64),
+            stretches=np.array([estimate[1] for estimate in self.open], np.int64),
+            said=np.array([estimate[2] for estimate in self.open], np.int64).reshape(shape),
+            estimates=np.array([estimate[3] for estimate in self.open], float).reshape(shape),
+        )
+        return file.getvalue()
+
+    def _restore(self, data: bytes) -> None:
+        with np.load(io.BytesIO(data), allow_pickle=False) as found:
+            self.trail = Trail(found["sums"], found["counts"], int(found["lost"]))
+            self.counted = found["counted"]
+            self.account.accounts, self.account.pool = found["accounts"], found["pool"]
+            columns = found["windows"].tolist(), found["stretches"].tolist()
+            self.open = list(zip(*columns, found["said"], found["estimates"], strict=True))

@@ -1,0 +1,178 @@
+"""D2's operator with a guard: promises kept over failures, deaths and restarts; audited after."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aftlib.checkpoint_planning.driver import write_task
+from aftlib.checkpoint_planning.experiments.guarding import wandering
+from aftlib.checkpoint_planning.experiments.recoveries import killed_driver
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
+from aftlib.checkpoint_planning.pipeline import replay_in_process, replay_stream
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+
+W, N = 30, 5
+NAMES = [f"s{i}" for i in range(N)]
+VALUES = wandering(260, 0.9, seed=1)[:, :N]
+MEANS = VALUES.reshape(-1, W, N).mean(axis=1)
+LIMIT = 0.5 * MEANS.std()
+PLAIN = ReplayQuery(
+    GaussianModel(VALUES.mean(axis=0), np.cov(VALUES.T), NAMES),
+    W,
+    Requirement(LIMIT, 0.05),
+    RecoveryTime(0, 1),
+    60,
+)
+QUERY = replace(PLAIN, recover="guard", grid=(0, 10, 20))
+
+
+def log_of(place, values=VALUES):
+    return SensorLog.write(place / "log", values, NAMES)
+
+
+def streamed(query, log, directory, failing, restart=10**6, after=120):
+    """All batches, those from a step on failing by chance, in a new process every so many."""
+    operator, read, rng = prepare(query, log, directory), bare_read(log), np.random.default_rng(3)
+    batch = 0
+    while operator.checkpoint.position < log.steps:
+        position = operator.checkpoint.position
+        if position >= after * W and rng.random() < failing:
+            operator.store.begin(batch, position, "dead")
+        operator.process(batch, read)
+        batch += 1
+        if batch % restart == 0:
+            operator = prepare(query, log, directory)
+    return operator
+
+
+def errors(results):
+    return {(r.start, r.key): abs(r.value - MEANS[r.start // W, int(r.key[1])]) for r in results}
+
+
+def test_estimates_are_within_epsilon_and_audited_and_the_rest_is_exact(tmp_path):
+    operator = streamed(QUERY, log_of(tmp_path), tmp_path / "s", failing=0.4)
+    results, records = operator.store.results(), operator.store.records()
+    off, guessed = errors(results), {(r.start, r.key) for r in results if r.half_width > 0}
+    assert len(results) == 260 * N and len(guessed) > 150
+    assert max(off[cell] for cell in off if cell not in guessed) < 1e-12
+    wrong = sum(off[cell] > LIMIT for cell in guessed)
+    assert wrong < 0.05 * len(guessed)
+    audit = operator.close()
+    assert (audit.estimates, audit.wrong) == (len(guessed), wrong)
+    assert wrong <= audit.bound < 0.05 * len(guessed) + 40
+    assert prepare(QUERY, operator.log, tmp_path / "s").audited == audit
+    recovered = [r for r in records if r.recovered]
+    assert len(recovered) > 30
+    assert all(r.sensors * (r.stop - r.start) <= 60 for r in recovered)
+    assert min(r.sensors for r in recovered) < N
+
+
+def test_processes_that_come_and_go_leave_the_same(tmp_path):
+    log = log_of(tmp_path, VALUES[: 80 * W])
+    whole = streamed(QUERY, log, tmp_path / "a", failing=0.4, after=50)
+    parts = streamed(QUERY, log, tmp_path / "b", failing=0.4, after=50, restart=1)
+    assert whole.close().estimates > 10
+    assert parts.store.results() == whole.store.results()
+    assert parts.close() == whole.close()
+    np.testing.assert_array_equal(parts.guard.kept, whole.guard.kept)
+
+
+def test_a_batch_that_fails_leaves_nothing_behind(tmp_path):
+    log = log_of(tmp_path, VALUES[: 20 * W])
+    whole = streamed(QUERY, log, tmp_path / "a", failing=0)
+    operator, read, struck = prepare(QUERY, log, tmp_path / "b"), bare_read(log), set()
+
+    def full(point, batch):
+        if point == "estimated" and batch not in struck:
+            struck.add(batch)
+            raise OSError("disk full")
+
+    operator.passes = full
+    for batch in range(20 * 3):
+        if operator.checkpoint.position == log.steps:
+            break
+        with pytest.raises(OSError, match="disk full"):
+            operator.process(batch, read)
+        operator.process(batch, read)
+    assert operator.store.results() == whole.store.results()
+    assert operator.guard.to_bytes() == whole.guard.to_bytes()
+
+
+def test_a_sensor_that_goes_its_own_way_is_read_and_plans_are_made_anew(tmp_path):
+    values = VALUES.copy()
+    values[160 * W :, 4] = 5 * np.random.default_rng(1).normal(size=len(values) - 160 * W)
+    query = replace(QUERY, t_sla_ms=50)
+    operator = streamed(query, log_of(tmp_path, values), tmp_path / "s", failing=0.3)
+    estimated = [r.start // W for r in operator.store.results() if r.half_width and r.key == "s4"]
+    assert any(120 <= window < 160 for window in estimated)
+    assert max(estimated) < 200
+    assert 4 in operator.guard.replay[0]
+    records = operator.store.records()
+    assert {r.stop - r.start for r in records} == {10, 20, 30}  # the further the less is read
+    assert all(r.sensors * (r.stop - r.start) <= 50 for r in records if r.recovered)
+
+
+def test_sums_and_gaps(tmp_path):
+    values = VALUES.copy()
+    values[np.random.default_rng(5).random(values.shape) < 0.02] = np.nan
+    asked = replace(QUERY, query="sum", requirement=Requirement(LIMIT * W, 0.05))
+    operator = streamed(asked, log_of(tmp_path, values), tmp_path / "s", failing=0.4)
+    for result in operator.store.results():
+        samples = values[result.start : result.stop, int(result.key[1])]
+        if not result.half_width:
+            assert result.value == pytest.approx(np.nansum(samples))
+            assert result.samples == np.isfinite(samples).sum()
+    guessed = [r for r in operator.store.results() if r.half_width]
+    off = [abs(r.value - W * MEANS[r.start // W, int(r.key[1])]) for r in guessed]
+    assert len(off) > 100 and np.mean(np.array(off) <= LIMIT * W) >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"t_sla_ms": 49}, "t_sla_ms must be at least 50 to replay all 5 sensors over the grid's"),
+        ({"recover": "luck"}, "recover must be one of model, guard, got 'luck'"),
+        ({"grid": (5, 10)}, r"grid must hold rising steps from 0 .* got \(5, 10\) and 'guard'"),
+        ({"grid": (0, 10, 10)}, "grid must hold rising steps from 0"),
+        ({"grid": (0, 30)}, "grid must hold rising steps from 0 to below the window"),
+        ({"grid": ()}, r"grid must hold .* got \(\) and 'guard'"),
+        ({"recover": "model"}, r"nothing else with 'model', got \(0, 10, 20\)"),
+    ],
+)
+def test_what_no_guard_could_keep_is_refused(tmp_path, change, message):
+    log = log_of(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        prepare(replace(QUERY, **change), log, tmp_path / "s")
+
+
+def test_in_one_process_it_is_the_same(tmp_path):
+    log = log_of(tmp_path, VALUES[: 60 * W])
+    done = replay_in_process(QUERY, log, tmp_path / "a")
+    assert done.audited.estimates == 0
+    assert done.results == streamed(QUERY, log, tmp_path / "b", failing=0).store.results()
+    assert replay_in_process(PLAIN, log, tmp_path / "c").audited is None
+
+
+@pytest.mark.spark
+@pytest.mark.crash
+def test_a_driver_killed_on_spark_is_recovered_as_declared(spark, tmp_path):
+    query = replace(QUERY, grid=(0, 15), t_sla_ms=80)
+    log = log_of(tmp_path, VALUES[: 44 * W])
+    write_task(tmp_path / "s", query, log)
+    killed_driver(tmp_path / "s", "spark", "replayed", 41)
+    done = replay_stream(spark, query, log, tmp_path / "s")
+    (failed,) = [r for r in done.records if r.recovered]
+    guessed = [r for r in done.results if r.half_width > 0]
+    assert failed.sensors == N - len(guessed) < N
+    assert {r.start for r in guessed} == {failed.start - failed.start % W}
+    off = errors(done.results)
+    assert done.audited.estimates == len(guessed)
+    assert done.audited.wrong == sum(off[r.start, r.key] > LIMIT for r in guessed)
+    assert max(off[r.start, r.key] for r in done.results if not r.half_width) < 1e-12
+    undisturbed = replay_in_process(query, log, tmp_path / "t")
+    exact = {(r.start, r.key): r.value for r in undisturbed.results}
+    assert all(exact[r.start, r.key] == r.value for r in done.results if not r.half_width)
