@@ -21,7 +21,7 @@ ready := .venv/ready-$(call digest,requirements.lock pyproject.toml)
 broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable-venv)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check crash bench ns3 lab lock lint format clean $(broken)
+.PHONY: help setup reproduce test check crash soak bench ns3 lab lock lint format clean $(broken)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ check: lint ## what CI runs: lint, tests, a tiny reproduction
 
 crash: setup ## the full number of trials that kill real processes
 	AFT_TRIALS=full $(bin)/python -m pytest tests/crash -m crash $(ARGS)
+
+soak: setup ## strike four schemes at once for half an hour (AFT_SOAK_SECONDS=180: less)
+	$(bin)/python -m aftlib.failure_drill.soak
 
 bench: setup ## measure the speed ratios of benchmarks/
 	$(bin)/python -m benchmarks $(ARGS)

@@ -39,6 +39,8 @@ ON_SPARK: dict[str, Way] = {
     GUARD: "guard",
 }
 """Schemes, and how D1's master recovers where it has a say."""
+RELAYED = (NONE, AT_MOST, AT_LEAST)
+"""Schemes that put out at once what a worker has sent."""
 TICK_S = 0.002
 
 
@@ -123,15 +125,17 @@ class Streamed:
     audit: Audit | None
 
 
-def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> Streamed:
-    """Stream the drill's log by a scheme of `ON_SPARK`, and strike its workers as scheduled.
+def stream(
+    spark: SparkSession, scheme: str, drill: Drill, directory: Path, stop: int | None = None
+) -> Streamed:
+    """Stream the drill's log, or until a step, by a scheme, and strike its workers as scheduled.
 
     The `directory` is a new one. No fault tolerance and at most once differ in whether a dead
     worker is replaced; both, and at least once, put out what a worker sends at once. At least once
     and exactly once are Spark's replay of the micro-batch since its checkpoint; exactly once puts
     out what the micro-batch commits, D1 too.
     """
-    end = drill.log.steps
+    end = drill.log.steps if stop is None else stop
     away = {NONE: end}.get(scheme, drill.away)
     outages = [Outage(s.worker, s.step, min(s.step + away, end)) for s in drill.kills]
     if scheme == NONE:  # who is dead does not die again
@@ -139,7 +143,7 @@ def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> S
         outages = sorted(first.values(), key=lambda o: o.failure)
     model = drill.model.aggregate(drill.windows.width)
     asked = drill.assignment, drill.requirement, drill.every
-    query = Query(drill.log, drill.windows, model, *asked, recover=ON_SPARK[scheme])
+    query = Query(drill.log, drill.windows, model, *asked, end, recover=ON_SPARK[scheme])
     shifts: SensorShifts
     shifts, worker, master = staff(query, directory, outages)
     if scheme in (NONE, AT_MOST):
@@ -148,7 +152,7 @@ def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> S
     worker = ClockedWorker(
         **{f.name: getattr(worker, f.name) for f in fields(worker)}, stalls=stalls
     )
-    relays = scheme in (NONE, AT_MOST, AT_LEAST)
+    relays = scheme in RELAYED
     coordinator: Callable[[DataFrame, int], None] = Collected() if relays else master
     ends = list[float]()
 
@@ -169,7 +173,7 @@ def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> S
         came,
         [(0, began), *zip(reached, ends, strict=True)],
         sum(row["again"] for row in coordinator.shifts),  # type: ignore[attr-defined]
-        cold(drill, outages, worker.notes, ends),
+        cold(drill, [] if scheme == NONE else outages, worker.notes, ends),
         len([*worker.notes.glob("fault-*.json")]),
         folder_bytes(kept),
         folder_bytes(mail),

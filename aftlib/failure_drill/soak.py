@@ -26,8 +26,10 @@ from aftlib.core.paths import atomic_file, data_dir
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import DIGITS, folder_bytes
 from aftlib.failure_drill.lives import LIVES, MODEL_SIZE
+from aftlib.reports.notebook import library_hash
 
 SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 120.0
+RESULT = "soak.json"
 SETTLED = 1 / 3
 """Of the time, what passes before memory is judged: caches fill and the JVM grows."""
 STEPS_A_SECOND = 3000
@@ -74,7 +76,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
             if life.poll() is None:
                 os.killpg(life.pid, signal.SIGKILL)
                 life.wait()
-    result: dict = {"seconds": seconds, "seed": seed, "schemes": {}}
+    result: dict = {"seconds": seconds, "library": library_hash(), "schemes": {}}
     for name, life in lives.items():
         if life.returncode:
             words = said[name].read_text(errors="replace")[-2000:]
@@ -129,13 +131,19 @@ def growth(at_s: np.ndarray, memory_mb: np.ndarray, seconds: float) -> dict[str,
     return {"slope": float(line.slope), "low": line.slope - half, "high": line.slope + half}
 
 
+def last_soak() -> dict | None:
+    """The result that `main` kept last; None where there is none."""
+    path = data_dir() / RESULT
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def main(seconds: str = "") -> None:
     """Soak, keep the result in ``data/soak.json``, and show it shortly."""
     lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
         result = soak(lasts, Path(scratch))
     data_dir().mkdir(exist_ok=True)
-    with atomic_file(data_dir() / "soak.json") as note:
+    with atomic_file(data_dir() / RESULT) as note:
         note.write_text(json.dumps(result))
     for name, one in result["schemes"].items():
         sys.stdout.write(f"{name}: {one['found']}, memory {one['growth']} MB an hour\n")

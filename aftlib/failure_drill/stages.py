@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +31,13 @@ class Shared:
     fallen: int
     kept_bytes: int
     seconds: float
+    calm_s: float  # undisturbed
 
 
-def share(drill: Drill, directory: Path, struck: bool = True) -> Shared:
-    """Run D3's stage over the drill's stream; every other event strikes the store's server.
+def share(drill: Drill, directory: Path) -> Shared:
+    """Run D3's stage over the drill's stream twice, undisturbed and struck.
+
+    Every other event strikes the server of the store.
 
     A partition has the sensors of one worker, and a task reads it. Its stalls are left out: a stage
     waits for a process that is stopped, as long as its patience lasts.
@@ -51,8 +54,9 @@ def share(drill: Drill, directory: Path, struck: bool = True) -> Shared:
         tasks=TASKS,
         batch=batch,
         checkpoint_s=0.05,
-        faults=tuple(faults(drill, notes)) if struck else (),
+        faults=tuple(faults(drill, notes)),
     )
+    calm_s = run_stage(replace(stage, directory=directory / "calm", faults=())).seconds
     account = run_stage(stage)
     return Shared(
         put_out(drill, stage.output),
@@ -60,6 +64,7 @@ def share(drill: Drill, directory: Path, struck: bool = True) -> Shared:
         len([*notes.glob("fault-*.json")]),
         folder_bytes([stage.directory]),
         account.seconds,
+        calm_s,
     )
 
 
