@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from aftlib.failure_drill.drill import DIGITS, Drill, folder_bytes
+from aftlib.failure_drill.drill import DIGITS, Drill, Run, folder_bytes
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.stream.parsing import Rules
@@ -22,22 +22,10 @@ PIECES = 100
 """Batches that each task reads its partition in."""
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What a stage left; as `pipeline.Streamed`, and how long it ran."""
-
-    came: pd.DataFrame
-    rows_again: int
-    fallen: int
-    kept_bytes: int
-    seconds: float
-    calm_s: float  # undisturbed
-
-
-def share(drill: Drill, directory: Path) -> Shared:
+def share(drill: Drill, directory: Path) -> Run:
     """Run D3's stage over the drill's stream twice, undisturbed and struck.
 
-    Every other event strikes the server of the store.
+    Every other event strikes the server of the store; recovery_ms is what a kill adds to the run.
 
     A partition has the sensors of one worker, and a task reads it. Its stalls are left out: a stage
     waits for a process that is stopped, as long as its patience lasts.
@@ -58,13 +46,12 @@ def share(drill: Drill, directory: Path) -> Shared:
     )
     calm_s = run_stage(replace(stage, directory=directory / "calm", faults=())).seconds
     account = run_stage(stage)
-    return Shared(
+    return Run(
         put_out(drill, stage.output),
         sum(account.read_again.values()),
         len([*notes.glob("fault-*.json")]),
         folder_bytes([stage.directory]),
-        account.seconds,
-        calm_s,
+        {"recovery_ms": 1e3 * (account.seconds - calm_s) / max(1, len(drill.kills))},
     )
 
 

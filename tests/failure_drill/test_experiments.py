@@ -61,7 +61,7 @@ def test_the_schedule_is_shown_event_by_event(small):
 
 
 def test_d1_spares_the_first_of_two_at_once(small):
-    spared, kills = experiments.spared_by_plan(small), small.kills
+    spared, kills = small.spared, small.kills
     assert small.assignment.estimable.all()
     again = [s.form == "simultaneous" and i and kills[i - 1].step == s.step
              for i, s in enumerate(kills)]  # fmt: skip
