@@ -28,7 +28,7 @@ from aftlib.failure_drill.drill import DIGITS, folder_bytes
 from aftlib.failure_drill.lives import LIVES, MODEL_SIZE
 from aftlib.reports.notebook import library_hash
 
-SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 120.0
+SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
 RESULT = "soak.json"
 SETTLED = 1 / 3
 """Of the time, what passes before memory is judged: caches fill and the JVM grows."""

@@ -12,7 +12,7 @@ SECONDS = float(os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(SECONDS + 400)
+@pytest.mark.timeout(SECONDS + 500)
 def test_nothing_is_lost_or_doubled_while_all_are_struck(tmp_path):
     found = soak(SECONDS, tmp_path)
     assert list(found["schemes"]) == list(LIVES)
