@@ -41,19 +41,19 @@ def replay(drill: Drill, name: str, budget: int, directory: Path) -> Run:
     write_task(directory, query, drill.log)
     began, fallen, parts = time.time(), 0, list[dict]()
     strikes = list({strike.step: strike for strike in drill.strikes}.values())
-    open_: tuple[Strike, int, float] | None = None  # the last death: its batch, and when
-    while strikes or open_:
-        stalls = [s for s in takewhile(lambda s: not s.kills, strikes)]
+    pending: tuple[Strike, int, float] | None = None  # the last death: its batch, and when
+    while strikes or pending:
+        stalls = list(takewhile(lambda s: not s.kills, strikes))
         kill = strikes[len(stalls)] if len(stalls) < len(strikes) else None
         strikes = strikes[len(stalls) + 1 :]
         batch = batch_at(query, directory, kill.step) if kill else 0
-        life = begun(directory, "replayed" if kill else "", batch)
         at = [batch_at(query, directory, s.step) for s in stalls]
+        life = begun(directory, "replayed" if kill else "", batch)
         fallen += sum(stalled(life, directory, number, drill.stall_s) for number in at)
         ended(life, -signal.SIGKILL if kill else 0)
-        if open_:
-            parts.append(cold(directory, *open_))
-        open_ = (kill, batch, time.time()) if kill else None
+        if pending:
+            parts.append(cold(directory, *pending))
+        pending = (kill, batch, time.time()) if kill else None
         fallen += kill is not None
     return judged(drill, query, directory, began, fallen, pd.DataFrame(parts))
 
