@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -227,6 +229,11 @@ def tallied(drill: Drill, came: pd.DataFrame, rng: np.random.Generator) -> Tally
 
 
 def folder_bytes(paths: Iterable[Path]) -> int:
-    """Bytes of files, and of all files in folders."""
-    files = [f for p in paths for f in ([p] if p.is_file() else p.rglob("*"))]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    """Bytes of files, and of all files in folders; what goes away meanwhile is not counted."""
+    total = 0
+    for path in paths:
+        found = (Path(top, name) for top, _, names in os.walk(path) for name in names)
+        for file in [path] if path.is_file() else found:
+            with suppress(FileNotFoundError):
+                total += file.stat().st_size
+    return total
