@@ -25,7 +25,7 @@ broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable
 two = --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test fast check crash bench cluster ns3 docs lab lock lock-check release \
+.PHONY: help setup reproduce test fast check crash soak bench cluster ns3 docs lab lock lock-check release \
   dated lint format clean $(broken)
 
 help: ## list the targets
@@ -48,6 +48,9 @@ check: lint docs ## what CI runs: lint, docs, tests, a tiny reproduction
 
 crash: setup ## the full number of trials that kill real processes
 	AFT_TRIALS=full $(bin)/python -m pytest tests/crash -m crash $(ARGS)
+
+soak: setup ## strike four schemes at once for half an hour (AFT_SOAK_SECONDS=180: less)
+	$(bin)/python -m aftlib.failure_drill.soak
 
 bench: setup ## measure the speed ratios of benchmarks/
 	$(bin)/python -m benchmarks $(ARGS)

@@ -58,6 +58,11 @@ class ReplayQuery:
 
     def __post_init__(self) -> None:
         """Refuse what no operator could recover by."""
+        if self.query in EXTREMES:
+            raise ValueError(
+                f"query must be 'mean' or 'sum' in a stream, got {self.query!r}: a recovery reads "
+                "sums; plan_checkpoints and most_likely_within take minima and maxima"
+            )
         if self.recover not in RECOVER:
             raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
         marks = list(self.grid)
@@ -66,13 +71,6 @@ class ReplayQuery:
             raise ValueError(
                 "grid must hold rising steps from 0 to below the window with recover='guard', and "
                 f"nothing else with 'model', got {self.grid!r} and {self.recover!r}"
-            )
-
-    def __post_init__(self) -> None:
-        if self.query in EXTREMES:
-            raise ValueError(
-                f"query must be 'mean' or 'sum' in a stream, got {self.query!r}: a recovery reads "
-                "sums; plan_checkpoints and most_likely_within take minima and maxima"
             )
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:

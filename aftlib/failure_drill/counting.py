@@ -17,7 +17,7 @@ from aftlib.core.paths import atomic_file
 from aftlib.core.sensorlog import SensorLog
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 
-WINDOW, EPSILON, BATCH, PAUSE_S = 2000, 0.05, 400, 0.05
+WINDOW, EPSILON, BATCH, PAUSE_S = 2000, 0.05, 400, 0.25
 """Events of the sliding window, its relative error, events a batch, and the time between two."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -83,6 +85,22 @@ class Drill:
         """The strikes that end a process."""
         return [strike for strike in self.strikes if strike.kills]
 
+    @property
+    def spared(self) -> np.ndarray:
+        """Which kills D1 answers by estimates: of estimable workers, the first of those at once."""
+        seen, spared = set[int](), []
+        for strike in self.kills:
+            first = strike.step not in seen
+            seen.add(strike.step)
+            spared.append(first and bool(self.assignment.estimable[strike.worker]))
+        return np.array(spared, dtype=bool)
+
+    @property
+    def in_vain(self) -> np.ndarray:
+        """Samples that a process had read of its micro-batch when it was killed, one a kill."""
+        keys = self.model.size // self.workers
+        return np.array([(s.step % self.every) * keys for s in self.kills], dtype=int)
+
     def batch_of(self, step: int) -> int:
         """Number of the micro-batch that has a step."""
         return step // self.every
@@ -127,6 +145,38 @@ def drill(
         stall_s,
         chosen,
     )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a scheme left.
+
+    Attributes
+    ----------
+    came : DataFrame
+        A row for each value that was put out: window, sensor (indices), value, estimated.
+    rows_again : int
+        Samples read a second time.
+    fallen : int
+        Strikes that fell.
+    kept_bytes : int
+        On disk at the end.
+    more : dict
+        What the table says of this scheme besides.
+    progress : list of (int, float)
+        Step reached and seconds since the epoch for each micro-batch, beginning with step 0.
+    recoveries : DataFrame
+        A row a kill: number of the event, restart_ms until a process works in the dead one's
+        place, and rework_ms from there until what was lost is out.
+    """
+
+    came: pd.DataFrame
+    rows_again: int
+    fallen: int
+    kept_bytes: int
+    more: dict[str, float]
+    progress: list[tuple[int, float]] = field(default_factory=list)
+    recoveries: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
@@ -179,6 +229,11 @@ def tallied(drill: Drill, came: pd.DataFrame, rng: np.random.Generator) -> Tally
 
 
 def folder_bytes(paths: Iterable[Path]) -> int:
-    """Bytes of files, and of all files in folders."""
-    files = [f for p in paths for f in ([p] if p.is_file() else p.rglob("*"))]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    """Bytes of files, and of all files in folders; what goes away meanwhile is not counted."""
+    total = 0
+    for path in paths:
+        found = (Path(top, name) for top, _, names in os.walk(path) for name in names)
+        for file in [path] if path.is_file() else found:
+            with suppress(FileNotFoundError):
+                total += file.stat().st_size
+    return total

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from aftlib.checkpoint_planning.driver import passed, write_task
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
-from aftlib.failure_drill.drill import Drill, folder_bytes
+from aftlib.failure_drill.drill import Drill, Run, folder_bytes
 from aftlib.failure_drill.schedule import Strike
 
 PROPOSED, ADAPTIVE = "D2 proposed", "D2 adaptive"
@@ -29,26 +28,7 @@ TUPLES = RecoveryTime(0, 1)
 COMMAND = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """What a method's processes left; `came`, `progress` and the rest as `pipeline.Streamed`.
-
-    `planned` is the share of the struck intervals' samples that the plan of an undisturbed window
-    has read again, `read` the share that was.
-    """
-
-    came: pd.DataFrame
-    progress: list[tuple[int, float]]
-    rows_again: int
-    recoveries: pd.DataFrame  # a row a kill: number, restart_ms, rework_ms
-    fallen: int
-    kept_bytes: int
-    planned: float
-    read: float
-    overhead: float  # time of checkpoints over that of the work, in undisturbed intervals
-
-
-def replay(drill: Drill, name: str, budget: int, directory: Path) -> Replayed:
+def replay(drill: Drill, name: str, budget: int, directory: Path) -> Run:
     """Run D2's processes over the drill's log by a method of `METHODS`, struck as scheduled.
 
     A failure may make `budget` samples be read again at most. Two workers at once are the one
@@ -61,19 +41,19 @@ def replay(drill: Drill, name: str, budget: int, directory: Path) -> Replayed:
     write_task(directory, query, drill.log)
     began, fallen, parts = time.time(), 0, list[dict]()
     strikes = list({strike.step: strike for strike in drill.strikes}.values())
-    open_: tuple[Strike, int, float] | None = None  # the last death: its batch, and when
-    while strikes or open_:
-        stalls = [s for s in takewhile(lambda s: not s.kills, strikes)]
+    pending: tuple[Strike, int, float] | None = None  # the last death: its batch, and when
+    while strikes or pending:
+        stalls = list(takewhile(lambda s: not s.kills, strikes))
         kill = strikes[len(stalls)] if len(stalls) < len(strikes) else None
         strikes = strikes[len(stalls) + 1 :]
         batch = batch_at(query, directory, kill.step) if kill else 0
-        life = begun(directory, "replayed" if kill else "", batch)
         at = [batch_at(query, directory, s.step) for s in stalls]
+        life = begun(directory, "replayed" if kill else "", batch)
         fallen += sum(stalled(life, directory, number, drill.stall_s) for number in at)
         ended(life, -signal.SIGKILL if kill else 0)
-        if open_:
-            parts.append(cold(directory, *open_))
-        open_ = (kill, batch, time.time()) if kill else None
+        if pending:
+            parts.append(cold(directory, *pending))
+        pending = (kill, batch, time.time()) if kill else None
         fallen += kill is not None
     return judged(drill, query, directory, began, fallen, pd.DataFrame(parts))
 
@@ -143,8 +123,13 @@ def judged(
     began: float,
     fallen: int,
     recoveries: pd.DataFrame,
-) -> Replayed:
-    """What is in the store, and in the notes of the points that were passed."""
+) -> Run:
+    """What is in the store, and in the notes of the points that were passed.
+
+    Of the struck intervals' samples, `planned` is the share that the plan of an undisturbed window
+    has read again, `read` the share that was; `overhead` is the time of checkpoints over that of
+    the work, in the other intervals.
+    """
     store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
     records, at, n = store.records(), passed(directory), drill.model.size
     place = {name: i for i, name in enumerate(drill.log.names)}
@@ -170,8 +155,6 @@ def judged(
     committed = np.array([(r.stop, at["committed", r.batch]) for r in records])
     for mark in marks:
         progress.append((mark, float(committed[np.searchsorted(committed[:, 0], mark), 1])))
-    return Replayed(
-        came, progress, read, recoveries, fallen,
-        folder_bytes([*directory.glob("state*"), directory / "prepared"]),
-        planned / full, read / full, keeping / work,
-    )  # fmt: skip
+    kept = folder_bytes([*directory.glob("state*"), directory / "prepared"])
+    more = {"planned": planned / full, "read": read / full, "overhead": keeping / work}
+    return Run(came, read, fallen, kept, more, progress, recoveries)

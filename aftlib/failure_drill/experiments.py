@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import require_number
-from aftlib.failure_drill.drill import Drill, drill, tallied
-from aftlib.failure_drill.drivers import METHODS, Replayed, replay
+from aftlib.failure_drill.drill import Drill, Run, drill, tallied
+from aftlib.failure_drill.drivers import METHODS, replay
 from aftlib.failure_drill.nodes import REAL, STANDBY, Stood, simulated, stand_by
 from aftlib.failure_drill.pace import WARM, Pace, overhead, pace
-from aftlib.failure_drill.stages import SHARED, Shared, share
+from aftlib.failure_drill.stages import SHARED, share
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,8 +48,9 @@ class Drilled:
     ----------
     table : DataFrame
         A row a scheme. Counts are of (window, sensor): due, lost, doubled, estimated, wrong;
-        within, share_low, share_high: of the estimates, those within ε; largest_error in ε; rows,
-        again: samples read, and read again; planned, read: shares of what exactly once reads again;
+        within, share_low, share_high: of the estimates, those within ε; largest_error in ε;
+        audited, wrong_promises, bound: the guard's own account; rows, again: samples read, and
+        read again; planned, read: shares of what an exact recovery reads of the same kills;
         restart_ms, rework_ms, recovery_ms: medians; latency_s, throughput_s: medians until normal
         again; worst: longest latency meanwhile over the normal one; unsteady; kept_bytes,
         sent_bytes; overhead, overhead_low, overhead_high. Missing where it does not apply.
@@ -130,67 +131,48 @@ def drilled(
     directory: Path,
     schemes: Sequence[str],
     seed: int,
-    on_scheme: Callable[[str], None] = lambda name: None,
 ) -> Drilled:
     """Put schemes of `SCHEMES` through a drill, then D4's ways to stand by; `Drilled`.
 
-    The `directory` is a new one. `on_scheme` is told of each before it begins.
+    The `directory` is a new one. While nothing fails, no fault tolerance, at most once and at least
+    once do the same: the overhead of the others on Spark is over the micro-batches of all three.
     """
-    from aftlib.failure_drill.pipeline import EXACTLY, NONE, ON_SPARK, read_in_vain, stream
+    from aftlib.failure_drill.pipeline import NONE, ON_SPARK, RELAYED, stream
 
     rows, paces, rng = list[dict](), dict[str, Pace](), np.random.default_rng(seed)
-    budget = int(BUDGET * drill.windows.width * drill.model.size)
-    spared, vain = spared_by_plan(drill), read_in_vain(drill)
-    events = struck_batches(drill)
-    stream(spark, NONE, replace(drill, strikes=()), directory / "warm")
+    budget, events = int(BUDGET * drill.windows.width * drill.model.size), struck_batches(drill)
+    warm = replace(drill, strikes=())
+    stream(spark, NONE, warm, directory / "warm", (WARM + 1) * drill.every)
     for name in schemes:
-        on_scheme(name)
         place = directory / name.replace(" ", "-")
         if name in ON_SPARK:
-            streamed = stream(spark, name, drill, place)
-            found: Any = streamed
-            paces[name] = pace(streamed.progress, events)
-            calm = slice(WARM, events[0][0])
-            more = measured_pace(paces[name])
-            costs = overhead(paces[name].service_s[calm], paces[NONE].service_s[calm], rng)
-            more |= dict(zip(OVERHEAD, costs, strict=True)) if name != NONE else {}
-            more |= {"sent_bytes": streamed.sent_bytes, "read": streamed.rows_again / vain.sum()}
-            if name in (EXACTLY, "at least once"):
-                more["planned"] = 1.0
-            elif name == "D1 by model":
-                more["planned"] = float(vain[~spared].sum() / vain.sum())
+            run = stream(spark, name, drill, place)
         elif name in METHODS:
-            replayed: Replayed = replay(drill, name, budget, place)
-            found, paces[name] = replayed, pace(replayed.progress, events)
-            more = measured_pace(paces[name]) | {"overhead": replayed.overhead}
-            more |= {"planned": replayed.planned, "read": replayed.read}
+            run = replay(drill, name, budget, place)
         else:
-            place.mkdir(parents=True)
-            shared: Shared = share(drill, place)
-            found, more = shared, {}
-        tally = asdict(tallied(drill, found.came, rng))
-        row = {"scheme": name, "basis": "measured", "strikes": found.fallen, **tally}
-        row |= {"rows": drill.rows, "again": found.rows_again, "kept_bytes": found.kept_bytes}
-        parts = getattr(found, "recoveries", pd.DataFrame())
-        if len(parts):
-            medians = parts[["restart_ms", "rework_ms"]].median()
-            row |= {**medians, "recovery_ms": float(medians.sum())}
-        rows.append(row | more)
+            run = share(drill, place)
+        rows.append({"scheme": name} | run_row(drill, run, rng))
+        if run.progress:
+            paces[name] = pace(run.progress, events)
+            rows[-1] |= measured_pace(paces[name])
 
     for scheme in REAL:
-        on_scheme(scheme.name)
         rows.append(stood_row(f"D4 {scheme.name}", "measured", stand_by(drill, scheme), drill))
     for scheme in STANDBY:
         name = f"D4 {scheme.name}, simulated"
         rows.append(stood_row(name, "simulated", simulated(drill, scheme, seed), drill))
-    table = pd.DataFrame(rows).set_index("scheme")
-    return Drilled(drill, table.reindex(columns=COLUMNS), paces)
+    table = pd.DataFrame(rows).set_index("scheme").reindex(columns=COLUMNS)
+    calm = slice(WARM, events[0][0])
+    plain = np.concatenate([paces[n].service_s[calm] for n in RELAYED if n in paces])
+    for name in ON_SPARK.keys() & set(schemes) - set(RELAYED):
+        table.loc[name, [*OVERHEAD]] = overhead(paces[name].service_s[calm], plain, rng)
+    return Drilled(drill, table, paces)
 
 
 OVERHEAD = ("overhead", "overhead_low", "overhead_high")
 COLUMNS = [
     *("basis", "strikes", "due", "lost", "doubled", "estimated", "wrong"),
-    *("within", "share_low", "share_high", "largest_error"),
+    *("within", "share_low", "share_high", "largest_error", "audited", "wrong_promises", "bound"),
     *("rows", "again", "planned", "read", "restart_ms", "rework_ms", "recovery_ms"),
     *("latency_s", "throughput_s", "worst", "unsteady", "kept_bytes", "sent_bytes", *OVERHEAD),
 ]
@@ -204,14 +186,14 @@ def struck_batches(drill: Drill) -> list[tuple[int, int]]:
     return [(min(batches), max(batches)) for batches in events.values()]
 
 
-def spared_by_plan(drill: Drill) -> np.ndarray:
-    """Which kills D1 answers by estimates: of estimable workers, the first of those at once."""
-    seen, spared = set[int](), []
-    for strike in drill.kills:
-        first = strike.step not in seen
-        seen.add(strike.step)
-        spared.append(first and bool(drill.assignment.estimable[strike.worker]))
-    return np.array(spared, dtype=bool)
+def run_row(drill: Drill, run: Run, rng: np.random.Generator) -> dict[str, object]:
+    """A row of what a scheme left."""
+    row = {"basis": "measured", "strikes": run.fallen, **asdict(tallied(drill, run.came, rng))}
+    row |= {"rows": drill.rows, "again": run.rows_again, "kept_bytes": run.kept_bytes, **run.more}
+    if len(run.recoveries):
+        medians = run.recoveries[["restart_ms", "rework_ms"]].median()
+        row |= {**medians, "recovery_ms": float(medians.sum())}
+    return row
 
 
 def measured_pace(found: Pace) -> dict[str, float]:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Audit, Outage
+from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.operator import Blocks, Shift, Worker
-from aftlib.approximately_once.pipeline import Query, Way, staff
+from aftlib.approximately_once.pipeline import Coordinator, Query, Way, staff
 from aftlib.approximately_once.source import SensorShifts
-from aftlib.failure_drill.drill import Drill, folder_bytes
+from aftlib.failure_drill.drill import Drill, Run, folder_bytes
 from aftlib.spark.drain import drain
 from aftlib.spark.faults import Fault
 
@@ -37,6 +37,8 @@ ON_SPARK: dict[str, Way] = {
     GUARD: "guard",
 }
 """Schemes, and how D1's master recovers where it has a say."""
+RELAYED = (NONE, AT_MOST, AT_LEAST)
+"""Schemes that put out at once what a worker has sent."""
 TICK_S = 0.002
 
 
@@ -110,48 +112,21 @@ class Collected:
         self.shifts += [row | {"batch": batch_id} for row in rows if row["first"] is None]
 
 
-@dataclass(frozen=True)
-class Streamed:
-    """What a scheme on Spark left.
-
-    `came` has a row for each value that was put out: window, sensor, value, estimated. `progress`
-    is (step reached, s since the epoch) for each micro-batch, beginning with step 0.
-    """
-
-    came: pd.DataFrame
-    progress: list[tuple[int, float]]
-    rows_again: int
-    recoveries: pd.DataFrame  # a row a kill: number, restart_ms, rework_ms
-    fallen: int  # strikes
-    kept_bytes: int
-    sent_bytes: int
-    audit: Audit | None
-
-
-def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> Streamed:
-    """Stream the drill's log by a scheme of `ON_SPARK`, and strike its workers as scheduled.
+def stream(
+    spark: SparkSession, scheme: str, drill: Drill, directory: Path, stop: int | None = None
+) -> Run:
+    """Stream the drill's log, or until a step, by a scheme, and strike its workers as scheduled.
 
     The `directory` is a new one. No fault tolerance and at most once differ in whether a dead
     worker is replaced; both, and at least once, put out what a worker sends at once. At least once
     and exactly once are Spark's replay of the micro-batch since its checkpoint; exactly once puts
     out what the micro-batch commits, D1 too.
     """
-    end = drill.log.steps
-    away = {NONE: end}.get(scheme, drill.away)
-    outages = [Outage(s.worker, s.step, min(s.step + away, end)) for s in drill.kills]
-    if scheme == NONE:  # who is dead does not die again
-        first = {o.worker: o for o in reversed(outages)}
-        outages = sorted(first.values(), key=lambda o: o.failure)
-    model = drill.model.aggregate(drill.windows.width)
-    asked = drill.assignment, drill.requirement, drill.every
-    query = Query(drill.log, drill.windows, model, *asked, recover=ON_SPARK[scheme])
-    shifts, master = staff(query, directory, outages)
-    stalls = tuple((s.worker, s.step) for s in drill.strikes if not s.kills)
-    worker = ClockedWorker(**vars(shifts.worker), stalls=stalls)
-    onward = OnwardShifts if scheme in (NONE, AT_MOST) else SensorShifts
-    shifts = onward(**vars(shifts) | {"worker": worker})
-    relays = scheme in (NONE, AT_MOST, AT_LEAST)
-    coordinator: Callable[[DataFrame, int], None] = Collected() if relays else master
+    end, relays = drill.log.steps if stop is None else stop, scheme in RELAYED
+    outages = outages_of(drill, scheme, end)
+    shifts, master = staffed(drill, scheme, end, directory, outages)
+    notes, mail = shifts.worker.notes, shifts.worker.mail
+    coordinator: Collected | Coordinator = Collected() if relays else master
     ends = list[float]()
 
     def timed(batch: DataFrame, batch_id: int) -> None:
@@ -159,23 +134,49 @@ def stream(spark: SparkSession, scheme: str, drill: Drill, directory: Path) -> S
         ends.append(time.time())
 
     began = time.time()
-    with woken(worker.notes, drill.stall_s):
+    with woken(notes, drill.stall_s):
         drain(shifts.stream(spark).writeStream.foreachBatch(timed), directory)
+
+    again = sum(row["again"] for row in coordinator.shifts)
+    more = {"sent_bytes": folder_bytes([mail]), "read": again / max(1, drill.in_vain.sum())}
+    if scheme in (AT_LEAST, EXACTLY):
+        more["planned"] = 1.0
+    elif scheme == MODEL:
+        more["planned"] = drill.in_vain[~drill.spared].sum() / max(1, drill.in_vain.sum())
+    if audit := None if relays else master.close():
+        more |= {"audited": audit.audited, "wrong_promises": audit.wrong, "bound": audit.bound}
     reached = [min((i + 1) * drill.every, end) for i in range(len(ends))]
-    audit = None if relays else master.close()
-    came = relayed(drill, worker.mail) if relays else committed(drill, master.sink.windows())
-    mail = [worker.mail]
-    kept = [directory / "checkpoint", *(mail if relays else directory.glob("sink*"))]
-    return Streamed(
-        came,
+    return Run(
+        relayed(drill, mail) if relays else committed(drill, master.sink.windows()),
+        again,
+        len([*notes.glob("fault-*.json")]),
+        folder_bytes([directory / "checkpoint", *([mail] if relays else directory.glob("sink*"))]),
+        more,
         [(0, began), *zip(reached, ends, strict=True)],
-        sum(row["again"] for row in coordinator.shifts),  # type: ignore[attr-defined]
-        cold(drill, outages, worker.notes, ends),
-        len([*worker.notes.glob("fault-*.json")]),
-        folder_bytes(kept),
-        folder_bytes(mail),
-        audit,
+        cold(drill, [] if scheme == NONE else outages, notes, ends),
     )
+
+
+def outages_of(drill: Drill, scheme: str, end: int) -> list[Outage]:
+    """The kills as D1 knows them; without fault tolerance an outage ends with the stream."""
+    if scheme != NONE:
+        return [Outage(s.worker, s.step, min(s.step + drill.away, end)) for s in drill.kills]
+    first = {s.worker: s.step for s in reversed(drill.kills)}  # who is dead does not die again
+    return sorted((Outage(w, step, end) for w, step in first.items()), key=lambda o: o.failure)
+
+
+def staffed(
+    drill: Drill, scheme: str, end: int, directory: Path, outages: list[Outage]
+) -> tuple[SensorShifts, Coordinator]:
+    """D1's staff, with clocks and stalls, and shifts that go on from the present where wanted."""
+    model = drill.model.aggregate(drill.windows.width)
+    asked = drill.assignment, drill.requirement, drill.every
+    query = Query(drill.log, drill.windows, model, *asked, end, recover=ON_SPARK[scheme])
+    shifts, master = staff(query, directory, outages)
+    stalls = tuple((s.worker, s.step) for s in drill.strikes if not s.kills)
+    worker = ClockedWorker(**vars(shifts.worker), stalls=stalls)
+    onward = OnwardShifts if scheme in (NONE, AT_MOST) else SensorShifts
+    return onward(**vars(shifts) | {"worker": worker}), master
 
 
 def cold(drill: Drill, outages: list[Outage], notes: Path, ends: list[float]) -> pd.DataFrame:
@@ -218,9 +219,3 @@ def committed(drill: Drill, windows: pd.DataFrame) -> pd.DataFrame:
             "estimated": windows["estimated"].astype(bool),
         }
     )
-
-
-def read_in_vain(drill: Drill) -> np.ndarray:
-    """Samples that a process had read of its micro-batch when it was killed, one a kill."""
-    keys = drill.model.size // drill.workers
-    return np.array([(s.step % drill.every) * keys for s in drill.kills], dtype=int)

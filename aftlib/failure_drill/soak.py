@@ -26,11 +26,13 @@ from aftlib.core.paths import atomic_file, data_dir
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import DIGITS, folder_bytes
 from aftlib.failure_drill.lives import LIVES, MODEL_SIZE
+from aftlib.reports.notebook import library_hash
 
-SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 120.0
+SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
+RESULT = "soak.json"
 SETTLED = 1 / 3
 """Of the time, what passes before memory is judged: caches fill and the JVM grows."""
-STEPS_A_SECOND = 3000
+STEPS_A_SECOND = 1500
 """More steps than any scheme comes through."""
 
 
@@ -51,30 +53,20 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     for name in LIVES:
         place, said[name] = directory / name, directory / f"{name}.log"
         place.mkdir()
-        command = [sys.executable, "-m", "aftlib.failure_drill.lives", name]
+        told = (name, str(log.path), str(place), str(seconds))
         with said[name].open("wb") as ear:
             lives[name] = subprocess.Popen(
-                [*command, str(log.path), str(place), str(seconds)],
+                [sys.executable, "-m", "aftlib.failure_drill.lives", *told],
                 stderr=ear, stdout=ear, start_new_session=True,
             )  # fmt: skip
-    samples_of: dict[str, list[tuple[float, float, float]]] = {name: [] for name in LIVES}
-    began = time.monotonic()
     try:
-        while any(life.poll() is None for life in lives.values()):
-            now, memory = time.monotonic() - began, session_memory_mb()
-            if now > seconds + GRACE_S:
-                raise RuntimeError(f"{running(lives)} came to no end within {GRACE_S:g} s")
-            for name, life in lives.items():
-                if life.poll() is None and now < seconds:
-                    kept = folder_bytes([directory / name / "kept"]) / 1e6
-                    samples_of[name].append((now, memory.get(life.pid, 0.0), kept))
-            time.sleep(SAMPLE_S)
+        samples_of = watched(lives, directory, seconds)
     finally:
         for life in lives.values():
             if life.poll() is None:
                 os.killpg(life.pid, signal.SIGKILL)
                 life.wait()
-    result: dict = {"seconds": seconds, "seed": seed, "schemes": {}}
+    result: dict = {"seconds": seconds, "library": library_hash(), "schemes": {}}
     for name, life in lives.items():
         if life.returncode:
             words = said[name].read_text(errors="replace")[-2000:]
@@ -91,9 +83,22 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     return result
 
 
-def running(lives: Mapping[str, subprocess.Popen[bytes]]) -> str:
-    """Names of those that live."""
-    return ", ".join(name for name, life in lives.items() if life.poll() is None)
+def watched(
+    lives: Mapping[str, subprocess.Popen[bytes]], directory: Path, seconds: float
+) -> dict[str, list[tuple[float, float, float]]]:
+    """Wait until all have ended; time, memory and bytes kept, MB, of each every `SAMPLE_S`."""
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in lives}
+    began = time.monotonic()
+    while living := [name for name, life in lives.items() if life.poll() is None]:
+        now, memory = time.monotonic() - began, session_memory_mb()
+        if now > seconds + GRACE_S:
+            raise RuntimeError(f"{', '.join(living)} came to no end within {GRACE_S:g} s")
+        for name in living:
+            if now < seconds:
+                kept = folder_bytes([directory / name / "kept"]) / 1e6
+                found[name].append((now, memory.get(lives[name].pid, 0.0), kept))
+        time.sleep(SAMPLE_S)
+    return found
 
 
 def session_memory_mb() -> dict[int, float]:
@@ -129,13 +134,19 @@ def growth(at_s: np.ndarray, memory_mb: np.ndarray, seconds: float) -> dict[str,
     return {"slope": float(line.slope), "low": line.slope - half, "high": line.slope + half}
 
 
+def last_soak() -> dict | None:
+    """The result that `main` kept last; None where there is none."""
+    path = data_dir() / RESULT
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def main(seconds: str = "") -> None:
     """Soak, keep the result in ``data/soak.json``, and show it shortly."""
     lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
         result = soak(lasts, Path(scratch))
     data_dir().mkdir(exist_ok=True)
-    with atomic_file(data_dir() / "soak.json") as note:
+    with atomic_file(data_dir() / RESULT) as note:
         note.write_text(json.dumps(result))
     for name, one in result["schemes"].items():
         sys.stdout.write(f"{name}: {one['found']}, memory {one['growth']} MB an hour\n")

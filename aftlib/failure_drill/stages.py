@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from aftlib.failure_drill.drill import DIGITS, Drill, folder_bytes
+from aftlib.failure_drill.drill import DIGITS, Drill, Run, folder_bytes
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.stream.parsing import Rules
@@ -22,19 +22,11 @@ PIECES = 100
 """Batches that each task reads its partition in."""
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What a stage left; as `pipeline.Streamed`, and how long it ran."""
+def share(drill: Drill, directory: Path, compared: bool = True) -> Run:
+    """Run D3's stage over the drill's stream, struck as scheduled.
 
-    came: pd.DataFrame
-    rows_again: int
-    fallen: int
-    kept_bytes: int
-    seconds: float
-
-
-def share(drill: Drill, directory: Path, struck: bool = True) -> Shared:
-    """Run D3's stage over the drill's stream; every other event strikes the store's server.
+    Every other event strikes the server of the store. Where it is `compared` with an undisturbed
+    run, recovery_ms is what a kill adds to the time of that.
 
     A partition has the sensors of one worker, and a task reads it. Its stalls are left out: a stage
     waits for a process that is stopped, as long as its patience lasts.
@@ -51,15 +43,18 @@ def share(drill: Drill, directory: Path, struck: bool = True) -> Shared:
         tasks=TASKS,
         batch=batch,
         checkpoint_s=0.05,
-        faults=tuple(faults(drill, notes)) if struck else (),
+        faults=tuple(faults(drill, notes)),
     )
-    account = run_stage(stage)
-    return Shared(
+    account, more = run_stage(stage), dict[str, float]()
+    if compared:
+        calm = run_stage(replace(stage, directory=directory / "calm", faults=()))
+        more["recovery_ms"] = 1e3 * (account.seconds - calm.seconds) / max(1, len(drill.kills))
+    return Run(
         put_out(drill, stage.output),
         sum(account.read_again.values()),
         len([*notes.glob("fault-*.json")]),
         folder_bytes([stage.directory]),
-        account.seconds,
+        more,
     )
 
 

@@ -64,3 +64,12 @@ def test_bytes_of_files_and_folders(tmp_path):
     (tmp_path / "a" / "x").write_bytes(b"12345")
     (tmp_path / "y").write_bytes(b"12")
     assert folder_bytes([tmp_path / "a", tmp_path / "y"]) == 7
+
+
+def test_what_goes_away_meanwhile_is_not_counted(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_bytes(b"12345")
+    walked = [(str(tmp_path / "a"), [], ["x", "gone"])]
+    monkeypatch.setattr("os.walk", lambda path: walked)
+    assert folder_bytes([tmp_path / "a"]) == 5
+    assert folder_bytes([tmp_path / "a" / "x"]) == 5

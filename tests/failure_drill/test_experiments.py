@@ -5,6 +5,7 @@ import pytest
 
 from aftlib.failure_drill import experiments
 from aftlib.failure_drill.drill import drill
+from aftlib.reports.notebook import PROFILES, find_notebook, profile_parameters
 
 GIVEN = {
     "sensors": 12, "workers": 4, "width": 10, "windows": 150, "batch_windows": 5, "calm": 0.4,
@@ -61,9 +62,18 @@ def test_the_schedule_is_shown_event_by_event(small):
 
 
 def test_d1_spares_the_first_of_two_at_once(small):
-    spared, kills = experiments.spared_by_plan(small), small.kills
+    spared, kills = small.spared, small.kills
     assert small.assignment.estimable.all()
     again = [s.form == "simultaneous" and i and kills[i - 1].step == s.step
              for i, s in enumerate(kills)]  # fmt: skip
     np.testing.assert_array_equal(spared, ~np.array(again, dtype=bool))
     assert 0 < spared.sum() < len(spared)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_runs_to_its_end(profile):
+    notebook = find_notebook("07")
+    experiments.check_parameters(
+        **{name: one.default for name, one in notebook.parameters.items()}
+        | profile_parameters(profile, notebook)
+    )

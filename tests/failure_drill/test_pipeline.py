@@ -5,8 +5,7 @@ import pytest
 
 from aftlib.failure_drill import pipeline
 from aftlib.failure_drill.drill import drill, tallied
-from aftlib.failure_drill.experiments import spared_by_plan
-from aftlib.failure_drill.pipeline import AT_LEAST, AT_MOST, EXACTLY, MODEL, NONE, read_in_vain
+from aftlib.failure_drill.pipeline import AT_LEAST, AT_MOST, EXACTLY, MODEL, NONE
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +52,22 @@ def test_at_least_once_doubles_what_was_sent_before_the_kill(spark, small, tmp_p
     keys, width = 3, small.windows.width
     sent = sum((s.step % small.every) // width * keys for s in small.kills)
     assert (tally.lost, tally.doubled, tally.wrong) == (0, sent, 0)
-    assert sent > 0 and found.rows_again == read_in_vain(small).sum()
+    assert sent > 0 and found.rows_again == small.in_vain.sum()
 
 
 def test_exactly_once_reads_again_and_harms_nothing(spark, small, tmp_path):
     found, tally = streamed(spark, EXACTLY, small, tmp_path)
     assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
-    assert found.rows_again == read_in_vain(small).sum() and found.fallen == len(small.strikes)
+    assert found.rows_again == small.in_vain.sum() and found.fallen == len(small.strikes)
     reached = [step for step, _ in found.progress]
     assert reached == [*range(0, small.log.steps + 1, small.every)]
 
 
 def test_d1_reads_again_what_its_plan_does_not_spare(spark, small, tmp_path):
     found, tally = streamed(spark, MODEL, small, tmp_path)
-    vain, spared = read_in_vain(small), spared_by_plan(small)
+    vain, spared = small.in_vain, small.spared
     assert found.rows_again == vain[~spared].sum() < vain.sum()
+    assert found.more["read"] == found.more["planned"]
     assert (tally.lost, tally.doubled, tally.wrong) == (0, 0, 0) and tally.estimated > 0
 
 

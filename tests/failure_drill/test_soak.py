@@ -1,0 +1,79 @@
+"""What a soak says of memory, and what its judge sees."""
+
+import json
+
+import numpy as np
+import pytest
+
+from aftlib.core.generators import block_model, draw
+from aftlib.core.sensorlog import SensorLog
+from aftlib.failure_drill import figures, lives, soak
+
+
+@pytest.mark.parametrize("slope", [0.0, 300.0])
+def test_growth_has_the_slope_in_its_interval(slope):
+    rng, at = np.random.default_rng(1), np.arange(0, 600, 2.0)
+    memory = 500 + slope * at / 3600 + rng.normal(0, 1, len(at))
+    memory[: len(at) // 4] += 200  # before it has settled
+    found = soak.growth(at, memory, 600)
+    assert found["low"] <= slope <= found["high"]
+    assert found["high"] - found["low"] < 40
+
+
+def test_samples_that_hang_together_widen_the_interval():
+    rng, at = np.random.default_rng(1), np.arange(0, 600, 2.0)
+    wandering = np.convolve(rng.normal(0, 1, len(at) + 19), np.ones(20) / np.sqrt(20), "valid")
+    plain = rng.normal(0, wandering.std(), len(at))
+    widths = [soak.growth(at, 500 + m, 600) for m in (wandering, plain)]
+    assert widths[0]["high"] - widths[0]["low"] > 2 * (widths[1]["high"] - widths[1]["low"])
+
+
+def test_few_samples_tell_nothing():
+    assert soak.growth(np.arange(5.0), np.ones(5), 5) is None
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    values = draw(block_model(lives.MODEL_SIZE, 3), 100, 1)
+    names = block_model(lives.MODEL_SIZE, 3).names
+    return SensorLog.write(tmp_path_factory.mktemp("soak") / "log", values, names)
+
+
+def test_the_judge_sees_what_is_lost_doubled_wrong_and_outside(log):
+    truth = lives.WINDOWS.aggregate(log.read(None, 0, 80), 0, range(4))[0]
+    rows = [(w, s, truth[w, s], False) for w, s in np.ndindex(truth.shape)]
+    assert lives.judged(log, rows, 80, 0.1) == {
+        "due": 48, "lost": 0, "doubled": 0, "wrong": 0, "estimated": 0, "outside": 0,
+    }  # fmt: skip
+    rows[7] = (*rows[7][:2], rows[7][2] + 0.01, False)
+    rows[8] = (*rows[8][:2], rows[8][2] + 0.05, True)
+    rows[9] = (*rows[9][:2], rows[9][2] + 0.2, True)
+    assert lives.judged(log, [*rows[3:], rows[20]], 80, 0.1) == {
+        "due": 48, "lost": 3, "doubled": 1, "wrong": 1, "estimated": 2, "outside": 1,
+    }  # fmt: skip
+
+
+def test_a_life_that_ends_with_an_error_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(soak, "LIVES", {"nobody": None})
+    with pytest.raises(RuntimeError, match="(?s)nobody ended with status 1: .*KeyError: 'nobody'"):
+        soak.soak(1, tmp_path)
+
+
+def test_a_life_without_end_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(soak, "LIVES", {"D5 histogram": None})
+    monkeypatch.setattr(soak, "GRACE_S", -5.0)
+    with pytest.raises(RuntimeError, match="D5 histogram came to no end within -5 s"):
+        soak.soak(1, tmp_path)
+
+
+def test_the_last_result_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(soak, "data_dir", lambda: tmp_path)
+    assert soak.last_soak() is None
+    assert "make soak" in figures.soak(None).layout.title.text
+    assert figures.soak_table(None).empty
+    one = {"found": {"lost": 0}, "at_s": [0, 60], "memory_mb": [5, 6], "kept_mb": [1, 2]}
+    result = {"schemes": {"D2": one | {"growth": {"slope": 1.5, "low": -1, "high": 4}}}}
+    (tmp_path / "soak.json").write_text(json.dumps(result))
+    shown = figures.soak(soak.last_soak())
+    assert list(shown.data[0].x) == [0, 1] and list(shown.data[1].y) == [1, 2]
+    assert figures.soak_table(result).loc["D2", "memory_slope"] == 1.5

@@ -1,0 +1,58 @@
+"""D2, D3 and D4 as processes under the schedule: nothing lost or doubled, every strike fell."""
+
+import numpy as np
+import pytest
+
+from aftlib.failure_drill import nodes
+from aftlib.failure_drill.drill import drill, tallied
+from aftlib.failure_drill.drivers import METHODS, replay
+from aftlib.failure_drill.stages import faults, share
+from aftlib.upstream_backup.schemes import PROPOSED
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return drill(
+        tmp_path_factory.mktemp("drill"), sensors=12, workers=4, width=10, windows=60,
+        batch_windows=5, calm=0.4, strikes=3, epsilon_sd=0.8, delta=0.05, stall_s=0.1, seed=1,
+    )  # fmt: skip
+
+
+@pytest.mark.crash
+def test_shared_state_is_exact_though_tasks_and_servers_die(small, tmp_path):
+    run = share(small, tmp_path, compared=False)
+    tally = tallied(small, run.came, np.random.default_rng(1))
+    assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
+    assert run.fallen == len(small.kills) and run.rows_again > 0
+
+
+@pytest.mark.crash
+def test_partial_replay_reads_what_its_plan_says(small, tmp_path):
+    run = replay(small, next(iter(METHODS)), 60, tmp_path / "d2")
+    tally = tallied(small, run.came, np.random.default_rng(1))
+    assert (tally.lost, tally.doubled, tally.wrong) == (0, 0, 0) and tally.estimated > 0
+    assert run.fallen == len({s.step for s in small.strikes})
+    assert run.more["read"] == pytest.approx(run.more["planned"], abs=0.02)
+    assert 0 < run.more["read"] < 1 and (run.recoveries["restart_ms"] > 0).all()
+    assert [step for step, _ in run.progress] == [*range(0, 601, 50)]
+
+
+@pytest.mark.crash
+def test_two_nodes_lose_no_window(small):
+    stood = nodes.stand_by(small, PROPOSED)
+    assert (stood.lost, stood.doubled) == (0, 0) and stood.fallen == 3
+    assert stood.again > 0 and len(stood.unnoticed_ms) == 3
+
+
+def test_a_simulated_node_fails_once_a_kill(small):
+    stood = {s.name: nodes.simulated(small, s, 1) for s in nodes.STANDBY}
+    assert {s.fallen for s in stood.values()} == {3} and {s.lost for s in stood.values()} == {0}
+    assert stood["proposed"].again < stood["upstream backup"].again
+    assert stood["active standby"].sent_share > stood["passive standby"].sent_share
+
+
+def test_kills_of_one_process_are_spread_over_its_work(small, tmp_path):
+    found = faults(small, tmp_path)
+    assert len(found) == len(small.kills) and len({(f.point, f.after) for f in found}) == 3
+    assert all(f.after > 0 for f in found)
+    assert {f.point.split()[1] for f in found} == {"read", "merged"}
