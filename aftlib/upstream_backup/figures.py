@@ -202,11 +202,11 @@ def _drawn(
         line["x"] += [begin, begin + way * (end - begin), None]
         line["y"] += [sent, sent + way * (arrived - sent), None]
         if one.tuples:  # above what goes right, below what goes left, each place once
-            place = (begin + 0.12, sent) if end > begin else (begin - 0.12, sent + 4)
-            if place not in zip(numbers["x"], numbers["y"], strict=True):
-                label = (*place, ", ".join(map(str, one.tuples)))
-                for name, value in zip(("x", "y", "text"), label, strict=True):
-                    numbers[name].append(value)
+            x, y = (begin + 0.12, sent) if end > begin else (begin - 0.12, sent + 4)
+            if (x, y) not in zip(numbers["x"], numbers["y"], strict=True):
+                numbers["x"].append(x)
+                numbers["y"].append(y)
+                numbers["text"].append(", ".join(map(str, one.tuples)))
     queues = {name: kept(found, name, round(now_ms * MS)) for name in NODES}
     text = "   ".join(
         f"kept for the {name}: {', '.join(map(str, ids)) or '–'}" for name, ids in queues.items()

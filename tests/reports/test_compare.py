@@ -78,6 +78,13 @@ def test_tables_are_joined_on_what_tells_their_rows_apart():
     assert line.state == "apart"
     assert "2 rows by m, 1 in one only: 2 differ, 2 beyond" in line.texts[0]
     assert line.rows[0] == {"m": 4, "A": 0.6, "B": pytest.approx(0.9), "change": pytest.approx(0.5)}
+    (line,) = compare.compare_frames("t", A, A - [0, 0.1, 0.1, 0.1])
+    assert line.state == "same"  # the intervals overlap
+    one = A + pd.DataFrame(0.3, A.index, A.columns[1:]).where(A.m == 4, 0.01).reindex(
+        columns=A.columns, fill_value=0
+    )
+    (line,) = compare.compare_frames("t", A, one)
+    assert [row["m"] for row in line.rows] == [4]  # not those that only differ
     bare = A[["m", "rate"]]
     (line,) = compare.compare_frames("t", bare, bare * [1, 2])
     assert (line.state, line.texts[0]) == ("changed", "3 rows by m: 3 differ, by +1 of A at most")

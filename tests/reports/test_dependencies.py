@@ -57,8 +57,11 @@ def test_modules_beside_the_notebook_are_followed(package, tmp_path):
 
 
 def test_what_is_run_by_its_name_is_imported_too():
-    found = closure(["from aftlib.checkpoint_planning.experiments import recoveries"])
+    found = closure(["run('-m', 'aftlib.checkpoint_planning.driver')"])
     assert PACKAGE / "checkpoint_planning" / "driver.py" in found.files
+    found = closure(["opened('aftlib.shared_state.stores.rocksdb:RocksTable', 'numpy.linalg')"])
+    assert PACKAGE / "shared_state" / "stores" / "rocksdb.py" in found.files
+    assert "numpy.linalg" not in found.packages
 
 
 def test_comments_and_docstrings_do_not_count_but_code_does(package):

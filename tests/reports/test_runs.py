@@ -88,11 +88,11 @@ def test_a_run_that_failed_is_kept_until_the_next_try(home):
     assert run.record["error"].startswith("ZeroDivisionError") and run.page.exists()
     listed = aft("runs", "--failed").output
     assert "✘ failed: ZeroDivisionError: division by zero" in listed
-    started = run.record["started"]
+    (run.folder / "old").touch()
     again = aft("run", "2")
     assert again.exit_code == 1 and "▶ 02_failing runs" in again.output
     (run,) = runs.all_runs()
-    assert run.record["started"] >= started
+    assert not (run.folder / "old").exists()
     assert runs.kept_run(find_notebook("2"), {}) is None
 
 
