@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
+from numba.core.cgutils import ir
+from numba.extending import intrinsic
 
 from aftlib.core.compiling import jit
+
+emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
 
 #: Registers of a partition's reading, an int64 array that outlives the chunk.
 POSITION, TUPLES, LATE, WATERMARK, USED, BAD = range(6)
@@ -33,9 +38,55 @@ _ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
 _MIX_KEY = np.uint64(0x9E3779B97F4A7C15)
 _MIX_SLICE = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(32)
+_LINE = 64  # bytes that are looked at together, and so the longest line that is read the quick way
+_U1, _U3, _U8, _U16 = np.uint64(1), np.uint64(3), np.uint64(8), np.uint64(16)
+_ZEROS, _TOP_BITS = np.uint64(0x3030303030303030), np.uint64(0x8080808080808080)
+_TO_TOP = np.uint64(0x7676767676767676)
+_HUNDRED, _MYRIAD = np.uint64(100), np.uint64(10_000)
+_PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+_EIGHT = np.uint64(0xFFFFFFFF)
 _TEN, _MOST = np.uint64(10), np.uint64(2**63 - 1)
 _LAST = 2**63 - 2
 """The largest watermark of a partition that has not ended."""
+
+
+@emitted
+def eight_bytes(typing: Any, lines: Any, first: Any) -> Any:
+    """The eight bytes from an index on, the first the lowest."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        here = builder.gep(array.data, [args[1]])
+        return builder.load(builder.bitcast(here, ir.IntType(64).as_pointer()), align=1)
+
+    return numba.uint64(lines, numba.intp), emit
+
+
+@emitted
+def below(typing: Any, lines: Any, first: Any, limit: Any) -> Any:
+    """Mask of the 64 bytes from an index on, lowest bit first: which are below the limit."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        row, word = ir.VectorType(ir.IntType(8), _LINE), ir.IntType(64)
+        here = builder.bitcast(builder.gep(array.data, [args[1]]), row.as_pointer())
+        one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), _LINE), None)
+        limits = builder.shuffle_vector(one, one, lanes)
+        found = builder.icmp_unsigned("<", builder.load(here, align=1), limits)
+        return builder.bitcast(found, word)
+
+    return numba.uint64(lines, numba.intp, numba.uint8), emit
+
+
+@emitted
+def zeros_below(typing: Any, word: Any) -> Any:
+    """How many zeros stand below a word's lowest 1; 64 where there is none."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return numba.int64(numba.uint64), emit
 
 
 @jit()
@@ -58,24 +109,57 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
 
 
 @jit()
+def few_digits(digits: Any, size: int) -> tuple[Any, Any]:
+    """The number that a word's first bytes spell, and a word that is 0 if they are digits."""
+    digits = (digits ^ _ZEROS) << (np.uint64(8 - size) << _U3)  # zeros go before them
+    wrong = ((digits + _TO_TOP) | digits) & _TOP_BITS
+    digits = (digits * _TEN + (digits >> _U8)) & _PAIRS  # neighbours are put together
+    digits = (digits * _HUNDRED + (digits >> _U16)) & _FOURS
+    return np.int64((digits * _MYRIAD + (digits >> _HALF)) & _EIGHT), wrong
+
+
+@jit()
+def short_fields(ends: Any) -> tuple[int, int, int]:
+    """Where three numbers end by the mask of a line's bytes below "0"; 64 where one is too long.
+
+    A short one has one to eight bytes. All ends are found at once: the next line need not wait for
+    the digits of this one.
+    """
+    first = zeros_below(ends)
+    ends &= ends - _U1
+    second = zeros_below(ends)
+    last = zeros_below(ends & (ends - _U1))
+    sizes = (first - 1) | (second - first - 2) | (last - second - 2)
+    return (first, second, last) if 0 <= sizes < 8 else (_LINE, _LINE, _LINE)
+
+
+@jit()
 def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any) -> int:
     """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
 
     `at` says where to go on; `columns`, shape (3, rows), has `USED` rows filled; `bad` takes where
-    malformed lines begin and end. A tuple of a slice that ended at or before the watermark, which
-    is `delay` behind the newest tuple before it, is counted late and left out. A delay of
-    `NO_DELAY` leaves the watermark where it is.
+    malformed lines begin and end. A tuple of a slice that ended at or before the watermark, `delay`
+    behind the newest tuple before it (`NO_DELAY`: it stays), is counted late and left out.
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
-    room, status = columns.shape[1], DONE
-    begin, part = -pane, -1
+    room, status, begin, part = columns.shape[1], DONE, -pane, -1
     while i < stop:
         if used >= room:
             status = FULL
             break
-        time, after = number(lines, i, _COMMA) if lines[i] != _MINUS else (0, 0)
-        key, after = number(lines, after, _COMMA) if after else (0, 0)
-        value, after = number(lines, after, _END) if after else (0, 0)
+        after = time = key = value = 0
+        if i + _LINE + 8 <= len(lines):  # in place: handed on, `lines` is counted at every line
+            first, second, last = short_fields(below(lines, i, _ZERO))
+            commas = last < _LINE and lines[i + first] == _COMMA and lines[i + second] == _COMMA
+            if commas and lines[i + last] == _END:
+                time, no_time = few_digits(eight_bytes(lines, i), first)
+                key, no_key = few_digits(eight_bytes(lines, i + first + 1), second - first - 1)
+                value, no_value = few_digits(eight_bytes(lines, i + second + 1), last - second - 1)
+                after = i + last + 1 if no_time | no_key | no_value == 0 else 0
+        if after == 0:
+            time, after = number(lines, i, _COMMA) if lines[i] != _MINUS else (0, 0)
+            key, after = number(lines, after, _COMMA) if after else (0, 0)
+            value, after = number(lines, after, _END) if after else (0, 0)
         if after == 0:
             if at[BAD] == len(bad):
                 status = CROWDED

@@ -327,3 +327,16 @@ class TestBuffered:
             table.merge(rows((0, 1, 5)), {0: Progress(10)}, epoch=3)
             table.drop(3)
             assert behind.progress() == {0: Progress(10)}
+
+
+def test_a_servers_window_in_sqlite_is_cut_into_blobs(tmp_path, monkeypatch):
+    monkeypatch.setattr("aftlib.shared_state.stores.sqlite_table.PACKED", 4)
+    with SqliteTable(tmp_path / "s", SUM) as table:
+        table.merge(rows(*((0, key, 1) for key in range(0, 18, 2))), {}, epoch=2)
+        table.merge(rows(*((0, key, 1) for key in range(18))), {}, epoch=2)
+        with pytest.raises(OverflowError, match="leaves the 64 bits"):
+            table.merge(rows((0, 3, 2**63 - 1)), {}, epoch=2)
+        assert content(table.read(epoch=2)) == {(0, key): (2 - key % 2,) for key in range(18)}
+        assert table.windows(2).tolist() == [0]
+        table.forget(0, 2)
+        assert len(table.read(epoch=2)) == 0

@@ -54,7 +54,25 @@ def slow(text, rules):
 
 NUMBERS = st.one_of(
     st.integers(0, 200).map(str),
-    st.sampled_from(["-3", "", "007", "-0", "+1", " 1", "1.5", "x", "0x1F", "NA", '"4"', "1" * 18]),
+    st.sampled_from(
+        [
+            "-3",
+            "",
+            "007",
+            "-0",
+            "+1",
+            " 1",
+            "1.5",
+            "x",
+            "12345678",
+            "123456789",
+            "1234567x",
+            "0x1F",
+            "NA",
+            '"4"',
+            "1" * 18,
+        ]
+    ),
     st.sampled_from([str(sign * (2**63 + one)) for sign in (1, -1) for one in (-1, 0, 1)]),
     st.sampled_from(["-", "--1", "1-", "9" * 19, "0" * 30, "١", "\r", "1\r", "\x00"]),
 )
