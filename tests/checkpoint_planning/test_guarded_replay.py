@@ -35,12 +35,13 @@ def log_of(place, values=VALUES):
 
 
 def streamed(query, log, directory, failing, restart=10**6, after=120):
-    """All batches, those from a step on failing by chance, in a new process every so many."""
+    """All batches, those from a window on failing by chance, or at the steps in `failing`."""
     operator, read, rng = prepare(query, log, directory), bare_read(log), np.random.default_rng(3)
     batch = 0
     while operator.checkpoint.position < log.steps:
         position = operator.checkpoint.position
-        if position >= after * W and rng.random() < failing:
+        chosen = position in failing if isinstance(failing, set) else rng.random() < failing
+        if position >= after * W and chosen:
             operator.store.begin(batch, position, "dead")
         operator.process(batch, read)
         batch += 1
@@ -79,6 +80,21 @@ def test_processes_that_come_and_go_leave_the_same(tmp_path):
     assert parts.store.results() == whole.store.results()
     assert parts.close() == whole.close()
     np.testing.assert_array_equal(parts.guard.kept, whole.guard.kept)
+
+
+def test_failures_that_come_with_the_data_are_seen_by_the_audit_and_stopped(tmp_path):
+    """The guard never sees what was lost; only the log tells that those windows were others."""
+    values, struck = VALUES.copy(), {window * W for window in range(120, 260, 3)}
+    for start in struck:
+        values[start : start + W, 4] += 10
+    query = replace(QUERY, t_sla_ms=150)  # a window is one interval
+    operator = streamed(query, log_of(tmp_path, values), tmp_path / "s", failing=struck)
+    guessed = [r.start for r in operator.store.results() if r.half_width and r.key == "s4"]
+    assert set(guessed) < struck
+    assert 3 <= len(guessed) <= 8
+    assert operator.close().wrong >= 3
+    others = [r.start for r in operator.store.results() if r.half_width and r.key == "s3"]
+    assert max(others) > max(guessed)
 
 
 def test_a_batch_that_fails_leaves_nothing_behind(tmp_path):
