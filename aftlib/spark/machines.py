@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 _SHARED: set[tuple[str, Path]] = set()
 """Application and folder of what was found to be shared."""
+_OTHERS: dict[str, set[str]] = {}
+"""Hosts that are other machines, by application."""
 _SCHEMA = "machine string, host string, trouble string"
 
 
@@ -50,11 +52,14 @@ def require_shared(spark: SparkSession, *folders: Path | str) -> None:
 
 
 def other_machines(spark: SparkSession) -> set[str]:
-    """Hosts of tasks that run on another machine than this process, as far as they were seen."""
+    """Hosts of tasks that ran on another machine than this process, looked at once."""
     if is_local(spark):
         return set()
-    found = look_from_tasks(spark, Path(tempfile.gettempdir()))
-    return {host for machine, host, _ in found if machine != this_machine()}
+    application = spark.sparkContext.applicationId
+    if application not in _OTHERS:
+        found = look_from_tasks(spark, Path(tempfile.gettempdir()))
+        _OTHERS[application] = {host for machine, host, _ in found if machine != this_machine()}
+    return _OTHERS[application]
 
 
 def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from scipy.stats import beta
 
 from aftlib.checkpoint_planning import experiments, figures
 from aftlib.checkpoint_planning.experiments.costs import equally_correlated, wide_log
-from aftlib.checkpoint_planning.operator import bare_read
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.pipeline import spark_read
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
@@ -388,3 +388,29 @@ def test_block_model_is_the_documents(document):
     model = block_model(100, 5, 60, 30)
     np.testing.assert_array_equal(document.model.covariance, model.covariance)
     assert document.log.about["rows"] == 10
+
+
+@pytest.mark.parametrize(
+    ("named", "given"), [("spark://head:7077", ""), ("local[2,4]", "local[2,4]"), (None, "")]
+)
+def test_killed_drivers_never_wait_for_the_cores_of_this_session(
+    monkeypatch, tmp_path, named, given
+):
+    """Once they did, for ever, where a cluster's cores were all taken by the notebook itself."""
+    seen = []
+
+    def run(command, env, **how):
+        seen.append(env["AFT_MASTER"])
+        raise KeyError("enough")
+
+    if named is None:
+        monkeypatch.delenv("AFT_MASTER", raising=False)
+    else:
+        monkeypatch.setenv("AFT_MASTER", named)
+    monkeypatch.setattr("subprocess.run", run)
+    model = block_model(4, 2)
+    query = ReplayQuery(model, 20, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
+    log = SensorLog.write(tmp_path / "log", draw(model, 40, 1), model.names)
+    with pytest.raises(KeyError, match="enough"):
+        experiments.restarts(query, log, tmp_path / "killed", 1, 1)
+    assert seen == [given]
