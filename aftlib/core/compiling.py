@@ -11,6 +11,8 @@ from typing import Any
 
 try:
     import numba
+    from numba.core.cgutils import ir as ir
+    from numba.extending import intrinsic as intrinsic
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
         "arrays of events, the guard and the parser need numba, which is not installed: "

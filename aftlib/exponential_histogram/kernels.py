@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.core.cgutils import ir
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, jit
+from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, intrinsic, ir, jit, numba
 
 emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.

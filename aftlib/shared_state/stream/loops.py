@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
-from numba.core.cgutils import ir
-from numba.extending import intrinsic
 
-from aftlib.core.compiling import jit
+from aftlib.core.compiling import intrinsic, ir, jit, numba
 
 emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
 
