@@ -21,8 +21,8 @@ ready := .venv/ready-$(call digest,requirements.lock pyproject.toml)
 # An interpreter that went away since (a system upgrade) is as good as no .venv.
 broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable-venv)
 
-# Two processes: one has all that needs the Spark session, the other begins with the crash tests.
-two = --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+# Two processes, a file of tests in one of them; the longest come first.
+two = --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce test fast check crash soak bench cluster ns3 docs lab lock lock-check release \

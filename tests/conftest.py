@@ -37,21 +37,8 @@ def schema(postgres_url: str) -> Iterator[Schema]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the session, and say what may run beside what.
-
-    With `-n 2 --dist loadgroup` all tests of the session are one group, so that one Spark is
-    started, and every other file is a group. The long ones come first.
-    """
+    """Mark what uses the session, and begin with what takes long: Spark, then kills."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-        alone = "spark" if item.get_closest_marker("spark") else item.location[0]
-        item.add_marker(pytest.mark.xdist_group(alone))
-    items.sort(key=_turn)
-
-
-def _turn(item: pytest.Item) -> int:
-    """The session first, then what kills processes, then the rest."""
-    if "spark" in getattr(item, "fixturenames", ()):
-        return 0
-    return 1 if item.get_closest_marker("crash") else 2
+    items.sort(key=lambda item: [not item.get_closest_marker(m) for m in ("spark", "crash")])
