@@ -111,7 +111,9 @@ def assign_best(
     sizes = _sizes(model.size, workers, uneven, capacities)
     m = len(sizes)
     groups = correlated_groups(model)
-    parts = [part for group in groups for part in _cut(group)]
+    parts = [  # of at most `MOST_KEYS` keys that lie together in their group's order
+        part for group in groups for part in np.array_split(group, -(-len(group) // MOST_KEYS))
+    ]
     lone = requirement.is_met_by(requirement.reliability(1 / np.diag(model.precision)))
     alive = np.array([int(lone[part].sum()) for part in parts])
     known: dict[bytes, int] = {}
@@ -186,17 +188,6 @@ def _sizes(
     return filled.tolist()
 
 
-def _cut(group: np.ndarray) -> list[np.ndarray]:
-    """Parts of a correlated group of at most `MOST_KEYS` keys that lie together in its order."""
-    return np.array_split(group, -(-len(group) // MOST_KEYS))
-
-
-def _variances(model: GaussianModel, sets: np.ndarray) -> np.ndarray:
-    """Variance of every key of each set, given all others: shape (sets, keys) like `sets`."""
-    blocks = model.precision[sets[:, :, None], sets[:, None, :]]
-    return np.einsum("sii->si", np.linalg.inv(blocks))
-
-
 def _most_estimable(
     model: GaussianModel, keys: np.ndarray, requirement: Requirement, known: dict[bytes, int]
 ) -> int:
@@ -209,7 +200,9 @@ def _most_estimable(
 
         def possible(size: int) -> bool:
             sets = keys[np.array(list(combinations(range(len(keys)), size)))]
-            worst = _variances(model, sets).max(axis=1).min()
+            blocks = model.precision[sets[:, :, None], sets[:, None, :]]
+            variances = np.einsum("sii->si", np.linalg.inv(blocks))  # of a key, given all others
+            worst = variances.max(axis=1).min()
             return bool(requirement.is_met_by(requirement.reliability(worst)))
 
         # a subset of an estimable set is estimable, so that the sizes need not all be tried

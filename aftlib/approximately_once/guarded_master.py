@@ -62,7 +62,11 @@ class GuardedMaster(Master):
         trial = deepcopy(self.guard)  # what it says of sensors that turn out to be read is not kept
         told = trial.update(row)
         said = self.account.declare(lost & told.declared[0])
-        self._note(window, said, told.estimate[0])
+        if said.any():
+            self._open.append((window, said, told.estimate[0]))
+        opened = sum(int((one == 2).sum()) for _, one, _ in self._open)
+        self._counts[2] += 1
+        self._counts[3] = max(self._counts[3], opened)
 
         found = []
         for worker in sorted(owing):
@@ -120,14 +124,6 @@ class GuardedMaster(Master):
         rows = [self._whole.pop(window) for window in range(self.next, until)]
         if rows:
             self.guard.update(np.array(rows))
-
-    def _note(self, window: int, said: np.ndarray, estimate: np.ndarray) -> None:
-        """Open an estimate in the second account, and count how many are open at once."""
-        if said.any():
-            self._open.append((window, said, estimate))
-        opened = sum(int((said == 2).sum()) for _, said, _ in self._open)
-        self._counts[2] += 1
-        self._counts[3] = max(self._counts[3], opened)
 
     def _take(self, window: int) -> tuple[np.ndarray, np.ndarray, set[int]]:
         taken = super()._take(window)

@@ -96,7 +96,12 @@ class Worker:
 
     def work(self, shift: Shift, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
         """Rows of `RESULT`: runs of finished windows, one of windows lost, one of the shift."""
-        lost = self._lost(shift, attempt)
+        box, keys = Mailbox(self.mail), len(shift.keys)
+        lost: Mail | None = None
+        if attempt and shift.resume is not None:  # the attempts before may be estimated, if dead
+            deaths = [box.death(shift.worker, shift.start, i, keys) for i in range(attempt)]
+            if None not in deaths and box.claim(shift.worker, shift.start):
+                lost = deaths[0]
         begin = min(shift.begin, shift.stop)
         said: dict[str, Any] = {"dead": None, "failure": None, "recovery": None, "again": 0}
         if lost is not None:
@@ -106,8 +111,7 @@ class Worker:
         about = shift.worker, attempt, os.getpid(), shift.start, begin, shift.stop
         said |= zip(_ATTEMPT, about, strict=True)
 
-        box, memory = Mailbox(self.mail), self.memory(shift, begin)
-        keys, spans = len(shift.keys), range(shift.start, shift.stop)
+        memory, spans = self.memory(shift, begin), range(shift.start, shift.stop)
         earlier = [box.read(shift.worker, shift.start, i, keys) for i in range(attempt)]
         known = max((mail.reached for mail in earlier if mail), default=0)
         mine = [o for o in self.outages if o.worker == shift.worker and o.failure in spans]
@@ -134,16 +138,6 @@ class Worker:
         due = self.windows.ending_in(shift.start, shift.stop)
         first = min(max(due.start, -(-begin // self.windows.slide)), due.stop)
         return Memory(self.windows, begin, first, np.empty((0, len(shift.keys))))
-
-    def _lost(self, shift: Shift, attempt: int) -> Mail | None:
-        """Mail of the first of the attempts before, if they are dead and may be estimated."""
-        if not attempt or shift.resume is None:
-            return None
-        box = Mailbox(self.mail)
-        deaths = [box.death(shift.worker, shift.start, i, len(shift.keys)) for i in range(attempt)]
-        if None in deaths or not box.claim(shift.worker, shift.start):
-            return None
-        return deaths[0]
 
 
 def result_row(

@@ -10,7 +10,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -27,7 +27,7 @@ from aftlib.approximately_once.assignment import Assignment
 from aftlib.approximately_once.delivery import Delivery
 from aftlib.approximately_once.guarded_master import GuardedMaster
 from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Audit, Lost, Master, Outage
+from aftlib.approximately_once.master import Audit, Master, Outage
 from aftlib.approximately_once.operator import Worker
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
@@ -154,8 +154,13 @@ class Coordinator:
                     master.expect(found.windows[i])  # protocol step (3)
         cells = found.cells(new, self.query.log.names)
         for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
+            start = window * self.query.windows.slide
+            span = repeat(start), repeat(start + self.query.windows.width)
             for lost in master.recover(window, self._read):
-                cells += self._lost_cells(window, lost)
+                sensors = [self.query.log.names[k] for k in lost.keys]
+                columns = lost.value, lost.half_width, lost.estimated.astype(int), lost.samples
+                # SQLite keeps NaN as NULL
+                cells += zip(*span, sensors, *(column.tolist() for column in columns), strict=False)
                 again[lost.worker] += self.query.windows.width * int((~lost.estimated).sum())
         master.settle()
         outages = [
@@ -202,14 +207,6 @@ class Coordinator:
                     found.take(i, worker, *letters[window])
                 elif None not in cells:
                     found.take(i, worker, *np.transpose(cast("list[tuple]", cells)))
-
-    def _lost_cells(self, window: int, lost: Lost) -> Iterator[tuple]:
-        """Rows of the sink for what a worker lost of a window; SQLite keeps NaN as NULL."""
-        start = window * self.query.windows.slide
-        span = repeat(start), repeat(start + self.query.windows.width)
-        names = [self.query.log.names[k] for k in lost.keys]
-        columns = lost.value, lost.half_width, lost.estimated.astype(int), lost.samples
-        return zip(*span, names, *(column.tolist() for column in columns), strict=False)
 
 
 @dataclass(frozen=True)

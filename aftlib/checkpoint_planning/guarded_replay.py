@@ -84,7 +84,8 @@ class GuardedReplay(PartialReplay):
                 f"grid's longest stretch of {int(self.sizes.max())} steps, got {q.t_sla_ms!r}; "
                 "give a finer grid or more time"
             )
-        self.limit = np.broadcast_to(q.requirement.epsilon / self._per_mean, (n,))
+        per_mean = 1.0 if q.query == "mean" else float(q.window)  # a result, by the window's mean
+        self.limit = np.broadcast_to(q.requirement.epsilon / per_mean, (n,))
         self._load()
         if self.store.restore() is None:
             self.store.keep(self._planned(fresh(q, 0)))
@@ -99,7 +100,12 @@ class GuardedReplay(PartialReplay):
         if known := self.store.memory(GUARDED):
             self.guard.restore(known)
         if known := self.store.memory("trail"):
-            self._restore(known)
+            with np.load(io.BytesIO(known), allow_pickle=False) as found:
+                self.trail = Trail(found["sums"], found["counts"], int(found["lost"]))
+                self.counted = found["counted"]
+                self.account.accounts, self.account.pool = found["accounts"], found["pool"]
+                columns = found["windows"].tolist(), found["stretches"].tolist()
+                self.open = list(zip(*columns, found["said"], found["estimates"], strict=True))
 
     @property
     def audited(self) -> Audited:
@@ -171,11 +177,6 @@ class GuardedReplay(PartialReplay):
         self._audit(self.checkpoint.position)
         self.store.remember({"trail": self._to_bytes()})
         return self.audited
-
-    @property
-    def _per_mean(self) -> float:
-        """What a window's mean is multiplied by to be its result."""
-        return 1.0 if self.query.query == "mean" else float(self.query.window)
 
     def _lose(self, window: int, stretch: int) -> None:
         """Settle which sensors stay unread, by the guard and what became of earlier estimates."""
@@ -253,11 +254,3 @@ class GuardedReplay(PartialReplay):
             estimates=np.array([estimate[3] for estimate in self.open], float).reshape(shape),
         )
         return file.getvalue()
-
-    def _restore(self, data: bytes) -> None:
-        with np.load(io.BytesIO(data), allow_pickle=False) as found:
-            self.trail = Trail(found["sums"], found["counts"], int(found["lost"]))
-            self.counted = found["counted"]
-            self.account.accounts, self.account.pool = found["accounts"], found["pool"]
-            columns = found["windows"].tolist(), found["stretches"].tolist()
-            self.open = list(zip(*columns, found["said"], found["estimates"], strict=True))

@@ -218,14 +218,22 @@ def claims_table(
             name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
         none = " aft-none" if claim.interval is None else ""
         leads = (evidence or {}).get(claim.id, "")
+        note = over = ""
+        if claim.note:
+            why, rest = map(escape, why_and_rest(claim.note))
+            folded = f"<details><summary>{why}</summary>{rest}</details>" if rest else why
+            note = f'<div class="aft-note"><small>{folded}</small></div>'
+        if told:
+            text = told.get(claim.id, "")
+            none_told = "" if text else " aft-none"
+            over = f'<td class="aft-seeds{none_told}">{escape(text) or "–"}</td>'
         rows.append(
             f'<tr{anchor}><td class="aft-id">{name}</td>'
-            f"<td>{escape(claim.statement)}{_note(claim.note)}{leads}</td>"
+            f"<td>{escape(claim.statement)}{note}{leads}</td>"
             f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
             f'<td class="aft-value">{escape(shown(claim.measured))}</td>'
             f'<td class="aft-interval{none}">{shown_interval(claim.interval)}</td>'
-            f"{_seeds(claim, told)}"
-            f"<td>{_verdict(claim)}</td></tr>"
+            f"{over}<td>{_verdict(claim)}</td></tr>"
         )
     return (
         '<table class="aft-claims" style="text-align:left"><thead>'
@@ -251,21 +259,6 @@ def why_and_rest(note: str) -> tuple[str, str]:
 
 def _words(parts: Sequence[str]) -> int:
     return len(" ".join(parts).split())
-
-
-def _note(note: str) -> str:
-    if not note:
-        return ""
-    why, rest = map(escape, why_and_rest(note))
-    folded = f"<details><summary>{why}</summary>{rest}</details>" if rest else why
-    return f'<div class="aft-note"><small>{folded}</small></div>'
-
-
-def _seeds(claim: ClaimRecord, told: Mapping[str, str]) -> str:
-    if not told:
-        return ""
-    text = told.get(claim.id, "")
-    return f'<td class="aft-seeds{"" if text else " aft-none"}">{escape(text) or "–"}</td>'
 
 
 def _verdict(claim: ClaimRecord) -> str:

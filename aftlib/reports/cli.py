@@ -77,20 +77,17 @@ class _Gathered(click.Group):
         lines = {}
         for name in self.list_commands(context):
             if name in self.later:
-                lines[name] = _first_line(self.later[name])
+                # of its docstring, read without importing what it needs
+                module, _, function = self.later[name].partition(":")
+                path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
+                nodes = ast.parse(path.read_text(encoding="utf-8")).body
+                named = (n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == function)
+                about = next((ast.get_docstring(node) or "" for node in named), "")
+                lines[name] = about.partition("\n")[0]
             elif command := self.get_command(context, name):
                 lines[name] = command.get_short_help_str(formatter.width)
         with formatter.section("Commands"):
             formatter.write_dl(list(lines.items()))
-
-
-def _first_line(place: str) -> str:
-    """Return the first line of the docstring of a ``module:function``, read without importing."""
-    module, _, function = place.partition(":")
-    path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
-    nodes = ast.parse(path.read_text(encoding="utf-8")).body
-    named = (n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == function)
-    return next((ast.get_docstring(node) or "" for node in named), "").partition("\n")[0]
 
 
 @click.group(cls=_Gathered, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -199,7 +199,11 @@ def write_comparison(runs: Sequence[Run]) -> Path:
     Text and tables as in `told`, with the rows that differ most, and the figures.
     """
     target = runs_dir() / "compare" / f"{'-'.join(run.folder.name for run in runs)}.html"
-    drawn = [_figures(run) for run in runs]
+    drawn = []
+    for run in runs:
+        cells = run.executed().content.cells
+        outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
+        drawn.append([data[PLOTLY] for data in outputs if PLOTLY in data])
     figures = [
         [Markup(plotly_box(mine[number])) if number < len(mine) else "" for mine in drawn]
         for number in range(max(map(len, drawn)))
@@ -219,9 +223,3 @@ def write_comparison(runs: Sequence[Run]) -> Path:
     with atomic_file(target) as scratch:
         scratch.write_text(page, encoding="utf-8")
     return target
-
-
-def _figures(run: Run) -> list[Mapping[str, Any]]:
-    cells = run.executed().content.cells
-    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
-    return [data[PLOTLY] for data in outputs if PLOTLY in data]

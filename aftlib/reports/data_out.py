@@ -179,15 +179,12 @@ def _title(layout: Mapping[str, Any], axis: str, trace: Mapping[str, Any]) -> st
 def unpacked(values: Any) -> np.ndarray:
     """Return an array of a figure, which Plotly may have packed as ``{dtype, bdata, shape}``."""
     if not isinstance(values, Mapping):
-        return np.array(values, dtype=object) if _ragged(values) else np.array(values)
+        kinds = {type(value) for value in values} if isinstance(values, Sequence) else set()
+        ragged = len(kinds - {int, float}) > 0 and kinds != {list}
+        return np.array(values, dtype=object) if ragged else np.array(values)
     flat = np.frombuffer(base64.b64decode(values["bdata"]), dtype=np.dtype(values["dtype"]))
     shape = values.get("shape")
     return flat.reshape([int(n) for n in str(shape).split(",")]) if shape else flat
-
-
-def _ragged(values: Any) -> bool:
-    kinds = {type(value) for value in values} if isinstance(values, Sequence) else set()
-    return len(kinds - {int, float}) > 0 and kinds != {list}
 
 
 def plain_text(text: str) -> str:

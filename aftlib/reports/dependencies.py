@@ -55,7 +55,9 @@ def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None
         top, *rest = name.split(".")
         if top == package.name:
             found = _modules(package, rest)
-            pending += _exported(package, rest[0]) if rest and not found else []
+            if rest and not found:  # a public name: only its module is followed
+                exported = _imports((package / "__init__.py").read_text(encoding="utf-8"))
+                pending += [module for module in exported if module.split(".")[-1] == rest[0]]
         else:
             found = _modules(beside / top, rest) or _file(beside, top)
             if not found and top not in sys.stdlib_module_names:
@@ -81,12 +83,6 @@ def _modules(folder: Path, parts: list[str]) -> list[Path]:
         folder = folder / part
         found += _file(folder, "__init__")
     return found
-
-
-def _exported(package: Path, name: str) -> list[str]:
-    """Return what must be imported for the library's public `name`; nothing if it has none."""
-    imports = _imports((package / "__init__.py").read_text(encoding="utf-8"))
-    return [module for module in imports if module.split(".")[-1] == name]
 
 
 def _imports(source: str) -> list[str]:
@@ -126,15 +122,10 @@ def code_hash(files: Iterable[Path], root: Path = PACKAGE) -> str:
 def _meaning(path: Path, *state: int) -> bytes:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and _is_text(body[0]):
-            node.body = body[1:]  # type: ignore[attr-defined]
+        match getattr(node, "body", None):
+            case [ast.Expr(ast.Constant(str())), *rest]:
+                node.body = rest  # type: ignore[attr-defined]
     return hashlib.sha256(ast.dump(tree).encode()).digest()
-
-
-def _is_text(node: ast.AST) -> bool:
-    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return constant and isinstance(node.value.value, str)  # type: ignore[attr-defined]
 
 
 def package_data(files: Iterable[Path]) -> list[Path]:

@@ -168,23 +168,21 @@ def _output(
     if MIME in output.data and not executed.error:  # the notebook knew no profile
         about = (executed.name, executed.profile, executed.changed)
         claims = [ClaimRecord.of(Settled(**line), *about) for line in output.data[MIME]]
-        leads = {claim.id: _leads(claim.id, evidence.get(claim.id), cell) for claim in claims}
+        leads = {}
+        for id in (claim.id for claim in claims):
+            links = [f'<a href="#code-{cell}">code of the verdict</a>']
+            if figure := evidence.get(id):
+                links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
+            formula = EVIDENCE[id].formula if id in EVIDENCE else ""
+            if formula:
+                formula = f'<span class="aft-formula">{mathml(formula, block=True)}</span>'
+            leads[id] = f'<div class="aft-leads"><small>{" · ".join(links)}</small>{formula}</div>'
         return f'<div class="output wide">{claims_table(claims, evidence=leads)}</div>'
     inside = _shown(output.data)
     if shown is None or not inside:
         return inside
     settles = [id for id, figure in evidence.items() if figure == shown]
     return _numbered(inside, shown, executed.record["name"], settles)
-
-
-def _leads(id: str, figure: Shown | None, cell: int) -> str:
-    """Return the links from a claim to its figure and code, and its formula."""
-    links = [f'<a href="#code-{cell}">code of the verdict</a>']
-    if figure is not None:
-        links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
-    formula = EVIDENCE[id].formula if id in EVIDENCE else ""
-    shown = f'<span class="aft-formula">{mathml(formula, block=True)}</span>' if formula else ""
-    return f'<div class="aft-leads"><small>{" · ".join(links)}</small>{shown}</div>'
 
 
 def _shown(data: NotebookNode) -> str:
@@ -246,7 +244,11 @@ def _numbered(inside: str, shown: Shown, notebook: str, settles: Sequence[str]) 
         links = [_download(f"{name}.{suffix}", suffix.upper(), kind, data[kind])]
     below = f"<b>{anchor.replace('-', ' ').capitalize()}</b>"
     if settles:
-        below += f"<span>settles {', '.join(_to_claim(id) for id in settles)}</span>"
+        leads = [
+            f'<a href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>'
+            for id in settles
+        ]
+        below += f"<span>settles {', '.join(leads)}</span>"
     below += "".join([*links, code])
     if shown.kind == "table":
         return f'<div id="{anchor}">{inside}<p class="aft-data">{below}</p></div>'
@@ -258,10 +260,6 @@ def _numbered(inside: str, shown: Shown, notebook: str, settles: Sequence[str]) 
         f'<div class="canvas">{inside}</div>'
         f'<figcaption class="aft-data">{below}</figcaption></figure>'
     )
-
-
-def _to_claim(id: str) -> str:
-    return f'<a href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>'
 
 
 def _download(name: str, label: str, kind: str, content: str) -> str:

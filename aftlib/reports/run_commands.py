@@ -15,7 +15,6 @@ from aftlib.reports.documents import PROFILES
 if TYPE_CHECKING:
     from aftlib.reports.execute import OnCell
     from aftlib.reports.executed import Executed
-    from aftlib.reports.runs import Run
 
 
 @click.command()
@@ -30,6 +29,7 @@ def runs(
     from aftlib.reports.claims import counted, tally
     from aftlib.reports.html import duration, started
     from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.parameter_cell import literal
     from aftlib.reports.runs import all_runs
 
     with clear_errors():
@@ -37,12 +37,14 @@ def runs(
         wanted = overrides(parameters)
         verdicts = overrides(claims, "--claim", "ID=VERDICT")
         kept = all_runs()
+    meant = {key: (text, literal(text)) for key, text in wanted.items()}  # either will do
     found = [
         run
         for run in kept
         if (name is None or run.notebook == name)
         and (not failed or run.record["error"])
-        and all(_has(run, key, value) for key, value in wanted.items())
+        and meant.keys() <= run.record["parameters"].keys()
+        and all(run.record["parameters"][key] in values for key, values in meant.items())
         and all(run.verdicts.get(id) == verdict for id, verdict in verdicts.items())
     ]
     width = max((len(run.name) for run in found), default=0)
@@ -54,14 +56,6 @@ def runs(
         took = duration(record["seconds"])
         click.echo(f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {values}")
     click.echo(f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one.")
-
-
-def _has(run: Run, name: str, text: str) -> bool:
-    """Whether the parameter `name` of `run` has the value that `text` stands for."""
-    from aftlib.reports.parameter_cell import literal
-
-    values = run.record["parameters"]
-    return name in values and values[name] in (text, literal(text))
 
 
 @click.command("open")
@@ -76,12 +70,8 @@ def open_run(run: str) -> None:
     with clear_errors():
         page = find_run(run).page
     click.echo(page)
-    if _has_screen():
+    if sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
         click.launch(str(page))
-
-
-def _has_screen() -> bool:
-    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
 @click.command()

@@ -25,7 +25,11 @@ class Partials:
 
     def __post_init__(self) -> None:
         for name in ("windows", "keys", "values"):
-            object.__setattr__(self, name, _int64(name, getattr(self, name)))
+            array = np.asarray(getattr(self, name))
+            wide = array.dtype != np.int64 and array.size and array.max() > _LIMITS.max
+            if array.dtype.kind not in "iu" or wide:
+                raise ValueError(f"{name} must be integers of at most 64 bits, got {array.dtype}")
+            object.__setattr__(self, name, array.astype(np.int64, copy=False))
         if self.values.ndim == 1:
             object.__setattr__(self, "values", self.values[:, None])
         if not len(self.windows) == len(self.keys) == len(self.values):
@@ -108,15 +112,6 @@ def overflow() -> OverflowError:
         f"a sum leaves the 64 bits ({_LIMITS.min} … {_LIMITS.max}); nothing was merged: "
         "scale the values down, or use smaller windows"
     )
-
-
-def _int64(name: str, values: np.ndarray) -> np.ndarray:
-    array = np.asarray(values)
-    if array.dtype == np.int64:
-        return array
-    if array.dtype.kind not in "iu" or (array.size and array.max() > _LIMITS.max):
-        raise ValueError(f"{name} must be integers of at most 64 bits, got {array.dtype}")
-    return array.astype(np.int64)
 
 
 def _add(one: np.ndarray, other: np.ndarray) -> np.ndarray:

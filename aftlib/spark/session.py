@@ -22,6 +22,17 @@ from aftlib.spark.java import cache_dir, java_home
 
 DEFAULT_MASTER = "local[*,4]"  # a task may fail three times: the failures that we cause are real
 DEFAULT_DRIVER_MEMORY = "2g"
+PROPERTIES = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A sum that leaves its type must stop the run, not wrap around.
+    "spark.sql.ansi.enabled": "true",
+    # Spark's own 200 is for a cluster: here each partition costs more than its rows.
+    "spark.sql.shuffle.partitions": "4",
+}
+"""Spark properties of every session, wherever it runs."""
 
 # pyspark 4.3 says so at every exchange with pandas 3, although what is used here works.
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
@@ -65,18 +76,10 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         )
     own = os.environ.get("PYTHONWARNINGS")
     quiet = f"{own + ',' if own else ''}ignore:{_PANDAS_NOTICE}:FutureWarning"
-    properties = {
+    properties = PROPERTIES | {
         "spark.master": master(),
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # A sum that leaves its type must stop the run, not wrap around.
-        "spark.sql.ansi.enabled": "true",
-        # Spark's own 200 is for a cluster: here each partition costs more than its rows.
-        "spark.sql.shuffle.partitions": "4",
         # A local master's workers have this from the JVM; those of a cluster only from here.
         "spark.executorEnv.PYTHONWARNINGS": quiet,
     }

@@ -34,6 +34,12 @@ def write_line(writer: asyncio.StreamWriter, message: Line) -> None:
         writer.write(json.dumps(message).encode() + b"\n")
 
 
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send on what is said: a heartbeat to where it came from, an ACK to upstream."""
+    async for said in read_lines(reader):
+        write_line(writer, said)
+
+
 class NodeProcess:
     """The node's connections: upstream, downstream, and heartbeats to and from the other node."""
 
@@ -45,42 +51,30 @@ class NodeProcess:
 
     async def run(self, up: int, down: int) -> None:
         """Work until upstream goes away."""
-        server = await asyncio.start_server(self._answer, HOST, 0)
+        server = await asyncio.start_server(pass_on, HOST, 0)  # answers heartbeats
         port = server.sockets[0].getsockname()[1]
         reader, self.up = await asyncio.open_connection(HOST, up, limit=LIMIT)
         results, self.down = await asyncio.open_connection(HOST, down, limit=LIMIT)
         write_line(self.up, {"hello": self.name, "port": port})
-        tasks = [asyncio.create_task(t) for t in (self._pass_on(results), self._watch())]
+        # level-0 ACKs become level-1 ACKs: each result stems from one tuple, in order
+        tasks = [asyncio.create_task(t) for t in (pass_on(results, self.up), self._watch())]
         async for said in read_lines(reader):
-            if "peer" in said:
-                await self._connect(said["peer"])
-            else:
+            if "ids" in said:
                 write_line(self.down, {"ids": said["ids"]})
+                continue
+            try:  # watch the other node, which listens there, from now on
+                peer, self.peer = await asyncio.open_connection(HOST, said["peer"])
+                self.listening = asyncio.create_task(self._listen(peer))
+                self.answered = True
+            except ConnectionError:  # it died before it could be watched
+                self.answered = False
+            self.watching.set()
         for task in tasks:
             task.cancel()
-
-    async def _pass_on(self, results: asyncio.StreamReader) -> None:
-        """Level-0 ACKs become level-1 ACKs: each result stems from one tuple, in order."""
-        async for said in read_lines(results):
-            write_line(self.up, said)
-
-    async def _connect(self, port: int) -> None:
-        """Watch the other node, which listens there, from now on."""
-        try:
-            reader, self.peer = await asyncio.open_connection(HOST, port)
-            self.listening = asyncio.create_task(self._listen(reader))
-            self.answered = True
-        except ConnectionError:  # it died before it could be watched
-            self.answered = False
-        self.watching.set()
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         async for _ in read_lines(reader):
             self.answered = True
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async for said in read_lines(reader):
-            write_line(writer, said)
 
     async def _watch(self) -> None:
         while True:

@@ -27,12 +27,12 @@ SHOWN = (GUARD, PLAIN, ALWAYS, CONFORMAL, LINEAR, LAST)
 
 def compared(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
     """Share promised and share of those within ε, of every method, on the same windows."""
-    lines = [{"method": method} | _short(walk.summary(method)) for method in SHOWN]
+    lines = []
+    for method in SHOWN:
+        summary = walk.summary(method)
+        shown = {name: summary[name] for name in ("declared", "within", "interval")}
+        lines.append({"method": method} | shown)
     return [*lines, {"method": HINDSIGHT} | hindsight(walk, plain, workers)]
-
-
-def _short(summary: dict) -> dict:
-    return {name: summary[name] for name in ("declared", "within", "interval")}
 
 
 def hindsight(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:

@@ -50,7 +50,8 @@ def witnesses(plan: Mapping) -> go.Figure:
 def recoverable(plan: Mapping) -> go.Figure:
     """Share of the time that each sensor could have been lost, by how long the outage lasts."""
     sensors = sorted(plan["sensors"], key=lambda sensor: -sum(sensor["declared"]))[:MOST]
-    horizons = [f"{h} windows" if h > 1 else "1 window" for h in range(1, _horizons(plan) + 1)]
+    longest = int(plan["question"]["horizons"])
+    horizons = [f"{h} windows" if h > 1 else "1 window" for h in range(1, longest + 1)]
     figure = go.Figure(
         go.Heatmap(
             z=[sensor["declared"] for sensor in sensors], x=horizons,
@@ -187,6 +188,8 @@ def backtests(plans: Mapping[str, Mapping]) -> Styler:
     for name, plan in plans.items():
         test = plan["backtest"]
         low, high = test["interval"] or (np.nan, np.nan)
+        promised = 1 - plan["question"]["delta"]
+        kept = "–" if test["interval"] is None else "✔ yes" if high >= promised else "✘ no"
         rows.append(
             {
                 "set": name,
@@ -194,18 +197,14 @@ def backtests(plans: Mapping[str, Mapping]) -> Styler:
                 "within ε": test["within_epsilon"],
                 "low": low,
                 "high": high,
-                "promised": 1 - plan["question"]["delta"],
-                "kept": "–" if test["interval"] is None else _kept(high, plan),
+                "promised": promised,
+                "kept": kept,
                 "worst sensor": test["worst_sensor"],
                 "N": test["N"],
                 "slack/N": test["slack"],
             }
         )
     return _table(pd.DataFrame(rows).astype({"within ε": float, "worst sensor": float}))
-
-
-def _kept(high: float, plan: Mapping) -> str:
-    return "✔ yes" if high >= 1 - plan["question"]["delta"] else "✘ no"
 
 
 def compared(plans: Mapping[str, Mapping]) -> Styler:
@@ -281,7 +280,3 @@ def _table(frame: pd.DataFrame) -> Styler:
     """A table without its index; texts, also of its heads, are escaped."""
     frame = frame.rename(columns=lambda name: escape(str(name)))
     return frame.style.format(precision=3, na_rep="–", escape="html").hide(axis="index")
-
-
-def _horizons(plan: Mapping) -> int:
-    return int(plan["question"]["horizons"])

@@ -99,11 +99,15 @@ class Task:
             yield REFUSED, 0, str(error).encode()
 
     def _read(self, stretch: Stretch) -> Iterator[Message]:
+        pane = self.windows.pane
         end: int | None = None  # step after the last one read
         rest = np.empty((0, len(self.layout.names)))  # rows up to there, in no whole slice yet
         counts = np.zeros(3, np.int64)
         for steps, values, infinite in self.layout.read(stretch):
-            self._require_order(steps, end)
+            back = np.flatnonzero(np.diff(steps) <= 0) + 1
+            if len(back) or steps[0] < (0 if end is None else end):
+                late = steps[int(back[0])] if len(back) else steps[0]
+                raise ValueError(out_of_order(self.layout, int(late)))
             counts += len(steps), int(np.isnan(values).sum()) - infinite, infinite
             gaps = np.flatnonzero(np.diff(steps) > LONGEST_GAP) + 1
             for at, part in zip(np.split(steps, gaps), np.split(values, gaps), strict=True):
@@ -113,42 +117,24 @@ class Task:
                     end, rest = int(at[0]), rest[:0]
                 rows = np.full((int(at[-1]) + 1 - end, values.shape[1]), np.nan)
                 rows[at - end] = part
-                yield from self._count(end, rows)
+                yield TALLY, end, Tally.of(rows).to_bytes()
+                low, high = max(self.recent.start, end), min(self.recent.stop, end + len(rows))
+                if low < high:
+                    yield RECENT, low, rows[low - end : high - end].tobytes()
+
                 end, rows = int(at[-1]) + 1, np.concatenate([rest, rows])
-                yield from self._slices(end - len(rows), rows)
-                rest = rows[self._whole(end - len(rows), len(rows)).stop :]
+                begin = end - len(rows)
+                first, last = -(-begin // pane), end // pane  # the slices that are whole here
+                rest = rows
+                if first < last:
+                    whole = slice(first * pane - begin, last * pane - begin)
+                    if whole.start:
+                        yield EDGE, begin, rows[: whole.start].tobytes()
+                    yield SLICES, first, np.stack(self.windows.slices(rows[whole])).tobytes()
+                    rest = rows[whole.stop :]
         if end is not None and len(rest):
             yield EDGE, end - len(rest), rest.tobytes()
         yield COUNTS, 0, counts.tobytes()
-
-    def _require_order(self, steps: np.ndarray, end: int | None) -> None:
-        back = np.flatnonzero(np.diff(steps) <= 0) + 1
-        if len(back) or steps[0] < (0 if end is None else end):
-            at = steps[int(back[0])] if len(back) else steps[0]
-            raise ValueError(out_of_order(self.layout, int(at)))
-
-    def _whole(self, begin: int, length: int) -> slice:
-        """Which of the rows from a step on are in whole slices; none, at the rows' beginning."""
-        pane = self.windows.pane
-        first, last = -(-begin // pane) * pane, (begin + length) // pane * pane
-        return slice(first - begin, last - begin) if first < last else slice(0, 0)
-
-    def _slices(self, begin: int, rows: np.ndarray) -> Iterator[Message]:
-        """Sums of the whole slices, and the rows before them as they are."""
-        whole = self._whole(begin, len(rows))
-        if whole.start:
-            yield EDGE, begin, rows[: whole.start].tobytes()
-        if whole.stop:
-            sums, samples = self.windows.slices(rows[whole])
-            at = (begin + whole.start) // self.windows.pane
-            yield SLICES, at, np.stack([sums, samples]).tobytes()
-
-    def _count(self, begin: int, rows: np.ndarray) -> Iterator[Message]:
-        """What is counted, and what the plain model is fitted to."""
-        yield TALLY, begin, Tally.of(rows).to_bytes()
-        low, high = max(self.recent.start, begin), min(self.recent.stop, begin + len(rows))
-        if low < high:
-            yield RECENT, low, rows[low - begin : high - begin].tobytes()
 
 
 def out_of_order(layout: Layout, step: int) -> str:
@@ -190,14 +176,10 @@ class Found:
             if kind == RECENT:
                 self.recent[at - self.start : at - self.start + len(rows)] = rows
             else:
-                self._mend(at, rows)
-
-    def _mend(self, begin: int, rows: np.ndarray) -> None:
-        """Keep a part of a slice until all of it is there."""
-        pane = self.windows.pane
-        for step, row in enumerate(rows, begin):
-            whole = self.edges.setdefault(step // pane, np.full((pane, rows.shape[1]), np.nan))
-            whole[step % pane] = row
+                pane = self.windows.pane
+                for step, row in enumerate(rows, at):  # kept until all of a slice is there
+                    edge = self.edges.setdefault(step // pane, np.full((pane, n), np.nan))
+                    edge[step % pane] = row
 
     def survey(self) -> Survey:
         """The survey of it all; ValueError when the stretches were not in order, or are unfit."""

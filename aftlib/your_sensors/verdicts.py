@@ -32,7 +32,8 @@ def keeps_promise(plans: Mapping[str, Mapping]) -> Settled:
     """G-1: on each set the share within ε is not below 1 − δ."""
     judged = {n: p for n, p in plans.items() if p["backtest"]["promises"] >= MANY}
     if not judged:
-        return _not_run("G-1", "≥ 1 − δ", f"no set with {MANY} promises or more")
+        why = f"no set with {MANY} promises or more"
+        return Settled("G-1", "≥ 1 − δ", None, None, "not run", "measured", why)
     tests = {name: plan["backtest"] for name, plan in judged.items()}
     lowest = min(tests, key=lambda name: tests[name]["within_epsilon"])
     broken = [n for n, p in judged.items() if tests[n]["interval"][1] < 1 - p["question"]["delta"]]
@@ -84,7 +85,3 @@ def declares_more(plans: Mapping[str, Mapping]) -> Settled:
         "sensors with which, in hindsight, it would have kept its promise (guard / plain): "
         f"{named}.",
     )
-
-
-def _not_run(claim: str, expected: str, why: str) -> Settled:
-    return Settled(claim, expected, None, None, "not run", "measured", why)

@@ -12,6 +12,7 @@ from scipy.signal import lfilter
 from aftlib.checkpoint_planning.guarded_plan import plan_guarded, replay_guard
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.guard.accounts import slack
@@ -22,6 +23,13 @@ LOOSE = 0.75
 """Share of the example after which its last sensor goes its own way."""
 LEAST_DECLARED = 100
 """Windows from which on a sensor's own share says something."""
+
+
+def require_guarded(epsilon: float, windows: int, budget: int) -> None:
+    """Refuse what the example cannot be guarded with; ValueError names the parameter, guard_…."""
+    require_number("guard_epsilon", epsilon, above=0, below=1e50)
+    require_number("guard_windows", windows, least=100, whole=True)
+    require_number("guard_budget", budget, least=SENSORS * GRID[1], whole=True)
 
 
 def wandering(windows: int, memory: float, seed: int) -> np.ndarray:

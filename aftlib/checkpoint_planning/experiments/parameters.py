@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aftlib.checkpoint_planning.experiments.costs import require_judged
-from aftlib.checkpoint_planning.experiments.guarding import GRID, SENSORS
+from aftlib.checkpoint_planning.experiments.guarding import require_guarded
 from aftlib.checkpoint_planning.experiments.planned import require_planned
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.checks import require_number, require_numbers
@@ -93,9 +93,7 @@ def check_parameters(
         )
 
     require_number("memory", memory, least=0, below=1)
-    require_number("guard_epsilon", guard_epsilon, above=0, below=1e50)
-    require_number("guard_windows", guard_windows, least=100, whole=True)
-    require_number("guard_budget", guard_budget, least=SENSORS * GRID[1], whole=True)
+    require_guarded(guard_epsilon, guard_windows, guard_budget)
     require_numbers("ns", ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("spark_ns", spark_ns, least=1, most=MOST_SENSORS, whole=True)
     require_numbers("shares", shares, above=0, most=1)

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.experiments.cases import AXES, PlanningCase
-from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.core.generators import draw
 from aftlib.core.intervals import bootstrap_interval, t_interval
 
@@ -59,7 +58,21 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
             "give more rows or a shorter window"
         )
     plans = [(p, case.plan(*p)) for p in case.points.itertuples(index=False, name=None)]
-    table = pd.concat([_planned(point, plan) for point, plan in plans], ignore_index=True)
+    tables = []
+    for point, plan in plans:
+        keeps, count = plan.requirement, range(len(plan.replay))
+        restored = [float(keeps.reliability(plan.restored_variance(k)).min()) for k in count]
+        intervals = {"interval": count, "time": plan.times[:-1], "until": plan.times[1:]}
+        expected = pd.DataFrame(intervals).assign(
+            **dict(zip(AXES, point, strict=True)),
+            end=plan.times[-1],
+            sensors=[len(replay.sensors) for replay in plan.replay],
+            worst_expected=plan.worst_case_reliability.min(axis=1),
+            single_expected=keeps.reliability(plan.single_failure_variance).min(axis=1),
+            restored_expected=restored,
+        )
+        tables.append(expected)
+    table = pd.concat(tables, ignore_index=True)
     asked = [replay.sensors for _, plan in plans for replay in plan.replay]
     spans = list(table[["epsilon", "time", "until"]].itertuples(index=False, name=None))
     starts = np.array(case.windows.ending_in(0, rows)) * case.windows.slide
@@ -78,21 +91,6 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     names = {"document": "worst"} | {c: c for c in ("document_low", "document_high")}
     shown = {to: first[column].to_numpy() for to, column in names.items()}
     return table.assign(**shown, windows=len(starts))
-
-
-def _planned(point: tuple[float, ...], plan: CheckpointPlan) -> pd.DataFrame:
-    """Intervals of a plan with what is expected of them."""
-    keeps, count = plan.requirement, range(len(plan.replay))
-    restored = [float(keeps.reliability(plan.restored_variance(k)).min()) for k in count]
-    table = pd.DataFrame({"interval": count, "time": plan.times[:-1], "until": plan.times[1:]})
-    return table.assign(
-        **dict(zip(AXES, point, strict=True)),
-        end=plan.times[-1],
-        sensors=[len(replay.sensors) for replay in plan.replay],
-        worst_expected=plan.worst_case_reliability.min(axis=1),
-        single_expected=keeps.reliability(plan.single_failure_variance).min(axis=1),
-        restored_expected=restored,
-    )
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,15 @@ class Server:
         self.changed = threading.Condition(self.lock)
         self.complete = self.tables
         if not own.progress():
-            self._begin_from_the_global_store()
+            # Go on from the global store once nothing more of a dead process of this server can
+            # come there. A hand-over that is still on its way there carries the number of its last
+            # table. This takes the next number, after which that one is refused. Either waits for
+            # the other.
+            last = shared.handed().get(self.name, 0)
+            while not shared.merge(self._nothing, {}, token=(self.name, last + 1)):
+                last = shared.handed()[self.name]
+            mine, stands = stage.partitions_of(number), shared.progress()
+            own.merge(self._nothing, {p: stands[p] for p in mine if p in stands}, BASE)
         handed, _ = self.agreed()
         self.cycle = Cycle(max([handed, *self.complete]) + 1)
 
@@ -47,18 +55,6 @@ class Server:
     def tables(self) -> list[int]:
         """Tables of its own store that hold something to be handed over."""
         return [epoch for epoch in self.own.epochs() if epoch != BASE]
-
-    def _begin_from_the_global_store(self) -> None:
-        """Go on from there once nothing more of a dead process of this server can come there.
-
-        A hand-over that is still on its way there carries the number of its last table. This takes
-        the next number, after which that one is refused. Either waits for the other.
-        """
-        handed = self.shared.handed().get(self.name, 0)
-        while not self.shared.merge(self._nothing, {}, token=(self.name, handed + 1)):
-            handed = self.shared.handed()[self.name]
-        mine, stands = self.stage.partitions_of(self.number), self.shared.progress()
-        self.own.merge(self._nothing, {p: stands[p] for p in mine if p in stands}, BASE)
 
     def agreed(self) -> tuple[int, dict[int, Progress]]:
         """Last of this server's tables in the global store, and where its partitions stand there.

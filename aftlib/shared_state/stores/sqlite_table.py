@@ -96,8 +96,18 @@ class SqliteTable(SqlTable):
         self._connection.close()
 
     def _add(self, rows: Partials, epoch: int) -> None:
-        if epoch:
-            return self._pack(rows, epoch)
+        if epoch:  # its table is packed: merge into the windows that the rows touch
+            windows, first = np.unique(rows.windows, return_index=True)
+            ends = [*first[1:].tolist(), len(rows)]
+            for window, begin, end in zip(windows.tolist(), first.tolist(), ends, strict=True):
+                held = self.read(window, epoch)
+                new = self.aggregate.group(Partials.concat(held, rows[begin:end]))
+                packed = np.column_stack([new.keys, new.values]).astype("<i8")
+                starts = range(0, len(packed), PACKED)
+                blobs = [(epoch, window, at, packed[at : at + PACKED].tobytes()) for at in starts]
+                statement = "INSERT OR REPLACE INTO packed VALUES (?, ?, ?, ?)"
+                self._connection.executemany(statement, blobs)
+            return
         columns = (rows.windows, rows.keys, *rows.values.T)
         values = zip(repeat(epoch), *(column.tolist() for column in columns))
         marks = ", ".join("?" * (1 + len(columns)))
@@ -105,19 +115,6 @@ class SqliteTable(SqlTable):
             self._connection.executemany(self._upsert(f"VALUES ({marks})"), values)
         except sqlite3.IntegrityError as error:  # the column takes integers only
             raise overflow() from error
-
-    def _pack(self, rows: Partials, epoch: int) -> None:
-        """Merge rows into the windows of a packed table that they touch."""
-        windows, first = np.unique(rows.windows, return_index=True)
-        ends = [*first[1:].tolist(), len(rows)]
-        for window, begin, end in zip(windows.tolist(), first.tolist(), ends, strict=True):
-            held = self.read(window, epoch)
-            new = self.aggregate.group(Partials.concat(held, rows[begin:end]))
-            packed = np.column_stack([new.keys, new.values]).astype("<i8")
-            starts = range(0, len(packed), PACKED)
-            blobs = [(epoch, window, at, packed[at : at + PACKED].tobytes()) for at in starts]
-            statement = "INSERT OR REPLACE INTO packed VALUES (?, ?, ?, ?)"
-            self._connection.executemany(statement, blobs)
 
     def _transaction(self, act: str) -> AbstractContextManager[sqlite3.Connection]:
         return transaction(self._connection, f"{act} in")
