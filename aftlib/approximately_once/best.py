@@ -195,7 +195,7 @@ def _most_estimable(
     if not len(keys):
         return 0
     block = model.precision[np.ix_(keys, keys)]
-    name = block.round(12).tobytes()
+    name = (block * requirement.max_variance).round(12).tobytes()  # whatever the unit
     if name not in known:
 
         def possible(size: int) -> bool:

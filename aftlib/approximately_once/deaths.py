@@ -11,6 +11,7 @@ import numpy as np
 
 from aftlib.approximately_once.assignment import Assignment
 from aftlib.core.checks import require_number
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -65,7 +66,7 @@ def die_together(model: GaussianModel, assignment: Assignment, deaths: int) -> D
     Raises
     ------
     ValueError
-        When `deaths` is no whole number of 1 … m.
+        When `deaths` is no whole number of 1 … m, or the model is of minima or maxima.
 
     Notes
     -----
@@ -85,6 +86,11 @@ def die_together(model: GaussianModel, assignment: Assignment, deaths: int) -> D
     >>> [die_together(model, assignment, f).most.round(2).tolist() for f in (1, 2)]
     [[0.19, 0.19, 0.19, 0.19], [1.0, 1.0, 1.0, 1.0]]
     """
+    if isinstance(model, WindowExtremes):
+        raise ValueError(
+            "model must be of means or sums, got WindowExtremes: variances do not bound minima and "
+            "maxima; assess an assignment of merged workers by `assess` instead"
+        )
     m = len(assignment.workers)
     require_number("deaths", deaths, least=1, most=m, whole=True)
     owner, least, most = assignment.worker_of, np.zeros(m), np.zeros(m)
@@ -116,7 +122,7 @@ def _bounds(
         parts = np.array_split(np.arange(len(sets)), count)
         return [np.concatenate([sets[i] for i in part]) for part in parts]
 
-    counts = range(len(sets) - 1, many - 1, -1)
+    counts = range(len(sets), many - 1, -1)
     blocks = next(merged(c) for c in counts if c == many or affordable(merged(c), many))
     return least, _largest_variances(precision, blocks, many)
 

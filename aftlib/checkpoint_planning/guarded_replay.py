@@ -186,7 +186,8 @@ class GuardedReplay(PartialReplay):
         self.trail.lost = stretch
         self.open.append((window, stretch, said, np.full(said.size, np.nan)))
         self.counted[2] += 1
-        self.counted[3] = max(self.counted[3], int((said == 2).sum()))
+        at_once = sum(int((said == 2).sum()) for _, _, said, _ in self.open)
+        self.counted[3] = max(self.counted[3], at_once)
 
     def _unread(self, window: int) -> np.ndarray:
         """Sensors that are not read again."""

@@ -75,7 +75,7 @@ def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.nd
         inside[waiting] = True
         while waiting and inside.sum() < unseen.sum():
             rows = waiting[:_ROWS]
-            near = covariance[rows] != 0
+            near = (covariance[rows] != 0) | (covariance[:, rows].T != 0)
             if least:
                 near = np.abs(covariance[rows]) > np.outer(least * deviation[rows], deviation)
             found = near.any(axis=0) & ~inside

@@ -76,8 +76,10 @@ class SensorPlan:
 
     def write_log(self, directory: Path) -> SensorLog:
         """The second half as a log below a directory, kept and reused when it is there."""
-        units = hashlib.sha256(repr(self.epsilon.tolist()).encode()).hexdigest()[:8]
-        path = directory / f"plan-{self.digest[:12]}-{units}-second-half"
+        about = (self.table.names, self.epsilon.tolist(), self.table.values.shape)
+        content = hashlib.sha256(repr(about).encode())
+        content.update(np.ascontiguousarray(self.table.values).data)  # as they were read
+        path = directory / f"plan-{self.digest[:12]}-{content.hexdigest()[:12]}-second-half"
         if path.exists():
             return SensorLog.open(path)
         return self.table.split()[1].write_log(path)
@@ -169,6 +171,8 @@ def _fitted(plan: dict, table: SensorTable, digest: str) -> SensorPlan:
         )
     for name, value in asked["epsilon"].items():
         require_number(f"epsilon of {name!r}", value, above=0)
+    if asked["query"] not in ("mean", "sum"):
+        raise ValueError(f"query must be 'mean' or 'sum', got {asked['query']!r}; {_ANEW}")
     require_number("delta", asked["delta"], above=0, below=1)
     for name, least in (("t_sla_ms", 0), ("fixed_ms", 0), ("per_tuple_ms", 0)):
         require_number(name, asked[name], least=least)

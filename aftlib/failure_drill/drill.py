@@ -220,7 +220,7 @@ def tallied(drill: Drill, came: pd.DataFrame, rng: np.random.Generator) -> Tally
         lost=int((times == 0).sum()),
         doubled=int((times > 1).sum()),
         estimated=int(guessed.sum()),
-        wrong=int((off[~guessed] > 1e-9).sum()),
+        wrong=int((~(off[~guessed] <= 1e-9)).sum()),
         within=float(good.mean()) if guessed.any() else float("nan"),
         share_low=float(low),
         share_high=float(high),

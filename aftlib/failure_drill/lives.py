@@ -167,9 +167,9 @@ def judged(log: SensorLog, rows: list[tuple], steps: int, epsilon: float) -> Fou
         "due": truth.size,
         "lost": truth.size - len(places),
         "doubled": sum(count - 1 for count in times.values()),
-        "wrong": int((off[~guessed] > 1e-9).sum()),
+        "wrong": int((~(off[~guessed] <= 1e-9)).sum()),
         "estimated": int(guessed.sum()),
-        "outside": int((off[guessed] > epsilon).sum()),
+        "outside": int((~(off[guessed] <= epsilon)).sum()),
     }
 
 

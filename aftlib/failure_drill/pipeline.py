@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from aftlib.approximately_once.mailbox import Mailbox
+from aftlib.approximately_once.mailbox import Mail, Mailbox
 from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.operator import Blocks, Shift, Worker
 from aftlib.approximately_once.pipeline import Coordinator, Query, Way, staff
@@ -47,6 +47,7 @@ class ClockedWorker(Worker):
     """D1's worker, with a note of when it began, and stalls where the schedule has them."""
 
     stalls: tuple[tuple[int, int], ...] = ()  # worker, step
+    onward: bool = False  # whether every substitute goes on from the present, however many died
 
     def work(self, shift: Shift, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
         """As D1's."""
@@ -61,6 +62,12 @@ class ClockedWorker(Worker):
             yield from blocks(keys, begin, stop)
 
         return super().work(shift, attempt, stalled)
+
+    def _lost(self, shift: Shift, attempt: int) -> Mail | None:
+        if not self.onward:
+            return super()._lost(shift, attempt)
+        box = Mailbox(self.mail)
+        return box.death(shift.worker, shift.start, 0, len(shift.keys)) if attempt else None
 
 
 class OnwardShifts(SensorShifts):
@@ -174,7 +181,7 @@ def staffed(
     query = Query(drill.log, drill.windows, model, *asked, end, recover=ON_SPARK[scheme])
     shifts, master = staff(query, directory, outages)
     stalls = tuple((s.worker, s.step) for s in drill.strikes if not s.kills)
-    worker = ClockedWorker(**vars(shifts.worker), stalls=stalls)
+    worker = ClockedWorker(**vars(shifts.worker), stalls=stalls, onward=scheme in (NONE, AT_MOST))
     onward = OnwardShifts if scheme in (NONE, AT_MOST) else SensorShifts
     return onward(**vars(shifts) | {"worker": worker}), master
 

@@ -60,7 +60,7 @@ def exactness(table: pd.DataFrame) -> Settled:
         "F-2",
         expected=0,
         measured=int(bad.sum()),
-        holds=not bad.any(),
+        holds=bool(not bad.any() and table.loc[[*EXACT], "strikes"].gt(0).all()),
         note=f"Windows lost, doubled, estimated or wrong, over {', '.join(exact)}; the most in "
         f"one: {int(worst.max())}.",
     )

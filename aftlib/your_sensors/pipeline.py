@@ -108,6 +108,8 @@ class Task:
             if len(back) or steps[0] < (0 if end is None else end):
                 late = steps[int(back[0])] if len(back) else steps[0]
                 raise ValueError(out_of_order(self.layout, int(late)))
+            if steps[-1] >= self.layout.steps:  # files that are not in the order of their names
+                raise ValueError(out_of_order(self.layout, int(steps[-1])))
             counts += len(steps), int(np.isnan(values).sum()) - infinite, infinite
             gaps = np.flatnonzero(np.diff(steps) > LONGEST_GAP) + 1
             for at, part in zip(np.split(steps, gaps), np.split(values, gaps), strict=True):

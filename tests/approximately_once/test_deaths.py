@@ -8,6 +8,7 @@ import pytest
 from aftlib.approximately_once import deaths as deaths_module
 from aftlib.approximately_once.assignment import assign_greedy, assign_random, assign_spread
 from aftlib.approximately_once.deaths import die_together
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -85,3 +86,18 @@ def test_more_deaths_than_workers_are_refused(count):
     assignment = assign_greedy(some_model(1), 3, ASKED)
     with pytest.raises(ValueError, match="deaths must be .* at least 1 and at most 3, got"):
         die_together(some_model(1), assignment, count)
+
+
+def test_all_workers_of_a_group_that_is_too_large_to_try(monkeypatch):
+    monkeypatch.setattr(deaths_module, "EFFORT", 1)
+    model = some_model(1)
+    assignment = assign_spread(model, 3, ASKED)
+    found = die_together(model, assignment, 3)
+    np.testing.assert_allclose(found.most, one_by_one(model, assignment, 3))
+
+
+def test_extremes_are_refused():
+    model = WindowExtremes(some_model(0), 5, "max", np.random.default_rng(0), draws=64)
+    assignment = assign_spread(model, 3, ASKED)
+    with pytest.raises(ValueError, match="must be of means or sums, got WindowExtremes"):
+        die_together(model, assignment, 1)

@@ -43,3 +43,10 @@ def test_an_asymmetry_far_down_is_named_by_its_place(at):
     matrix = np.eye(300)
     matrix[at] = 0.5
     assert largest_asymmetry(matrix) == (0.5, *sorted(at))
+
+
+def test_a_covariance_on_one_side_only_connects():
+    covariance = np.eye(3)
+    covariance[1, 0] = 1e-12  # within what counts as symmetric
+    assert [group.tolist() for group in independent_groups(covariance)] == [[0, 1], [2]]
+    assert [group.tolist() for group in independent_groups(covariance.T)] == [[0, 1], [2]]

@@ -149,3 +149,13 @@ def test_a_directory_is_known_by_its_files(tmp_path):
     assert digest_of(tmp_path) == first
     (tmp_path / "b").write_text("c")
     assert digest_of(tmp_path) != first
+
+
+def test_one_file_read_in_two_ways_is_two_logs(tmp_path):
+    samples().to_csv(tmp_path / "sensors.csv")
+    steps = set()
+    for resample in (None, "2h"):
+        source = source_of(tmp_path / "sensors.csv", resample=resample)
+        (tmp_path / "plan.json").write_text(json.dumps(plan_of(source)))
+        steps.add(open_plan(tmp_path / "plan.json").write_log(tmp_path / "logs").steps)
+    assert steps == {200, 101}

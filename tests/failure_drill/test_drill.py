@@ -59,6 +59,14 @@ def test_each_kind_of_harm_is_counted_as_such(small):
     assert found.largest_error == pytest.approx(2)
 
 
+def test_what_is_no_number_is_wrong(small):
+    came = whole(small)
+    came.loc[3, "value"] = np.nan
+    came.loc[20, ["value", "estimated"]] = np.nan, True
+    found = counted(small, came)
+    assert (found.wrong, found.within) == (1, 0.0)
+
+
 def test_bytes_of_files_and_folders(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x").write_bytes(b"12345")

@@ -105,6 +105,13 @@ def test_a_directory_is_one_table(tmp_path, monkeypatch):
     assert count > 4
 
 
+def test_files_that_are_not_in_the_order_of_their_names_are_refused(tmp_path):
+    for number in range(11):
+        frame()[number * 49 : (number + 1) * 49].to_csv(tmp_path / f"{number + 1}.csv")
+    with pytest.raises(ValueError, match="rows must be in the order of their times"):
+        by_tasks(tmp_path, Question(1.0), 100)
+
+
 def test_gaps_too_long_to_be_filled_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("aftlib.your_sensors.pipeline.LONGEST_GAP", 20)
     path, question = write(tmp_path, "csv"), Question(1.0, window=4)
