@@ -100,7 +100,7 @@ class Worker:
         lost: Mail | None = None
         if attempt and shift.resume is not None:  # the attempts before may be estimated, if dead
             deaths = [box.death(shift.worker, shift.start, i, keys) for i in range(attempt)]
-            if None not in deaths and box.claim(shift.worker, shift.start):
+            if None not in deaths and self.gives_up(shift):
                 lost = deaths[0]
         begin = min(shift.begin, shift.stop)
         said: dict[str, Any] = {"dead": None, "failure": None, "recovery": None, "again": 0}
@@ -132,6 +132,10 @@ class Worker:
                             point = f"worker-{outage.worker}"
                             Fault(self.notes, point, outage.failure).passes(point, outage.failure)
         yield result_row(said)
+
+    def gives_up(self, shift: Shift) -> bool:
+        """Whether what was lost of a shift stays lost: that of one worker in each micro-batch."""
+        return Mailbox(self.mail).claim(shift.worker, shift.start)
 
     def memory(self, shift: Shift, begin: int) -> Memory:
         """What it begins with: nothing, so that only windows from there on will be whole."""

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from aftlib.approximately_once.mailbox import Mail, Mailbox
+from aftlib.approximately_once.mailbox import Mailbox
 from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.operator import Blocks, Shift, Worker
 from aftlib.approximately_once.pipeline import Coordinator, Query, Way, staff
@@ -63,11 +63,9 @@ class ClockedWorker(Worker):
 
         return super().work(shift, attempt, stalled)
 
-    def _lost(self, shift: Shift, attempt: int) -> Mail | None:
-        if not self.onward:
-            return super()._lost(shift, attempt)
-        box = Mailbox(self.mail)
-        return box.death(shift.worker, shift.start, 0, len(shift.keys)) if attempt else None
+    def gives_up(self, shift: Shift) -> bool:
+        """As D1's; onward however many have died."""
+        return self.onward or super().gives_up(shift)
 
 
 class OnwardShifts(SensorShifts):

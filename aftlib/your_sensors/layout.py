@@ -198,7 +198,8 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
             f"rows must be in the order of their times, which lie on an even grid, got {first} "
             f"first and {last} last with a period of {step}; sort them, or average them into steps"
         )
-    return Layout(files, table.names, column, first, step, int(steps) + 1, labels, signs)
+    places = tuple(file.absolute() for file in files)  # a task may run anywhere
+    return Layout(places, table.names, column, first, step, int(steps) + 1, labels, signs)
 
 
 def last_row(file: Path, labels: Sequence[str], signs: tuple[str, str]) -> pd.DataFrame:

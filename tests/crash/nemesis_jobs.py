@@ -38,7 +38,7 @@ class Job(ABC):
     """Faults that strike while it lives."""
     between: tuple[str, ...] = ("older copy", "deleted", "journal lost")
     """Faults that strike what it has kept while it is down."""
-    hung_s = 90.0
+    hung_s = 180.0
     forks = True
     """Whether a life may begin with what this process has imported, which makes it short."""
 

@@ -203,7 +203,9 @@ def test_a_dead_server_disturbs_its_own_tasks_only(trial, expected):
     directory, settings = trial("sqlite", strikes=[("server-0", "merged", 60)])
     account = Account.of(finished(directory, settings))
     check(directory, settings, expected)
-    assert account.joined == {"task-0-0": 2, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
+    assert (account.joined["task-1-0"], account.joined["task-1-1"]) == (1, 1)
+    own = {account.joined["task-0-0"], account.joined["task-0-1"]}
+    assert 2 in own <= {1, 2}  # one may not have begun when its server died
     assert set(account.read_again) <= {"task-0-0", "task-0-1"}
 
 

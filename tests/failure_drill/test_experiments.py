@@ -5,7 +5,8 @@ import pytest
 
 from aftlib.failure_drill import experiments
 from aftlib.failure_drill.drill import drill
-from aftlib.reports.notebook import PROFILES, find_notebook, profile_parameters
+from aftlib.reports.documents import PROFILES
+from aftlib.reports.notebook import find_notebook, profile_parameters
 
 GIVEN = {
     "sensors": 12, "workers": 4, "width": 10, "windows": 150, "batch_windows": 5, "calm": 0.4,

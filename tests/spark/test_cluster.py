@@ -66,6 +66,7 @@ def test_a_cluster_that_cannot_start_says_why(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="cores must be a whole number at least 1, got 0"):
         LocalCluster(cores=0)
     monkeypatch.setattr(cluster, "java_home", lambda: tmp_path)
+    monkeypatch.setattr(cluster, "STARTS_S", 5.0)
     with pytest.raises(RuntimeError, match=r"(?s)master of the cluster did not start .* s: .*java"):
         LocalCluster()
 

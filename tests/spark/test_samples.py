@@ -44,7 +44,12 @@ def test_no_rows_are_refused(spark, tmp_path):
 
 def test_a_failing_task_leaves_nothing_behind(spark, tmp_path):
     full = SimpleNamespace(  # a model that cannot be drawn from
-        mean=MODEL.mean, covariance=MODEL.covariance, names=MODEL.names, size=6, cholesky=None
+        mean=MODEL.mean,
+        covariance=MODEL.covariance,
+        names=MODEL.names,
+        size=6,
+        cholesky=None,
+        digest=MODEL.digest,
     )
     with pytest.raises(PythonException, match="NoneType"):
         write_samples(spark, full, ROWS, 5, tmp_path / "log")
