@@ -67,7 +67,7 @@ def plan_sweep(
     is given twice, or those that go together are not equally many.
     """
     values = {
-        name: [notebook.check({name: text})[name] for text in split_values(texts)]
+        name: [notebook.check({name: _unquoted(text)})[name] for text in split_values(texts)]
         for name, texts in given.items()
     }
     for name, found in values.items():
@@ -108,6 +108,12 @@ def split_values(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return [part.strip() for part in parts]
+
+
+def _unquoted(text: str) -> str:
+    """Return `text` without the quotes that kept its commas."""
+    quoted = len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]
+    return text[1:-1] if quoted else text
 
 
 def time_of_one(notebook: Notebook) -> float | None:
