@@ -51,6 +51,7 @@ EVIDENCE: dict[str, Evidence] = {
     "D3-5": Evidence("One task dies (fig. 1)"),
     "D3-6": Evidence("Shared state: throughput by parallelism and skew (fig. 6)"),
     "D3-7": Evidence("Shuffle first: throughput by parallelism and skew (fig. 5)"),
+    "D3-8": Evidence("One task dies (fig. 1)"),
     "D4-1": Evidence("Tuples processed again (fig. 5)"),
     "D4-2": Evidence("Tuples processed again (fig. 5)"),
     "D4-3": Evidence("Recovery time (fig. 6)"),
