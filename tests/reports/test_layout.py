@@ -93,7 +93,7 @@ def test_on_a_phone_a_wide_table_scrolls_and_many_rows_get_room(page, tmp_path):
     shown = [styled(figure, "A title", "", "") for figure in (table, rows)]
     run = executed([FIRST[0], *(shows({data_out.PLOTLY: f.to_plotly_json()}) for f in shown)])
     page.show(html.write_report(run, tmp_path / "report.html"), 390)
-    inside = "[...document.querySelectorAll('.plotly')].map((b) => b._fullLayout._size)"
+    inside = "[...document.querySelectorAll('.canvas > .plotly')].map((b) => b._fullLayout._size)"
     wide, high = page.run(f"{inside}.map((size) => [size.w, size.h])")
     assert wide[0] > 500 and high[1] > 9 * 80
     assert page.run("document.documentElement.scrollWidth") <= 390
