@@ -52,6 +52,7 @@ def which_for_whom(drilled: Drilled) -> go.Figure:
     styled(figure, title, "", "", 180 + 46 * len(names))
     figure.update_xaxes(side="top", showline=False, ticks="", tickangle=0)
     figure.update_yaxes(autorange="reversed", showline=False, ticks="")
+    figure.update_layout(meta={"least": 720})  # pixels: on a phone it is scrolled
     return figure.update_layout(margin={"l": 250, "t": 110, "r": 10, "b": 20})
 
 

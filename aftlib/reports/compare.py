@@ -120,10 +120,13 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
 
     bounds = intervals_of(a)
     skipped = {*keys, *(bound for pair in bounds.values() for bound in pair)}
-    numbers = [
-        str(c) for c in a.select_dtypes("number") if c not in skipped and f"{c} in B" in joined
+    theirs, mine = ({str(c) for c in f.select_dtypes("number")} for f in (a, b))
+    lines = [
+        Line(f"{name}.{c}", ("numbers in one only",), "changed")
+        for c in a
+        if c in b and c not in skipped and (c in theirs) != (c in mine)
     ]
-    lines = []
+    numbers = [str(c) for c in a if c in theirs & mine and c not in skipped]
     for column in numbers:
         x, y = joined[column], joined[f"{column} in B"]
         differ = ~((x == y) | (x.isna() & y.isna()))

@@ -143,6 +143,9 @@ def _points(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> list[dict[st
         x, y = arrays.get("x", np.arange(width)), arrays.get("y", np.arange(height))
         if (len(x), len(y)) == (width, height):
             arrays = {"x": np.tile(x, height), "y": np.repeat(y, width), "z": arrays["z"].ravel()}
+            text = unpacked(trace.get("text") or [])  # what is written into the cells
+            if text.shape == (height, width):
+                arrays["text"] = text.ravel()
     named = {
         f"{titles.get(name[0], '') or name[0]}{name[1:]}" if name[:1] in titles else name: values
         for name, values in arrays.items()

@@ -44,7 +44,12 @@ def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None
     that are imported are followed. What cannot be parsed imports nothing: it fails when it is run.
     """
     beside = Path.cwd() if beside is None else beside
-    pending = [name for source in sources for name in _imports(source)]
+    public = _imports((package / "__init__.py").read_text(encoding="utf-8"))
+
+    def asked(source: str) -> list[str]:
+        return _imports(source) + (public if _takes_all(source, package.name) else [])
+
+    pending = [name for source in sources for name in asked(source)]
     files: set[Path] = set()
     packages, seen = set(), set()
     while pending:
@@ -56,17 +61,18 @@ def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None
         if top == package.name:
             found = _modules(package, rest)
             if rest and not found:  # a public name: only its module is followed
-                exported = _imports((package / "__init__.py").read_text(encoding="utf-8"))
-                pending += [module for module in exported if module.split(".")[-1] == rest[0]]
+                pending += [module for module in public if module.split(".")[-1] == rest[0]]
         else:
-            found = _modules(beside / top, rest) or _file(beside, top)
+            found = [*_file(beside / top, "__init__"), *_modules(beside / top, rest)]
+            found = found or _file(beside, top)
             if not found and top not in sys.stdlib_module_names:
                 packages.add(top)
         for path in found:
             inside = path.relative_to(package).as_posix() if path.is_relative_to(package) else ""
             if path not in files and (inside in _RESULTS or not inside.startswith(_PRESENTATION)):
                 files.add(path)
-                pending += _imports(path.read_text(encoding="utf-8"))
+                text = path.read_text(encoding="utf-8")
+                pending += _imports(text) if path.is_relative_to(package) else asked(text)
     return Closure(tuple(sorted(files)), tuple(sorted(packages)))
 
 
@@ -96,6 +102,20 @@ def _imports(source: str) -> list[str]:
         elif isinstance(node, ast.Constant) and _OWN.match(str(node.value)):
             found.append(str(node.value).partition(":")[0])  # to be run or imported by its name
     return found
+
+
+def _takes_all(source: str, package: str) -> bool:
+    """Whether `source` has the library itself by a name, and so any of its public names."""
+    for node in (node for tree in parsed(source) for node in ast.walk(tree)):
+        if isinstance(node, ast.Import):
+            bound = [a.name if a.asname else a.name.partition(".")[0] for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == package:
+            bound = [package for alias in node.names if alias.name == "*"]
+        else:
+            continue
+        if package in bound:
+            return True
+    return False
 
 
 def parsed(source: str) -> list[ast.Module]:

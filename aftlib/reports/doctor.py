@@ -69,10 +69,14 @@ def _machine() -> Iterator[Check]:
     affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     yield Check("cores", str(len(affinity(0)) if affinity else os.cpu_count() or 1))
 
-    from aftlib.spark.session import master  # takes pyspark, which may be missing
-
-    origin = "AFT_MASTER" if os.environ.get("AFT_MASTER") else "the default; AFT_MASTER changes it"
-    yield Check("Spark master", f"{master()} ({origin})")
+    try:
+        from aftlib.spark.session import master
+    except ModuleNotFoundError:
+        pass  # pyspark, told of above
+    else:
+        named = os.environ.get("AFT_MASTER")
+        origin = "AFT_MASTER" if named else "the default; AFT_MASTER changes it"
+        yield Check("Spark master", f"{master()} ({origin})")
 
     try:
         place = data_dir()

@@ -51,6 +51,7 @@ EVIDENCE: dict[str, Evidence] = {
     "D3-5": Evidence("One task dies (fig. 1)"),
     "D3-6": Evidence("Shared state: throughput by parallelism and skew (fig. 6)"),
     "D3-7": Evidence("Shuffle first: throughput by parallelism and skew (fig. 5)"),
+    "D3-8": Evidence("One task dies (fig. 1)"),
     "D4-1": Evidence("Tuples processed again (fig. 5)"),
     "D4-2": Evidence("Tuples processed again (fig. 5)"),
     "D4-3": Evidence("Recovery time (fig. 6)"),
@@ -65,6 +66,13 @@ EVIDENCE: dict[str, Evidence] = {
     "G-1": Evidence("Promise and measurement", r"\text{kept} / \text{promised} \ge 1 - \delta"),
     "G-2": Evidence("When something goes wrong", r"\text{wrong} \le \delta N + \text{slack}"),
     "G-3": Evidence("Promise and measurement"),
+    "F-1": Evidence("What came of the windows"),
+    "F-2": Evidence("What came of the windows"),
+    "F-3": Evidence("Samples read again, of what an exact recovery reads"),
+    "F-4": Evidence("Samples read again, of what an exact recovery reads"),
+    "F-5": Evidence("Which scheme, for whom?", r"\text{kept} / \text{promised} \ge 1 - \delta"),
+    "F-6": Evidence("Which scheme, for whom?"),
+    "F-7": Evidence("Which scheme, for whom?"),
 }
 
 

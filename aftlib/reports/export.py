@@ -36,7 +36,7 @@ def pixels(length: str) -> float:
     >>> round(pixels("84mm"), 1)
     317.5
     """
-    found = re.fullmatch(r"([\d.]+) *(mm|cm|in|pt|px)", length.strip())
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(mm|cm|in|pt|px)", length.strip())
     if not found or float(found[1]) <= 0:
         raise ValueError(f"length {length!r} must be a number with mm, cm, in, pt or px: 84mm")
     return float(found[1]) * _UNITS[found[2]]

@@ -8,6 +8,7 @@ and so on.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,14 +33,14 @@ def keep_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
 
     ``Out``, in which IPython keeps what cells end with, has the frames that are only shown; a
     styled one is kept without its style. Left out are names with an underscore first, frames of
-    over `MOST_CELLS` cells, and a second name of the same frame.
+    over `MOST_CELLS` cells, and a second name of the same frame. One that cannot be written is left
+    out with a warning: it makes no run fail.
     """
     if "pandas" not in sys.modules:
         return  # then there are no frames
     import pandas as pd
 
     folder, seen = Path(folder), set()
-    folder.mkdir(parents=True, exist_ok=True)
     shown = enumerate(variables.get("Out", {}).values(), 1)
     named = [(name, value) for name, value in variables.items() if not name.startswith("_")]
     for name, value in [*named, *((f"shown_{number}", value) for number, value in shown)]:
@@ -48,7 +49,14 @@ def keep_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
             continue
         if value.size <= MOST_CELLS:
             seen.add(id(value))
-            plain(value).to_csv(folder / f"{name}.csv", index=False)
+            target = folder / f"{name}.csv"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                plain(value).to_csv(target, index=False)
+            except Exception as error:  # the run went well: its claims count without this table
+                if target.exists():
+                    target.unlink()  # a part of it
+                warnings.warn(f"{name} is not kept: {error}", stacklevel=2)
 
 
 def plain(frame: pd.DataFrame) -> pd.DataFrame:

@@ -98,16 +98,16 @@ def find_run(wanted: str) -> Run:
         return runs[0]
     notebook, slash, key = wanted.rpartition("/")
     try:
-        named = find_notebook(notebook if slash else wanted).name
+        named, known = find_notebook(notebook if slash else wanted).name, True
     except ValueError:
-        named = notebook if slash else wanted
+        named, known = notebook if slash else wanted, False
     newest = [run for run in runs if run.notebook == named and not slash]
     keyed = [
         run
         for run in runs
         if run.folder.name.startswith(key) and (not slash or run.notebook == named)
     ]
-    found = newest[:1] or (keyed if key else [])
+    found = newest[:1] or (keyed if key and (slash or not known) else [])
     if len(found) == 1:
         return found[0]
     if found:

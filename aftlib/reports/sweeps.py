@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,16 +64,17 @@ def plan_sweep(
     """Return the sweep over texts like ``"0.1,0.12"`` by name; every value is checked.
 
     All combinations are run, or, with `together`, the first values, the second ones, and so on.
-    What is not given has the value that `profile` gives. ValueError where a value does not fit, one
-    is given twice, or those that go together are not equally many.
+    What is not given has the value that `profile` gives. ValueError where a value does not fit, a
+    run is given twice, or those that go together are not equally many.
     """
+    quoted = r"""(['"])(.*)\1"""  # quotes that kept the commas of a text
     values = {
-        name: [notebook.check({name: text})[name] for text in split_values(texts)]
+        name: [
+            notebook.check({name: re.sub(f"^{quoted}$", r"\2", text)})[name]
+            for text in split_values(texts)
+        ]
         for name, texts in given.items()
     }
-    for name, found in values.items():
-        if len({json.dumps(value) for value in found}) < len(found):
-            raise ValueError(f"-p {name} has a value twice: {given[name]}; give each once")
     several = {name: len(found) for name, found in values.items() if len(found) > 1}
     if together and len(set(several.values())) > 1:
         counts = ", ".join(f"{name} has {count}" for name, count in several.items())
@@ -84,7 +86,11 @@ def plan_sweep(
     common = profile_parameters(profile, notebook) if profile else {}
     points = tuple(common | dict(zip(values, row, strict=True)) for row in rows)
     sweep = Sweep(notebook, tuple(several), points)
+    seen: set[str] = set()
     for point in points:
+        if (text := json.dumps(point)) in seen:
+            raise ValueError(f"{sweep.label(point)} is given twice; give each once")
+        seen.add(text)
         try:
             notebook.check_values(point)
         except ValueError as error:

@@ -104,6 +104,19 @@ def test_tables_that_cannot_be_joined_say_why(b, said):
     assert (line.state, line.texts) == ("changed", (said,))
 
 
+def test_numbers_in_one_and_texts_in_the_other_are_told():
+    some = A[["m", "rate"]].assign(n=1)
+    none = some.assign(rate=["–", "0.6", "0.7"])
+    for a, b in ((some, none), (none, some)):
+        told, n = compare.compare_frames("t", a, b)
+        assert (told.name, told.texts, told.state) == (
+            "t.rate",
+            ("numbers in one only",),
+            "changed",
+        )
+        assert (n.name, n.state) == ("t.n", "same")
+
+
 def test_an_interval_is_found_by_its_name_or_by_what_lies_in_it():
     assert compare.intervals_of(A) == {"rate": ("low", "high")}
     named = pd.DataFrame({"x": [1, 9], "y": [2, 3], "x_low": [0, 0], "x_high": [3, 3]})

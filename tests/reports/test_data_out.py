@@ -70,6 +70,9 @@ def test_packed_arrays_and_heat_maps_are_unfolded():
         ("a", "0", "0.0"),
         ("b", "1", "4.0"),
     ]
+    traces[0]["text"] = [["none", "1<b>%</b>", "–"], ["a", "b", "c"]]
+    told = rows(figure_csv({"data": traces, "layout": {}}))
+    assert [row["text"] for row in told] == ["none", "1%", "–", "a", "b", "c"]
     mixed = {"data": [{"x": ["1", 2], "y": ["a<br>b", None]}]}
     assert figure_csv(mixed) == "trace,x,y\ntrace 1,1,a b\ntrace 1,2,\n"
 
@@ -149,6 +152,7 @@ def test_data_needs_no_browser(report, tmp_path, monkeypatch):
         (["01", "--figure", "1", "--format", "tex"], "format of a figure must be one of csv, json"),
         (["01", "--figure", "2"], "figure 2 is a picture, without data: save it in the report"),
         (["01", "--figure", "1", "--width", "wide"], "length 'wide' must be a number with mm"),
+        (["01", "--figure", "1", "--width", "1.2.3mm"], "length '1.2.3mm' must be a number"),
         (["01", "--figure", "1", "--format", "pdf"], "format pdf is drawn by a browser, and none"),
         (["2", "--figure", "1"], "no run '2'"),
     ],

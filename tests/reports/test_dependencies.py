@@ -48,6 +48,30 @@ def test_a_public_name_leads_to_its_module_only(package):
     assert names(found, package) == ["core/__init__.py", "core/base.py"]
 
 
+@pytest.mark.parametrize(
+    "source", ["import house", "import house as h", "import house.room", "from house import *"]
+)
+def test_the_library_by_its_name_is_all_of_its_public_names(package, source):
+    assert {"core/base.py", "other/deep.py"} <= {*names(closure([source], package), package)}
+    (package.parent / "mine.py").write_text(source)
+    found = closure(["import mine"], package, package.parent)
+    assert {package / "core/base.py", package / "other/deep.py"} <= {*found.files}
+
+
+def test_a_module_by_its_own_name_is_that_alone(package):
+    found = closure(["import house.room as room"], package)
+    assert names(found, package) == ["room/__init__.py"]
+
+
+def test_a_package_beside_the_notebook_is_followed(package, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "__init__.py").write_text("import numpy")
+    (tmp_path / "own" / "part.py").write_text("import scipy")
+    found = closure(["import own"], package, tmp_path)
+    assert found.files == (tmp_path / "own" / "__init__.py",) and found.packages == ("numpy",)
+    assert closure(["from own import part"], package, tmp_path).packages == ("numpy", "scipy")
+
+
 def test_modules_beside_the_notebook_are_followed(package, tmp_path):
     (tmp_path / "mine.py").write_text("import numpy")
     found = closure(["import mine, os\n1 not"], package, tmp_path)

@@ -36,6 +36,12 @@ def test_missing_package(monkeypatch):
     assert "make setup" in found.way_out
 
 
+def test_without_pyspark_all_else_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "aftlib.spark.session", None)  # as when it cannot be imported
+    names = [check.name for check in diagnose()]
+    assert names == [name for name in NAMES if name != "Spark master"]
+
+
 def test_no_java(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))

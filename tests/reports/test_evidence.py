@@ -28,6 +28,10 @@ def test_every_figure_and_formula_that_is_named_is_there(id):
     assert 'class="formula"' not in markdown.mathml(EVIDENCE[id].formula, block=True)
 
 
+def test_every_claim_has_a_figure():
+    assert set(EVIDENCE) == set(STATEMENTS)
+
+
 def test_claim_and_figure_lead_to_each_other(monkeypatch):
     monkeypatch.setitem(EVIDENCE, "D1-1", Evidence("Squares", r"a^2 \tag{9}"))
     monkeypatch.setitem(EVIDENCE, "D1-2", Evidence("No such figure"))

@@ -170,6 +170,19 @@ def test_sliders_move_figures_and_what_is_copied_runs(page, capsys):
 
 @needs_browser
 @pytest.mark.slow
+def test_what_is_copied_runs_where_nothing_need_be_replayed(page):
+    page.run("document.getElementById('epsilon').value = 2.5")
+    page.run("document.getElementById('epsilon').dispatchEvent(new Event('input'))")
+    line = page.run("document.getElementById('command').textContent").splitlines()[-1]
+    given = [text for text in shlex.split(line)[3:] if text != "-p"]
+    notebook = find_notebook("02")
+    asked = dict(text.split("=", 1) for text in given)
+    second.check_parameters(**notebook.values(notebook.check(asked)))
+    assert asked["epsilon"] == "2.5"
+
+
+@needs_browser
+@pytest.mark.slow
 def test_the_page_fits_a_phone(page):
     page.size(390)
     assert page.run("document.documentElement.scrollWidth") <= 390

@@ -25,6 +25,17 @@ def test_frames_are_kept_by_the_names_of_their_variables(tmp_path, monkeypatch):
     assert read_kept(tmp_path / "none") == {}
 
 
+def test_a_frame_that_cannot_be_written_is_left_out(tmp_path):
+    index = pd.MultiIndex.from_tuples([(1, 2), (3, 4), (5, 6)])
+    twice = FRAME.set_axis(index).assign(level_0=1)  # what the unnamed index would be called
+    with pytest.warns(UserWarning, match="twice is not kept: cannot insert level_0"):
+        keep_frames({"twice": twice, "a": FRAME}, tmp_path / "t")
+    assert list(read_kept(tmp_path / "t")) == ["a"]
+    (tmp_path / "full").touch()  # no folder can be made there
+    with pytest.warns(UserWarning, match="a is not kept"):
+        keep_frames({"a": FRAME}, tmp_path / "full" / "t")
+
+
 def test_an_index_becomes_columns_unless_it_only_counts():
     assert list(plain(FRAME.set_index("m"))) == ["m", "epsilon", "found"]
     assert list(plain(FRAME.set_axis([1, 5, 7]))) == ["index", "m", "epsilon", "found"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from plotly.subplots import make_subplots
 
 from aftlib.reports import browser, data_out, html, index
 from aftlib.reports.claims import ClaimRecord, Scorecard, settle
@@ -81,6 +82,21 @@ def page(tmp_path_factory):
 def test_nothing_is_cut_off_or_hidden_on_a_screen(page, pages, name, width, scheme):
     page.show(pages[name], width, scheme)
     assert page.run(COMPLAINTS) == []
+
+
+def test_on_a_phone_a_wide_table_scrolls_and_many_rows_get_room(page, tmp_path):
+    table = go.Figure(go.Heatmap(z=[[0, 1], [1, 0]], text=[["a", "b"]] * 2))
+    table.update_layout(meta={"least": 720})
+    rows = make_subplots(rows=9, cols=1)
+    for row in range(1, 10):
+        rows.add_scatter(y=[1, 2], row=row, col=1)
+    shown = [styled(figure, "A title", "", "") for figure in (table, rows)]
+    run = executed([FIRST[0], *(shows({data_out.PLOTLY: f.to_plotly_json()}) for f in shown)])
+    page.show(html.write_report(run, tmp_path / "report.html"), 390)
+    inside = "[...document.querySelectorAll('.canvas > .plotly')].map((b) => b._fullLayout._size)"
+    wide, high = page.run(f"{inside}.map((size) => [size.w, size.h])")
+    assert wide[0] > 500 and high[1] > 9 * 80
+    assert page.run("document.documentElement.scrollWidth") <= 390
 
 
 def on_paper(page, path: Path) -> list[str]:

@@ -122,6 +122,13 @@ def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
             runs.find_run(wanted)
 
 
+def test_a_notebook_without_runs_is_not_the_beginning_of_a_key(home):
+    kept(home, "01_approximately_once/2ab")
+    with pytest.raises(ValueError, match="no run '2'"):
+        runs.find_run("2")  # the second notebook has none
+    assert runs.find_run("2a").name == runs.find_run("1/2").name == "01_approximately_once/2ab"
+
+
 def test_open_shows_the_page_only_where_there_is_a_screen(home, monkeypatch):
     kept(home, "mine/b")
     opened = []

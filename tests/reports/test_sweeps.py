@@ -70,7 +70,18 @@ def test_values_are_combined_or_taken_together(quick):
     assert plan_sweep(first, {"m": "1,2", "seed": "3"}, together=True).points[1]["seed"] == 3
     assert plan_sweep(first, {}).points == ({},)
     assert plan_sweep(first, {"seed": "7"}, profile="smoke").points == ({"m": 3, "seed": 7},)
+    points = plan_sweep(first, {"m": "1,1,2", "seed": "1,2,2"}, together=True).points
+    assert [(point["m"], point["seed"]) for point in points] == [(1, 1), (1, 2), (2, 2)]
+    with pytest.raises(ValueError, match="m=1 seed=3 is given twice; give each once"):
+        plan_sweep(first, {"m": "1,2,1", "seed": "3,4"})
     assert split_values("[1, 2],'a,b', c") == ["[1, 2]", "'a,b'", "c"]
+
+
+def test_quotes_keep_a_texts_commas_and_are_no_part_of_it(home):
+    cells = [new_code_cell("name = 'a'", metadata={"tags": ["parameters"]})]
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
+    values = [point["name"] for point in sweep_of(name="""a,'b, c',"d, e",it's""")]
+    assert values == ["a", "b, c", "d, e", "it's"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +89,7 @@ def test_values_are_combined_or_taken_together(quick):
     [
         (["m=1,x"], "parameter m wants int, got 'x'"),
         (["mm=1,2"], "has no parameter 'mm'"),
-        (["m=1,2,1"], "-p m has a value twice: 1,2,1; give each once"),
+        (["m=1,2,1"], "m=1 is given twice; give each once"),
         (["m=1,2", "seed=1,2,3"], "--zip wants equally many values of each, but m has 2, seed has"),
     ],
 )
@@ -120,6 +131,19 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
     assert again.output.splitlines()[0].startswith("8 runs: 6 kept already, 2 to do")
     assert [point["m"] for point in quick] == [9, 9]
     assert again.output.splitlines()[-1] == lines[-1]
+
+
+def test_a_sweep_without_claims_went_well_too(quick, monkeypatch):
+    def execute(notebook, parameters, target, profile="", on_cell=None, tables=None):
+        m, key = parameters["m"], notebook.key(parameters)
+        about = {"name": notebook.name, "parameters": notebook.values(parameters), "key": key}
+        made = executed(SEEDED, error="ValueError: nine" if m == 9 else None, **about)
+        nbformat.write(made.content, target)
+        return Executed.read(target)
+
+    monkeypatch.setattr(runs, "execute", execute)
+    page = Path(aft("sweep", "1", "-p", "m=2,3,9").output.splitlines()[-1][len("Sweep: ") :])
+    assert "2 of 3 runs went well, 1 failed." in page.read_text()
 
 
 def test_spark_runs_one_at_a_time(quick, monkeypatch):

@@ -231,8 +231,10 @@ histogram = ExponentialHistogram(window=1_000_000, epsilon=${s.relative})`;
 
   function command(s) {
     const first = s.rho === 0.9 ? "" : "# notebook 01 has a correlation of 0.9\n";
+    // above z(δ) nothing need be replayed, which notebook 02 refuses to keep state of
+    const kept = s.epsilon < aft.z(s.delta) ? ` -p kept_epsilon=${s.epsilon}` : "";
     return `${first}aft run 01 -p 'workers=[${s.m}]' -p 'epsilons=[${s.epsilon}]' -p delta=${s.delta} -p dimensions=${s.n} -p blocks=${s.groups}
-aft run 02 -p epsilon=${s.epsilon} -p 'epsilons=[${s.epsilon}]' -p kept_epsilon=${s.epsilon} -p delta=${s.delta} -p 'deltas=[${s.delta}]' -p t_sla=${s.tSla} -p 't_slas=[${s.tSla}]' -p sensors=${s.n} -p groups=${s.groups} -p variance=${s.w} -p covariance=${Number((s.w * s.rho).toFixed(6))} -p window=${s.w}`;
+aft run 02 -p epsilon=${s.epsilon} -p 'epsilons=[${s.epsilon}]'${kept} -p delta=${s.delta} -p 'deltas=[${s.delta}]' -p t_sla=${s.tSla} -p 't_slas=[${s.tSla}]' -p sensors=${s.n} -p groups=${s.groups} -p variance=${s.w} -p covariance=${Number((s.w * s.rho).toFixed(6))} -p window=${s.w}`;
   }
 
   for (const input of inputs) input.addEventListener("input", show);

@@ -105,23 +105,29 @@
     const { figure: given, chosen } = drawn.get(box);
     const figure = structuredClone(given), layout = figure.layout;
     (box.data || []).forEach((trace, index) => { figure.data[index].visible = trace.visible; });
-    const narrow = phone.matches && !printing;
+    // A figure that says so is scrolled where there is too little room; one of many rows is higher.
+    const least = printing ? 0 : layout.meta?.least || 0;
+    const narrow = phone.matches && !printing && !least;
+    const domains = Object.keys(layout).filter((name) => /^yaxis\d*$/.test(name)).map((name) => `${layout[name].domain}`);
+    const room = Math.max(230, 90 * new Set(domains).size);
     if (narrow || printing) spread(layout);
+    else if (least && phone.matches) delete layout.title;
     if (narrow) narrowed(layout);
     if (dark.matches && !printing) darkened(figure);
     if (printing) Object.assign(layout, { width: PAPER, autosize: false });
+    else if (box.clientWidth < least) Object.assign(layout, { width: least, autosize: false });
     else if (!layout.width || layout.width > box.clientWidth) {
       delete layout.width;
       layout.autosize = true;
     }
-    layout.height = narrow ? 360 : layout.height || parseFloat(box.style.minHeight);
+    layout.height = narrow ? room + 130 : layout.height || parseFloat(box.style.minHeight);
     // No button that would send a figure's data to a server.
-    const config = Object.assign({ responsive: !printing, displaylogo: false }, figure.config,
+    const config = Object.assign({ responsive: !printing && !least, displaylogo: false }, figure.config,
       { showSendToCloud: false, plotlyServerURL: "" }, narrow ? { displayModeBar: false } : {});
     Plotly.react(box, figure.data, layout, config)
       .then(() => figure.frames && figure.frames.length && Plotly.addFrames(box, figure.frames))
       // What legend and labels took of the height is given back to the plot.
-      .then(() => narrow && Plotly.relayout(box, { height: 360 + 230 - box._fullLayout._size.h }))
+      .then(() => narrow && Plotly.relayout(box, { height: 2 * room + 130 - box._fullLayout._size.h }))
       .then(() => { box.style.minHeight = ""; box.dataset.drawn = "yes"; });
     for (const choose of chosen) choose();
   }
