@@ -181,7 +181,7 @@ def test_seven_sensors_may_have_three_workers(spark, tmp_path):
     assert sorted(map(len, greedy.workers)) == [2, 2, 3]
     assert found[found["method"] == "best"]["estimable"].max() == 3
     assert experiments.smallest_epsilons(model, [3], 0.05).loc[3, "h-best"] < 1.0
-    assert [len(w) for w in case.query(3, 1.0, 0.05, 60).assignment.workers] == [1] * 7
+    assert sorted(map(len, case.query(3, 1.0, 0.05, 60).assignment.workers)) == [2, 2, 3]
 
 
 def seven():
