@@ -143,8 +143,10 @@ class Life:
 
     def __init__(self, job: Job) -> None:
         self._before = time.time()
-        self.process: Any = job.forks and Forked(job.command())
-        if not job.forks:
+        # RocksDB's threads do not come along into a fork, which then waits for them for ever
+        forks = job.forks and "rocksdict" not in sys.modules
+        self.process: Any = forks and Forked(job.command())
+        if not forks:
             self.process = subprocess.Popen(
                 job.command(), cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True
             )

@@ -12,7 +12,7 @@ from tests.crash.nemesis import Fault, Nemesis, Outcome, suffer, table
 from tests.crash.nemesis_jobs import Job, compared
 
 FULL = os.environ.get("AFT_TRIALS") == "full"
-SAMPLE = [0, 1, 2, 4, 6, *range(17, 20), 23, 25, 27]
+SAMPLE = [*range(7), *range(17, 20), 23, 25, 27]
 NUMBERS = range(nemesis.JOBS_WITHOUT_SPARK) if FULL else SAMPLE
 ON_SPARK = range(nemesis.JOBS_WITHOUT_SPARK, nemesis.JOBS_WITHOUT_SPARK + nemesis.JOBS_ON_SPARK)
 EARLY, LATER = (Fault("restart", 0.0, 0.0, 0.0, windows) for windows in (1, 4))
