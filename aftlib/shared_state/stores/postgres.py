@@ -120,8 +120,10 @@ class PostgresTable(SqlTable):
         return self._connection
 
     def _connect(self) -> psycopg.Connection:
+        setting = sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema))
         try:
             connection = psycopg.connect(self._url, autocommit=True)
+            connection.execute(setting)  # in here: a server that shuts down may break off between
         except psycopg.OperationalError as error:
             said, at = " ".join(str(error).split()), _shown(self._url)
             refusals = ("authentication", "does not exist", "password", "permission")
@@ -132,9 +134,6 @@ class PostgresTable(SqlTable):
             raise ConnectionError(
                 f"url: no PostgreSQL answers at {at} ({said}); start it, or check the address"
             ) from error
-
-        setting = sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema))
-        connection.execute(setting)
         return connection
 
     def _open(self) -> None:

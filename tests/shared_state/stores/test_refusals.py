@@ -191,6 +191,20 @@ class TestPostgres:
         with pytest.raises(ConnectionError, match="no PostgreSQL answers at .*start it, or check"):
             PostgresTable(f"postgresql:///postgres?host={tmp_path}", SUM)
 
+    def test_a_server_that_shuts_down_once_it_has_answered(self, schema, monkeypatch):
+        connect = psycopg.connect
+
+        def broken_off(*where, **how):
+            connection = connect(*where, **how)
+            with connect(schema.url, autocommit=True) as other:
+                pid = connection.info.backend_pid
+                other.execute("SELECT pg_terminate_backend(%s, 9999)", [pid])
+            return connection
+
+        monkeypatch.setattr(psycopg, "connect", broken_off)
+        with pytest.raises(ConnectionError, match="no PostgreSQL answers at .*administrator comm"):
+            PostgresTable(schema.url, SUM, schema=schema.name)
+
     def test_others_schema(self, schema):
         with psycopg.connect(schema.url) as connection:
             connection.execute(f"CREATE SCHEMA {schema.name}")
