@@ -93,7 +93,7 @@ def unprotected(spark: SparkSession, query: Query, directory: Path) -> None:
         table.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         table.execute("COMMIT")
 
-    drain(shifts.stream(spark).writeStream.foreachBatch(append), directory)
+    drain(shifts.stream(spark).writeStream, directory, append)
     table.close()
 
 

@@ -258,7 +258,7 @@ def recover_stream(
     require_shared(spark, directory, query.log.path)
     shutil.rmtree(directory / "mail", ignore_errors=True)
     shifts, coordinator = staff(query, directory, outages)
-    drain(shifts.stream(spark).writeStream.foreachBatch(coordinator), directory)
+    drain(shifts.stream(spark).writeStream, directory, coordinator)
     audit, sink = coordinator.close(), coordinator.sink
     return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.shifts), audit)
 

@@ -210,7 +210,7 @@ def replay_stream(
             operator.process(number, collected(batch))
 
         try:
-            drain(planned.stream(spark).writeStream.foreachBatch(step), Path(directory))
+            drain(planned.stream(spark).writeStream, Path(directory), step)
         finally:
             operator.store.end(operator.process_id)
         return _replayed(operator)

@@ -61,7 +61,7 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
         outage = Outage(int(rng.integers(WORKERS)), at, at + 2 * WIDTH)
         shutil.rmtree(kept / "mail", ignore_errors=True)
         shifts, master = staff(replace(query, stop=stop), kept, [outage])
-        drain(shifts.stream(spark).writeStream.foreachBatch(master), kept)
+        drain(shifts.stream(spark).writeStream, kept, master)
         rounds += 1
     audit = master.close()  # of the last part; the sink has what all parts told it
     failures = len([*(kept / "strikes").glob("fault-*.json")])

@@ -140,7 +140,7 @@ def stream(
 
     began = time.time()
     with woken(notes, drill.stall_s):
-        drain(shifts.stream(spark).writeStream.foreachBatch(timed), directory)
+        drain(shifts.stream(spark).writeStream, directory, timed)
 
     again = sum(row["again"] for row in coordinator.shifts)
     more = {"sent_bytes": folder_bytes([mail]), "read": again / max(1, drill.in_vain.sum())}

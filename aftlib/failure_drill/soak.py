@@ -32,6 +32,8 @@ SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
 RESULT = "soak.json"
 SETTLED = 1 / 3
 """Of the time, what passes before memory is judged: caches fill and the JVM grows."""
+HEAP = "512m"
+"""Of D1's JVM: it is full within the first minutes, so that what still grows is kept for good."""
 STEPS_A_SECOND = 1500
 """More steps than any scheme comes through."""
 
@@ -58,6 +60,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
             lives[name] = subprocess.Popen(
                 [sys.executable, "-m", "aftlib.failure_drill.lives", *told],
                 stderr=ear, stdout=ear, start_new_session=True,
+                env=os.environ | {"AFT_DRIVER_MEMORY": HEAP},
             )  # fmt: skip
     try:
         samples_of = watched(lives, directory, seconds)

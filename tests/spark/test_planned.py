@@ -1,6 +1,9 @@
 """A planned input: micro-batches end where it says, and a stopped stream goes on there."""
 
+import gc
+import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -49,7 +52,11 @@ def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_p
         seen.append((batch, sorted(r["number"] for r in rows), {r["boundaries"] for r in rows}))
 
     for plan in (Counting((3, 10)), Counting((3, 10, 11))):
-        drain(plan.stream(spark).writeStream.foreachBatch(collect), tmp_path)
+        held = partial(collect)
+        drain(plan.stream(spark).writeStream, tmp_path, held)
+        held = weakref.ref(held)
+        gc.collect()
+        assert held() is None, "a stream that has ended keeps what its micro-batches went to"
     # the second stream has the same name and another plan, which counts
     assert seen == [(0, [0, 1, 2], {2}), (1, list(range(3, 10)), {2}), (2, [10], {3})]
 
