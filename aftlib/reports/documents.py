@@ -6,6 +6,9 @@ To add a claim, add a line to `STATEMENTS`; to add a document, a line to `DOCUME
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from aftlib.core.paths import project_root
 
 RECORDED = ("holds", "deviates")
 PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
@@ -18,6 +21,16 @@ class Document:
     id: str
     title: str
     notebook: str
+
+    @property
+    def page(self) -> str:
+        """The name of its page beside the reports."""
+        return "guard" if self.id == "G" else self.id.lower()
+
+    @property
+    def source(self) -> Path:
+        """Where its page is written, in Markdown; a project without docs has none."""
+        return project_root() / "docs" / "documents" / f"{self.page}.md"
 
 
 @dataclass(frozen=True)

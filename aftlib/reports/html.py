@@ -42,7 +42,7 @@ from aftlib.reports.data_out import (
     table_latex,
 )
 from aftlib.reports.documents import CLAIMS, DOCUMENTS
-from aftlib.reports.evidence import EVIDENCE, figures_of, title_of_figure
+from aftlib.reports.evidence import EVIDENCE, cited, figures_of, title_of_figure
 from aftlib.reports.executed import Executed
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
 from aftlib.reports.parameter_cell import read_parameters
@@ -104,7 +104,7 @@ def render_report(executed: Executed, root: str = "") -> str:
             parts.append(to_html(source, str(notebooks_dir()), cell.get("attachments")))
         elif cell.cell_type == "code" and cell.source.strip():
             shown = [
-                _output(output, numbered.get((index, place)), executed, evidence, index)
+                _output(output, numbered.get((index, place)), executed, evidence, index, root)
                 for place, output in enumerate(cell.outputs)
             ]
             head = f'<div class="code" id="code-{index}" data-cell="cell {index}">'
@@ -156,6 +156,7 @@ def _output(
     executed: Executed,
     evidence: Mapping[str, Shown],
     cell: int,
+    root: str,
 ) -> str:
     if output.output_type == "error":
         trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
@@ -168,11 +169,12 @@ def _output(
     if MIME in output.data and not executed.error:  # the notebook knew no profile
         about = (executed.name, executed.profile, executed.changed)
         claims = [ClaimRecord.of(Settled(**line), *about) for line in output.data[MIME]]
-        leads = {}
+        leads, pages = {}, cited(claims, root)
         for id in (claim.id for claim in claims):
             links = [f'<a href="#code-{cell}">code of the verdict</a>']
             if figure := evidence.get(id):
                 links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
+            links += [pages[id]] if id in pages else []
             formula = EVIDENCE[id].formula if id in EVIDENCE else ""
             if formula:
                 formula = f'<span class="aft-formula">{mathml(formula, block=True)}</span>'

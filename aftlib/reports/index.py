@@ -23,6 +23,7 @@ from aftlib.reports.claims import (
 )
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.evidence import cited
 from aftlib.reports.executed import Executed
 from aftlib.reports.html import asset, duration, render, started
 from aftlib.reports.markdown import to_inline_html
@@ -52,7 +53,8 @@ def write_index(
     for document in DOCUMENTS.values():
         group = [claim for claim in claims if claim.document == document.id]
         if group:
-            tables.append((document, Markup(claims_table(group, True, stable))))
+            leads = {id: f"<small>{links}</small>" for id, links in cited(group).items()}
+            tables.append((document, Markup(claims_table(group, True, stable, leads))))
 
     page = render(
         "index.html.j2",
