@@ -104,6 +104,11 @@ class ClaimRecord:
         return CLAIMS[self.id].recorded
 
     @property
+    def unit(self) -> str:
+        """What `measured` counts or is a share or a multiple of; empty for a text."""
+        return "" if isinstance(self.measured, str | None) else CLAIMS[self.id].unit
+
+    @property
     def too_short(self) -> bool:
         """Whether a time was judged from the smoke profile's few and tiny runs."""
         settled = self.verdict != "not run"
@@ -218,6 +223,7 @@ def claims_table(
             name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
         none = " aft-none" if claim.interval is None else ""
         leads = (evidence or {}).get(claim.id, "")
+        unit = f" <small>{escape(claim.unit)}</small>" if claim.unit else ""
         note = over = ""
         if claim.note:
             why, rest = map(escape, why_and_rest(claim.note))
@@ -231,7 +237,7 @@ def claims_table(
             f'<tr{anchor}><td class="aft-id">{name}</td>'
             f"<td>{escape(claim.statement)}{note}{leads}</td>"
             f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
-            f'<td class="aft-value">{escape(shown(claim.measured))}</td>'
+            f'<td class="aft-value">{escape(shown(claim.measured))}{unit}</td>'
             f'<td class="aft-interval{none}">{shown_interval(claim.interval)}</td>'
             f"{over}<td>{_verdict(claim)}</td></tr>"
         )

@@ -142,7 +142,7 @@ def _line(claim: ClaimRecord) -> str:
         claim.id,
         claim.statement + note,
         shown(claim.expected),
-        shown(claim.measured),
+        f"{shown(claim.measured)} {claim.unit}".strip(),
         shown_interval(claim.interval),
         f"{claim.word} ({'; '.join(said)})" if said else claim.word,
     )
