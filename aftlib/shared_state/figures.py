@@ -63,7 +63,9 @@ def scaling(measured: pd.DataFrame, modelled: pd.DataFrame, strategy: str, title
     styled(figure, title, "parallelism (tasks, logarithmic)", "million tuples a second")
     ticks = sorted(model["tasks"].unique())
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks])
-    figure.update_yaxes(type="log", dtick=1).update_layout(
+    ticks = [digit * 10.0**power for power in range(-3, 5) for digit in (1, 2, 5)]
+    figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    figure.update_layout(
         legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"},
         hovermode="closest",
     )
