@@ -218,7 +218,7 @@ def claims_table(
     for claim in claims:
         name = escape(claim.id)
         anchor = ' class="aft-earlier"' if claim.earlier else ""
-        anchor += "" if link else f' id="claim-{name}"'
+        anchor += f' id="claim-{name}"'
         if link and (claim.earlier or claim.verdict != "not run"):
             name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
         none = " aft-none" if claim.interval is None else ""
