@@ -8,6 +8,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_output
 
 from aftlib.reports import browser, html, markdown, notebook, reproduce, runs
+from aftlib.reports.claims import ClaimRecord, settle
+from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
 from tests.tiny_project import FIRST, executed, shows, write_notebook
 
@@ -127,7 +129,18 @@ def test_the_index_shows_each_report_and_claim(done):
     assert 'The first paragraph, <span class="nobreak"><math>' in page
     assert "failed:</strong> ZeroDivisionError: division by zero" in page
     assert 'href="01_approximately_once.html#claim-D1-3"' in page
-    assert "<b>✔ 5</b>" in page
+    assert "<b>✔ 5</b>" in page and "What deviates" not in page
+
+
+def test_the_index_leads_to_what_deviates(tmp_path):
+    claims = [
+        ClaimRecord.of(settle(f"D1-{i}", expected=1, measured=i, holds=i == 1), "01_x", "quick")
+        for i in (1, 2)
+    ]
+    page = write_index([], {}, claims, [], tmp_path / "index.html").read_text()
+    (line,) = [line for line in page.splitlines() if "What deviates" in line]
+    assert "D1-1" not in line and '<a href="#claim-D1-2" title="The number of' in line
+    assert '<tr id="claim-D1-2">' in page
 
 
 def test_the_index_lists_what_was_not_run_and_runs_of_ones_own(home):
