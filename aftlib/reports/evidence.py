@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from aftlib.reports.claims import ClaimRecord
 from aftlib.reports.data_out import PLOTLY, Shown, plain_text
-from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.documents import DOCUMENTS, Document
 
 _ESTIMABLE = r"R(A_i) = \min_{Y \in A_i} R(Y \mid X \setminus A_i) \ge 1 - \delta \tag{7}"
 _ERRORS = r"\mathrm{err} = \sum_i \mathrm{err}_i \,/\, (|W|\,|X|) \tag{9}"
@@ -97,6 +97,13 @@ def figures_of(claims: Iterable[str], shown: Iterable[Shown]) -> Mapping[str, Sh
     return found
 
 
+def equations(document: Document) -> set[str]:
+    """Return the numbers of the equations that the page of `document` shows; none without one."""
+    if not document.source.exists():
+        return set()
+    return set(re.findall(r'id="eq-(\d+)"', document.source.read_text(encoding="utf-8")))
+
+
 def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
     """Return, by claim, links into its document's page: to the equations that it names, or to all.
 
@@ -108,11 +115,21 @@ def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
         document = DOCUMENTS[claim.document]
         if not document.source.exists():
             continue
-        page = document.source.read_text(encoding="utf-8")
         named = EVIDENCE.get(claim.id, Evidence()).formula + claim.note
         numbers = re.findall(r"\\tag\{(\d+)\}|(?<!\w)\((\d+)\)", named)
-        known = dict.fromkeys(a or b for a, b in numbers if f'id="eq-{a or b}"' in page)
+        known = dict.fromkeys(a or b for a, b in numbers if (a or b) in equations(document))
         targets = {f"equation ({n})": f"#eq-{n}" for n in known} or {f"what {document.id} says": ""}
         href = f"{root}documents/{document.page}.html"
         links[claim.id] = " · ".join(f'<a href="{href}{at}">{n}</a>' for n, at in targets.items())
     return links
+
+
+def linked(prose: str, document: Document, root: str = "") -> str:
+    """Return Markdown whose numbers of equations, as in "by (9)", lead to the document's page."""
+    known = equations(document)
+
+    def link(found: re.Match[str]) -> str:
+        at = f"{root}documents/{document.page}.html#eq-{found[1]}"
+        return f"[({found[1]})]({at})" if found[1] in known else found[0]
+
+    return re.sub(r"(?<=[a-z] )\((\d+)\)", link, prose)

@@ -42,7 +42,7 @@ from aftlib.reports.data_out import (
     table_latex,
 )
 from aftlib.reports.documents import CLAIMS, DOCUMENTS
-from aftlib.reports.evidence import EVIDENCE, cited, figures_of, title_of_figure
+from aftlib.reports.evidence import EVIDENCE, cited, figures_of, linked, title_of_figure
 from aftlib.reports.executed import Executed
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
 from aftlib.reports.parameter_cell import read_parameters
@@ -94,6 +94,7 @@ def render_report(executed: Executed, root: str = "") -> str:
     parts, headings, failed, title_seen = [], [], None, False
     numbered = {(shown.cell, shown.output): shown for shown in shown_in(executed.content)}
     evidence = figures_of([s.id for s in executed.settled], numbered.values())
+    document = {d.notebook: d for d in DOCUMENTS.values()}.get(executed.record["name"])
     for index, cell in enumerate(executed.content.cells):
         if cell.cell_type == "markdown":
             source = cell.source
@@ -101,6 +102,7 @@ def render_report(executed: Executed, root: str = "") -> str:
             headings += [to_inline_html(ln[3:].strip()) for ln in lines if ln.startswith("## ")]
             if not title_seen and source.lstrip().startswith("# "):
                 source, title_seen = source.lstrip().partition("\n")[2], True  # it is in the header
+            source = linked(source, document, root) if document else source
             parts.append(to_html(source, str(notebooks_dir()), cell.get("attachments")))
         elif cell.cell_type == "code" and cell.source.strip():
             shown = [
@@ -112,11 +114,10 @@ def render_report(executed: Executed, root: str = "") -> str:
             if failed is None and any(o.output_type == "error" for o in cell.outputs):
                 failed = index
 
-    documents = {document.notebook: document for document in DOCUMENTS.values()}
     return render(
         "report.html.j2",
         title=Markup(to_inline_html(executed.title)),
-        document=documents.get(executed.record["name"]),
+        document=document,
         record=executed.record,
         root=root,
         known=read_parameters(executed.content),

@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_markdown_cell
 
 from aftlib.reports import html, markdown
 from aftlib.reports.claims import MIME, ClaimRecord, settle, why_and_rest
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS, STATEMENTS
-from aftlib.reports.evidence import EVIDENCE, Evidence, cited
+from aftlib.reports.evidence import EVIDENCE, Evidence, cited, linked
 from aftlib.reports.pages import write_pages
 from tests.tiny_project import executed, shows
 
@@ -63,6 +64,14 @@ def test_equations_that_a_note_names_are_linked_where_the_page_has_them(monkeypa
     assert cited([claim]) == {}  # a project without docs
     monkeypatch.delenv("AFT_HOME")
     assert re.findall("#eq-([0-9]+)", cited([claim])["D1-1"]) == ["7", "9"]
+
+
+def test_equations_in_prose_lead_to_the_page():
+    text = "the rate of (9), $P(9)$, f(9), as (55) or 1 (9)"
+    said = linked(text, DOCUMENTS["D1"], "../")
+    assert said == text.replace("of (9)", "of [(9)](../documents/d1.html#eq-9)")
+    cells = [new_markdown_cell("# T\n\nIt"), new_markdown_cell("The rate by (9).")]
+    assert '<a href="documents/d1.html#eq-9">(9)</a>' in html.render_report(executed(cells))
 
 
 def test_pages_of_documents_open_without_network(tmp_path):
