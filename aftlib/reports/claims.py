@@ -205,7 +205,7 @@ def claims_table(
     """Return the HTML table of `claims`; with `link`, each leads to its line in its report.
 
     `evidence` has HTML that leads to what a claim rests on. Of a note, its first sentence is shown
-    and the rest is folded.
+    and the rest is folded, unless the claim deviates: then a reader asks why.
 
     `seeds` says of claims in how many runs that differ by their seed they hold; where it says
     something of any, there is a column for it.
@@ -227,7 +227,9 @@ def claims_table(
         note = over = ""
         if claim.note:
             why, rest = map(escape, why_and_rest(claim.note))
-            folded = f"<details><summary>{why}</summary>{rest}</details>" if rest else why
+            shown_at_once = " open" if claim.verdict == "deviates" else ""
+            folded = f"<details{shown_at_once}><summary>{why}</summary>{rest}</details>"
+            folded = folded if rest else why
             note = f'<div class="aft-note"><small>{folded}</small></div>'
         if told:
             text = told.get(claim.id, "")

@@ -214,3 +214,9 @@ def test_a_number_has_its_unit_and_a_text_says_its_own():
     )
     text = ClaimRecord.of(settle("D1-3", expected="≤ 5 %", measured="4 %", holds=True))
     assert '<td class="aft-value">4 %</td>' in claims_table([text])
+
+
+def test_why_a_claim_deviates_is_not_folded():
+    for holds, head in ((True, "<details><summary>"), (False, "<details open><summary>")):
+        found = settle("D1-3", expected=1, measured=2, holds=holds, note="A ratio. Because of it.")
+        assert f"{head}A ratio.</summary>Because of it." in claims_table([ClaimRecord.of(found)])

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from nbformat.v4 import new_code_cell, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from aftlib.reports import browser, html, markdown, notebook, reproduce, runs
-from aftlib.reports.claims import ClaimRecord, settle
+from aftlib.reports.claims import MIME, ClaimRecord, settle
 from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
 from tests.tiny_project import FIRST, executed, shows, write_notebook
@@ -29,6 +29,18 @@ def test_pages_refer_to_nothing_but_their_neighbours(done):
         for link in links:
             assert link.startswith("data:") or (reports / link).exists(), link
     assert "@import" not in "".join(path.read_text() for path in reports.glob("*.html"))
+
+
+def test_a_report_beside_a_plan_leads_to_no_other_page(tmp_path):
+    claim = settle("D1-1", expected=1, measured=1, holds=True, note="By (9).")
+    cells = [
+        new_markdown_cell("# Title"),
+        new_markdown_cell("By (9)."),
+        shows({MIME: [vars(claim)]}),
+    ]
+    page = html.write_report(executed(cells), tmp_path / "plan.html").read_text()
+    assert not re.findall(r'href="(?!#|01_approximately_once.ipynb|data:)[^"]*', page)
+    assert 'href="index.html"' in html.render_report(executed(cells))
 
 
 def test_a_report_shows_what_its_reader_needs(done):
