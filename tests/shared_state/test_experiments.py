@@ -22,6 +22,7 @@ from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.shared_state.stream.tuples import TupleStream
 from benchmarks.merging import TOTALS, require_equal
 
+AT = ["strategy", "skew", "tasks"]
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
 STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
 
@@ -114,9 +115,8 @@ def test_the_model_goes_through_what_was_measured(measured, imbalance):
     streams = [TupleStream(100_000, 1_000, skew) for skew in (1.0, 2.0)]
     costs = d3.fitted(measured, imbalance, streams)
     assert set(costs) == {(n, s, p) for n in STRATEGIES for s in (1.0, 2.0) for p in (1, 2)}
-    at = ["strategy", "skew", "tasks"]
-    model = d3.modelled(costs, imbalance, streams, 100_000).set_index(at)["throughput"]
-    middle = measured.groupby(at)["throughput"].median()
+    model = d3.modelled(costs, imbalance, streams, 100_000).set_index(AT)["throughput"]
+    middle = measured.groupby(AT)["throughput"].median()
     np.testing.assert_allclose(model.loc[middle.index], middle)
     beyond = costs["late global", 2.0, 2]
     assert model["late global", 2.0, 24] == beyond.throughput(
@@ -154,18 +154,20 @@ def test_the_model_foresees_more_tasks_from_fewer(measured, imbalance):
     unused = {("upfront", 1.0, 2): ShuffleCosts(9, 9, 9)}  # what is foreseen does not count itself
     found = d3.held_out(measured, costs() | unused, imbalance, STREAMS)
     assert len(found) == 3 * 2
-    row = found.set_index(["strategy", "skew", "tasks"]).loc[("upfront", 1.0, 2)]
+    row = found.set_index(AT).loc[("upfront", 1.0, 2)]
     assert row["modelled"] == pytest.approx(100_000 / (0.3 + 0.03), rel=0.01)
-    runs = measured.set_index(["strategy", "skew", "tasks"])["throughput"]
+    runs = measured.set_index(AT)["throughput"]
     assert row["measured"] == runs["upfront", 1.0, 2]
     assert row["ratio"] == row["modelled"] / row["measured"]
 
 
 def test_model_is_its_closed_form(imbalance):
     model = d3.modelled(costs(), imbalance, STREAMS, 10**8, pipelined=True)
-    at = model.set_index(["strategy", "skew", "tasks"])["throughput"]
+    at = model.set_index(AT)["throughput"]
     assert at["upfront", 2.0, 96] == pytest.approx(1 / (3e-7 * 0.6079), rel=0.02)
     assert at["upfront", 1.0, 1] == pytest.approx(10**8 / (0.3 + 60))
+    assert set(model["strategy"]) == {"upfront"}  # the others have nothing to pipeline
+    at = d3.modelled(costs(), imbalance, STREAMS, 10**8).set_index(AT)["throughput"]
     assert at["late local", 1.0, 2] == pytest.approx(10**8 / (0.3 + 4 + 2 * 100_000 * 4e-8))
     table = d3.costs_table(costs(), STREAMS, 10**8).set_index(["strategy", "skew"])
     assert table.loc[("upfront", 1.4), "b"] == 0.5
