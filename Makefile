@@ -26,7 +26,7 @@ two = --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce test fast check crash soak bench cluster ns3 docs lab lock lock-check release \
-  dated lint format clean $(broken)
+  mutants coverage dated lint format clean $(broken)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,16 @@ fast: setup ## the tests that need no Spark, kill nobody and take no ten seconds
 check: lint docs ## what CI runs: lint, docs, tests, a tiny reproduction
 	$(MAKE) test
 	$(bin)/aft reproduce --profile smoke
+
+coverage: setup ## lines that the quick tests reach, by room, against tests/floors.json
+	@rm -rf build/coverage; mkdir -p build/coverage
+	$(bin)/python -m coverage run -m pytest $(two) -m "not spark and not crash and not slow" $(ARGS)
+	@$(bin)/python -m coverage combine --quiet
+	@$(bin)/python -m coverage json --quiet
+	@$(bin)/python -m tests.floors build/coverage/found.json $(FLOORS)
+
+mutants: setup ## small mistakes that the tests of ROOM should notice (ARGS="--seconds 60")
+	@$(bin)/python -m tests.mutants $(ROOM) $(ARGS)
 
 crash: setup ## the full number of trials that kill real processes
 	AFT_TRIALS=full $(bin)/python -m pytest tests/crash -m crash $(ARGS)

@@ -104,6 +104,11 @@ class ClaimRecord:
         return CLAIMS[self.id].recorded
 
     @property
+    def unit(self) -> str:
+        """What `measured` counts or is a share or a multiple of; empty for a text."""
+        return "" if isinstance(self.measured, str | None) else CLAIMS[self.id].unit
+
+    @property
     def too_short(self) -> bool:
         """Whether a time was judged from the smoke profile's few and tiny runs."""
         settled = self.verdict != "not run"
@@ -200,7 +205,7 @@ def claims_table(
     """Return the HTML table of `claims`; with `link`, each leads to its line in its report.
 
     `evidence` has HTML that leads to what a claim rests on. Of a note, its first sentence is shown
-    and the rest is folded.
+    and the rest is folded, unless the claim deviates: then a reader asks why.
 
     `seeds` says of claims in how many runs that differ by their seed they hold; where it says
     something of any, there is a column for it.
@@ -213,15 +218,18 @@ def claims_table(
     for claim in claims:
         name = escape(claim.id)
         anchor = ' class="aft-earlier"' if claim.earlier else ""
-        anchor += "" if link else f' id="claim-{name}"'
+        anchor += f' id="claim-{name}"'
         if link and (claim.earlier or claim.verdict != "not run"):
             name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
         none = " aft-none" if claim.interval is None else ""
         leads = (evidence or {}).get(claim.id, "")
+        unit = f" <small>{escape(claim.unit)}</small>" if claim.unit else ""
         note = over = ""
         if claim.note:
             why, rest = map(escape, why_and_rest(claim.note))
-            folded = f"<details><summary>{why}</summary>{rest}</details>" if rest else why
+            shown_at_once = " open" if claim.verdict == "deviates" else ""
+            folded = f"<details{shown_at_once}><summary>{why}</summary>{rest}</details>"
+            folded = folded if rest else why
             note = f'<div class="aft-note"><small>{folded}</small></div>'
         if told:
             text = told.get(claim.id, "")
@@ -231,7 +239,7 @@ def claims_table(
             f'<tr{anchor}><td class="aft-id">{name}</td>'
             f"<td>{escape(claim.statement)}{note}{leads}</td>"
             f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
-            f'<td class="aft-value">{escape(shown(claim.measured))}</td>'
+            f'<td class="aft-value">{escape(shown(claim.measured))}{unit}</td>'
             f'<td class="aft-interval{none}">{shown_interval(claim.interval)}</td>'
             f"{over}<td>{_verdict(claim)}</td></tr>"
         )

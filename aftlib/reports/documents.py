@@ -6,6 +6,9 @@ To add a claim, add a line to `STATEMENTS`; to add a document, a line to `DOCUME
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from aftlib.core.paths import project_root
 
 RECORDED = ("holds", "deviates")
 PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
@@ -18,6 +21,16 @@ class Document:
     id: str
     title: str
     notebook: str
+
+    @property
+    def page(self) -> str:
+        """The name of its page beside the reports."""
+        return "guard" if self.id == "G" else self.id.lower()
+
+    @property
+    def source(self) -> Path:
+        """Where its page is written, in Markdown; a project without docs has none."""
+        return project_root() / "docs" / "documents" / f"{self.page}.md"
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,7 @@ class Claim:
     statement: str
     recorded: str = "holds"
     timed: bool = False
+    unit: str = ""  # of what is measured, where it is a number
 
     def __post_init__(self) -> None:
         if self.document not in DOCUMENTS:
@@ -117,7 +131,48 @@ DEVIATING = {"D1-5", "D2-9", "D3-6", "D4-4", "D4-5", "D5-2", "F-7"}
 TIMED = {"D2-6", "D2-7", "D2-8", "D2-9", "D3-1", "D3-2", "D3-3", "D3-4", "D3-6", "D3-7", "D5-4"}
 TIMED |= {"F-6", "F-7"}
 
+UNITS = {
+    "D1-1": "of h-best's lead",
+    "D1-2": "rank correlation",
+    "D1-3": "of the estimates",
+    "D1-4": "difference of rates",
+    "D1-5": "× random's rate",
+    "D2-1": "checkpoints",
+    "D2-2": "points out of order",
+    "D2-3": "of the points",
+    "D2-4": "of the combinations",
+    "D2-5": "of the windows",
+    "D2-6": "× full replay's time",
+    "D2-7": "R²",
+    "D2-8": "of the deaths",
+    "D2-9": "of the deaths",
+    "D3-1": "× the fewest tasks'",
+    "D3-2": "× uniform keys'",
+    "D3-3": "× uniform keys'",
+    "D3-4": "× uniform keys'",
+    "D3-5": "tasks disturbed",
+    "D3-6": "tasks",
+    "D3-7": "× that of 8 tasks",
+    "D3-8": "wrong",
+    "D4-1": "× upstream backup's",
+    "D4-3": "× upstream backup's",
+    "D5-1": "rows",
+    "D5-2": "× ε",
+    "D5-3": "R²",
+    "D5-4": "events/s",
+    "D5-5": "× ε",
+    "G-1": "of the promises",
+    "G-2": "wrong beyond it",
+    "G-3": "of the windows",
+    "F-2": "windows",
+    "F-3": "of an exact recovery's",
+    "F-4": "of an exact recovery's",
+    "F-5": "of the promises",
+    "F-6": "of the time",
+    "F-7": "of the time",
+}
+
 CLAIMS: dict[str, Claim] = {
-    id: Claim(id, statement, "deviates" if id in DEVIATING else "holds", id in TIMED)
-    for id, statement in STATEMENTS.items()
+    id: Claim(id, said, "deviates" if id in DEVIATING else "holds", id in TIMED, UNITS.get(id, ""))
+    for id, said in STATEMENTS.items()
 }

@@ -5,10 +5,13 @@ A report links both ways: from a claim to its figure and from a figure to the cl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from aftlib.reports.claims import ClaimRecord
 from aftlib.reports.data_out import PLOTLY, Shown, plain_text
+from aftlib.reports.documents import DOCUMENTS, Document
 
 _ESTIMABLE = r"R(A_i) = \min_{Y \in A_i} R(Y \mid X \setminus A_i) \ge 1 - \delta \tag{7}"
 _ERRORS = r"\mathrm{err} = \sum_i \mathrm{err}_i \,/\, (|W|\,|X|) \tag{9}"
@@ -92,3 +95,41 @@ def figures_of(claims: Iterable[str], shown: Iterable[Shown]) -> Mapping[str, Sh
         if figure is not None:
             found[id] = figure
     return found
+
+
+def equations(document: Document) -> set[str]:
+    """Return the numbers of the equations that the page of `document` shows; none without one."""
+    if not document.source.exists():
+        return set()
+    return set(re.findall(r'id="eq-(\d+)"', document.source.read_text(encoding="utf-8")))
+
+
+def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
+    """Return, by claim, links into its document's page: to the equations that it names, or to all.
+
+    Of its formula and its note those numbers count that the page has; a project whose document has
+    no page gives no links. `root` leads to the folder of the index.
+    """
+    links = {}
+    for claim in claims:
+        document = DOCUMENTS[claim.document]
+        if not document.source.exists():
+            continue
+        named = EVIDENCE.get(claim.id, Evidence()).formula + claim.note
+        numbers = re.findall(r"\\tag\{(\d+)\}|(?<!\w)\((\d+)\)", named)
+        known = dict.fromkeys(a or b for a, b in numbers if (a or b) in equations(document))
+        targets = {f"equation ({n})": f"#eq-{n}" for n in known} or {f"what {document.id} says": ""}
+        href = f"{root}documents/{document.page}.html"
+        links[claim.id] = " · ".join(f'<a href="{href}{at}">{n}</a>' for n, at in targets.items())
+    return links
+
+
+def linked(prose: str, document: Document, root: str = "") -> str:
+    """Return Markdown whose numbers of equations, as in "by (9)", lead to the document's page."""
+    known = equations(document)
+
+    def link(found: re.Match[str]) -> str:
+        at = f"{root}documents/{document.page}.html#eq-{found[1]}"
+        return f"[({found[1]})]({at})" if found[1] in known else found[0]
+
+    return re.sub(r"(?<=[a-z] )\((\d+)\)", link, prose)

@@ -42,7 +42,7 @@ from aftlib.reports.data_out import (
     table_latex,
 )
 from aftlib.reports.documents import CLAIMS, DOCUMENTS
-from aftlib.reports.evidence import EVIDENCE, figures_of, title_of_figure
+from aftlib.reports.evidence import EVIDENCE, cited, figures_of, linked, title_of_figure
 from aftlib.reports.executed import Executed
 from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
 from aftlib.reports.parameter_cell import read_parameters
@@ -70,9 +70,11 @@ def asset(name: str) -> Markup:
 def write_report(executed: Executed, target: Path, root: str = "") -> Path:
     """Write the report of `executed` to `target`, and the Plotly script that all share.
 
-    `root` leads from `target`'s final place to the folder of the script and the index.
+    `root` leads from `target`'s final place to the folder of the script and the index. A report
+    that is written elsewhere, such as beside a plan, stands alone: it leads to no other page.
     """
-    page = render_report(executed, root)
+    alone = not root and target.parent.resolve() != reports_dir().resolve()
+    page = render_report(executed, None if alone else root)
     share_plotly(reports_dir() if root else target.parent)
     with atomic_file(target) as scratch:
         scratch.write_text(page, encoding="utf-8")
@@ -89,11 +91,12 @@ def share_plotly(folder: Path) -> Path:
     return target
 
 
-def render_report(executed: Executed, root: str = "") -> str:
-    """Return the page of `executed`, to lie where `root` leads to the index."""
+def render_report(executed: Executed, root: str | None = "") -> str:
+    """Return the page of `executed`, to lie where `root` leads to the index; None: to none."""
     parts, headings, failed, title_seen = [], [], None, False
     numbered = {(shown.cell, shown.output): shown for shown in shown_in(executed.content)}
     evidence = figures_of([s.id for s in executed.settled], numbered.values())
+    document = {d.notebook: d for d in DOCUMENTS.values()}.get(executed.record["name"])
     for index, cell in enumerate(executed.content.cells):
         if cell.cell_type == "markdown":
             source = cell.source
@@ -101,10 +104,11 @@ def render_report(executed: Executed, root: str = "") -> str:
             headings += [to_inline_html(ln[3:].strip()) for ln in lines if ln.startswith("## ")]
             if not title_seen and source.lstrip().startswith("# "):
                 source, title_seen = source.lstrip().partition("\n")[2], True  # it is in the header
+            source = source if root is None or not document else linked(source, document, root)
             parts.append(to_html(source, str(notebooks_dir()), cell.get("attachments")))
         elif cell.cell_type == "code" and cell.source.strip():
             shown = [
-                _output(output, numbered.get((index, place)), executed, evidence, index)
+                _output(output, numbered.get((index, place)), executed, evidence, index, root)
                 for place, output in enumerate(cell.outputs)
             ]
             head = f'<div class="code" id="code-{index}" data-cell="cell {index}">'
@@ -112,11 +116,10 @@ def render_report(executed: Executed, root: str = "") -> str:
             if failed is None and any(o.output_type == "error" for o in cell.outputs):
                 failed = index
 
-    documents = {document.notebook: document for document in DOCUMENTS.values()}
     return render(
         "report.html.j2",
         title=Markup(to_inline_html(executed.title)),
-        document=documents.get(executed.record["name"]),
+        document=document,
         record=executed.record,
         root=root,
         known=read_parameters(executed.content),
@@ -156,6 +159,7 @@ def _output(
     executed: Executed,
     evidence: Mapping[str, Shown],
     cell: int,
+    root: str | None,
 ) -> str:
     if output.output_type == "error":
         trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
@@ -168,11 +172,12 @@ def _output(
     if MIME in output.data and not executed.error:  # the notebook knew no profile
         about = (executed.name, executed.profile, executed.changed)
         claims = [ClaimRecord.of(Settled(**line), *about) for line in output.data[MIME]]
-        leads = {}
+        leads, pages = {}, {} if root is None else cited(claims, root)
         for id in (claim.id for claim in claims):
             links = [f'<a href="#code-{cell}">code of the verdict</a>']
             if figure := evidence.get(id):
                 links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
+            links += [pages[id]] if id in pages else []
             formula = EVIDENCE[id].formula if id in EVIDENCE else ""
             if formula:
                 formula = f'<span class="aft-formula">{mathml(formula, block=True)}</span>'

@@ -23,6 +23,7 @@ from aftlib.reports.claims import (
 )
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.evidence import cited
 from aftlib.reports.executed import Executed
 from aftlib.reports.html import asset, duration, render, started
 from aftlib.reports.markdown import to_inline_html
@@ -52,12 +53,14 @@ def write_index(
     for document in DOCUMENTS.values():
         group = [claim for claim in claims if claim.document == document.id]
         if group:
-            tables.append((document, Markup(claims_table(group, True, stable))))
+            leads = {id: f"<small>{links}</small>" for id, links in cited(group).items()}
+            tables.append((document, Markup(claims_table(group, True, stable, leads))))
 
     page = render(
         "index.html.j2",
         cards=[_card(n, reports.get(n.name), claims) for n in notebooks],
         counts=tally(claim.verdict for claim in claims),
+        deviating=[claim for claim in ran if claim.verdict == "deviates"],
         surprises=len(unexpected(claim for claim in ran if not claim.changed)),
         changed=sum(bool(claim.changed) for claim in ran),
         old=sum(bool(claim.earlier) for claim in claims),
@@ -140,7 +143,7 @@ def _line(claim: ClaimRecord) -> str:
         claim.id,
         claim.statement + note,
         shown(claim.expected),
-        shown(claim.measured),
+        f"{shown(claim.measured)} {claim.unit}".strip(),
         shown_interval(claim.interval),
         f"{claim.word} ({'; '.join(said)})" if said else claim.word,
     )

@@ -16,6 +16,7 @@ from aftlib.reports.explorer import PAGE, write_explorer
 from aftlib.reports.html import write_report
 from aftlib.reports.index import draw_pictures, write_index, write_readme
 from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, profile_parameters
+from aftlib.reports.pages import FOLDER, write_pages
 from aftlib.reports.parameter_cell import listing
 from aftlib.reports.runs import TABLES, all_runs, keep, kept_run, run_aside, run_once
 
@@ -119,6 +120,7 @@ def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
     claims = gather(notebooks, reports)
     write_claims(claims, folder / "claims.json")
     write_explorer(folder / PAGE)
+    write_pages(folder / FOLDER)
     index = write_index(notebooks, reports, claims, all_runs(), folder / "index.html")
     problems = []
     if readme:

@@ -181,12 +181,12 @@ def _told(executed: Executed) -> dict[str, Any]:
         "started": record["started"],
         "seconds": record["seconds"],
         "versions": record["versions"],
-        **_commit(),
-        "machine": _machine(),
+        **commit(),
+        "machine": machine(),
     }
 
 
-def _commit() -> dict[str, Any]:
+def commit() -> dict[str, Any]:
     """Return the commit of the project and whether there were changes on top; None without git."""
     said = []
     for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain")):
@@ -201,7 +201,7 @@ def _commit() -> dict[str, Any]:
     return {"commit": said[0], "dirty": bool(said[1])}
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     """Return what times depend on; not the machine's name, for reports are passed on."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     model = ""

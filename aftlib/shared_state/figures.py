@@ -28,63 +28,57 @@ _PARTS = {
 }
 
 
-def scaling(
-    measured: pd.DataFrame,
-    modelled: pd.DataFrame,
-    pipelined: pd.DataFrame,
-    calibrated: pd.DataFrame,
-    strategy: str,
-    title: str,
-) -> go.Figure:
-    """Throughput against parallelism, a colour a skew: measured filled, modelled open.
+def scaling(measured: pd.DataFrame, modelled: pd.DataFrame, strategy: str, title: str) -> go.Figure:
+    """Throughput against parallelism: curves are modelled, filled marks measured, a colour a skew.
 
-    Frames are those of the experiments of the same names. `pipelined` is modelled for a pipelined
-    shuffle, dotted, and the same as `modelled` where there is no shuffle; `calibrated` are open
-    diamonds beside what was measured.
+    Frames are those of the experiments of the same names, `modelled` for several numbers of tuples,
+    which a slider chooses: marks are shown where as many tuples were measured. What is modelled for
+    a pipelined shuffle is dotted.
     """
-    figure = go.Figure()
-    found, model, piped, same = (
-        f[f["strategy"] == strategy] for f in (measured, modelled, pipelined, calibrated)
-    )
-    for color, (skew, curve) in zip(cycle(_SKEWS), model.groupby("skew"), strict=False):
+    found, model = (frame[frame["strategy"] == strategy] for frame in (measured, modelled))
+    kinds = {False: ("modelled", "dash"), True: ("modelled, pipelined", "dot")}
+    figure, drawn = go.Figure(), []  # of each trace: its rows, of whatever number of tuples
+    for color, (skew, rows) in zip(cycle(_SKEWS), model.groupby("skew"), strict=False):
         name = "uniform" if skew == 1 else f"Zipf {skew:g}"
-        figure.add_scatter(
-            x=curve["tasks"], y=curve["throughput"] / 1e6, mode="lines+markers",
-            name=f"{name}, modelled", line={"color": color, "dash": "dash", "width": 1.5},
-            marker={"symbol": "circle-open", "size": 7}, legendgroup=name,
-        )  # fmt: skip
-        if pipelined is not modelled:
-            dotted = piped[piped["skew"] == skew]
+        for pipelined, at in rows.groupby("pipelined"):
+            label, dash = kinds[bool(pipelined)]
+            line = {"color": color, "dash": dash, "width": 1.5}
             figure.add_scatter(
-                x=dotted["tasks"], y=dotted["throughput"] / 1e6, mode="lines", legendgroup=name,
-                name=f"{name}, modelled, pipelined", line={"color": color, "dash": "dot"},
+                mode="lines", name=f"{name}, {label}", legendgroup=name, line=line,
+                error_y={"visible": False},
             )  # fmt: skip
+            drawn.append(at)
+        marker = {"color": color, "symbol": "diamond", "size": 11}
         figure.add_scatter(
-            **_spread(found[found["skew"] == skew], "tasks"), name=f"{name}, measured",
-            mode="markers", marker={"color": color, "symbol": "diamond", "size": 11},
-            legendgroup=name,
+            mode="markers", name=f"{name}, measured", legendgroup=name, marker=marker,
+            error_y={"thickness": 1},
         )  # fmt: skip
-        beside = same[same["skew"] == skew]
-        figure.add_scatter(
-            x=beside["tasks"], y=beside["modelled"] / 1e6, mode="markers", legendgroup=name,
-            name=f"{name}, modelled for what was measured",
-            marker={"color": color, "symbol": "diamond-open", "size": 11},
-        )  # fmt: skip
-    styled(figure, title, "parallelism (tasks, logarithmic)", "million tuples a second", 560)
+        drawn.append(found[found["skew"] == skew])
+    frames = {
+        f"{tuples:,}": [_spread(rows[rows["tuples"] == tuples], "tasks") for rows in drawn]
+        for tuples in sorted(model["tuples"].unique())
+    }
+    for trace, data in zip(figure.data, next(iter(frames.values())), strict=True):
+        trace.update(data)
+    styled(figure, title, "parallelism (tasks, logarithmic)", "million tuples a second")
     ticks = sorted(model["tasks"].unique())
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks])
-    return figure.update_yaxes(type="log", dtick=1).update_layout(
+    ticks = [digit * 10.0**power for power in range(-3, 5) for digit in (1, 2, 5)]
+    figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    figure.update_layout(
         legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"},
         hovermode="closest",
     )
+    return with_slider(figure, "tuples", frames, 0)
 
 
 def _spread(runs: pd.DataFrame, by: str) -> dict:
-    """Median throughput of some runs, and bars that span them."""
+    """Median throughput of some runs, and bars that span them, as attributes of a trace."""
     groups = runs.groupby(by)["throughput"]
     middle, low, high = (getattr(groups, how)() / 1e6 for how in ("median", "min", "max"))
-    error = {"array": high - middle, "arrayminus": middle - low, "thickness": 1}
-    return {"x": middle.index, "y": middle, "error_y": error}
+    bars = {"error_y.array": high - middle, "error_y.arrayminus": middle - low}
+    points = {"x": middle.index, "y": middle} | bars
+    return {name: values.tolist() for name, values in points.items()}
 
 
 def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:

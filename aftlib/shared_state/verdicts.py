@@ -28,7 +28,7 @@ def judge(
     served: pd.DataFrame,
     modelled: pd.DataFrame,
     pipelined: pd.DataFrame,
-    calibrated: pd.DataFrame,
+    held_out: pd.DataFrame,
     locality: pd.DataFrame,
     failures: pd.DataFrame,
     sharing: pd.DataFrame,
@@ -43,12 +43,12 @@ def judge(
     late = pd.concat([measured, served])
     return [
         grows(late),
-        skew_lowers_the_shuffle(pipelined, calibrated, measured),
+        skew_lowers_the_shuffle(pipelined, held_out, measured),
         skew_does_not_hurt(late, large),
         skew_is_faster(late, locality, large),
         nobody_is_disturbed(failures, sharing),
-        growth_ends(modelled, calibrated),
-        skew_stops_the_shuffle(pipelined, calibrated),
+        growth_ends(modelled, held_out),
+        skew_stops_the_shuffle(pipelined, held_out),
         nothing_is_lost(failures, sharing),
     ]
 
@@ -74,13 +74,13 @@ def grows(late: pd.DataFrame) -> Settled:
     )
 
 
-def growth_ends(modelled: pd.DataFrame, calibrated: pd.DataFrame) -> Settled:
+def growth_ends(modelled: pd.DataFrame, held_out: pd.DataFrame) -> Settled:
     """D3-6: growth ends at about 24 tasks."""
     uniform = modelled[(modelled["skew"] == UNIFORM) & modelled["strategy"].isin(LATE)]
     wide = uniform.pivot_table(index="tasks", columns="strategy", values="throughput")
     best, grown = wide.idxmax().to_dict(), wide.loc[GROWTH[1]] / wide.loc[GROWTH[0]]
     far = max(best.values(), key=lambda tasks: abs(tasks - 24))
-    inside, said = _trusted(calibrated[calibrated["strategy"].isin(wide.columns)])
+    inside, said = _trusted(held_out[held_out["strategy"].isin(wide.columns)])
     shown = "; ".join(f"{s}: most at {best[s]}, 8 to 24 × {grown[s]:.2f}" for s in wide.columns)
     return settle(
         "D3-6",
@@ -96,12 +96,12 @@ def growth_ends(modelled: pd.DataFrame, calibrated: pd.DataFrame) -> Settled:
 
 
 def skew_lowers_the_shuffle(
-    pipelined: pd.DataFrame, calibrated: pd.DataFrame, measured: pd.DataFrame
+    pipelined: pd.DataFrame, held_out: pd.DataFrame, measured: pd.DataFrame
 ) -> Settled:
     """D3-2: behind a shuffle, skew lowers throughput."""
     at_24 = _upfront(pipelined).loc[24]
     skewed = (at_24 / at_24[UNIFORM]).drop(UNIFORM).to_numpy()
-    inside, said = _trusted(calibrated[calibrated["strategy"] == "upfront"])
+    inside, said = _trusted(held_out[held_out["strategy"] == "upfront"])
     here = _gains(measured, "upfront")
     shown = ", ".join(f"{skew:g}: × {gain.middle:.2f}" for skew, gain in here.items())
     return settle(
@@ -116,12 +116,12 @@ def skew_lowers_the_shuffle(
     )
 
 
-def skew_stops_the_shuffle(pipelined: pd.DataFrame, calibrated: pd.DataFrame) -> Settled:
+def skew_stops_the_shuffle(pipelined: pd.DataFrame, held_out: pd.DataFrame) -> Settled:
     """D3-7: behind a shuffle, growth stops at 8 tasks from skew 1.4 on, but not before."""
     wide = _upfront(pipelined)
     growth = wide.loc[GROWTH[1]] / wide.loc[GROWTH[0]]
     skewed = growth[growth.index >= SKEWED].to_numpy()
-    inside, said = _trusted(calibrated[calibrated["strategy"] == "upfront"])
+    inside, said = _trusted(held_out[held_out["strategy"] == "upfront"])
     shown = ", ".join(f"{skew:g}: × {value:.2f}" for skew, value in growth.items())
     return settle(
         "D3-7",
@@ -233,8 +233,8 @@ def nothing_is_lost(failures: pd.DataFrame, sharing: pd.DataFrame) -> Settled:
         measured=error + windows,
         holds=error == 0 and windows == 0 and deaths > 0,
         note="Largest difference of a sum from the undisturbed run's after a SIGKILL of a task of "
-        f"late global merge in Spark ({error}), and windows that differ after one of a "
-        f"task or of a server ({windows}). One death each; `make crash` kills at every point.",
+        f"late global merge in Spark: {error}; windows that differ after one of a task or of a "
+        f"server: {windows}. One death each; `make crash` kills at every point.",
     )
 
 
@@ -244,11 +244,16 @@ def _upfront(frame: pd.DataFrame) -> pd.DataFrame:
     return chosen.pivot_table(index="tasks", columns="skew", values="throughput")
 
 
-def _trusted(calibrated: pd.DataFrame) -> tuple[bool, str]:
-    """Whether a model agrees with what was measured for the same tuples and tasks, and how far."""
-    low, high = calibrated["ratio"].min(), calibrated["ratio"].max()
-    said = f"For the tuples and tasks that were measured the model gives × {low:.2f} … {high:.2f}."
-    return bool(low > 1 / TRUSTED and high < TRUSTED), said
+def _trusted(held_out: pd.DataFrame) -> tuple[bool, str]:
+    """Whether what a model foresaw from fewer tasks is what more tasks did, and how far."""
+    if held_out.empty:
+        return (
+            False,
+            "Nothing shows how far the model may be trusted: measure a second parallelism.",
+        )
+    low, high = held_out["ratio"].min(), held_out["ratio"].max()
+    said = f"Where more tasks were measured, the model had foreseen × {low:.2f} … {high:.2f} of it "
+    return bool(low > 1 / TRUSTED and high < TRUSTED), f"{said}from fewer."
 
 
 @dataclass(frozen=True)

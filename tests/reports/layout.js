@@ -21,6 +21,11 @@
     pairs(cells, `claim ${row.cells[0].textContent}`);
   }
 
+  // Nobody unfolds a sheet of paper.
+  if (matchMedia("print").matches) for (const note of document.querySelectorAll(".aft-note details")) {
+    if (note.offsetHeight < note.firstChild.offsetHeight + 5) found.push(`folded: ${name(note)}`);
+  }
+
   for (const box of document.querySelectorAll(".canvas > .plotly")) {
     const whole = box.closest(".figure").getBoundingClientRect();
     const texts = [...box.querySelectorAll("svg text")].map((text) => [text, text.getBoundingClientRect()])

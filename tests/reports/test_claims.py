@@ -19,7 +19,7 @@ from aftlib.reports.claims import (
     tally,
     unexpected,
 )
-from aftlib.reports.documents import CLAIMS, DOCUMENTS, Claim
+from aftlib.reports.documents import CLAIMS, DOCUMENTS, STATEMENTS, UNITS, Claim
 from tests.tiny_project import only_tiny_claims
 
 SETTLED = Settled("D1-1", 0.05, 0.049, (0.04, 0.06), "holds", "measured", "")
@@ -204,3 +204,19 @@ def test_a_timed_claim_of_the_smoke_profile_is_no_alarm(monkeypatch):
     assert alarm.id == "D1-3"
     assert unexpected([ClaimRecord.of(replace(slow, id="D1-1"), profile="smoke")])
     assert unexpected([ClaimRecord.of(replace(slow, verdict="not run"), profile="smoke")])
+
+
+def test_a_number_has_its_unit_and_a_text_says_its_own():
+    assert set(STATEMENTS) - set(UNITS) == {"D4-2", "D4-4", "D4-5", "D4-6", "F-1"}  # texts
+    number = ClaimRecord.of(settle("D1-3", expected="≤ 0.05", measured=0.049, holds=True))
+    assert '<td class="aft-value">0.049 <small>of the estimates</small></td>' in claims_table(
+        [number]
+    )
+    text = ClaimRecord.of(settle("D1-3", expected="≤ 5 %", measured="4 %", holds=True))
+    assert '<td class="aft-value">4 %</td>' in claims_table([text])
+
+
+def test_why_a_claim_deviates_is_not_folded():
+    for holds, head in ((True, "<details><summary>"), (False, "<details open><summary>")):
+        found = settle("D1-3", expected=1, measured=2, holds=holds, note="A ratio. Because of it.")
+        assert f"{head}A ratio.</summary>Because of it." in claims_table([ClaimRecord.of(found)])

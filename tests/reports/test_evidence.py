@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_markdown_cell
 
 from aftlib.reports import html, markdown
-from aftlib.reports.claims import MIME, settle, why_and_rest
+from aftlib.reports.claims import MIME, ClaimRecord, settle, why_and_rest
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS, STATEMENTS
-from aftlib.reports.evidence import EVIDENCE, Evidence
+from aftlib.reports.evidence import EVIDENCE, Evidence, cited, linked
+from aftlib.reports.pages import write_pages
 from tests.tiny_project import executed, shows
 
 HOUSE = Path(html.__file__).parents[1]
@@ -26,6 +29,9 @@ def test_every_figure_and_formula_that_is_named_is_there(id):
     texts += [path.read_text() for path in HOUSE.glob(f"{notebook.partition('_')[2]}/figures*")]
     assert any(f'"{EVIDENCE[id].figure}' in text for text in texts), EVIDENCE[id].figure
     assert 'class="formula"' not in markdown.mathml(EVIDENCE[id].formula, block=True)
+    page = DOCUMENTS[id.partition("-")[0]].source.read_text()
+    for number in re.findall(r"\\tag\{(\d+)\}", EVIDENCE[id].formula):
+        assert f'id="eq-{number}"' in page and f"$${EVIDENCE[id].formula}$$" in page
 
 
 def test_every_claim_has_a_figure():
@@ -39,14 +45,43 @@ def test_claim_and_figure_lead_to_each_other(monkeypatch):
     figure = {"data": [], "layout": {"title": {"text": "<b>Squares</b> of m"}}}
     cells = [shows({PLOTLY: {"data": [], "layout": {}}}), shows({PLOTLY: figure})]
     cells.append(shows({MIME: [vars(claim) for claim in claims]}))
-    page = html.render_report(executed(cells))
+    page = html.render_report(executed(cells), "../")
     first, second = page.split('id="claim-D1-')[1:]
     assert '<a href="#figure-2">Figure 2</a> · <a href="#code-2">code' in first and "<math" in first
+    assert 'href="../documents/d1.html#eq-9">equation (9)</a></small>' in first
     assert "#figure" not in second and '<a href="#code-2">code of the verdict</a>' in second
+    assert 'href="../documents/d1.html">what D1 says</a></small>' in second
     figures = page.split('<figure class="figure"')[1:]
     assert "settles" not in figures[0]
     assert 'aria-label="Figure 2: Squares of m It settles D1-1: ' in figures[1]
     assert '<span>settles <a href="#claim-D1-1" title=' in figures[1]
+
+
+def test_equations_that_a_note_names_are_linked_where_the_page_has_them(monkeypatch, home):
+    monkeypatch.setitem(EVIDENCE, "D1-1", Evidence("", r"R \tag{7}"))
+    found = settle("D1-1", expected=1, measured=1, holds=True, note="By (9), f(3); (7), (12) too.")
+    claim = ClaimRecord.of(found)
+    assert cited([claim]) == {}  # a project without docs
+    monkeypatch.delenv("AFT_HOME")
+    assert re.findall("#eq-([0-9]+)", cited([claim])["D1-1"]) == ["7", "9"]
+
+
+def test_equations_in_prose_lead_to_the_page():
+    text = "the rate of (9), $P(9)$, f(9), as (55) or 1 (9)"
+    said = linked(text, DOCUMENTS["D1"], "../")
+    assert said == text.replace("of (9)", "of [(9)](../documents/d1.html#eq-9)")
+    cells = [new_markdown_cell("# T\n\nIt"), new_markdown_cell("The rate by (9).")]
+    assert '<a href="documents/d1.html#eq-9">(9)</a>' in html.render_report(executed(cells))
+
+
+def test_pages_of_documents_open_without_network(tmp_path):
+    write_pages(tmp_path)
+    pages = {path.stem: path.read_text() for path in tmp_path.glob("*.html")}
+    assert set(pages) == {document.page for document in DOCUMENTS.values()}
+    for page in pages.values():
+        assert 'class="formula"' not in page and "<math" in page
+        assert not re.findall(r"""(?:src|href)=.?https?:|src=(?!"data:)|\.md\b|<script""", page)
+    assert '<td><a href="../01_approximately_once.html#claim-D1-1">D1-1</a></td>' in pages["d1"]
 
 
 @pytest.mark.parametrize(

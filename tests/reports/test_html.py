@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
-from nbformat.v4 import new_code_cell, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from aftlib.reports import browser, html, markdown, notebook, reproduce, runs
+from aftlib.reports.claims import MIME, ClaimRecord, settle
+from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
 from tests.tiny_project import FIRST, executed, shows, write_notebook
 
@@ -27,6 +29,18 @@ def test_pages_refer_to_nothing_but_their_neighbours(done):
         for link in links:
             assert link.startswith("data:") or (reports / link).exists(), link
     assert "@import" not in "".join(path.read_text() for path in reports.glob("*.html"))
+
+
+def test_a_report_beside_a_plan_leads_to_no_other_page(tmp_path):
+    claim = settle("D1-1", expected=1, measured=1, holds=True, note="By (9).")
+    cells = [
+        new_markdown_cell("# Title"),
+        new_markdown_cell("By (9)."),
+        shows({MIME: [vars(claim)]}),
+    ]
+    page = html.write_report(executed(cells), tmp_path / "plan.html").read_text()
+    assert not re.findall(r'href="(?!#|01_approximately_once.ipynb|data:)[^"]*', page)
+    assert 'href="index.html"' in html.render_report(executed(cells))
 
 
 def test_a_report_shows_what_its_reader_needs(done):
@@ -127,7 +141,18 @@ def test_the_index_shows_each_report_and_claim(done):
     assert 'The first paragraph, <span class="nobreak"><math>' in page
     assert "failed:</strong> ZeroDivisionError: division by zero" in page
     assert 'href="01_approximately_once.html#claim-D1-3"' in page
-    assert "<b>✔ 5</b>" in page
+    assert "<b>✔ 5</b>" in page and "What deviates" not in page
+
+
+def test_the_index_leads_to_what_deviates(tmp_path):
+    claims = [
+        ClaimRecord.of(settle(f"D1-{i}", expected=1, measured=i, holds=i == 1), "01_x", "quick")
+        for i in (1, 2)
+    ]
+    page = write_index([], {}, claims, [], tmp_path / "index.html").read_text()
+    (line,) = [line for line in page.splitlines() if "What deviates" in line]
+    assert "D1-1" not in line and '<a href="#claim-D1-2" title="The number of' in line
+    assert '<tr id="claim-D1-2">' in page
 
 
 def test_the_index_lists_what_was_not_run_and_runs_of_ones_own(home):

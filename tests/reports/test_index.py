@@ -19,7 +19,10 @@ def test_the_readme_holds_scorecard_and_failures(done):
     text = (done[0] / "README.md").read_text()
     assert "(profile smoke)" in text
     assert "✔ 5 holds" in text
-    assert "| D1-1 | Greedy assignment" in text and "| a < b | 3 | – | ✔ holds (measured) |" in text
+    assert (
+        "| D1-1 | Greedy assignment" in text
+        and "| a < b | 3 of h-best's lead | – | ✔ holds (measured) |" in text
+    )
     assert "**This notebook failed:** `ZeroDivisionError: division by zero`" in text
 
 

@@ -54,6 +54,7 @@ def pages(tmp_path_factory):
     """A report and an index, each with claims of long notes, one of them out of date."""
     folder = tmp_path_factory.mktemp("pages")
     said = {"expected": "a < b, at every rate", "measured": 0.5, "interval": (0.25, 0.75)}
+    said["note"] = "A ratio of medians. " + "The others were measured beside it, by (9). " * 5
     verdicts = [settle(id, holds=id == "D1-2", **said) for id in ("D1-1", "D1-2")]
     wide = pd.DataFrame({f"a column of numbers {i}": [1.5, 2.5] for i in range(12)})
     cells = [shows({data_out.PLOTLY: figure.to_plotly_json()}) for figure in figures()]

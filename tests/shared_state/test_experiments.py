@@ -14,7 +14,7 @@ from aftlib.shared_state.experiments import failures as deaths
 from aftlib.shared_state.experiments.failures import tried_again
 from aftlib.shared_state.experiments.stores import MODES
 from aftlib.shared_state.experiments.throughputs import require_same
-from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts
+from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts, expected_states
 from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.strategies.pipeline import STRATEGIES
 from aftlib.shared_state.stream.sums import SliceSums
@@ -22,6 +22,7 @@ from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.shared_state.stream.tuples import TupleStream
 from benchmarks.merging import TOTALS, require_equal
 
+AT = ["strategy", "skew", "tasks"]
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
 STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
 
@@ -60,9 +61,9 @@ def imbalance(spark):
 
 
 def costs():
-    shuffle = {("upfront", s.skew): ShuffleCosts(0.3, 3e-7, 3e-7) for s in STREAMS}
+    shuffle = {("upfront", s.skew, 1): ShuffleCosts(0.3, 3e-7, 3e-7) for s in STREAMS}
     work = {1.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
-    late = {(n, s): MergeCosts(0.3, work[s], 4e-8) for n in STRATEGIES[1:] for s in work}
+    late = {(n, s, 1): MergeCosts(0.3, work[s], 4e-8) for n in STRATEGIES[1:] for s in work}
     return shuffle | late
 
 
@@ -110,16 +111,34 @@ def test_the_benchmarks_systems_must_agree():
             require_equal([frame, frame.assign(**{name: 1})])
 
 
-def test_costs_are_fitted_from_the_runs(measured):
-    found = d3.fitted(measured)
-    assert set(found) == {(n, s) for n in STRATEGIES for s in (1.0, 2.0)}
-    alone = measured[(measured["tasks"] == 1) & (measured["skew"] == 2)].set_index("strategy")
-    upfront = found["upfront", 2.0]
-    assert upfront.receiver_s == alone.loc["upfront", "receiver_s"] / 100_000
-    work = alone.loc["late local", ["read_s", "parse_s", "sum_s"]].sum()
-    assert found["late local", 2.0].tuple_s == pytest.approx(work / 100_000)
-    one, two = (found["late global", skew] for skew in (1.0, 2.0))
-    assert one.merge_s == two.merge_s > 0
+def test_the_model_goes_through_what_was_measured(measured, imbalance):
+    streams = [TupleStream(100_000, 1_000, skew) for skew in (1.0, 2.0)]
+    costs = d3.fitted(measured, imbalance, streams)
+    assert set(costs) == {(n, s, p) for n in STRATEGIES for s in (1.0, 2.0) for p in (1, 2)}
+    model = d3.modelled(costs, imbalance, streams, 100_000).set_index(AT)["throughput"]
+    middle = measured.groupby(AT)["throughput"].median()
+    np.testing.assert_allclose(model.loc[middle.index], middle)
+    beyond = costs["late global", 2.0, 2]
+    assert model["late global", 2.0, 24] == beyond.throughput(
+        100_000, 24, expected_states(streams[1].shares, 100_000 // 24)
+    )
+
+
+def test_costs_by_hand():
+    """Service and what is left of a run; where services overlap, they are shortened."""
+    stream = TupleStream(1000, 1, 1.0)  # one key: a sum a task
+    run = {"skew": 1.0, "tasks": 2, "tuples": 1000, "throughput": 100.0, "sender_s": np.nan,
+           "receiver_s": np.nan, "read_s": 1, "parse_s": 2, "sum_s": 1, "merge_s": 6}  # fmt: skip
+    shuffled = {"strategy": "upfront", "sender_s": 4.0, "receiver_s": 2.0}
+    measured = pd.DataFrame([run | {"strategy": "late local"}, run | shuffled])
+    loads = pd.DataFrame({"skew": [1.0], "tasks": [2], "imbalance": [1.5]})
+    costs = d3.fitted(measured, loads, [stream])
+    late = costs["late local", 1.0, 2]  # 10 s: 4 / 2 of work, 2 sums of 3 s, 2 left
+    assert (late.fixed_s, late.tuple_s, late.merge_s) == pytest.approx((2, 4e-3, 3))
+    upfront = costs["upfront", 1.0, 2]  # 10 s: 4 / 2, and 2 on the busiest, which has 3 / 4
+    assert upfront == ShuffleCosts(6.5, 4e-3, 2e-3)
+    faster = d3.fitted(measured.assign(throughput=250.0), loads, [stream])
+    assert faster["late local", 1.0, 2] == MergeCosts(0.0, 2e-3, 1.5)
 
 
 def test_imbalance_is_near_the_digests(imbalance):
@@ -131,21 +150,24 @@ def test_imbalance_is_near_the_digests(imbalance):
     assert (wide.loc[1] == 1).all()
 
 
-def test_the_model_is_set_beside_what_was_measured(measured, imbalance):
-    found = d3.calibrated(measured, costs(), imbalance, STREAMS)
-    assert len(found) == 3 * 2 * 2
-    row = found.set_index(["strategy", "skew", "tasks"]).loc[("upfront", 1.0, 1)]
-    assert row["modelled"] == pytest.approx(100_000 / (0.3 + 0.06))
-    runs = measured.set_index(["strategy", "skew", "tasks"])["throughput"]
-    assert row["measured"] == runs["upfront", 1.0, 1]
+def test_the_model_foresees_more_tasks_from_fewer(measured, imbalance):
+    unused = {("upfront", 1.0, 2): ShuffleCosts(9, 9, 9)}  # what is foreseen does not count itself
+    found = d3.held_out(measured, costs() | unused, imbalance, STREAMS)
+    assert len(found) == 3 * 2
+    row = found.set_index(AT).loc[("upfront", 1.0, 2)]
+    assert row["modelled"] == pytest.approx(100_000 / (0.3 + 0.03), rel=0.01)
+    runs = measured.set_index(AT)["throughput"]
+    assert row["measured"] == runs["upfront", 1.0, 2]
     assert row["ratio"] == row["modelled"] / row["measured"]
 
 
 def test_model_is_its_closed_form(imbalance):
     model = d3.modelled(costs(), imbalance, STREAMS, 10**8, pipelined=True)
-    at = model.set_index(["strategy", "skew", "tasks"])["throughput"]
+    at = model.set_index(AT)["throughput"]
     assert at["upfront", 2.0, 96] == pytest.approx(1 / (3e-7 * 0.6079), rel=0.02)
     assert at["upfront", 1.0, 1] == pytest.approx(10**8 / (0.3 + 60))
+    assert set(model["strategy"]) == {"upfront"}  # the others have nothing to pipeline
+    at = d3.modelled(costs(), imbalance, STREAMS, 10**8).set_index(AT)["throughput"]
     assert at["late local", 1.0, 2] == pytest.approx(10**8 / (0.3 + 4 + 2 * 100_000 * 4e-8))
     table = d3.costs_table(costs(), STREAMS, 10**8).set_index(["strategy", "skew"])
     assert table.loc[("upfront", 1.4), "b"] == 0.5
@@ -344,22 +366,23 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
 def test_every_skew_is_drawn():
     skews = [1 + i / 10 for i in range(9)]
     model = pd.DataFrame({"strategy": "upfront", "skew": skews, "tasks": 1, "throughput": 1e6})
-    same = model.assign(measured=1e6, modelled=2e6)
-    figure = figures.scaling(model, model, model, same, "upfront", "title")
-    assert len(figure.data) == 3 * len(skews)
-    assert list(figure.data[2].y) == [2]
+    model = model.assign(tuples=10, pipelined=False)
+    figure = figures.scaling(model, model, "upfront", "title")
+    assert len(figure.data) == 2 * len(skews)
+    assert list(figure.data[1].y) == [1]
 
 
 def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failures):
-    model = d3.modelled(costs(), imbalance, STREAMS, 10**8)
-    same = d3.calibrated(measured, costs(), imbalance, STREAMS)
-    figure = figures.scaling(measured, model, model.copy(), same, "upfront", "title")
-    assert [trace.name for trace in figure.data[:4]] == [
+    wide = (costs(), imbalance, STREAMS)
+    model = pd.concat([d3.modelled(*wide, 100_000), d3.modelled(*wide, 10**8, True)])
+    figure = figures.scaling(measured, model, "upfront", "title")
+    assert [trace.name for trace in figure.data[:3]] == [
         "uniform, modelled", "uniform, modelled, pipelined", "uniform, measured",
-        "uniform, modelled for what was measured",
     ]  # fmt: skip
-    assert list(figure.data[0].x) == TASKS
-    assert len(figures.scaling(measured, model, model, same, "late local", "title").data) == 12
+    first, second = (step.args[0]["x"] for step in figure.layout.sliders[0].steps)
+    assert [list(trace.x) for trace in figure.data] == first
+    assert first[:3] == [TASKS, [], [1, 2]] and second[:3] == [[], TASKS, []]
+    assert len(figures.scaling(measured, model, "late local", "title").data) == 8
     assert [t.name for t in figures.by_skew(measured, 2, "title").data] == list(STRATEGIES)
     bars = figures.breakdown(measured, 2, "title")
     total = sum(np.array(bar.x) for bar in bars.data)

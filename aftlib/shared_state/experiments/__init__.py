@@ -3,9 +3,9 @@
 from aftlib.shared_state.experiments.failures import one_task_dies, servers_and_tasks_die
 from aftlib.shared_state.experiments.locality import states_or_locality
 from aftlib.shared_state.experiments.model import (
-    calibrated,
     costs_table,
     fitted,
+    held_out,
     imbalances,
     modelled,
 )
@@ -20,7 +20,7 @@ from aftlib.shared_state.experiments.throughputs import (
 )
 
 __all__ = [
-    "EMBEDDED", "Input", "calibrated", "check_parameters", "checkpoints", "costs_table", "fitted",
+    "EMBEDDED", "Input", "check_parameters", "checkpoints", "costs_table", "fitted", "held_out",
     "imbalances", "inputs", "measured", "memory_stored", "merges", "modelled", "one_task_dies",
     "other_engines", "served", "servers_and_tasks_die", "states_or_locality", "table_1",
 ]  # fmt: skip

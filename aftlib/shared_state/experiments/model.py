@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,28 +18,47 @@ if TYPE_CHECKING:
 Costs = ShuffleCosts | MergeCosts
 
 
-def fitted(frame: pd.DataFrame) -> dict[tuple[str, float], Costs]:
-    """Costs of each strategy at each skew: medians over the runs of `measured`.
+def fitted(
+    measured: pd.DataFrame, imbalance: pd.DataFrame, streams: Sequence[TupleStream]
+) -> dict[tuple[str, float, int], Costs]:
+    """Costs of each strategy at each skew and parallelism that was measured: medians of the runs.
 
-    A tuple's costs are those of a single task, which shares the machine with nobody. What merging
-    a sum costs is taken where there are most of them, at the least skew.
+    A tuple's costs are its service times in the tasks, which share the machine. What merging a sum
+    costs is taken where there are most of them, at the least skew. What is left of a run, starting
+    its tasks first of all, is fixed. So the model gives the median throughput wherever there is
+    one; where services alone would take longer, for some ran at the same time, they are shortened.
     """
-    costs: dict[tuple[str, float], Costs] = {}
-    alone = frame[frame["tasks"] == frame.groupby(["strategy", "skew"])["tasks"].transform("min")]
-    for strategy, rows in alone.groupby("strategy"):
-        uniform = rows[rows["skew"] == rows["skew"].min()]
-        merge_s = float((uniform["merge_s"] / uniform["states"]).median())
-        for skew, at in rows.groupby("skew").median(numeric_only=True).iterrows():
-            if np.isfinite(at["sender_s"]):
-                fixed = at["seconds"] - at["sender_s"] - at["receiver_s"]
-                sender, receiver = at["sender_s"] / at["tuples"], at["receiver_s"] / at["tuples"]
-                cost: Costs = ShuffleCosts(max(0.0, fixed), sender, receiver)
+    by_skew = {stream.skew: stream for stream in streams}
+    loads = imbalance.set_index(["skew", "tasks"])["imbalance"]
+    costs: dict[tuple[str, float, int], Costs] = {}
+    for (strategy, tasks), rows in measured.groupby(["strategy", "tasks"]):
+        merge_s = None
+        for skew, ran in rows.groupby("skew").median(numeric_only=True).iterrows():
+            stream, tuples = by_skew[skew], int(ran["tuples"])  # type: ignore[index]
+            if np.isfinite(ran["sender_s"]):
+                sender, receiver = ran["sender_s"] / tuples, ran["receiver_s"] / tuples
+                bare: Costs = ShuffleCosts(0.0, sender, receiver)
             else:
-                work = at["read_s"] + at["parse_s"] + at["sum_s"]
-                fixed = max(0.0, at["seconds"] - work - at["merge_s"])
-                cost = MergeCosts(fixed, work / at["tuples"], merge_s)
-            costs[str(strategy), skew] = cost  # type: ignore[index]
+                if merge_s is None:
+                    sums = tasks * expected_states(stream.shares, tuples // tasks)
+                    merge_s = float(ran["merge_s"]) / sums
+                work = ran["read_s"] + ran["parse_s"] + ran["sum_s"]
+                bare = MergeCosts(0.0, work / tuples, merge_s)
+            seconds = tuples / ran["throughput"]
+            known = tuples / _speed(bare, stream, tuples, tasks, loads[skew, tasks])
+            shorter = min(1.0, seconds / known)
+            cost = type(bare)(*(float(part * shorter) for part in vars(bare).values()))
+            costs[strategy, skew, tasks] = replace(cost, fixed_s=max(0.0, seconds - known))
     return costs
+
+
+def _speed(
+    cost: Costs, stream: TupleStream, tuples: int, tasks: int, load: float, pipelined: bool = False
+) -> float:
+    """Tuples a second of `tasks` tasks, whose largest has `load` times the mean load."""
+    if isinstance(cost, ShuffleCosts):
+        return cost.throughput(tuples, tasks, load / tasks, pipelined)
+    return cost.throughput(tuples, tasks, expected_states(stream.shares, tuples // tasks))
 
 
 def imbalances(
@@ -66,7 +86,7 @@ def spark_hashes(spark: SparkSession, keys: np.ndarray) -> np.ndarray:
 
 
 def modelled(
-    costs: Mapping[tuple[str, float], Costs],
+    costs: Mapping[tuple[str, float, int], Costs],
     imbalance: pd.DataFrame,
     streams: Sequence[TupleStream],
     tuples: int,
@@ -74,56 +94,68 @@ def modelled(
 ) -> pd.DataFrame:
     """Throughput of every strategy for `tuples` tuples at each parallelism of `imbalance`.
 
-    Columns strategy, skew, tasks, throughput.
+    The costs are those of the nearest parallelism below that was measured (`fitted`). `pipelined`
+    is how a shuffle works: strategies without one are left out then. Columns strategy, skew, tasks,
+    tuples, pipelined, throughput.
     """
     by_skew = {stream.skew: stream for stream in streams}
     rows = []
-    for (strategy, skew), cost in costs.items():
+    for strategy, skew in dict.fromkeys((strategy, skew) for strategy, skew, _ in costs):
+        fits = {p: cost for (s, at, p), cost in costs.items() if (s, at) == (strategy, skew)}
         loads = imbalance[imbalance["skew"] == skew].set_index("tasks")["imbalance"]
         for tasks, load in zip(loads.index.tolist(), loads.tolist(), strict=True):
-            if isinstance(cost, ShuffleCosts):
-                speed = cost.throughput(tuples, tasks, load / tasks, pipelined)
-            else:
-                states = expected_states(by_skew[skew].shares, tuples // tasks)
-                speed = cost.throughput(tuples, tasks, states)
-            rows.append((strategy, skew, tasks, speed))
-    return pd.DataFrame(rows, columns=["strategy", "skew", "tasks", "throughput"])
+            cost = fits[max((p for p in fits if p <= tasks), default=min(fits))]
+            if pipelined and isinstance(cost, MergeCosts):
+                continue
+            speed = _speed(cost, by_skew[skew], tuples, tasks, load, pipelined)
+            rows.append((strategy, skew, tasks, tuples, pipelined, speed))
+    names = ["strategy", "skew", "tasks", "tuples", "pipelined", "throughput"]
+    return pd.DataFrame(rows, columns=names)
 
 
-def calibrated(
+def held_out(
     measured: pd.DataFrame,
-    costs: Mapping[tuple[str, float], Costs],
+    costs: Mapping[tuple[str, float, int], Costs],
     imbalance: pd.DataFrame,
     streams: Sequence[TupleStream],
 ) -> pd.DataFrame:
-    """The model beside what was measured, for the same number of tuples and tasks.
+    """What the model foresees from fewer tasks, beside what was measured with more.
 
-    The costs come from the least parallelism, so there the two agree more or less by construction;
-    at the others it is seen how far the model may be trusted. Columns strategy, skew, tasks,
-    measured (median) and modelled throughput, and ratio: modelled over measured.
+    Each parallelism but the least is modelled from the costs of those below it, as parallelisms
+    beyond this machine are: so it is seen how far the model may be trusted. Columns strategy, skew,
+    tasks, measured (median) and modelled throughput, and ratio: modelled over measured.
     """
     at = ["strategy", "skew", "tasks"]
     middle = measured.groupby(at, as_index=False)[["tuples", "throughput"]].median()
-    model = modelled(costs, imbalance, streams, int(middle["tuples"].iloc[0]))
-    both = middle.merge(model, on=at, how="inner", suffixes=("_measured", "_modelled"))
-    both["ratio"] = both["throughput_modelled"] / both["throughput_measured"]
+    found = []
+    for tasks, runs in middle.groupby("tasks"):
+        below = {key: cost for key, cost in costs.items() if key[2] < tasks}
+        if below:
+            here = imbalance[imbalance["tasks"] == tasks]
+            model = modelled(below, here, streams, int(runs["tuples"].iloc[0]))
+            both = runs.merge(model, on=at, how="inner", suffixes=("_measured", "_modelled"))
+            both["ratio"] = both["throughput_modelled"] / both["throughput_measured"]
+            found.append(both)
     names = {"throughput_measured": "measured", "throughput_modelled": "modelled"}
-    return both.drop(columns="tuples").rename(columns=names)
+    columns = [*at, *names.values(), "ratio"]
+    if not found:
+        return pd.DataFrame(columns=columns)
+    return pd.concat(found, ignore_index=True).rename(columns=names)[columns]
 
 
 def costs_table(
-    costs: Mapping[tuple[str, float], Costs], streams: Sequence[TupleStream], tuples: int
+    costs: Mapping[tuple[str, float, int], Costs], streams: Sequence[TupleStream], tuples: int
 ) -> pd.DataFrame:
-    """Measured costs in nanoseconds, b, and where growth ends: strategy, skew, ….
+    """Measured costs in nanoseconds, b, and where growth ends: strategy, skew, tasks, ….
 
     `ends_at` is 1 / (b · top1) behind a shuffle (infinite where the senders are the limit), and
     the best parallelism where sums are merged one after another.
     """
     by_skew = {stream.skew: stream for stream in streams}
     rows = []
-    for (strategy, skew), cost in costs.items():
+    for (strategy, skew, tasks), cost in costs.items():
         stream = by_skew[skew]
-        row = {"strategy": strategy, "skew": skew, "fixed_s": cost.fixed_s}
+        row = {"strategy": strategy, "skew": skew, "tasks": tasks, "fixed_s": cost.fixed_s}
         if isinstance(cost, ShuffleCosts):
             row |= {"sender_ns": 1e9 * cost.sender_s, "receiver_ns": 1e9 * cost.receiver_s}
             row |= {"b": cost.receiver_share}

@@ -106,11 +106,11 @@ def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
     measured = experiments.measured(spark, given, [1, 2], 1, warm_up=False)
     assert (measured["states"] == 1).all()
     imbalance = experiments.imbalances(spark, streams, [1, 2, 8, 24])
-    costs = experiments.fitted(measured)
+    costs = experiments.fitted(measured, imbalance, streams)
     for pipelined in (False, True):
         model = experiments.modelled(costs, imbalance, streams, 1, pipelined)
         assert np.isfinite(model["throughput"]).all()
-    assert np.isfinite(experiments.calibrated(measured, costs, imbalance, streams)["ratio"]).all()
+    assert np.isfinite(experiments.held_out(measured, costs, imbalance, streams)["ratio"]).all()
     failures = experiments.one_task_dies(
         spark, given[1], 2, every=FEWEST // MOST_CHECKPOINTS, after=FEWEST
     )

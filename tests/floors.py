@@ -1,0 +1,55 @@
+"""The share of lines that the quick tests reach must not fall: a floor a room, in floors.json.
+
+    make coverage                    measure, and hold against the floors
+    make coverage FLOORS=--raise     write what was measured as the new floors
+
+A room's figures and verdicts have floors of their own: they are pure, so nothing excuses a low one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FLOORS = Path(__file__).with_name("floors.json")
+APART = ("figures", "verdicts")
+
+
+def shares(measured: Mapping[str, Any]) -> dict[str, int]:
+    """Per cent of lines reached, by room, from coverage.py's JSON; rounded down."""
+    lines, reached = Counter[str](), Counter[str]()
+    for name, found in measured["files"].items():
+        room, module = Path(name).parts[1], Path(name).stem
+        group = f"{room}/{module}" if module in APART else room
+        lines[group] += found["summary"]["num_statements"]
+        reached[group] += found["summary"]["covered_lines"]
+    return {group: 100 * reached[group] // lines[group] for group in sorted(lines) if lines[group]}
+
+
+def fallen(found: Mapping[str, int], floors: Mapping[str, int]) -> list[str]:
+    """What is said of each room below its floor."""
+    return [
+        f"{room}: {found.get(room, 0)} % of the lines, its floor is {floor} %"
+        for room, floor in floors.items()
+        if found.get(room, 0) < floor
+    ]
+
+
+def main(path: str, *options: str) -> None:
+    """Print the shares, and end with an error below a floor."""
+    found = shares(json.loads(Path(path).read_text()))
+    if "--raise" in options:
+        FLOORS.write_text(json.dumps(found, indent=1) + "\n")
+    floors = json.loads(FLOORS.read_text())
+    for room, share in found.items():
+        print(f"{share:4} %  (floor {floors.get(room, 0)} %)  {room}")
+    if below := fallen(found, floors):
+        sys.exit("\n".join(["coverage fell:", *below]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

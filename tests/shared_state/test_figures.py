@@ -1,0 +1,82 @@
+"""Figures and verdicts from the frames of a run that are kept in frames/: no Spark, no clock."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.reports.claims import CLAIMS
+from aftlib.shared_state import experiments, figures, verdicts
+from aftlib.shared_state.strategies.pipeline import STRATEGIES
+from aftlib.shared_state.stream.tuples import TupleStream
+
+FRAMES = {p.stem: pd.read_csv(p) for p in Path(__file__).with_name("frames").glob("*.csv")}
+STREAMS = [TupleStream(2_000_000, skew=skew, seed=1) for skew in (1.0, 1.4, 2.0)]
+AT = ["strategy", "skew", "tasks"]
+
+
+@pytest.fixture(scope="module")
+def models():
+    measured, imbalance = FRAMES["measured"], FRAMES["imbalance"]
+    costs = experiments.fitted(measured, imbalance, STREAMS)
+    wide = (costs, imbalance, STREAMS)
+    return {
+        "through": experiments.modelled(*wide, 2_000_000),
+        "modelled": experiments.modelled(*wide, 10**8),
+        "pipelined": experiments.modelled(*wide, 10**8, pipelined=True),
+        "held_out": experiments.held_out(measured, *wide),
+    }
+
+
+def test_the_kept_run_settles_every_claim_as_recorded(models):
+    given = {name: FRAMES[name] for name in ("measured", "served", "locality", "failures")}
+    given |= {name: models[name] for name in ("modelled", "pipelined", "held_out")}
+    found = verdicts.judge(**given, sharing=FRAMES["sharing"])
+    assert {s.id: s.verdict for s in found} == {s.id: CLAIMS[s.id].recorded for s in found}
+    assert len(found) == 8
+    notes = {s.id: s.note for s in found}
+    assert "the model had foreseen × 1.06 … 1.36 of it from fewer" in notes["D3-7"]
+
+
+def test_the_model_is_drawn_through_what_was_measured(models):
+    all_models = pd.concat([models[n] for n in ("through", "modelled", "pipelined")])
+    for strategy in STRATEGIES:
+        figure = figures.scaling(FRAMES["measured"], all_models, strategy, "title")
+        for name in ("uniform", "Zipf 1.4", "Zipf 2"):
+            line, marks = (
+                dict(zip(trace.x, trace.y, strict=True))
+                for trace in figure.data
+                if trace.name in (f"{name}, modelled", f"{name}, measured")
+            )
+            assert [line[tasks] for tasks in marks] == pytest.approx([*marks.values()])
+    low, high = figure.data[1].error_y.arrayminus, figure.data[1].error_y.array
+    assert len(low) == len(high) == 2 and min(*low, *high) >= 0
+
+
+def test_throughput_by_skew_is_the_median_of_its_runs():
+    both = pd.concat([FRAMES["measured"], FRAMES["served"]])
+    drawn = {trace.name: trace for trace in figures.by_skew(both, 2, "title").data}
+    assert [*drawn] == [*STRATEGIES, "servers and tasks"]
+    at = both[(both["tasks"] == 2) & (both["skew"] == 1.4) & (both["strategy"] == "late local")]
+    middle = dict(zip(drawn["late local"].x, drawn["late local"].y, strict=True))[1.4]
+    assert middle == pytest.approx(at["throughput"].median() / 1e6)
+
+
+def test_parts_of_a_run_add_up_to_it():
+    figure = figures.breakdown(FRAMES["measured"], 2, "title")
+    chosen = FRAMES["measured"].query("tasks == 2 and skew == 1").groupby("strategy")
+    seconds = chosen["seconds"].median()
+    total = sum(np.array(bar.x) for bar in figure.data)
+    assert total == pytest.approx(seconds[list(figure.data[0].y)].to_numpy(), rel=0.05)
+
+
+def test_the_other_figures_hold_their_frames():
+    bars = figures.locality(FRAMES["locality"], "title", start=1_000_000).data[0]
+    last = FRAMES["locality"].query("keys == 1_000_000")
+    assert bars.x == tuple(last["add_ns"]) and bars.y[0] == "uniform<br>(864,834 sums)"
+    again, twice = figures.failures(FRAMES["failures"], "title").data
+    assert again.x == (224288, 500000, 98304) and twice.x == (38127, None, None)
+    stores = figures.checkpoints(FRAMES["checkpoints"], "title").data
+    assert [trace.name for trace in stores] == ["rocksdb", "sqlite"]
+    assert stores[0].y[0] == pytest.approx(19.6, abs=0.01)
