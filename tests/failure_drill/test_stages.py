@@ -1,12 +1,17 @@
 """D2, D3 and D4 as processes under the schedule: nothing lost or doubled, every strike fell."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from aftlib.failure_drill import nodes
+from aftlib.failure_drill import nodes, stages
+from aftlib.failure_drill.coordinators import kill_supervisor
 from aftlib.failure_drill.drill import drill, tallied
 from aftlib.failure_drill.drivers import METHODS, replay
 from aftlib.failure_drill.stages import faults, share
+from aftlib.spark.faults import Fault
 from aftlib.upstream_backup.schemes import PROPOSED
 
 
@@ -23,7 +28,30 @@ def test_shared_state_is_exact_though_tasks_and_servers_die(small, tmp_path):
     run = share(small, tmp_path, compared=False)
     tally = tallied(small, run.came, np.random.default_rng(1))
     assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
-    assert run.fallen == len(small.kills) and run.rows_again > 0
+    assert run.fallen == len(small.strikes) and run.rows_again > 0
+
+
+@pytest.mark.crash
+def test_a_stage_goes_on_under_another_supervisor_and_waits_for_a_stopped_task(small, tmp_path):
+    stall = replace(small.strikes[0], form="stall", number=2)
+    run = kill_supervisor(replace(small, strikes=small.kills[:1]), tmp_path / "killed")
+    both = share(replace(small, strikes=(stall,)), tmp_path / "stalled", compared=False)
+    for found, fallen in ((run, 2), (both, 1)):
+        tally = tallied(small, found.came, np.random.default_rng(1))
+        assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
+        assert found.fallen == fallen
+    assert len([*(tmp_path / "stalled").rglob("stalls/fault-task-*.json")]) == 1
+    assert (tmp_path / "killed" / "strikes" / "fault-supervisor restarted-1.json").exists()
+
+
+def test_a_stage_that_ends_otherwise_is_told_of(monkeypatch, tmp_path):
+    def broken(_):
+        raise RuntimeError("ended with status 1")
+
+    monkeypatch.setattr(stages, "run_stage", broken)
+    stage = SimpleNamespace(faults=(Fault(tmp_path, "supervisor restarted", 1),))
+    with pytest.raises(RuntimeError, match="ended with status 1"):
+        stages.run_again(stage)
 
 
 @pytest.mark.crash
@@ -53,6 +81,6 @@ def test_a_simulated_node_fails_once_a_kill(small):
 
 def test_kills_of_one_process_are_spread_over_its_work(small, tmp_path):
     found = faults(small, tmp_path)
-    assert len(found) == len(small.kills) and len({(f.point, f.after) for f in found}) == 3
+    assert len(found) == len(small.strikes) and len({(f.point, f.after) for f in found}) == 3
     assert all(f.after > 0 for f in found)
     assert {f.point.split()[1] for f in found} == {"read", "merged"}
