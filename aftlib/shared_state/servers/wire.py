@@ -116,14 +116,15 @@ class Door:
             while True:
                 word, what, rows = _received(link)
                 try:
-                    answer = self._answered(task, word, what, rows)
+                    answer = self.answered(task, word, what, rows)
                 except tuple(ERRORS.values()) as error:
                     answer = packed(type(error).__name__, str(error))
                 link.send_bytes(answer)
         except (EOFError, ConnectionError):
             self._server.leave(task)
 
-    def _answered(self, task: str, word: str, what: Any, rows: Partials) -> bytes:
+    def answered(self, task: str, word: str, what: Any, rows: Partials) -> bytes:
+        """What a request comes to; ValueError for a word that is none of a task's."""
         if word == "join":
             return packed("joined", told(self._server.join(task, what)))
         if word == "merge":
