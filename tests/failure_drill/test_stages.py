@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
-from aftlib.failure_drill import nodes, stages
-from aftlib.failure_drill.coordinators import kill_supervisor
+from aftlib.failure_drill import coordinators, nodes, stages
 from aftlib.failure_drill.drill import drill, tallied
 from aftlib.failure_drill.drivers import METHODS, replay
 from aftlib.failure_drill.stages import faults, share
@@ -24,24 +24,28 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.crash
-def test_shared_state_is_exact_though_tasks_and_servers_die(small, tmp_path):
-    run = share(small, tmp_path, compared=False)
+def test_shared_state_is_exact_though_tasks_servers_and_the_supervisor_die(small, tmp_path):
+    """And though a task is stopped for a while."""
+    stall = replace(small.strikes[0], form="stall", worker=3)
+    struck = replace(small, strikes=(*small.strikes, stall))
+    run = share(struck, tmp_path, compared=False, supervisor=True)
     tally = tallied(small, run.came, np.random.default_rng(1))
     assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
-    assert run.fallen == len(small.strikes) and run.rows_again > 0
+    assert run.fallen == len(small.strikes) + 2 and run.rows_again > 0
+    notes = {path.name for path in (tmp_path / "strikes").rglob("fault-*.json")}
+    assert "fault-supervisor restarted-1.json" in notes
+    assert [path.name for path in (tmp_path / "strikes" / "stalls").iterdir()] == [
+        "fault-task-1-1 read-25.json"
+    ]
 
 
-@pytest.mark.crash
-def test_a_stage_goes_on_under_another_supervisor_and_waits_for_a_stopped_task(small, tmp_path):
-    stall = replace(small.strikes[0], form="stall", number=2)
-    run = kill_supervisor(replace(small, strikes=small.kills[:1]), tmp_path / "killed")
-    both = share(replace(small, strikes=(stall,)), tmp_path / "stalled", compared=False)
-    for found, fallen in ((run, 2), (both, 1)):
-        tally = tallied(small, found.came, np.random.default_rng(1))
-        assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
-        assert found.fallen == fallen
-    assert len([*(tmp_path / "stalled").rglob("stalls/fault-task-*.json")]) == 1
-    assert (tmp_path / "killed" / "strikes" / "fault-supervisor restarted-1.json").exists()
+def test_a_supervisor_dies_when_it_has_started_the_first_of_the_dead_again(small, monkeypatch):
+    asked = MagicMock()
+    monkeypatch.setattr(coordinators, "share", asked)
+    coordinators.kill_supervisor(small, "place")
+    (struck, place), named = asked.call_args
+    assert (struck.strikes, place) == (small.strikes[:1], "place")
+    assert struck.strikes[0].kills and named == {"supervisor": True}
 
 
 def test_a_stage_that_ends_otherwise_is_told_of(monkeypatch, tmp_path):
