@@ -41,7 +41,7 @@ def packed(word: str, what: object = None, rows: Partials | None = None) -> byte
     said += b" " * (-len(said) % 8)
     head = HEAD.pack(len(said), *(rows.values.shape if rows is not None else (0, 0)))
     columns = () if rows is None else (rows.windows, rows.keys, rows.values)
-    return b"".join([head, said, *(memoryview(np.ascontiguousarray(c)) for c in columns)])
+    return b"".join([head, said, *(np.ascontiguousarray(c).data for c in columns)])
 
 
 def unpacked(message: bytes) -> tuple[str, Any, Partials]:
