@@ -66,7 +66,7 @@ bench: setup ## measure the speed ratios of benchmarks/
 	$(bin)/python -m benchmarks $(ARGS)
 
 cluster: setup ## a Spark cluster of two workers on this machine, until Ctrl-C (docs/cluster.md)
-	$(bin)/python -m aftlib.spark.cluster $(ARGS)
+	$(bin)/aft cluster $(ARGS)
 
 ns3: setup ## make D4's reference tables anew on ns-3 (needs libns3-dev and g++; some minutes)
 	$(bin)/python -m aftlib.upstream_backup.ns3

@@ -1,4 +1,8 @@
-"""Rows a second on Spark's own cluster with one executor and with two, of one core each."""
+"""What a row costs on Spark's own cluster with one executor and with two, of one core each.
+
+All of it is on one machine: the executors share its cores with the driver. What more executors
+would take is projected from the two by Amdahl's law, t(p) = a + b / p, and called so.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +36,12 @@ D1 += (("windows", 120, 1_000, 6), ("workers", 120, 100, 12))
 """What is varied: sensors, samples a window, workers (partitions)."""
 D3 = (("keys", 1_000, 4), ("keys", 100_000, 4), ("partitions", 1_000, 8))
 """What is varied: keys, partitions; late local."""
+PROJECTED = (4, 8)
+"""Executors of which there are not so many here."""
 
 
 def run() -> dict:
-    """Seconds of each job by executors: of one run, after one to warm up."""
+    """Seconds and cost a row of each job by executors: of one run, after one to warm up."""
     rows: list[dict] = []
     with LocalCluster(workers=2, cores=1) as cluster, tempfile.TemporaryDirectory() as name:
         os.environ.update(cluster.environment)
@@ -46,9 +52,16 @@ def run() -> dict:
             rows += [{"executors": executors, **row} for row in found]
             rows.append({"executors": executors, "job": "first job", "seconds": started})
             spark.stop()
-    one = {key(row): row["seconds"] for row in rows if row["executors"] == 1}
+    by_job = {(row["executors"], key(row)): row["seconds"] for row in rows}
     for row in rows:
-        row["times_one_executor"] = round(one[key(row)] / row["seconds"], 2)
+        one, two = (by_job[executors, key(row)] for executors in (1, 2))
+        if "rows" in row:
+            row["ns_a_row"] = round(1e9 * row["seconds"] / row["rows"], 1)
+        row["times_one_executor"] = round(one / row["seconds"], 2)
+        if row["executors"] == 2:
+            fixed, shared = 2 * two - one, 2 * (one - two)
+            projected = {str(p): round(fixed + shared / p, 3) for p in PROJECTED}
+            row["projected_seconds"] = projected if fixed >= 0 <= shared else None
     return {"samples": SAMPLES, "tuples": TUPLES, "events": EVENTS, "jobs": rows}
 
 
@@ -85,7 +98,10 @@ def windows(spark: SparkSession, place: Path) -> list[dict]:
                 recover_stream(spark, query, Path(at) / str(index))
 
         about = {"sensors": sensors, "width": width, "workers": workers}
-        found.append({"job": "D1", "varied": varied, **about, "seconds": best(stream)})
+        rows = steps * sensors
+        found.append(
+            {"job": "D1", "varied": varied, "rows": rows, **about, "seconds": best(stream)}
+        )
     return found
 
 
@@ -102,7 +118,9 @@ def merges(spark: SparkSession, place: Path) -> list[dict]:
             def merge(_: int, log=log, rules=rules, strategy=strategy, tasks=partitions) -> None:  # noqa: ANN001
                 merge_log(spark, log, rules, strategy, tasks)
 
-            found.append({"job": "D3", "varied": varied, **about, "seconds": best(merge)})
+            found.append(
+                {"job": "D3", "varied": varied, "rows": TUPLES, **about, "seconds": best(merge)}
+            )
     return found
 
 
@@ -116,5 +134,6 @@ def counts(spark: SparkSession) -> list[dict]:
             aggregate(reader.frame(spark), query, reader)
 
         about = {"partitions": tasks}
-        found.append({"job": "D5", "varied": "partitions", **about, "seconds": best(count)})
+        told = {"job": "D5", "varied": "partitions", "rows": EVENTS}
+        found.append(told | about | {"seconds": best(count)})
     return found

@@ -23,6 +23,8 @@ from aftlib.failure_drill.schedule import Strike, drawn
 DIGITS = 1000
 """A sensor shows thousandths, so that a sum of whole numbers is exact in every design."""
 BLOCKS, COVARIANCE = 3, 0.9
+STALLS = "stalls"
+"""Folder of the notes of what was stopped, beside those of what was killed."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,8 @@ class Run:
     recoveries : DataFrame
         A row a kill: number of the event, restart_ms until a process works in the dead one's
         place, and rework_ms from there until what was lost is out.
+    part : Drill or None
+        What the scheme went through, where that is not the whole drill.
     """
 
     came: pd.DataFrame
@@ -177,6 +181,7 @@ class Run:
     more: dict[str, float]
     progress: list[tuple[int, float]] = field(default_factory=list)
     recoveries: pd.DataFrame = field(default_factory=pd.DataFrame)
+    part: Drill | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import require_number
+from aftlib.failure_drill.coordinators import COORDINATORS
 from aftlib.failure_drill.drill import Drill, Run, drill, tallied
 from aftlib.failure_drill.drivers import METHODS, replay
 from aftlib.failure_drill.nodes import REAL, STANDBY, Stood, simulated, stand_by
@@ -24,7 +25,7 @@ __all__ = ["Drilled", "check_parameters", "drill", "drilled", "schedule_table"]
 
 SCHEMES = (
     *("no fault tolerance", "at most once", "at least once", "exactly once"),
-    *("D1 by model", "D1 by guard", *METHODS, SHARED),
+    *("D1 by model", "D1 by guard", *METHODS, SHARED, *COORDINATORS),
 )
 BUDGET = 0.15
 """Of a window's samples, what D2 may read again within T_SLA."""
@@ -150,7 +151,7 @@ def drilled(
         elif name in METHODS:
             run = replay(drill, name, budget, place)
         else:
-            run = share(drill, place)
+            run = COORDINATORS.get(name, share)(drill, place)
         rows.append({"scheme": name} | run_row(drill, run, rng))
         if run.progress:
             paces[name] = pace(run.progress, events)
@@ -188,6 +189,7 @@ def struck_batches(drill: Drill) -> list[tuple[int, int]]:
 
 def run_row(drill: Drill, run: Run, rng: np.random.Generator) -> dict[str, object]:
     """A row of what a scheme left."""
+    drill = run.part or drill
     row = {"basis": "measured", "strikes": run.fallen, **asdict(tallied(drill, run.came, rng))}
     row |= {"rows": drill.rows, "again": run.rows_again, "kept_bytes": run.kept_bytes, **run.more}
     if len(run.recoveries):

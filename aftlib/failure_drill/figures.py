@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
+from aftlib.failure_drill.coordinators import COORDINATORS
 from aftlib.failure_drill.experiments import Drilled
 from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
 
@@ -96,6 +97,8 @@ def for_whom(row: pd.Series) -> str:
         return "for readers that bear repeats"
     if row["estimated"]:
         return "for monitoring: input is dear, ±ε is enough"
+    if row.name in COORDINATORS:
+        return "for all: the one process beside the workers"
     if str(row.name).startswith("D4"):
         return "for results that may not pause: a second machine"
     if str(row.name).startswith("D3"):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,9 +18,9 @@ from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.operator import Blocks, Shift, Worker
 from aftlib.approximately_once.pipeline import Coordinator, Query, Way, staff
 from aftlib.approximately_once.source import SensorShifts
-from aftlib.failure_drill.drill import Drill, Run, folder_bytes
+from aftlib.failure_drill.drill import STALLS, Drill, Run, folder_bytes
 from aftlib.spark.drain import drain
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, woken
 
 NONE, AT_MOST, AT_LEAST = "no fault tolerance", "at most once", "at least once"
 EXACTLY, MODEL, GUARD = "exactly once", "D1 by model", "D1 by guard"
@@ -39,7 +35,6 @@ ON_SPARK: dict[str, Way] = {
 """Schemes, and how D1's master recovers where it has a say."""
 RELAYED = (NONE, AT_MOST, AT_LEAST)
 """Schemes that put out at once what a worker has sent."""
-TICK_S = 0.002
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class ClockedWorker(Worker):
             for struck, step in self.stalls:
                 if struck == shift.worker and shift.start <= step < shift.stop:
                     point = f"stall-{struck}"
-                    Fault(self.notes, point, step, signal.SIGSTOP).passes(point, step)
+                    Fault(self.notes / STALLS, point, step, signal.SIGSTOP).passes(point, step)
             yield from blocks(keys, begin, stop)
 
         return super().work(shift, attempt, stalled)
@@ -80,29 +75,6 @@ class OnwardShifts(SensorShifts):
             resume = next((r for f, r in mine if start <= f < stop), stop)
             shifts.append(Shift(worker, keys, min(begin, stop), start, stop, resume))
         return shifts
-
-
-@contextmanager
-def woken(notes: Path, after_s: float) -> Iterator[None]:
-    """Let every process that stopped itself go on after some seconds, until the block ends."""
-    over, awake = threading.Event(), set[Path]()
-
-    def watch() -> None:
-        while not over.wait(TICK_S):
-            for note in set(notes.glob("fault-stall-*.json")) - awake:
-                if time.time() - note.stat().st_mtime >= after_s:
-                    with suppress(ProcessLookupError):
-                        os.kill(json.loads(note.read_text())["pid"], signal.SIGCONT)
-                    awake.add(note)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        time.sleep(0 if not set(notes.glob("fault-stall-*.json")) - awake else after_s)
-        over.set()
-        thread.join()
 
 
 @dataclass
@@ -139,7 +111,7 @@ def stream(
         ends.append(time.time())
 
     began = time.time()
-    with woken(notes, drill.stall_s):
+    with woken(notes / STALLS, drill.stall_s):
         drain(shifts.stream(spark).writeStream, directory, timed)
 
     again = sum(row["again"] for row in coordinator.shifts)
@@ -154,7 +126,7 @@ def stream(
     return Run(
         relayed(drill, mail) if relays else committed(drill, master.sink.windows()),
         again,
-        len([*notes.glob("fault-*.json")]),
+        len([*notes.rglob("fault-*.json")]),
         folder_bytes([directory / "checkpoint", *([mail] if relays else directory.glob("sink*"))]),
         more,
         [(0, began), *zip(reached, ends, strict=True)],

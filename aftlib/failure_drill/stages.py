@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from signal import SIGKILL, SIGSTOP
 
 import numpy as np
 import pandas as pd
 
-from aftlib.failure_drill.drill import DIGITS, Drill, Run, folder_bytes
+from aftlib.failure_drill.drill import DIGITS, STALLS, Drill, Run, folder_bytes
+from aftlib.shared_state.servers.journal import Account
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, woken
 
 SHARED = "D3 shared state"
 SERVERS, TASKS = 2, 2
@@ -22,19 +24,20 @@ PIECES = 100
 """Batches that each task reads its partition in."""
 
 
-def share(drill: Drill, directory: Path, compared: bool = True) -> Run:
+def share(drill: Drill, directory: Path, compared: bool = True, supervisor: bool = False) -> Run:
     """Run D3's stage over the drill's stream, struck as scheduled.
 
-    Every other event strikes the server of the store. Where it is `compared` with an undisturbed
-    run, recovery_ms is what a kill adds to the time of that.
+    Every other event strikes the server of the store, a stall always a task. The `supervisor` dies,
+    if it is to, as soon as it has started the first of the dead again. Where it is `compared` with
+    an undisturbed run, recovery_ms is what a strike adds to the time of that.
 
-    A partition has the sensors of one worker, and a task reads it. Its stalls are left out: a stage
-    waits for a process that is stopped, as long as its patience lasts.
+    A partition has the sensors of one worker, and a task reads it.
     """
     texts = [partition(drill, keys) for keys in drill.assignment.workers]
     log = TupleLog.write(directory / "log", texts)
     batch = -(-log.tuples // log.partitions // PIECES)
-    notes = directory / "deaths"
+    notes = directory / "strikes"
+    above = [Fault(notes, "supervisor restarted", 1)] if supervisor else []
     stage = Stage(
         log,
         Rules(drill.windows, drill.windows.width),
@@ -43,19 +46,33 @@ def share(drill: Drill, directory: Path, compared: bool = True) -> Run:
         tasks=TASKS,
         batch=batch,
         checkpoint_s=0.05,
-        faults=tuple(faults(drill, notes)),
+        faults=(*faults(drill, notes), *above),
     )
-    account, more = run_stage(stage), dict[str, float]()
+    with woken(notes / STALLS, drill.stall_s):
+        account, more = run_again(stage), dict[str, float]()
+    fallen = len([*notes.rglob("fault-*.json")])
     if compared:
         calm = run_stage(replace(stage, directory=directory / "calm", faults=()))
-        more["recovery_ms"] = 1e3 * (account.seconds - calm.seconds) / max(1, len(drill.kills))
+        more["recovery_ms"] = 1e3 * (account.seconds - calm.seconds) / max(1, fallen)
     return Run(
         put_out(drill, stage.output),
         sum(account.read_again.values()),
-        len([*notes.glob("fault-*.json")]),
+        fallen,
         folder_bytes([stage.directory]),
         more,
     )
+
+
+def run_again(stage: Stage) -> Account:
+    """Run a stage to its end; when its supervisor falls to a fault, by another one."""
+    above = [fault for fault in stage.faults if fault.point.startswith("supervisor ")]
+    while True:
+        fallen = [fault.note.exists() for fault in above]
+        try:
+            return run_stage(stage)
+        except RuntimeError:
+            if fallen == [fault.note.exists() for fault in above]:
+                raise
 
 
 def partition(drill: Drill, keys: tuple[int, ...]) -> bytes:
@@ -67,19 +84,21 @@ def partition(drill: Drill, keys: tuple[int, ...]) -> bytes:
 
 
 def faults(drill: Drill, notes: Path) -> list[Fault]:
-    """The schedule's kills, a task's or its server's in turn.
+    """The schedule's strikes, a task's or its server's in turn.
 
-    A point is counted by each process anew, so the kills of one are spread evenly over its work.
+    A point is counted by each process anew, so the strikes of one are spread evenly over its work.
     """
     whom = [
         f"server-{s.worker % SERVERS} merged"
-        if s.number % 2
+        if s.number % 2 and s.kills
         else f"task-{s.worker % SERVERS}-{s.worker // SERVERS % TASKS} read"
-        for s in drill.kills
+        for s in drill.strikes
     ]
     total, so_far, found = Counter(whom), Counter[str](), []
-    for point in whom:
-        found.append(Fault(notes, point, PIECES // (2 * total[point] + 2) + so_far[point]))
+    for point, strike in zip(whom, drill.strikes, strict=True):
+        at = PIECES // (2 * total[point] + 2) + so_far[point]
+        place, how = (notes, SIGKILL) if strike.kills else (notes / STALLS, SIGSTOP)
+        found.append(Fault(place, point, at, how))
         so_far[point] += 1
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from aftlib.failure_drill.coordinators import COORDINATORS
 from aftlib.failure_drill.drivers import METHODS
 from aftlib.failure_drill.experiments import Drilled
 from aftlib.failure_drill.stages import SHARED
@@ -51,7 +52,8 @@ def delivery(table: pd.DataFrame) -> Settled:
 
 def exactness(table: pd.DataFrame) -> Settled:
     """F-2: what is exact loses nothing, doubles nothing, and every value is the truth."""
-    exact = [name for name in table.index if name in EXACT or name.startswith("D4 ")]
+    asked = {*EXACT, *COORDINATORS}
+    exact = [name for name in table.index if name in asked or name.startswith("D4 ")]
     if missing := [name for name in EXACT if name not in exact]:
         return _not_run("F-2", missing)
     bad = table.loc[exact, ["lost", "doubled", "wrong", "estimated"]].sum()
@@ -60,7 +62,7 @@ def exactness(table: pd.DataFrame) -> Settled:
         "F-2",
         expected=0,
         measured=int(bad.sum()),
-        holds=bool(not bad.any() and table.loc[[*EXACT], "strikes"].gt(0).all()),
+        holds=bool(not bad.any() and table.loc[exact, "strikes"].gt(0).all()),
         note=f"Windows lost, doubled, estimated or wrong, over {', '.join(exact)}; the most in "
         f"one: {int(worst.max())}.",
     )

@@ -29,6 +29,7 @@ _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_ROOMS = {
     "cite": "aftlib.reports.cite:command",
+    "cluster": "aftlib.spark.cluster_command:command",
     "explorer": "aftlib.reports.explorer:command",
     "plan": "aftlib.your_sensors.command:command",
 }

@@ -1,7 +1,4 @@
-"""Spark's own cluster on this machine, out of the installed package: a master and some workers.
-
-python -m aftlib.spark.cluster [WORKERS [CORES]] runs one until Ctrl-C.
-"""
+"""Spark's own cluster on this machine, out of the installed package: a master and some workers."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import re
 import secrets
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -152,22 +148,3 @@ class LocalCluster:
         raise RuntimeError(
             f"{daemon.log.stem} of the cluster did not start within {STARTS_S:g} s: {said}"
         )
-
-
-def main(workers: str = "2", cores: str = "1") -> None:
-    """Run a cluster until Ctrl-C, and say how to use it."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with LocalCluster(int(workers), int(cores)) as cluster:
-        variables = cluster.folder / "environment"  # like all of the folder, for nobody else
-        lines = (f"export {name}={value}\n" for name, value in cluster.environment.items())
-        variables.write_text("".join(lines))
-        print(f"{workers} workers of {cluster.url}. In another shell, to work on them:")
-        print(f"  . {variables}", flush=True)
-        print("Ctrl-C ends them.", flush=True)
-        with suppress(KeyboardInterrupt):
-            while True:
-                signal.pause()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

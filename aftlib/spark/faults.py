@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+TICK_S = 0.002
 
 
 @dataclass(frozen=True)
@@ -39,3 +45,29 @@ class Fault:
         self.notes.mkdir(parents=True, exist_ok=True)
         self.note.write_text(json.dumps({"pid": os.getpid(), "reached": reached}))
         os.kill(os.getpid(), self.signal)
+
+
+@contextmanager
+def woken(notes: Path, after_s: float) -> Iterator[None]:
+    """Let what faults have stopped, as their notes in a folder say, go on after some seconds.
+
+    When the block ends, whoever stands still then is woken, too.
+    """
+    over, awake = threading.Event(), set[Path]()
+
+    def watch() -> None:
+        while not over.wait(TICK_S):
+            for note in set(notes.glob("fault-*.json")) - awake:
+                if time.time() - note.stat().st_mtime >= after_s:
+                    with suppress(ProcessLookupError):
+                        os.kill(json.loads(note.read_text())["pid"], signal.SIGCONT)
+                    awake.add(note)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        time.sleep(0 if not set(notes.glob("fault-*.json")) - awake else after_s)
+        over.set()
+        thread.join()

@@ -20,6 +20,8 @@ LIKE = {
     "D2 proposed": GUESSED | {"planned": 0.25, "read": 0.25, "overhead": 1.2},
     "D2 adaptive": GUESSED | {"planned": 0.125, "read": 0.13, "overhead": 0.9},
     "D3 shared state": {"restart_ms": None, "rework_ms": None, "recovery_ms": 900.0},
+    "D1, its driver killed": {"restart_ms": 9000.0},
+    "D3, its supervisor killed": {"restart_ms": None, "rework_ms": None},
     "D4 proposed": {"overhead": 0.04},
     "D4 active standby, simulated": {"basis": "simulated", "overhead": 0.53},
 }

@@ -1,12 +1,17 @@
 """D2, D3 and D4 as processes under the schedule: nothing lost or doubled, every strike fell."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 
-from aftlib.failure_drill import nodes
+from aftlib.failure_drill import coordinators, nodes, stages
 from aftlib.failure_drill.drill import drill, tallied
 from aftlib.failure_drill.drivers import METHODS, replay
 from aftlib.failure_drill.stages import faults, share
+from aftlib.spark.faults import Fault
 from aftlib.upstream_backup.schemes import PROPOSED
 
 
@@ -19,11 +24,38 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.crash
-def test_shared_state_is_exact_though_tasks_and_servers_die(small, tmp_path):
-    run = share(small, tmp_path, compared=False)
+def test_shared_state_is_exact_though_tasks_servers_and_the_supervisor_die(small, tmp_path):
+    """And though a task is stopped for a while."""
+    stall = replace(small.strikes[0], form="stall", worker=3)
+    struck = replace(small, strikes=(*small.strikes, stall))
+    run = share(struck, tmp_path, compared=False, supervisor=True)
     tally = tallied(small, run.came, np.random.default_rng(1))
     assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
-    assert run.fallen == len(small.kills) and run.rows_again > 0
+    assert run.fallen == len(small.strikes) + 2 and run.rows_again > 0
+    notes = {path.name for path in (tmp_path / "strikes").rglob("fault-*.json")}
+    assert "fault-supervisor restarted-1.json" in notes
+    assert [path.name for path in (tmp_path / "strikes" / "stalls").iterdir()] == [
+        "fault-task-1-1 read-25.json"
+    ]
+
+
+def test_a_supervisor_dies_when_it_has_started_the_first_of_the_dead_again(small, monkeypatch):
+    asked = MagicMock()
+    monkeypatch.setattr(coordinators, "share", asked)
+    coordinators.kill_supervisor(small, "place")
+    (struck, place), named = asked.call_args
+    assert (struck.strikes, place) == (small.strikes[:1], "place")
+    assert struck.strikes[0].kills and named == {"supervisor": True}
+
+
+def test_a_stage_that_ends_otherwise_is_told_of(monkeypatch, tmp_path):
+    def broken(_):
+        raise RuntimeError("ended with status 1")
+
+    monkeypatch.setattr(stages, "run_stage", broken)
+    stage = SimpleNamespace(faults=(Fault(tmp_path, "supervisor restarted", 1),))
+    with pytest.raises(RuntimeError, match="ended with status 1"):
+        stages.run_again(stage)
 
 
 @pytest.mark.crash
@@ -53,6 +85,6 @@ def test_a_simulated_node_fails_once_a_kill(small):
 
 def test_kills_of_one_process_are_spread_over_its_work(small, tmp_path):
     found = faults(small, tmp_path)
-    assert len(found) == len(small.kills) and len({(f.point, f.after) for f in found}) == 3
+    assert len(found) == len(small.strikes) and len({(f.point, f.after) for f in found}) == 3
     assert all(f.after > 0 for f in found)
     assert {f.point.split()[1] for f in found} == {"read", "merged"}

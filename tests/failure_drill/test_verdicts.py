@@ -34,6 +34,8 @@ def test_all_claims_come_out_as_recorded():
         ("exactly once", "doubled", 1, {"F-2"}),
         ("D3 shared state", "wrong", 1, {"F-2"}),
         ("D3 shared state", "doubled", 1, {"F-2"}),
+        ("D1, its driver killed", "doubled", 1, {"F-2"}),
+        ("D3, its supervisor killed", "strikes", 0, {"F-2"}),
         ("D4 proposed", "lost", 24, {"F-2"}),
         ("exactly once", "strikes", 0, {"F-2"}),  # nobody died
         ("D1 by model", "read", 0.35, {"F-3"}),

@@ -74,7 +74,7 @@ def test_a_cluster_that_cannot_start_says_why(monkeypatch, tmp_path):
 @pytest.mark.crash
 def test_a_cluster_listens_on_the_loopback_and_ends_with_its_starter():
     """Also when that is killed: no process is left."""
-    program = [sys.executable, "-m", "aftlib.spark.cluster", "1"]
+    program = [sys.executable, "-m", "aftlib.reports.cli", "cluster", "1"]
     starter = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert re.match(r"1 workers of spark://127\.0\.0\.1:\d+\.", starter.stdout.readline())

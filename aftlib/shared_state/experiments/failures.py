@@ -14,7 +14,7 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.model import spark_hashes
 from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.experiments.throughputs import shared_file
+from aftlib.shared_state.experiments.throughputs import shared_table
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import run_stage
 from aftlib.shared_state.strategies.pipeline import LogMerge, merge_log, received
@@ -91,10 +91,11 @@ def tried_again(tries: list[dict], victim: int) -> int:
 
 
 def _late_global(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
-    table = shared_file(job.directory)
-    done = merge_log(
-        spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every, job.fault
-    )
+    with shared_table(spark, job.directory) as table:
+        done = merge_log(
+            spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every,
+            job.fault,
+        )  # fmt: skip
     return done.sums, done.tries
 
 

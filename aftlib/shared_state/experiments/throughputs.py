@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.sums import SUMS
 from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.spark.machines import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,11 +56,11 @@ def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.Data
         return pd.DataFrame({name: spans, "key": sums.keys, "value": sums.values[:, 0]})
 
     texts = ["".join(f"{t},{k},{v}\n" for t, k, v in part).encode() for part in TABLE_TUPLES]
-    log, table = TupleLog.write(directory / "log", texts), shared_file(directory)
-    rules = Rules(TABLE_WINDOWS, TABLE_DELAY)
-    done = merge_log(spark, log, rules, "late global", len(texts), directory / "notes", table)
-    with table() as shared:
-        state = shown(shared.read(), "slice", TABLE_WINDOWS.pane)
+    log, rules = TupleLog.write(directory / "log", texts), Rules(TABLE_WINDOWS, TABLE_DELAY)
+    with shared_table(spark, directory) as table:
+        done = merge_log(spark, log, rules, "late global", len(texts), directory / "notes", table)
+        with table() as shared:
+            state = shown(shared.read(), "slice", TABLE_WINDOWS.pane)
     return state, shown(done.sums, "window id", TABLE_WINDOWS.width), done
 
 
@@ -73,7 +75,8 @@ def measured(
     """Time every strategy on every input at every parallelism, in turns.
 
     The sums of all runs on an input must be the same, or a RuntimeError says so. "Late global"
-    shares a new SQLite file each time. With `warm_up` a turn comes first that is not counted.
+    shares a new table each time (`shared_table`). With `warm_up` a turn comes first that is not
+    counted.
 
     Columns strategy, skew, tasks, repeat, tuples, states; sum and count over all keys; seconds,
     throughput: tuples a second; start_s: until the first task began; work_s: of the longest task;
@@ -84,8 +87,11 @@ def measured(
     rows, first = [], dict[float, Partials]()
     cells = [(i, s, p) for i in given for s in strategies for p in tasks]
     for repeat, (each, strategy, p) in [(r, c) for r in range(-warm_up, repeats) for c in cells]:
-        with tempfile.TemporaryDirectory(prefix="aft-") as scratch, stage_seconds(spark) as stages:
-            table = shared_file(scratch) if strategy == "late global" else None
+        with (
+            tempfile.TemporaryDirectory(prefix="aft-") as scratch,
+            shared_table(spark, scratch) as table,
+            stage_seconds(spark) as stages,
+        ):
             done = merge_log(spark, each.log, each.rules, strategy, p, table=table)
         require_same(first.setdefault(each.stream.skew, done.sums), done.sums, strategy)
         if repeat < 0:
@@ -159,9 +165,25 @@ def require_same(one: Partials, other: Partials, what: str) -> None:
         raise RuntimeError(f"{what} gives other sums than the run before: report this as a bug")
 
 
-def shared_file(directory: Path | str) -> Callable[[], StateTable]:
-    """Opener of a SQLite table that the tasks of one machine share."""
-    return partial(SqliteTable, Path(directory) / "shared.sqlite", SUMS)
+@contextmanager
+def shared_table(spark: SparkSession, directory: Path | str) -> Iterator[Callable[[], StateTable]]:
+    """Opener of a new table that tasks share, for the block.
+
+    It is a SQLite file in the folder, or on a cluster a schema of the PostgreSQL that
+    ``AFT_POSTGRES_URL`` names, if any, which is dropped at the end.
+    """
+    url = os.environ.get("AFT_POSTGRES_URL")
+    if is_local(spark) or not url:
+        yield partial(SqliteTable, Path(directory) / "shared.sqlite", SUMS)
+        return
+    from aftlib.shared_state.stores.postgres import PostgresTable
+
+    table = partial(PostgresTable, url, SUMS, schema=f"aft_{uuid.uuid4().hex[:12]}")
+    try:
+        yield table
+    finally:
+        with table() as shared:
+            shared.remove()
 
 
 def other_engines() -> pd.DataFrame:

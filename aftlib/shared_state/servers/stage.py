@@ -6,7 +6,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,22 @@ class Stage:
                 f"shared must be sqlite: or postgresql://…, which several processes can open, "
                 f"got {self.shared!r}"
             )
+
+    def to_json(self) -> str:
+        """All of it as text, which is not to be kept: `shared` may hold a password."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Stage:
+        """The stage of which `to_json` made the text."""
+        given = json.loads(text)
+        log, rules, faults = (given.pop(name) for name in ("log", "rules", "faults"))
+        return cls(
+            TupleLog(**log | {"path": Path(log["path"])}),
+            Rules(**rules | {"windows": Windows(**rules["windows"])}),
+            faults=tuple(Fault(**fault | {"notes": Path(fault["notes"])}) for fault in faults),
+            **given,
+        )
 
     @property
     def windows(self) -> Windows:

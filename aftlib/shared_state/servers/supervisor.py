@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import subprocess
 import sys
 import time
@@ -64,7 +63,7 @@ def run_stage(stage: Stage) -> Account:
         stdin, stderr = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stderr)
         try:
             with suppress(BrokenPipeError), stdin as given:
-                given.write(pickle.dumps(stage))
+                given.write(stage.to_json().encode())
             while not over:  # not to the pipe's end: a stopped process may hold it open
                 over = process.poll() is not None
                 while wait([mouth := stderr.fileno()], TICK_S):
@@ -255,5 +254,5 @@ def opened(stage: Stage, begin: Callable[[StateTable], T]) -> T:
     return patiently(asks, stage.patience_s, ConnectionError, TICK_S)
 
 
-if __name__ == "__main__":  # the stage comes pickled on the standard input
-    Supervisor(pickle.load(sys.stdin.buffer)).run()
+if __name__ == "__main__":
+    Supervisor(Stage.from_json(sys.stdin.read())).run()

@@ -1,9 +1,16 @@
-"""How a task process calls its server: a Unix socket, one connection a task."""
+"""How a task process calls its server: a Unix socket, one connection a task.
+
+A message is three lengths (`HEAD`), a word with what belongs to it as JSON, and the rows of a batch
+as 64-bit integers: all windows, all keys, all values. Nothing that comes can be more than that.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 from collections.abc import Mapping
+from dataclasses import astuple
 from itertools import count
 from multiprocessing import AuthenticationError, current_process
 from multiprocessing.connection import (
@@ -15,10 +22,51 @@ from multiprocessing.connection import (
 )
 from typing import Any
 
+import numpy as np
+
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.lifetime import start_thread
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
+
+HEAD = struct.Struct("=IQI")
+"""Bytes of JSON, rows, and values a row; what follows begins at a multiple of 8 bytes."""
+ERRORS = {error.__name__: error for error in (OverflowError, StaleBatch)}
+"""Refusals of a server that its task gets to see."""
+
+
+def packed(word: str, what: object = None, rows: Partials | None = None) -> bytes:
+    """A message of a word, what JSON can say, and rows."""
+    said = json.dumps([word, what], default=int).encode()  # numpy's integers, too
+    said += b" " * (-len(said) % 8)
+    head = HEAD.pack(len(said), *(rows.values.shape if rows is not None else (0, 0)))
+    columns = () if rows is None else (rows.windows, rows.keys, rows.values)
+    return b"".join([head, said, *(np.ascontiguousarray(c).data for c in columns)])
+
+
+def unpacked(message: bytes) -> tuple[str, Any, Partials]:
+    """Word, what JSON said, and the rows of a message; ValueError when it is none."""
+    try:
+        length, rows, components = HEAD.unpack_from(message)
+        word, what = json.loads(message[HEAD.size : HEAD.size + length])
+        numbers = np.frombuffer(message, np.int64, offset=HEAD.size + length)
+        windows, keys, values = np.split(numbers, [rows, 2 * rows])
+        return word, what, Partials(windows, keys, values.reshape(rows, components))
+    except (struct.error, ValueError, TypeError) as error:
+        raise ValueError(
+            f"message must be lengths, JSON and rows, got {len(message)} bytes ({error}): "
+            "do all processes of the stage run the same aftlib?"
+        ) from error
+
+
+def told(progress: Mapping[int, Progress]) -> dict[int, tuple]:
+    """How far partitions are, for a message."""
+    return {partition: astuple(now) for partition, now in progress.items()}
+
+
+def understood(what: Mapping[str, list]) -> dict[int, Progress]:
+    """What `told` has told."""
+    return {int(partition): Progress(*now) for partition, now in what.items()}
 
 
 def address_of(server: int) -> str:
@@ -51,7 +99,7 @@ class Door:
             start_thread(self.let_in, self._listener.accept())
 
     def let_in(self, link: Connection) -> None:
-        """Serve a task of the same supervisor; nothing that another one sends is unpickled."""
+        """Serve a task of the same supervisor; nothing else that another one sends is looked at."""
         key = current_process().authkey
         try:
             deliver_challenge(link, key)
@@ -66,14 +114,26 @@ class Door:
         task = f"visit {next(self._visits)}"
         try:
             while True:
-                verb, *what = _received(link)
+                word, what, rows = _received(link)
                 try:
-                    answer = getattr(self._server, verb)(task, *what)
-                except (OverflowError, StaleBatch) as error:
-                    answer = error
-                link.send(answer)
+                    answer = self.answered(task, word, what, rows)
+                except tuple(ERRORS.values()) as error:
+                    answer = packed(type(error).__name__, str(error))
+                link.send_bytes(answer)
         except (EOFError, ConnectionError):
             self._server.leave(task)
+
+    def answered(self, task: str, word: str, what: Any, rows: Partials) -> bytes:
+        """What a request comes to; ValueError for a word that is none of a task's."""
+        if word == "join":
+            return packed("joined", told(self._server.join(task, what)))
+        if word == "merge":
+            self._server.merge(task, rows, understood(what))
+        elif word == "leave":
+            self._server.leave(task)
+        else:
+            raise ValueError(f"word must be join, merge or leave, got {word!r}")
+        return packed("done")
 
 
 class Link:
@@ -90,23 +150,23 @@ class Link:
 
     def join(self, partitions: list[int]) -> dict[int, Progress]:
         """Begin; returns where the partitions stand."""
-        return self._call("join", partitions)
+        return understood(self._call(packed("join", partitions)))
 
     def merge(self, partials: Partials, progress: Mapping[int, Progress]) -> None:
         """Merge a batch, as `StateTable.merge`."""
-        self._call("merge", partials, dict(progress))
+        self._call(packed("merge", told(progress), partials))
 
     def stay(self) -> None:
         """Have no more to merge, and wait until the server ends, which raises EOFError."""
-        self._call("leave")
+        self._call(packed("leave"))
         _received(self._link)
 
-    def _call(self, *request: Any) -> Any:
-        self._link.send(request)
-        answer = _received(self._link)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def _call(self, request: bytes) -> Any:
+        self._link.send_bytes(request)
+        word, what, _ = _received(self._link)
+        if word in ERRORS:
+            raise ERRORS[word](what)
+        return what
 
     def __enter__(self) -> Link:
         return self
@@ -115,9 +175,9 @@ class Link:
         self._link.close()
 
 
-def _received(link: Connection) -> Any:
+def _received(link: Connection) -> tuple[str, Any, Partials]:
     """The next message; a peer that dies inside one has ended like any other."""
     try:
-        return link.recv()
+        return unpacked(link.recv_bytes())
     except OSError as error:  # of no class of its own when it comes in mid-message
         raise EOFError(f"the peer died inside a message ({error}): connect again") from error

@@ -64,6 +64,12 @@ class PostgresTable(SqlTable):
         windows, keys, *values = (found[name].astype(np.int64) for name, _ in fields[2::2])
         return Partials(windows, keys, np.stack(values, axis=1))
 
+    def remove(self) -> None:
+        """Drop the schema, with all that is in it."""
+        with self._failing("drop"):
+            schema = sql.Identifier(self.schema)
+            self._live().execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(schema))
+
     def close(self) -> None:
         """Let go of the connection."""
         self._connection.close()

@@ -262,7 +262,8 @@ def late_global(
             raise ValueError(
                 f"table must be one that all machines reach, got a {type(shared).__name__}, which "
                 f"is for one, where tasks run on {', '.join(sorted(others))}: use PostgreSQL, as "
-                "stores.postgres.PostgresTable('postgresql://user@host/database', SUMS)"
+                "stores.postgres.PostgresTable('postgresql://user@host/database', SUMS); the "
+                "notebook does where AFT_POSTGRES_URL names one"
             )
         rules = {"delay": given.rules.delay, "pane": given.rules.windows.pane}
         about = json.dumps(given.log.identity | rules, sort_keys=True, default=str)

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
+from signal import SIGSTOP
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -24,6 +25,7 @@ from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.spark.faults import Fault
 from tests.shared_state.tuples import lift, partials
 
 
@@ -52,6 +54,14 @@ def stage(tmp_path):
 def test_stages_that_cannot_be(stage, other, said):
     with pytest.raises(ValueError, match=said):
         replace(stage, **other)
+
+
+def test_a_stage_is_handed_over_as_text(stage, tmp_path):
+    faults = Fault(tmp_path / "deaths", "task-0-0 read", 3), Fault(tmp_path, "x", 1, SIGSTOP)
+    url = "postgresql://me:word@h/d"
+    other = replace(stage, rules=Rules(Windows(9, 3), 4, 5), shared=url, faults=faults, servers=1)
+    for one in (stage, other):
+        assert Stage.from_json(one.to_json()) == one
 
 
 def test_every_partition_has_one_task(stage, tmp_path):

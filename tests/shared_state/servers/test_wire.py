@@ -1,6 +1,7 @@
-"""The connection of a task and its server when either of them dies inside a message."""
+"""What task and server say to each other, and when either of them dies inside a message."""
 
 import os
+import pickle
 import socket
 import stat
 import struct
@@ -13,11 +14,20 @@ import numpy as np
 import pytest
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.aggregates import SUM
+from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.wire import Door, Link, address_of
+from aftlib.shared_state.servers.wire import (
+    Door,
+    Link,
+    address_of,
+    packed,
+    told,
+    understood,
+    unpacked,
+)
 from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.tables import END, NEVER, Progress, StaleBatch
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from tests.shared_state.tuples import partials
@@ -34,27 +44,100 @@ def server(tmp_path, monkeypatch):
     return Server(stage, 0, MemoryTable(SUM), MemoryTable(SUM))
 
 
-def test_a_task_that_dies_inside_a_message_has_left(server):
+@pytest.fixture
+def door(server):
+    door = Door(server)
+    yield door
+    door._listener.close()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+@pytest.mark.parametrize("components", [1, 2])
+def test_a_message_says_what_was_said(rows, components):
+    most = np.iinfo(np.int64).max
+    windows, keys = np.full(rows, -most - 1), np.arange(rows) * 3
+    values = np.arange(rows * components).reshape(components, rows).T - most  # not contiguous
+    progress = {3: Progress(most, NEVER, 1, 2, 3, since=5), 0: Progress(np.int64(7), END)}
+    sent = packed("merge", told(progress), Partials(windows, keys, values))
+    word, what, found = unpacked(sent)
+    assert (word, understood(what)) == ("merge", progress)
+    np.testing.assert_array_equal(found.windows, windows)
+    np.testing.assert_array_equal(found.keys, keys)
+    np.testing.assert_array_equal(found.values, values)
+    assert found.keys.flags.aligned and len(sent) < 300 + 8 * rows * (2 + components)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"", b"x" * 15, packed("join", [0])[:-1], packed("leave") + b"12345678", pickle.dumps(["j"])],
+)
+def test_what_is_no_message_is_refused(message):
+    with pytest.raises(ValueError, match=rf"message must be lengths, .* got {len(message)} bytes"):
+        unpacked(message)
+
+
+def answers(door, *requests):
+    """What a task is told to each of its requests."""
+    task, link = (Connection(end.detach()) for end in socket.socketpair())
+    with task:
+        for request in requests:
+            task.send_bytes(request)
+        threading.Thread(target=door.serve, args=(link,), daemon=True).start()
+        return [unpacked(task.recv_bytes())[:2] for _ in requests]
+
+
+def test_a_refusal_is_raised_in_the_task(door):
+    most = partials(SUM, [0], [1], [2**63 - 1])
+    stale = packed("merge", told({0: Progress(9, since=5)}), partials(SUM, [0], [0], [1]))
+    said = answers(door, packed("join", [0]), *[packed("merge", {}, most)] * 2, stale)
+    assert [word for word, _ in said] == ["joined", "done", "OverflowError", "StaleBatch"]
+    assert "leaves the 64 bits" in said[2][1] and "stands at 0" in said[3][1]
+
+    link = Link.__new__(Link)
+    for word, error in (("OverflowError", OverflowError), ("StaleBatch", StaleBatch)):
+        link._link, server_end = (Connection(end.detach()) for end in socket.socketpair())
+        server_end.send_bytes(packed(word, "for a reason"))
+        with pytest.raises(error, match="for a reason"):
+            link.merge(most, {})
+
+
+def test_a_task_can_ask_for_nothing_else(door):
+    task, link = (Connection(end.detach()) for end in socket.socketpair())
+    task.send_bytes(packed("hand_over", []))
+    with pytest.raises(ValueError, match="word must be join, merge or leave, got 'hand_over'"):
+        door.serve(link)
+
+
+def test_nothing_that_comes_is_unpickled(door):
+    """Not even from who holds the key."""
+    task, link = (Connection(end.detach()) for end in socket.socketpair())
+    task.send(Harm())
+    with pytest.raises(ValueError, match="message must be"):
+        door.serve(link)
+    assert not os.path.exists("harm")
+
+
+def test_a_task_that_dies_inside_a_message_has_left(server, door):
     task, link = socket.socketpair()
     with task, Connection(task.dup().detach()) as calls:
-        calls.send(("join", [0]))
+        calls.send_bytes(packed("join", [0]))
         task.sendall(BEGINNING)
         task.shutdown(socket.SHUT_WR)
-        Door(server).serve(Connection(link.detach()))
+        door.serve(Connection(link.detach()))
     with pytest.raises(KeyError, match="task 'visit 0' is not one of"):
         server.cycle.meet("visit 0")
 
 
-def test_an_error_of_the_store_is_not_taken_for_a_death(server, monkeypatch):
+def test_an_error_of_the_store_is_not_taken_for_a_death(server, door, monkeypatch):
     def full(*_):
         raise OSError(28, "no space left on device")
 
     monkeypatch.setattr(server.own, "merge", full)
     task, link = (Connection(end.detach()) for end in socket.socketpair())
-    task.send(("join", [0]))
-    task.send(("merge", partials(SUM, *np.zeros((3, 1), int)), {}))
+    task.send_bytes(packed("join", [0]))
+    task.send_bytes(packed("merge", {}, partials(SUM, *np.zeros((3, 1), int))))
     with pytest.raises(OSError, match="no space left"):
-        Door(server).serve(link)
+        door.serve(link)
 
 
 def test_a_server_that_dies_inside_a_message_is_one_that_has_died(tmp_path, monkeypatch):
@@ -67,7 +150,7 @@ def test_a_server_that_dies_inside_a_message_is_one_that_has_died(tmp_path, monk
             visit = Connection(door.accept()[0].detach())
             deliver_challenge(visit, current_process().authkey)
             answer_challenge(visit, current_process().authkey)
-            visit.recv()
+            visit.recv_bytes()
             os.write(visit.fileno(), BEGINNING)
             visit.close()
 

@@ -1,0 +1,129 @@
+"""The drill's schemes in this process: who is struck by SIGKILL raises `Died` instead.
+
+Times are those of a clock that only moves when something is read or kept. So the code that judges,
+and what it judges, is the project's, and a mutation of it is a patch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from functools import partial
+from itertools import count
+from types import SimpleNamespace
+
+import pyarrow as pa
+
+from aftlib.approximately_once.mailbox import _LETTER, Mailbox
+from aftlib.approximately_once.sink import WindowSink
+from aftlib.checkpoint_planning import driver
+from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.core.sensorlog import SensorLog
+from aftlib.failure_drill import drivers, pipeline, stages
+from aftlib.shared_state.aggregates import SUM
+from aftlib.shared_state.servers.journal import Account, Journal
+from aftlib.shared_state.servers.output import Output
+from aftlib.shared_state.servers.server import Server
+from aftlib.shared_state.servers.task import read_on
+from aftlib.shared_state.stores.memory import MemoryTable
+
+BATCH_S = 1.0
+"""What Spark needs for a micro-batch, whoever recovers."""
+CLOCK = SimpleNamespace(now=time.time())
+
+
+class Died(BaseException):
+    """A process that is no more."""
+
+
+def struck(pid, number):
+    """Instead of `os.kill`; who is stopped goes on at once."""
+    if number == signal.SIGKILL:
+        raise Died
+
+
+def all_here(patch):
+    """Let the functions of the room that start processes, or Spark, do their work here."""
+    patch.setattr(os, "kill", struck)
+    patch.setattr(pipeline.SensorShifts, "stream", lambda shifts, _: SimpleNamespace(
+        writeStream=SimpleNamespace(foreachBatch=lambda master: (shifts, master))
+    ))  # fmt: skip
+    patch.setattr(pipeline, "drain", batch_by_batch)
+    patch.setattr(CheckpointStore, "end", lambda *_: None)  # who is killed says no farewell
+    for timed in (driver, pipeline):
+        own = SimpleNamespace(time=lambda: CLOCK.now, time_ns=time.time_ns)
+        patch.setattr(timed, "time", own)
+    costly = ((SensorLog, "blocks"), (CheckpointStore, "commit"), (WindowSink, "write"))
+    for owner, name in costly:
+        patch.setattr(owner, name, taking(1e-3, getattr(owner, name)))
+    patch.setattr(drivers, "begun", lambda directory, *strike: (str(directory), *strike))
+    patch.setattr(drivers, "ended", lives)
+    patch.setattr(drivers, "stalled", lambda *_: True)
+    patch.setattr(stages, "run_stage", stage_by_stage)
+
+
+def taking(seconds, function):
+    """The same function, which takes so long by the clock of this module."""
+
+    def timed(*given, **named):
+        CLOCK.now += seconds
+        return function(*given, **named)
+
+    return timed
+
+
+def batch_by_batch(stream, directory):
+    """Spark's part of D1: shifts, each tried until it is worked through, and then the master."""
+    shifts, master = stream
+    log = SensorLog.open(shifts.log)
+    for number, start in enumerate(range(0, shifts.end, shifts.every)):
+        rows, CLOCK.now = [], CLOCK.now + BATCH_S
+        for shift in shifts.partitions(start, shifts.next_boundary(start)):
+            for attempt in range(4):
+                try:
+                    rows += [*shifts.worker.work(shift, attempt, log.blocks)]
+                    break
+                except Died:
+                    path = Mailbox(shifts.worker.mail)._path(shift.worker, shift.start, attempt)
+                    os.truncate(path, path.stat().st_size - _LETTER.size)  # it did not come to that
+                    rows = [row for row in rows if row.column("worker")[0].as_py() != shift.worker]
+        master(SimpleNamespace(toArrow=partial(pa.Table.from_batches, rows)), number)
+
+
+def lives(life, status):
+    """A process of D2."""
+    directory, point, batch = (*life, "", 0)[:3]
+    try:
+        driver.main(directory, "bare", point, str(batch))
+        ended = 0
+    except Died:
+        ended = -signal.SIGKILL
+    assert ended == status
+
+
+def stage_by_stage(stage):
+    """D3's servers one after the other, each with its tasks, in stores in memory."""
+    stage.keep_folder()
+    os.chdir(stage.directory)
+    shared = MemoryTable(SUM)
+    for number in range(stage.servers):
+        server = Server(stage, number, MemoryTable(SUM), shared)
+        for task in range(stage.tasks):
+            journal, mine = Journal(f"task-{number}-{task}"), stage.partitions_of(number, task)
+            for visit in count():
+                name = f"{task}-{visit}"
+                link = SimpleNamespace(
+                    join=partial(server.join, name), merge=partial(server.merge, name)
+                )
+                try:
+                    read_on(stage, link, mine, journal, stage.points(journal.who))
+                    break
+                except Died:
+                    continue
+                finally:
+                    server.leave(name)
+        server.checkpoint()
+        server.hand_over()
+    Output(stage, shared).put_out()
+    return Account.of(stage.directory)

@@ -1,0 +1,132 @@
+"""Each claim holds of a drill in this process, and turns under a mutation of the code."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from aftlib.checkpoint_planning.operator import PartialReplay
+from aftlib.checkpoint_planning.preparation import Preparation, PreparedReplay
+from aftlib.core.requirement import Requirement
+from aftlib.failure_drill import pipeline
+from aftlib.failure_drill.drill import drill
+from aftlib.failure_drill.drivers import ADAPTIVE, PROPOSED, replay
+from aftlib.failure_drill.experiments import OVERHEAD, run_row
+from aftlib.failure_drill.pace import overhead
+from aftlib.failure_drill.pipeline import EXACTLY, MODEL, Coordinator, stream
+from aftlib.failure_drill.stages import SHARED, share
+from aftlib.failure_drill.verdicts import verdicts
+from aftlib.shared_state.servers.server import Server
+from aftlib.shared_state.stores.memory import MemoryTable
+from tests.failure_drill.in_process import BATCH_S, all_here, taking
+from tests.failure_drill.tables import good_table
+
+BUDGET = 60
+"""Samples that D2 may read again."""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return drill(
+        tmp_path_factory.mktemp("drill"), sensors=12, workers=4, width=10, windows=80,
+        batch_windows=5, calm=0.3, strikes=6, epsilon_sd=0.8, delta=0.05, stall_s=0.01, seed=1,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def verdict(small, tmp_path, monkeypatch):
+    """Verdict of a claim when one scheme's row of the table is what comes of it here."""
+    monkeypatch.chdir(tmp_path)
+    all_here(monkeypatch)
+
+    def of(claim, scheme, name):
+        place = tmp_path / name
+        if scheme == SHARED:
+            run = share(small, place, compared=False)
+        elif scheme == PROPOSED:
+            run = replay(small, PROPOSED, BUDGET, place)
+        else:
+            run = stream(None, scheme, small, place)
+        row, rng = run_row(small, run, np.random.default_rng(1)), np.random.default_rng(1)
+        if scheme == MODEL:
+            own = np.diff([at for _, at in run.progress])
+            row |= zip(OVERHEAD, overhead(own, np.full(4, BATCH_S), rng), strict=True)
+        assert row["strikes"] > 0
+        table = good_table().drop(index=ADAPTIVE)
+        known = {name: value for name, value in row.items() if name in table.columns}
+        table.loc[scheme, [*known]] = known.values()
+        drilled = SimpleNamespace(table=table, drill=small)
+        return {settled.id: settled.verdict for settled in verdicts(drilled)}[claim]
+
+    return of
+
+
+def begins_anew(patch):
+    """D3: a server tells nobody where its partitions stand, and takes what comes."""
+    merge = MemoryTable.merge
+    patch.setattr(Server, "join", lambda server, task, _: server.cycle.join(task) or {})
+    patch.setattr(MemoryTable, "merge", lambda table, rows, progress, *how, **named: merge(
+        table, rows, {p: replace(now, since=None) for p, now in progress.items()}, *how, **named
+    ))  # fmt: skip
+
+
+def puts_out_at_once(patch):
+    """Exactly once: what a worker sends is put out before its micro-batch is whole."""
+    patch.setattr(pipeline, "RELAYED", (*pipeline.RELAYED, EXACTLY))
+
+
+def reads_all_again(patch):
+    """D1: no worker's loss is ever given up, whatever the plan says."""
+    patch.setattr(pipeline.ClockedWorker, "gives_up", lambda *_: False)
+
+
+def replays_all(patch):
+    """D2: a recovery loads everybody instead of the replay set."""
+    nothing = np.zeros((0, 12)), np.zeros(12)
+    whole = PreparedReplay([*range(12)], *nothing)
+    patch.setattr(Preparation, "load", lambda *_: whole)
+
+
+def trusts_too_much(patch):
+    """D2: what a plan may leave to estimates is 25 times the variance that (ε, δ) allow."""
+    allowed = Requirement.max_variance.fget
+    patch.setattr(Requirement, "max_variance", property(lambda asked: 25 * allowed(asked)))
+
+
+def waits_far_away(patch):
+    """D1: the master's acknowledgement takes a tenth of a micro-batch."""
+    patch.setattr(Coordinator, "__call__", taking(BATCH_S / 10, Coordinator.__call__))
+
+
+def acknowledges_first(patch):
+    """D2: a checkpoint is said to be kept before it is."""
+    commit = PartialReplay._commit
+
+    def early(operator, checkpoint, record):
+        passes = operator.passes
+        passes("committed", record.batch)
+        passes("planned", record.batch)
+        operator.passes = lambda *_: None
+        commit(operator, checkpoint, record)
+        operator.passes = passes
+
+    patch.setattr(PartialReplay, "_commit", early)
+
+
+@pytest.mark.parametrize(
+    ("claim", "scheme", "mutation", "usual"),
+    [
+        ("F-2", SHARED, begins_anew, "holds"),
+        ("F-2", EXACTLY, puts_out_at_once, "holds"),
+        ("F-3", MODEL, reads_all_again, "holds"),
+        ("F-4", PROPOSED, replays_all, "holds"),
+        ("F-5", PROPOSED, trusts_too_much, "holds"),
+        ("F-6", MODEL, waits_far_away, "holds"),
+        ("F-7", PROPOSED, acknowledges_first, "deviates"),
+    ],
+)
+def test_a_verdict_turns_with_the_code(claim, scheme, mutation, usual, verdict, monkeypatch):
+    assert verdict(claim, scheme, "sound") == usual
+    mutation(monkeypatch)
+    assert verdict(claim, scheme, "mutated") == {"holds": "deviates", "deviates": "holds"}[usual]
