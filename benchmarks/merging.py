@@ -6,7 +6,8 @@
 Another number of tuples gives a result of its own, `merging-100000000.json`.
 Flink gets its jars from PyPI on the first run (330 MB, kept under data/) and needs a Java compiler;
 without them it is left out, and the reason printed. Its figure is the job's net run time in a warm
-JVM; Spark's is all that the caller waits for, task start included.
+JVM (`benchmarks.flink`); Spark's is all that the caller waits for, task start included. Upfront is
+timed twice: as Spark has it, and between compiled loops (`benchmarks.merging_upfront`).
 """
 
 from __future__ import annotations
@@ -31,14 +32,13 @@ from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.strategies.pipeline import merge_log
 from aftlib.shared_state.stream.intake import summed
 from aftlib.spark.session import session
-from benchmarks import flink
+from benchmarks import flink, merging_upfront
 
 USUAL = 10_000_000
 TUPLES = int(os.environ.get("AFT_MERGING_TUPLES", USUAL))
 RUNS = int(os.environ.get("AFT_MERGING_RUNS", 5))
 SKEWS = (1.0, 1.4, 2.0)
 KEYS, TASKS, SEED = 100_000, 2, 1
-FLINK_RUNS = min(RUNS, 3)
 TOTALS = ("keys", "sum", "count")
 """What all systems must agree on: the number of keys, the sum of their sums, of their counts."""
 
@@ -69,15 +69,18 @@ def run() -> dict[str, Any]:
     given = d3.inputs(spark, data_dir(), skews=SKEWS, tuples=TUPLES, keys=KEYS, seed=SEED)
     _say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
     strategies = d3.measured(spark, given, [TASKS], RUNS, warm_up=True)
+    strategies = pd.concat([strategies, _upfront_compiled(spark, given)])
     _say("strategies on Spark done")
     less = {"tuples": TUPLES // 10, "keys": KEYS, "seed": SEED}
     smaller = d3.inputs(spark, data_dir(), skews=SKEWS[:1], **less)
     memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
     spark.stop()
+    servers = d3.served(given, [TASKS], RUNS)
+    _say("servers and tasks done")
     cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
     _say("one core each done")
     rivals, reason = _flink(given)
-    require_equal([_of_spark(strategies), cores, rivals])
+    require_equal([_of_spark(strategies), _of_servers(servers), cores, rivals])
     return {
         "benchmark": "merging" if TUPLES == USUAL else f"merging-{TUPLES}",
         "tuples": TUPLES,
@@ -85,11 +88,22 @@ def run() -> dict[str, Any]:
         "tasks": TASKS,
         "spark_million_tuples_a_second": _spread(strategies, "strategy"),
         "seconds_of_a_run": _breakdown(strategies),
+        "servers_million_tuples_a_second": _spread(servers, "strategy"),
         "one_core_million_tuples_a_second": _spread(cores, "system"),
         "flink_million_tuples_a_second": _spread(rivals, "system") if len(rivals) else reason,
         "ratios": _ratios(strategies, cores, rivals),
         "memory_gb_at_most_by_tuples": memory,
     }
+
+
+def _upfront_compiled(spark: Any, given: list[Input]) -> pd.DataFrame:
+    rows = []
+    for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
+        seconds, totals = merging_upfront.upfront(spark, each, TASKS)
+        row = _row(merging_upfront.NAME, each, seconds, totals)
+        names = {"strategy": row.pop("system"), "states": row.pop("keys"), "repeat": turn}
+        rows += [names | row | {"seconds": seconds}] if turn >= 0 else []
+    return pd.DataFrame(rows)
 
 
 def _our_core(given: list[Input]) -> pd.DataFrame:
@@ -141,6 +155,12 @@ def _of_spark(strategies: pd.DataFrame) -> pd.DataFrame:
     return strategies.rename(columns=names)[["system", "skew", *TOTALS]]
 
 
+def _of_servers(servers: pd.DataFrame) -> pd.DataFrame:
+    """As `_of_spark`; their sums keep no count, so that every tuple was read once."""
+    names = {"strategy": "system", "states": "keys", "tuples": "count"}
+    return servers.rename(columns=names)[["system", "skew", *TOTALS]]
+
+
 def require_equal(frames: Sequence[pd.DataFrame]) -> None:
     """Refuse systems that have not summed the same.
 
@@ -166,9 +186,9 @@ def _flink(given: list[Input]) -> tuple[pd.DataFrame, str]:
         path = flink.prepare(data_dir())
         found = []
         for mode in ("keyed", "late"):
-            _say(f"Flink, {mode}: {FLINK_RUNS + 1} runs at each skew")
+            _say(f"Flink, {mode}: {RUNS + 1} runs at each skew")
             folders = [each.log.path for each in given]
-            found.append(flink.timed(path, mode, folders, FLINK_RUNS, TASKS))
+            found.append(flink.timed(path, mode, folders, RUNS, TASKS))
     except RuntimeError as error:
         _say(f"Flink is left out: {error}")
         return pd.DataFrame(), f"left out: {error}"
@@ -228,14 +248,15 @@ def _spread(frame: pd.DataFrame, by: str) -> dict[str, dict[str, list[float]]]:
 def _breakdown(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Medians of where a run's seconds go; what is read, parsed and summed is of all tasks."""
     parts = ["seconds", "start_s", "work_s", "read_s", "parse_s", "sum_s", "merge_s"]
-    groups = frame.groupby(["strategy", "skew"])[parts].median().round(3)
+    noted = frame.dropna(subset=parts)
+    groups = noted.groupby(["strategy", "skew"])[parts].median().round(3)
     return {f"{name} {skew:g}": row for (name, skew), row in groups.to_dict("index").items()}
 
 
 def _ratios(strategies: pd.DataFrame, cores: pd.DataFrame, rivals: pd.DataFrame) -> dict[str, Any]:
     """What the aims are about: medians over medians, and skewed over uniform turn by turn."""
-    late = strategies[strategies["strategy"] == "late local"]
-    ours = late.groupby("skew")["throughput"].median()
+    speeds = strategies.groupby(["strategy", "skew"])["throughput"].median()
+    ours = speeds["late local"]
     core = cores.groupby(["system", "skew"])["throughput"].median()
     ratios: dict[str, Any] = {
         f"one core / {name}, skew {skew:g}": core["ours", skew] / core[name, skew]
@@ -250,6 +271,9 @@ def _ratios(strategies: pd.DataFrame, cores: pd.DataFrame, rivals: pd.DataFrame)
         theirs = rivals.groupby(["system", "skew"])["throughput"].median()
         for (name, skew), speed in theirs.items():
             ratios[f"late local / {name}, skew {skew:g}"] = ours[skew] / speed
+    for name in ("upfront", merging_upfront.NAME):
+        for skew in SKEWS:
+            ratios[f"late local / {name}, skew {skew:g}"] = ours[skew] / speeds[name][skew]
     for name, rows in strategies.groupby("strategy"):
         wide = rows.pivot_table(index="repeat", columns="skew", values="throughput")
         turns = wide[2.0] / wide[1.0]

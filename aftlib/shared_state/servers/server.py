@@ -141,9 +141,9 @@ class Server:
     def hand_over_always(self) -> None:
         """Hand complete tables over while tasks go on merging, for ever."""
         while True:
-            self.hand_over()
             with self.changed:
                 self.changed.wait_for(lambda: self.read_all, self.stage.handover_s)
+            self.hand_over()
 
     def hand_over(self) -> None:
         """Wait for a complete table, and merge all that are into the global store, each once.

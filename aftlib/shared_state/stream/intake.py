@@ -126,7 +126,9 @@ def load_loops() -> None:
     lines = np.frombuffer(bytearray(b"0,0,0\n"), np.uint8)
     at, columns = np.zeros(loops.REGISTERS, np.int64), np.empty((3, 1), np.int64)
     loops.split(lines, lines.size, 1, loops.NO_DELAY, at, columns, np.empty((1, 2), np.int64))
-    SliceSums(1).add(columns)
+    sums, keys = SliceSums(1), np.arange(10_000)
+    for apart in (2**40, 1):  # as many as let the table grow, and such as get cells
+        sums.add(np.stack([0 * keys, apart * keys, keys]))
 
 
 def note(

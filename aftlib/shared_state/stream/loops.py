@@ -140,6 +140,7 @@ def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, b
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
     room, status, begin, part = columns.shape[1], DONE, -pane, -1
+    stamp, stamp_size, stamped = np.uint64(0), 0, np.int64(0)
     while i < stop:
         if used >= room:
             status = FULL
@@ -149,7 +150,14 @@ def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, b
             first, second, last = short_fields(below(lines, i, _ZERO))
             commas = last < _LINE and lines[i + first] == _COMMA and lines[i + second] == _COMMA
             if commas and lines[i + last] == _END:
-                time, no_time = few_digits(eight_bytes(lines, i), first)
+                word = eight_bytes(lines, i)
+                no_time = (word ^ stamp) << (np.uint64(8 - first) << _U3)
+                if first == stamp_size and no_time == 0:  # as in the line before
+                    time = stamped
+                else:
+                    time, no_time = few_digits(word, first)
+                    if no_time == 0:
+                        stamp, stamp_size, stamped = word, first, time
                 key, no_key = few_digits(eight_bytes(lines, i + first + 1), second - first - 1)
                 value, no_value = few_digits(eight_bytes(lines, i + second + 1), last - second - 1)
                 after = i + last + 1 if no_time | no_key | no_value == 0 else 0
@@ -214,6 +222,40 @@ def met(one: Any, other: Any, how: int) -> tuple[Any, bool]:
 
 
 @jit()
+def spread(table: Any, dense: Any) -> None:
+    """Move what a table has of a slice whose keys get cells into these."""
+    here, low, cells = dense
+    for row in range(len(table)):
+        place = np.uint64(table[row, KEY]) - np.uint64(low)
+        if table[row, COUNT] > 0 and table[row, SLICE] == here and place < np.uint64(len(cells)):
+            cells[place, 0], cells[place, 1] = table[row, VALUE], table[row, COUNT]
+            table[row, COUNT] = GONE
+
+
+@jit()
+def filled(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> int:
+    """Add tuples to the cells of their keys from `row` on; the first row that has to go elsewhere.
+
+    It has no cell, or its sum leaves the 64 bits: `merge` sees to it. By far the most tuples are
+    not of that kind, and for them alone the loop is short.
+    """
+    here, low, cells = dense
+    size, first = np.uint64(len(cells)), np.uint64(low)
+    while row < len(keys):
+        place = np.uint64(keys[row]) - first  # a key before the first wraps to a large one
+        if parts[row] != here or place >= size:
+            break
+        held, value = cells[place, 0], values[row]
+        total = held + value
+        if (held ^ total) & (value ^ total) < 0:
+            break
+        cells[place, 0] = total
+        cells[place, 1] += 1
+        row += 1
+    return row
+
+
+@jit()
 def merge(
     parts: Any,
     keys: Any,
@@ -229,24 +271,21 @@ def merge(
 
     Where `counts` is empty each value counts 1: it is a tuple's. `dense` are a slice, a key, and
     the cells (value, count) of that slice's keys from there on, shape (keys, 2). What has no cell
-    goes into the table; a cell begins with what the table had of its key.
+    goes into the table; what has one is not there (`spread`).
 
     Returns why it stopped, the row to go on with, and how many rows of the table are in use: at
     most half of them, so that a free one is never far.
     """
     here, low, cells = dense
     mask, room, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
+    tuples = single and how == ADD and len(cells) > 0
+    row = filled(parts, keys, values, row, dense) if tuples else row
     while row < len(keys):
         part, key, value = parts[row], keys[row], values[row]
         count = 1 if single else counts[row]
         place = np.uint64(key) - np.uint64(low)  # a key before the first wraps to a large one
         if part == here and place < np.uint64(len(cells)):
             cell = np.int64(place)
-            if cells[cell, 1] == 0:
-                slot = slot_of(table, mask, part, key)
-                if table[slot, COUNT] > 0:
-                    cells[cell, 0], cells[cell, 1] = table[slot, VALUE], table[slot, COUNT]
-                    table[slot, COUNT] = GONE
             if cells[cell, 1] > 0:
                 value, wrapped = met(cells[cell, 0], value, how)
                 if wrapped:
@@ -254,6 +293,9 @@ def merge(
                     break
             cells[cell, 0] = value
             cells[cell, 1] += count
+            if tuples:
+                row = filled(parts, keys, values, row + 1, dense)
+                continue
         else:
             slot = slot_of(table, mask, part, key)
             held = table[slot, COUNT]

@@ -16,8 +16,8 @@ SUMS = AGGREGATES["mean"]
 _FIRST_ROWS = 2**12
 _MOST_CELLS = 2**20
 _FIRST_LOOK = 1_000
-_WORTH = 4
-"""Tuples a cell that make cells worth their while."""
+_CELLS = 4
+"""Cells a tuple, or a key in use, that are worth their while: four cost less than a look-up."""
 _NO_CELLS = 0, 0, np.empty((0, 2), np.int64)
 _NO_COUNTS = np.empty(0, np.int64)
 _KEPT = {
@@ -79,7 +79,8 @@ class SliceSums:
     def _spread_out(self, parts: np.ndarray, keys: np.ndarray) -> None:
         """Give a slice that goes on its own cells, once its tuples outweigh what that costs.
 
-        That is at most one look-up a cell when it begins, and one when another slice gets them.
+        That is at most `_CELLS` cells a tuple and a pass over the table when it begins, and one
+        look-up a cell in use when another slice gets them.
         """
         part, (before, number, look) = int(parts[-1]), self._run
         if part != parts[0] or (part == self._dense[0] and len(self._dense[2])):
@@ -90,10 +91,11 @@ class SliceSums:
             low, high = int(keys.min()), int(keys.max())
             size = 1 << (high - low).bit_length()
             low = low // size * size if high < low // size * size + size else low
-            if size <= min(number // _WORTH, _MOST_CELLS):
+            if size <= min(number * _CELLS, _MOST_CELLS):
                 held = self._cells()
                 self._dense = part, low, np.zeros((size, 2), np.int64)
                 self._enter(*np.ascontiguousarray(held.T))
+                loops.spread(self._table, self._dense)
             look = 2 * number
         self._run = part, number, look
 
@@ -109,7 +111,7 @@ class SliceSums:
         rows = np.concatenate([rows, self._cells()])
         self._table, self._used = np.zeros_like(self._table), 0
         part, low, cells = self._dense
-        worth = np.count_nonzero(cells[:, 1]) * _WORTH >= len(cells)  # the slice may well go on
+        worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # the slice may well go on
         self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
         found = Partials(
             rows[:, loops.SLICE] * self.pane, rows[:, loops.KEY], rows[:, self._columns]

@@ -4,7 +4,7 @@ import os
 import threading
 from dataclasses import replace
 from typing import ClassVar
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -304,6 +304,14 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(stage, monkeypatch):
     with pytest.raises(ConnectionError, match="could not read"):
         Going.answers[:] = [ConnectionError("could not read")]
         begun(at_once, lambda shared: Server(stage, 0, own, shared))
+
+
+def test_the_first_hand_over_waits_like_those_after_it(stage):
+    server = Server(replace(stage, handover_s=99.0), 0, MemoryTable(SUM), MemoryTable(SUM))
+    server.changed, server.hand_over = MagicMock(), Mock(side_effect=SystemExit)
+    with pytest.raises(SystemExit):
+        server.hand_over_always()
+    assert server.changed.wait_for.call_args.args[1] == 99.0
 
 
 def test_many_threads_merge_and_barriers_fall_between(stage):

@@ -44,7 +44,7 @@ def test_nothing_read_is_an_empty_table(tmp_path):
 
 def test_nothing_is_left_to_load_when_tuples_come(tmp_path):
     load_loops()
-    compiled = [loops.split, loops.merge]
+    compiled = [loops.split, loops.merge, loops.moved, loops.spread]
     before = [[*each.signatures] for each in compiled]
     assert all(before)
     (tmp_path / "part").write_text("5,7,1\n" * 9)

@@ -101,6 +101,17 @@ def test_the_parser_is_the_slow_twin(tmp_path_factory, lines, ended, delay):
     assert [(r.offset, r.reason) for r in reader.rejects] == rejects
 
 
+def test_a_timestamp_like_the_one_before_is_that_one_and_no_other_is(tmp_path):
+    times = [7, 7, 71, 71, 7, 17, 1, 1, 12345678, 12345678, 1234567, 123456789, 7]
+    text = b"".join(b"%d,%d,%d\n" % (time, i, i) for i, time in enumerate(times))
+    text = text.replace(b"71,3", b"7x,3")  # is not remembered
+    (tmp_path / "part").write_bytes(text)
+    assert (
+        read(tmp_path / "part", Rules(Windows(1, 1)), chunk=512)[0]
+        == slow(text, Rules(Windows(1, 1)))[0]
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
