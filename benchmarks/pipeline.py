@@ -21,7 +21,7 @@ from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.delivery import Delivery
 from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import Query, recover_stream, staff
-from aftlib.checkpoint_planning.operator import ReplayQuery, interval_sums
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.generators import block_model
@@ -117,8 +117,8 @@ def replay_overhead(place: Path, log: SensorLog) -> dict:
 
 def window_sums(log: SensorLog, window: int) -> list:
     """Sums of every whole window, as the operator makes them."""
-    keys, starts = range(len(log.names)), range(0, log.steps - window + 1, window)
-    return [interval_sums(log, keys, start, start + window) for start in starts]
+    read, keys = bare_read(log), range(len(log.names))
+    return [read(keys, at, at + window) for at in range(0, log.steps - window + 1, window)]
 
 
 def plain_spark(spark: SparkSession, log: SensorLog, width: int) -> None:
