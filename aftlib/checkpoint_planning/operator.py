@@ -340,8 +340,7 @@ def prepare(
         )
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
-
-    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
-    kind = GuardedReplay if query.recover == "guard" else PartialReplay
+    store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
+    if query.recover == "guard":
+        from aftlib.checkpoint_planning.guarded_replay import GuardedReplay as kind  # noqa: N813
     return kind(query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes)
