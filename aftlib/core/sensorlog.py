@@ -138,11 +138,12 @@ class LogReader:
 
     What the last row group holds beyond the end of a read is kept for the next one of the same
     keys. With `ahead` a thread reads on, once a second read has gone on where the first one ended:
-    whoever commits or computes between two reads need not wait for the disk.
+    whoever commits or computes between two reads need not wait for the disk. `shared` readers of a
+    process take the footers of the files that were read last from one another.
     """
 
-    def __init__(self, log: SensorLog, *, ahead: bool = False) -> None:
-        self.log = log
+    def __init__(self, log: SensorLog, *, ahead: bool = False, shared: bool = False) -> None:
+        self.log, self.shared = log, shared and len(log.names) <= _NARROW
         self._pool = ThreadPoolExecutor(1) if ahead else None
         self._rest: tuple[list[str], int, np.ndarray] = [], 0, np.empty((0, 0))
         self._next: tuple[list[str], int, Future[np.ndarray]] | None = None
@@ -177,7 +178,7 @@ class LogReader:
         if self._next and self._next[:2] == (names, at):
             values = self._next[2].result()
         else:
-            values = _read_on(self.log, names, at, stop)
+            values = self._read_on(names, at, stop)
         after = at + len(values)
         if not len(values):
             raise ValueError(
@@ -185,9 +186,27 @@ class LogReader:
                 f"without step {at}; delete the directory and make it again"
             )
         if self._pool and after < until:
-            future = self._pool.submit(_read_on, self.log, names, after, until)
+            future = self._pool.submit(self._read_on, names, after, until)
             self._next = names, after, future
         return values
+
+    def _read_on(self, names: list[str], begin: int, stop: int) -> np.ndarray:
+        """Samples from a step on, within its file, up to the end of the last one's row group."""
+        index, inside = divmod(begin, ROWS_PER_RANGE)
+        path, last = part_path(self.log.path, index), min(ROWS_PER_RANGE, inside + stop - begin)
+        about = path.stat()
+        footer = _footer(path, about.st_mtime_ns, about.st_size) if self.shared else None
+        first, columns = inside // ROW_GROUP, list(dict.fromkeys(names))
+        with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
+            groups = range(first, -(-last // ROW_GROUP))
+            table = file.read_row_groups(groups, columns, use_threads=len(columns) > _FEW)
+        out = np.empty((len(names), len(table)))
+        for row, name in zip(out, names, strict=True):
+            at = 0
+            for chunk in table.column(name).chunks:
+                row[at : at + len(chunk)] = np.from_dlpack(chunk)  # loads no pandas
+                at += len(chunk)
+        return out.T[inside - first * ROW_GROUP :]
 
 
 def part_path(directory: Path, index: int) -> Path:
@@ -220,28 +239,7 @@ def write_manifest(directory: Path, names: Sequence[str], steps: int, about: dic
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
 
 
-def _read_on(log: SensorLog, names: Sequence[str], begin: int, stop: int) -> np.ndarray:
-    """Samples from a step on, within its file, up to the end of the row group of the last one."""
-    index, inside = divmod(begin, ROWS_PER_RANGE)
-    last = min(ROWS_PER_RANGE, inside + stop - begin)
-    first = inside // ROW_GROUP
-    path, footer = part_path(log.path, index), None
-    if len(log.names) <= _NARROW:
-        about = path.stat()
-        footer = _footer(path, about.st_mtime_ns, about.st_size)
-    with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
-        groups, columns = range(first, -(-last // ROW_GROUP)), list(dict.fromkeys(names))
-        table = file.read_row_groups(groups, columns, use_threads=len(columns) > _FEW)
-    out = np.empty((len(names), len(table)))
-    for row, name in zip(out, names, strict=True):
-        at = 0
-        for chunk in table.column(name).chunks:
-            row[at : at + len(chunk)] = np.from_dlpack(chunk)  # loads no pandas
-            at += len(chunk)
-    return out.T[inside - first * ROW_GROUP :]
-
-
 @lru_cache(maxsize=16)
 def _footer(path: Path, changed: int, size: int) -> pq.FileMetaData:  # noqa: ARG001
-    """What a file says of itself, for all workers of a process; a changed file is another one."""
+    """What a file says of itself; a changed file is another one."""
     return pq.read_metadata(path)
