@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from aftlib.approximately_once.operator import RESULT_SCHEMA, Shift, Worker
 from aftlib.approximately_once.sink import WindowSink
-from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.planned import PlannedInput
 
 
@@ -62,4 +62,7 @@ class SensorShifts(PlannedInput):
         """What the worker makes of its shift; later attempts are substitutes."""
         context, log = TaskContext.get(), SensorLog.open(self.log)
         attempt = 0 if context is None else context.attemptNumber()
-        return self.worker.work(cast("Shift", partition), attempt, log.blocks)
+        blocks = LogReader(
+            log, shared=True
+        ).blocks  # several workers of a process read the same files
+        return self.worker.work(cast("Shift", partition), attempt, blocks)

@@ -27,7 +27,7 @@ from aftlib.checkpoint_planning.state import (
 from aftlib.core.extremes import EXTREMES
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
-from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
 
 RECOVER = ("model", "guard")
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
@@ -295,20 +295,30 @@ def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowRes
 
 
 def interval_sums(
-    log: SensorLog, keys: Sequence[int], start: int, stop: int
+    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and number of the finite samples of each sensor over the steps [start, stop)."""
-    sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
-    for values in log.blocks(keys, start, stop) if len(keys) else ():
-        present = np.isfinite(values)
-        sums += np.ascontiguousarray(np.where(present, values, 0.0).T).sum(axis=1)
-        counts += present.sum(axis=0)
+    """Sum and number of the finite samples of each sensor over the steps [start, stop).
+
+    They are added up by row groups, so that the bits do not depend on what was read before.
+    """
+    sums, counts, at = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64), start
+    for block in log.blocks(keys, start, stop) if len(keys) else ():
+        for values in np.split(block, range(-at % ROW_GROUP, len(block), ROW_GROUP)):
+            part = values.sum(axis=0)
+            if np.isfinite(part).all():  # then all samples are
+                counts += len(values)
+            else:
+                present = np.isfinite(values)
+                part = np.where(present, values, 0.0).sum(axis=0)
+                counts += present.sum(axis=0)
+            sums += part
+        at += len(block)
     return sums, counts
 
 
 def bare_read(log: SensorLog) -> Read:
-    """Reader of a log in this process."""
-    return partial(interval_sums, log)
+    """Reader of a log in this process, from one interval on to the next."""
+    return partial(interval_sums, LogReader(log, ahead=True))
 
 
 def prepare(
@@ -330,8 +340,7 @@ def prepare(
         )
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
-
-    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
-    kind = GuardedReplay if query.recover == "guard" else PartialReplay
+    store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
+    if query.recover == "guard":
+        from aftlib.checkpoint_planning.guarded_replay import GuardedReplay as kind  # noqa: N813
     return kind(query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes)

@@ -34,7 +34,7 @@ from aftlib.checkpoint_planning.state import (
     WindowResult,
 )
 from aftlib.core.paths import take_lock
-from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
 from aftlib.spark.planned import PlannedInput
@@ -90,7 +90,8 @@ class PlannedLog(PlannedInput):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Sums of the slice, in one row, or one a stretch of the grid."""
         piece = cast("SensorSlice", partition)
-        log, first = SensorLog.open(self.log), piece.start - piece.start % max(1, self.window)
+        log = LogReader(SensorLog.open(self.log))
+        first = piece.start - piece.start % max(1, self.window)
         inside = [first + tau for tau in self.grid if piece.start < first + tau < piece.stop]
         for start, stop in pairwise([piece.start, *inside, piece.stop]):
             yield sum_slice(log, piece.keys, start, stop)
@@ -105,7 +106,9 @@ def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
     return [part.tolist() for part in parts]
 
 
-def sum_slice(log: SensorLog, keys: Sequence[int], start: int, stop: int) -> pa.RecordBatch:
+def sum_slice(
+    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
+) -> pa.RecordBatch:
     """A row of `SUM`."""
     sums, counts = interval_sums(log, keys, start, stop)
     row = {"start": start, "stop": stop, "keys": keys, "sums": sums, "counts": counts}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -17,6 +16,9 @@ from aftlib.core.extremes import EXTREMES, extreme_max_variance, extreme_reliabi
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.showing import Bounded, drawn, html_time_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 METHODS = ("proposed", "no-relaxation", "exactly-once")
 """Ways to choose what is replayed (D2 section 6.2)."""
@@ -111,6 +113,8 @@ class CheckpointPlan(Bounded):
         Times are steps; with `step`, a duration such as "1min", Timedeltas since the window began;
         and with `start` too, its Timestamp, they are Timestamps.
         """
+        import pandas as pd
+
         times: Any = pd.Index(self.times)
         if step is not None:
             times = pd.to_timedelta(np.array(self.times) * pd.Timedelta(step))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
@@ -14,6 +14,9 @@ from scipy.linalg.lapack import dpstrf
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.showing import Bounded, html_table, names_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COMPARED_TO = 1e-12
 """Scores (variance over target) closer than this, relatively, count as equal."""
@@ -86,6 +89,8 @@ class ReplaySet(Bounded):
 
     def to_frame(self) -> pd.DataFrame:
         """A row a sensor: its turn in the choice (1 …, missing if not replayed), its variance."""
+        import pandas as pd
+
         turns = pd.array([pd.NA] * self.variance.size, dtype="Int64")
         turns[np.array(self.sensors, dtype=np.intp)] = np.arange(1, len(self.sensors) + 1)
         names = pd.Index(names_of(self.names, self.variance.size), name="key")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
+import json
 import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,8 +15,9 @@ import numpy as np
 from aftlib.core.sqlite import open_database, transaction
 
 APPLICATION = 0x41465431
-VERSION = 4
-_MAGIC = b"aft-checkpoint-2\n"
+VERSION = 5
+_MAGIC = b"aft-checkpoint-3\n"
+_KINDS = "<f8", "<i8", "<f8"  # of sums, counts and variance
 _TABLES = (
     "CREATE TABLE stream (fingerprint TEXT NOT NULL)",
     "CREATE TABLE begun (batch INTEGER, start INTEGER, process TEXT, PRIMARY KEY (batch, process))",
@@ -52,13 +53,10 @@ class Checkpoint:
         return self.times[self.interval + 1]
 
     def to_bytes(self) -> bytes:
-        """The checkpoint with a version and a check sum."""
-        buffer = io.BytesIO()
-        plan = {"times": np.array(self.times), "plan": np.array(self.plan)}
-        head = np.array([self.window, self.position])
-        arrays = {"sums": self.sums, "counts": self.counts, "variance": self.variance}
-        np.savez(buffer, allow_pickle=False, head=head, **plan, **arrays)
-        body = buffer.getvalue()
+        """The checkpoint with a version and a check sum: a line of JSON, then the three arrays."""
+        line = json.dumps([self.window, self.position, self.times, self.plan], default=int).encode()
+        arrays = zip((self.sums, self.counts, self.variance), _KINDS, strict=True)
+        body = b"\n".join([line, b"".join(array.astype(kind).tobytes() for array, kind in arrays)])
         return _head(body) + body
 
     @classmethod
@@ -70,11 +68,13 @@ class Checkpoint:
                 f"data is no intact checkpoint ({len(data)} bytes begin with {data[:16]!r}); "
                 "restore the file from a copy, or delete it to start the stream anew"
             )
-        with np.load(io.BytesIO(body), allow_pickle=False) as found:
-            window, position = map(int, found["head"])
-            times = tuple(map(int, found["times"]))
-            values = found["sums"], found["counts"], found["variance"]
-            return cls(window, position, *values, times, str(found["plan"]))
+        line, _, numbers = body.partition(b"\n")
+        window, position, times, plan = json.loads(line)
+        sums, counts, variance = (
+            np.frombuffer(part, kind)
+            for part, kind in zip(np.split(np.frombuffer(numbers, "V8"), 3), _KINDS, strict=True)
+        )
+        return cls(window, position, sums, counts, variance, tuple(times), plan)
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,13 @@ class CheckpointStore:
         self._connection = open_database(path, what, APPLICATION, create=create, check=check)
 
     def begin(self, batch: int, start: int, process_id: str) -> bool:
-        """Note that a process begins a batch; True when another began it before and died."""
-        with transaction(self._connection, f"begin batch {batch} in") as connection:
+        """Note that a process begins a batch; True when another began it before and died.
+
+        The note outlives the process, but a power failure may take it: the batch is then read
+        whole.
+        """
+        act = f"begin batch {batch} in"
+        with transaction(self._connection, act, synced=False) as connection:
             row = batch, start, process_id
             connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?, ?)", row)
         others = "SELECT 1 FROM begun WHERE start = ? AND process != ? LIMIT 1"
@@ -190,10 +195,10 @@ class CheckpointStore:
         """
         with transaction(self._connection, f"commit batch {record.batch} to") as connection:
             connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
-            windows = [astuple(result) for result in results]
+            windows = [tuple(vars(result).values()) for result in results]
             connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?)", windows)
-            marks = ", ".join("?" * len(astuple(record)))
-            connection.execute(f"INSERT INTO batches VALUES ({marks})", astuple(record))
+            row = tuple(vars(record).values())
+            connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
     def remember(self, memory: Mapping[str, bytes]) -> None:

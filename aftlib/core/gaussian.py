@@ -6,10 +6,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dpotri
@@ -24,6 +23,9 @@ from aftlib.core.covariance import (
 from aftlib.core.labels import in_one_order
 from aftlib.core.showing import Bounded, drawn, html_heat_map, html_table
 
+if TYPE_CHECKING:  # a process that recovers needs none, and it takes long to load
+    import pandas as pd
+
 
 @dataclass(frozen=True, repr=False)
 class Posterior(Bounded):
@@ -35,6 +37,8 @@ class Posterior(Bounded):
 
     def to_frame(self) -> pd.DataFrame:
         """A row a key, with mean, variance and standard deviation `sd`."""
+        import pandas as pd
+
         columns = {"mean": self.mean, "variance": self.variance, "sd": np.sqrt(self.variance)}
         return pd.DataFrame(columns, pd.Index(self.names, name="key"))
 
@@ -148,6 +152,7 @@ class GaussianModel(Bounded):
 
         Examples
         --------
+        >>> import pandas as pd
         >>> frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, np.nan, 2, 4.5, 5]})
         >>> GaussianModel.fit(frame, missing="pairwise").condition({"a": 5.0}).mean.round(2)
         array([4.87])
@@ -162,7 +167,7 @@ class GaussianModel(Bounded):
         if shrinkage != "auto" and not (isinstance(shrinkage, int | float) and 0 <= shrinkage <= 1):
             raise ValueError(f"shrinkage must be 'auto' or inside [0, 1], got {shrinkage!r}")
         rows, n = values.shape
-        columns = frame.columns if isinstance(frame, pd.DataFrame) else None
+        columns = getattr(frame, "columns", None)
         names = [f"X{i + 1}" for i in range(n)] if columns is None else [str(c) for c in columns]
 
         bad = np.isinf(values) if missing == "pairwise" else ~np.isfinite(values)
@@ -199,6 +204,8 @@ class GaussianModel(Bounded):
 
     def plot(self) -> Any:
         """Plotly's heat map of the correlations."""
+        import pandas as pd
+
         deviation = np.sqrt(np.diag(self.covariance))
         correlation = self.covariance / np.outer(deviation, deviation)
         return drawn("correlations", pd.DataFrame(correlation, self.names, self.names))
@@ -256,7 +263,7 @@ class GaussianModel(Bounded):
         ValueError
             When a name is unknown or a value is not finite.
         """
-        observed = observed.to_dict() if isinstance(observed, pd.Series) else observed
+        observed = observed.to_dict() if hasattr(observed, "to_dict") else observed
         position = {name: i for i, name in enumerate(self.names)}
         unknown = [name for name in observed if name not in position]
         if unknown:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def in_one_order(
     mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
 ) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
     """Mean and covariance in the order of the names, which pandas' labels give where it has any."""
+    if "pandas" not in sys.modules:  # then nothing has labels, and it takes long to load
+        return mean, covariance, names
+    import pandas as pd
+
     axes: dict[str, pd.Index] = {}
     if isinstance(mean, pd.Series):
         axes["mean"] = mean.index

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,8 @@ ROWS_PER_RANGE = 4096
 ROW_GROUP = 1024
 """Steps a row group: the least that a read of one key touches."""
 MANIFEST = "manifest.json"
+_FEW = 64  # columns that one thread reads sooner than several
+_NARROW = 1000  # columns of logs whose footers are kept; those of wide ones take megabytes
 
 
 @dataclass(frozen=True)
@@ -114,30 +118,95 @@ class SensorLog:
         ValueError
             When the steps lie outside the log or a key index is unknown.
         """
-        parts = [*self.blocks(keys, begin, stop)]
-        return np.concatenate(parts) if parts else np.empty((0, len(self._names_of(keys))))
+        out = np.empty((max(0, stop - begin), len(self.names if keys is None else keys)))
+        done = 0
+        for block in self.blocks(keys, begin, stop):
+            out[done : done + len(block)] = block
+            done += len(block)
+        return out
 
     def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
-        """As `read`, a block of steps at a time, so that memory stays small."""
-        names = self._names_of(keys)
-        if not 0 <= begin <= stop <= self.steps:
+        """As `read`, a block of steps at a time, so that memory stays small.
+
+        A block holds each key's samples one after the other.
+        """
+        return LogReader(self).blocks(keys, begin, stop)
+
+
+class LogReader:
+    """Reads a log onward: no row group twice, where one read goes on at the step of the last.
+
+    What the last row group holds beyond the end of a read is kept for the next one of the same
+    keys. With `ahead` a thread reads on, once a second read has gone on where the first one ended:
+    whoever commits or computes between two reads need not wait for the disk. `shared` readers of a
+    process take the footers of the files that were read last from one another.
+    """
+
+    def __init__(self, log: SensorLog, *, ahead: bool = False, shared: bool = False) -> None:
+        self.log, self.shared = log, shared and len(log.names) <= _NARROW
+        self._pool = ThreadPoolExecutor(1) if ahead else None
+        self._rest: tuple[list[str], int, np.ndarray] = [], 0, np.empty((0, 0))
+        self._next: tuple[list[str], int, Future[np.ndarray]] | None = None
+
+    def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
+        """As `SensorLog.blocks`."""
+        log = self.log
+        wanted = range(len(log.names)) if keys is None else keys
+        if any(not 0 <= k < len(log.names) for k in wanted):
+            raise ValueError(f"keys must lie inside 0 … {len(log.names) - 1}, got {list(wanted)!r}")
+        if not 0 <= begin <= stop <= log.steps:
             raise ValueError(
-                f"begin and stop must satisfy 0 ≤ begin ≤ stop ≤ {self.steps}, "
+                f"begin and stop must satisfy 0 ≤ begin ≤ stop ≤ {log.steps}, "
                 f"got {begin!r} and {stop!r}"
             )
-        last = -(-stop // ROWS_PER_RANGE) if stop > begin else 0
-        for index in range(begin // ROWS_PER_RANGE, last):
-            first = index * ROWS_PER_RANGE
-            rows = slice(max(begin - first, 0), min(stop - first, ROWS_PER_RANGE))
-            yield _read_columns(part_path(self.path, index), rows, names)
+        names, at = [log.names[k] for k in wanted], begin
+        goes_on = self._rest[:2] == (names, begin)
+        while at < stop:
+            rest = self._rest
+            if rest[:2] == (names, at) and len(rest[2]):
+                values = rest[2]
+            else:
+                values = self._fetched(names, at, stop, log.steps if goes_on else stop)
+            block = values[: stop - at]
+            at += len(block)
+            # a copy: a view would keep all that was read
+            self._rest = names, at, values[len(block) :].copy(order="K")
+            yield block
 
-    def _names_of(self, keys: Sequence[int] | None) -> list[str]:
-        wanted = range(len(self.names)) if keys is None else keys
-        if any(not 0 <= k < len(self.names) for k in wanted):
+    def _fetched(self, names: list[str], at: int, stop: int, until: int) -> np.ndarray:
+        """Samples from a step on, up to the end of a row group; what follows is read ahead."""
+        if self._next and self._next[:2] == (names, at):
+            values = self._next[2].result()
+        else:
+            values = self._read_on(names, at, stop)
+        after = at + len(values)
+        if not len(values):
             raise ValueError(
-                f"keys must lie inside 0 … {len(self.names) - 1}, got {list(wanted)!r}"
+                f"path must hold a log of {self.log.steps} steps, got {str(self.log.path)!r} "
+                f"without step {at}; delete the directory and make it again"
             )
-        return [self.names[k] for k in wanted]
+        if self._pool and after < until:
+            future = self._pool.submit(self._read_on, names, after, until)
+            self._next = names, after, future
+        return values
+
+    def _read_on(self, names: list[str], begin: int, stop: int) -> np.ndarray:
+        """Samples from a step on, within its file, up to the end of the last one's row group."""
+        index, inside = divmod(begin, ROWS_PER_RANGE)
+        path, last = part_path(self.log.path, index), min(ROWS_PER_RANGE, inside + stop - begin)
+        about = path.stat()
+        footer = _footer(path, about.st_mtime_ns, about.st_size) if self.shared else None
+        first, columns = inside // ROW_GROUP, list(dict.fromkeys(names))
+        with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
+            groups = range(first, -(-last // ROW_GROUP))
+            table = file.read_row_groups(groups, columns, use_threads=len(columns) > _FEW)
+        out = np.empty((len(names), len(table)))
+        for row, name in zip(out, names, strict=True):
+            at = 0
+            for chunk in table.column(name).chunks:
+                row[at : at + len(chunk)] = np.from_dlpack(chunk)  # loads no pandas
+                at += len(chunk)
+        return out.T[inside - first * ROW_GROUP :]
 
 
 def part_path(directory: Path, index: int) -> Path:
@@ -159,7 +228,9 @@ def write_part(directory: Path, index: int, values: np.ndarray, names: Sequence[
     while step in names:  # a sensor may be called so
         step = f"_{step}"
     table = pa.table(columns, names=[step, *names])
-    pq.write_table(table, part_path(directory, index), row_group_size=ROW_GROUP, compression="zstd")
+    # what is noisy does not shrink: packed it is no smaller, and takes four times as long to read
+    packing = {"compression": "none", "use_dictionary": False}
+    pq.write_table(table, part_path(directory, index), row_group_size=ROW_GROUP, **packing)
 
 
 def write_manifest(directory: Path, names: Sequence[str], steps: int, about: dict) -> None:
@@ -168,12 +239,7 @@ def write_manifest(directory: Path, names: Sequence[str], steps: int, about: dic
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
 
 
-def _read_columns(path: Path, rows: slice, names: Sequence[str]) -> np.ndarray:
-    first, last = rows.start // ROW_GROUP, -(-rows.stop // ROW_GROUP)
-    with pq.ParquetFile(path) as file:
-        table = file.read_row_groups(range(first, last), columns=list(dict.fromkeys(names)))
-    wanted = slice(rows.start - first * ROW_GROUP, rows.stop - first * ROW_GROUP)
-    out = np.empty((rows.stop - rows.start, len(names)))
-    for j, name in enumerate(names):
-        out[:, j] = table.column(name).to_numpy()[wanted]
-    return out
+@lru_cache(maxsize=16)
+def _footer(path: Path, changed: int, size: int) -> pq.FileMetaData:  # noqa: ARG001
+    """What a file says of itself; a changed file is another one."""
+    return pq.read_metadata(path)

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import fields
 from html import escape
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_ROWS = 20
 """Rows of a table in a notebook; what is between the first and the last is left out."""

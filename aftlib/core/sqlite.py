@@ -95,13 +95,20 @@ def _prepare(
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection, act: str) -> Iterator[sqlite3.Connection]:
+def transaction(
+    connection: sqlite3.Connection, act: str, *, synced: bool = True
+) -> Iterator[sqlite3.Connection]:
     """All of the block or nothing, and on the disk when it ends.
+
+    What is not `synced` is with the system when it ends: it outlives its process at once, and a
+    power failure from the next transaction on that is.
 
     `act` says what is done, for the error: "commit batch 3 to". OSError when the disk is full or
     failing, TimeoutError when others held the file for too long.
     """
     try:
+        if not synced:
+            connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
@@ -117,6 +124,9 @@ def transaction(connection: sqlite3.Connection, act: str) -> Iterator[sqlite3.Co
             f"could not {act} {path!r} ({error}); nothing of it was kept and nothing before it is "
             "lost: free some space or end who holds it, and start again"
         ) from error
+    finally:
+        if not synced:
+            connection.execute("PRAGMA synchronous = FULL")
 
 
 def is_busy(error: sqlite3.Error) -> bool:

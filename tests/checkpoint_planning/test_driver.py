@@ -1,12 +1,14 @@
 """What a driver is told to do comes back from disk as it was, and nothing on disk is unpickled."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from aftlib.checkpoint_planning.driver import read_task, write_task
-from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -46,3 +48,19 @@ def test_a_query_is_known_by_its_values_and_not_by_their_types():
     found = {replace(QUERY, **change).fingerprint for change in others}
     assert len(found) == len(others)
     assert QUERY.fingerprint not in found
+
+
+def test_a_recovery_loads_no_pandas(tmp_path):
+    """It takes longer to load than the recovery itself."""
+    log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
+    query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
+    write_task(tmp_path / "task", query, log)
+    prepare(query, log, tmp_path / "task").store.begin(0, 0, "one that died")
+    code = (
+        "import sys; from pathlib import Path; from aftlib.checkpoint_planning import driver; "
+        "place = Path(sys.argv[1]); print(driver.prepare(*driver.read_task(place), place)"
+        ".recover(), 'pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "task")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False"], done.stderr

@@ -1,10 +1,13 @@
 """The sensor log: any keys over any steps, whole or refused."""
 
+import threading
+from itertools import pairwise
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from aftlib.core.sensorlog import MANIFEST, ROW_GROUP, SensorLog, part_path
+from aftlib.core.sensorlog import MANIFEST, ROW_GROUP, LogReader, SensorLog, part_path, write_part
 
 NAMES = ["a", "b", "c"]
 
@@ -48,15 +51,43 @@ def test_reading_some_keys_touches_their_columns_and_row_groups_only(log, monkey
     read = []
 
     class Watched(pq.ParquetFile):
-        def read_row_groups(self, groups, columns=None):
+        def read_row_groups(self, groups, columns, **how):
             read.append((list(groups), columns))
-            return super().read_row_groups(groups, columns=columns)
+            return super().read_row_groups(groups, columns, **how)
 
     monkeypatch.setattr(pq, "ParquetFile", Watched)
     log.read([1], 1024, 2048)
     log.read([1, 0, 1], 4000, 4097)
     log.read([2], 5, 5)
     assert read == [([1], ["b"]), ([3], ["b", "a"]), ([0], ["b", "a"])]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_reading_onward_gives_the_same_and_no_row_group_twice(log, values, monkeypatch, ahead):
+    read, plain = [], pq.ParquetFile.read_row_groups
+
+    def watched(file, groups, columns, **how):
+        read.append((len(groups), threading.current_thread() is threading.main_thread()))
+        return plain(file, groups, columns, **how)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", watched)
+    reader, cuts = LogReader(log, ahead=ahead), [0, 700, 701, 1024, 3000, 3000, 9000, 10_000]
+    for begin, stop in pairwise(cuts):
+        found = np.concatenate([*reader.blocks([2, 0], begin, stop), np.empty((0, 2))])
+        np.testing.assert_array_equal(found, values[begin:stop, [2, 0]])
+    assert sum(groups for groups, _ in read) == -(-10_000 // ROW_GROUP)
+    assert any(not here for _, here in read) == ahead
+    [again] = reader.blocks([1], 9990, 10_000)  # another key: nothing that was kept is taken for it
+    np.testing.assert_array_equal(again, values[9990:, [1]])
+
+
+def test_a_file_made_anew_is_read_anew(log, values):
+    blocks = LogReader(log, shared=True).blocks
+    assert next(blocks(None, 0, 10))[0, 0] == values[0, 0]
+    write_part(log.path, 0, values[:2058] + 1, NAMES)
+    np.testing.assert_array_equal(next(blocks(None, 0, 10)), values[:10] + 1)
+    with pytest.raises(ValueError, match=r"path must hold a log of 10000 steps.*without step 2058"):
+        log.read(None, 2057, 2059)
 
 
 def test_a_log_without_manifest_or_part_is_refused(log):

@@ -4,7 +4,7 @@ import multiprocessing
 import sqlite3
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -106,6 +106,21 @@ def test_a_transaction_is_all_or_nothing(tmp_path):
                 with wanted, transaction(other, "change"):
                     pass
             assert facts(other) == ["made", "whole"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_follows_a_note_that_is_not_synced_is_synced(tmp_path, fails):
+    def synced():
+        return connection.execute("PRAGMA synchronous").fetchone()[0] == 2
+
+    with closing(opened(tmp_path / "s")) as connection, closing(opened(tmp_path / "s")) as other:
+        with suppress(KeyError), transaction(connection, "note in", synced=False):
+            assert not synced()
+            connection.execute("INSERT INTO facts VALUES ('noted')")
+            if fails:
+                raise KeyError
+        assert synced()
+        assert facts(other) == ["made", *([] if fails else ["noted"])]
 
 
 def test_a_full_disk_is_named_and_leaves_what_was(tmp_path):

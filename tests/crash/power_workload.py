@@ -56,6 +56,7 @@ def commit(folder: Path, k: int) -> None:
     arrays = np.full(1, float(k)), np.full(1, k), np.zeros(1)
     checkpoint = Checkpoint(0, k, *arrays, (0, k, k + 1), "plan")
     result = WindowResult(k, k + 1, "X1", float(k), 0.0, 1, True)
+    store.begin(k, k - 1, "process")
     store.commit(checkpoint, [result], IntervalRecord(k, k - 1, k, False, 1, 0.0, 0.0, 0.0))
 
 
