@@ -21,9 +21,10 @@ from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.delivery import Delivery
 from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import Query, recover_stream, staff
-from aftlib.checkpoint_planning.operator import ReplayQuery, interval_sums
+from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.steps import interval_sums
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
