@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -195,16 +194,24 @@ def _most_estimable(
     name = (block * requirement.max_variance).round(12).tobytes()  # whatever the unit
     if name not in known:
 
+        def met(variances: np.ndarray) -> bool:
+            return bool(requirement.is_met_by(requirement.reliability(np.max(variances))))
+
         def possible(size: int) -> bool:
             sets = keys[np.array(list(combinations(range(len(keys)), size)))]
             blocks = model.precision[sets[:, :, None], sets[:, None, :]]
             variances = np.einsum("sii->si", np.linalg.inv(blocks))  # of a key, given all others
-            worst = variances.max(axis=1).min()
-            return bool(requirement.is_met_by(requirement.reliability(worst)))
+            return met(variances.max(axis=1).min())
 
-        # a subset of an estimable set is estimable, so that the sizes need not all be tried
-        sizes = range(2, len(keys) + 1)
-        known[name] = bisect_left(sizes, True, key=lambda size: not possible(size)) + 1
+        # some set is estimable that leaving out the worst key leads to, and mostly none is larger
+        left = keys
+        while len(left) > 1 and not met(variances := model.block_variance(left)):
+            left = np.delete(left, variances.argmax())
+        # a subset of an estimable set is estimable, so that the first size that fails is the last
+        size = len(left)
+        while size < len(keys) and possible(size + 1):
+            size += 1
+        known[name] = size
     return known[name]
 
 
