@@ -21,8 +21,6 @@ DRAWS = 4000
 """Windows drawn for the moments of extremes, and as many again for their errors."""
 _POINTS = 32  # of the grid on which the likeliest value is looked for, for each ε
 _HALVINGS = 40
-_SURELY = 8.5
-"""Standard deviations beyond which a Gaussian's tail is below the precision of a number."""
 
 
 def require_extreme(query: str) -> None:
@@ -164,13 +162,6 @@ def most_likely_within(
     deviation = deviations.max(axis=0)
     least = np.full(count, -np.inf) if known is None else sign * np.asarray(known, float)
     top = np.maximum(lost.max(axis=0), least)
-
-    # a step that is surely below everything tried tells nothing, and most are
-    margin = lost + _SURELY * deviations - (top - 2 * epsilon)
-    matter = max(1, int((margin > 0).sum(axis=0).max()))
-    if matter < len(lost):
-        order = np.argpartition(-margin, matter - 1, axis=0)[:matter]
-        lost, deviations = (np.take_along_axis(a, order, axis=0) for a in (lost, deviations))
 
     def below(x: np.ndarray) -> np.ndarray:
         """P(Y ≤ x) of each sensor for each of its values, shape (points, k)."""
