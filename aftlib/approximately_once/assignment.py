@@ -234,10 +234,12 @@ class _OpenWorkers:
     def place(self, key: int, requirement: Requirement) -> int | None:
         """Put a key where the reliability drops least, if any worker stays estimable."""
         # with the key on it, a worker's (Λ_AA)⁻¹ is bordered: weights u, pivot s
-        b = np.where(self._held, self.precision[key][self._index], 0)
-        u = np.matmul(self.covariance, b[:, :, None])[:, :, 0]
+        most = max(map(len, self.members), default=0)
+        covariance = self.covariance[:, :most, :most]  # the rest is 0, and large
+        b = np.where(self._held[:, :most], self.precision[key][self._index[:, :most]], 0)
+        u = np.matmul(covariance, b[:, :, None])[:, :, 0]
         s = self.precision[key, key] - np.einsum("mi,mi->m", b, u)
-        variances = np.einsum("mii->mi", self.covariance) + u**2 / s[:, None]
+        variances = np.einsum("mii->mi", covariance) + u**2 / s[:, None]
         reliability = requirement.reliability(np.maximum(variances.max(axis=1, initial=0), 1 / s))
 
         fits = self.open & requirement.is_met_by(reliability)
@@ -247,9 +249,8 @@ class _OpenWorkers:
         chosen = int(np.argmin(np.where(fits, drop, np.inf)))
 
         k = len(self.members[chosen])
-        border = u[chosen].copy()
-        border[k] = -1
-        self.covariance[chosen] += np.outer(border, border) / s[chosen]
+        border = np.append(u[chosen, :k], -1)
+        self.covariance[chosen, : k + 1, : k + 1] += np.outer(border, border) / s[chosen]
         self._index[chosen, k], self._held[chosen, k] = key, True
         self.members[chosen].append(key)
         return chosen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -37,7 +36,8 @@ class BestAssignment(Assignment):
     Attributes
     ----------
     bound : int
-        No assignment of these keys to workers of these sizes has more estimable workers.
+        No assignment of these keys to workers of these sizes has more estimable workers. Of minima
+        and maxima it is the number of workers, trivially.
     """
 
     bound: int
@@ -77,8 +77,8 @@ def assign_best(
     Raises
     ------
     ValueError
-        When m does not divide n (unless `uneven`), the sizes do not add up to n, the capacities are
-        not m numbers that all keys find room in, or the aggregates are minima or maxima.
+        When m does not divide n (unless `uneven`), the sizes do not add up to n, or the capacities
+        are not m numbers that all keys find room in.
 
     Notes
     -----
@@ -95,6 +95,10 @@ def assign_best(
     each are exchangeable and workers are of one size, dealing out min(p_b, k·a_b) keys of each
     group in turn reaches it.
 
+    Of minima and maxima, `WindowExtremes`, the workers are dealt and mended by the variances, and
+    compared by reliabilities that are counted on drawn windows. Shares of draws need not fall as
+    more keys are lost, so that nothing is proved of them: there `bound` is m, which is no news.
+
     Examples
     --------
     >>> from aftlib import GaussianModel, Requirement
@@ -103,11 +107,6 @@ def assign_best(
     >>> best.workers, int(best.estimable.sum()), best.bound
     (((0, 2), (1, 3)), 2, 2)
     """
-    if isinstance(model, WindowExtremes):
-        raise ValueError(
-            "model must be of means or sums, got WindowExtremes: the bound is of Gaussian "
-            "aggregates; use assign_greedy or assign_spread for minima and maxima"
-        )
     sizes = _sizes(model.size, workers, uneven, capacities)
     m = len(sizes)
     groups = correlated_groups(model)
@@ -116,15 +115,12 @@ def assign_best(
     ]
     lone = requirement.is_met_by(requirement.reliability(1 / np.diag(model.precision)))
     alive = np.array([int(lone[part].sum()) for part in parts])
-    known: dict[bytes, int] = {}
-    most = np.array(
-        [_most_estimable(model, part[lone[part]], requirement, known) for part in parts]
-    )
-
-    def fits(k: int) -> bool:
-        return bool(np.minimum(alive, k * most).sum() >= sum(sorted(sizes)[:k]))
-
-    bound = max(k for k in range(m + 1) if fits(k))
+    bound = m
+    if not isinstance(model, WindowExtremes):
+        known: dict[bytes, int] = {}
+        most = [_most_estimable(model, part[lone[part]], requirement, known) for part in parts]
+        held = np.minimum(alive, np.outer(range(m + 1), most)).sum(axis=1)
+        bound = int(np.flatnonzero(held >= np.cumsum([0, *sorted(sizes)])).max())
     found = [assess(model, list(_deal(parts, lone, sizes, m)), requirement)]
     if max(sizes) - min(sizes) <= 1:
         asked, order = (model, m, requirement), np.concatenate(groups)
@@ -198,16 +194,24 @@ def _most_estimable(
     name = (block * requirement.max_variance).round(12).tobytes()  # whatever the unit
     if name not in known:
 
+        def met(variances: np.ndarray) -> bool:
+            return bool(requirement.is_met_by(requirement.reliability(np.max(variances))))
+
         def possible(size: int) -> bool:
             sets = keys[np.array(list(combinations(range(len(keys)), size)))]
             blocks = model.precision[sets[:, :, None], sets[:, None, :]]
             variances = np.einsum("sii->si", np.linalg.inv(blocks))  # of a key, given all others
-            worst = variances.max(axis=1).min()
-            return bool(requirement.is_met_by(requirement.reliability(worst)))
+            return met(variances.max(axis=1).min())
 
-        # a subset of an estimable set is estimable, so that the sizes need not all be tried
-        sizes = range(2, len(keys) + 1)
-        known[name] = bisect_left(sizes, True, key=lambda size: not possible(size)) + 1
+        # some set is estimable that leaving out the worst key leads to, and mostly none is larger
+        left = keys
+        while len(left) > 1 and not met(variances := model.block_variance(left)):
+            left = np.delete(left, variances.argmax())
+        # a subset of an estimable set is estimable, so that the first size that fails is the last
+        size = len(left)
+        while size < len(keys) and possible(size + 1):
+            size += 1
+        known[name] = size
     return known[name]
 
 

@@ -17,8 +17,9 @@ from typing import Self
 import numpy as np
 
 from aftlib.checkpoint_planning.guarded_plan import plan_guarded, replay_guard
-from aftlib.checkpoint_planning.operator import PartialReplay, Read, fresh, interval_sums
+from aftlib.checkpoint_planning.operator import PartialReplay, Read, fresh
 from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord, WindowResult
+from aftlib.checkpoint_planning.steps import interval_sums
 from aftlib.guard.accounts import Accounts, pooled_slack
 
 GUARDED = "guarded"

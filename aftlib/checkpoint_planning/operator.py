@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.preparation import Preparation
@@ -24,19 +23,26 @@ from aftlib.checkpoint_planning.state import (
     IntervalRecord,
     WindowResult,
 )
+from aftlib.checkpoint_planning.steps import (
+    estimate_extremes,
+    estimate_with_gaps,
+    fold_of,
+    interval_sums,
+    nothing_of,
+)
 from aftlib.core.extremes import EXTREMES
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
-from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
+from aftlib.core.sensorlog import LogReader, SensorLog
 
 RECOVER = ("model", "guard")
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
-"""Sums and numbers of the samples of some sensors, in their order, over the steps [start, stop)."""
+"""Sums, or extremes, and numbers of the samples of some sensors over the steps [start, stop)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReplayQuery:
-    """A mean or sum over tumbling windows, and how quickly it must recover.
+    """A mean, sum, minimum or maximum over tumbling windows, and how quickly it must recover.
 
     The model is of the n sensors' values at one step, `window` counts steps; all are as
     `plan_checkpoints` takes them. Where `planned` has the times of a plan and its replay sets, an
@@ -58,13 +64,13 @@ class ReplayQuery:
 
     def __post_init__(self) -> None:
         """Refuse what no operator could recover by."""
-        if self.query in EXTREMES:
-            raise ValueError(
-                f"query must be 'mean' or 'sum' in a stream, got {self.query!r}: a recovery reads "
-                "sums; plan_checkpoints and most_likely_within take minima and maxima"
-            )
         if self.recover not in RECOVER:
             raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
+        if self.query in EXTREMES and self.recover == "guard":
+            raise ValueError(
+                f"query must be 'mean' or 'sum' with recover='guard', got {self.query!r}: the "
+                "guard looks at means; recover='model' takes minima and maxima"
+            )
         marks = list(self.grid)
         fits = marks == sorted(set(marks)) and marks[:1] == [0] and marks[-1] < self.window
         if (self.recover == "guard") != bool(marks) or (marks and not fits):
@@ -151,7 +157,7 @@ class PartialReplay:
         """
         batch = self.store.unfinished(self.checkpoint.position)
         if batch is not None:
-            self.process(batch, bare_read(self.log))
+            self.process(batch, bare_read(self.log, self.query.query))
         return batch is not None
 
     @property
@@ -166,26 +172,30 @@ class PartialReplay:
         """
         if self.store.committed(batch):
             return  # the process died after its commit, before Spark noted the batch
-        laps, model, checkpoint = [time.perf_counter()], self.query.model, self.checkpoint
-        start, stop = checkpoint.position, checkpoint.next_boundary
+        laps, q, checkpoint = [time.perf_counter()], self.query, self.checkpoint
+        start, stop, n = checkpoint.position, checkpoint.next_boundary, q.model.size
         failed = self.store.begin(batch, start, self.process_id)
         self.passes("begun", batch)
         prepared = self.preparation.load(checkpoint.plan, checkpoint.interval) if failed else None
-        keys = prepared.sensors if prepared else list(range(model.size))
+        keys = prepared.sensors if prepared else list(range(n))
         laps.append(time.perf_counter())
         self.passes("restored", batch)
 
-        sums, counts = read(keys, start, stop)
+        if q.query in EXTREMES and len(keys) == n:
+            prepared = None  # everything is there, as if nothing had failed
+        each_step = prepared is not None and q.query in EXTREMES
+        values = self.log.read(keys, start, stop) if each_step else None
+        sums, counts = (np.zeros(n), np.zeros(n)) if each_step else read(keys, start, stop)
         laps.append(time.perf_counter())
         self.passes("replayed", batch)
 
-        steps, variance = stop - start, np.zeros(model.size)
+        steps, variance = stop - start, np.zeros(n)
         if prepared and np.all(counts == steps):
-            sums = prepared.complete(model.mean, sums, steps)
+            sums = prepared.complete(q.model.mean, sums, steps)
             variance = steps * prepared.variance
         elif prepared:
-            keys, sums, variance = self._replay_with_gaps(checkpoint, prepared.sensors)
-        counts = np.full(model.size, steps) if prepared else counts
+            keys, sums, variance = self._estimate(checkpoint, prepared.sensors, values)
+        counts = np.full(n, steps) if prepared else counts
         laps.append(time.perf_counter())
         self.passes("estimated", batch)
 
@@ -194,27 +204,35 @@ class PartialReplay:
         aggregated = replace(
             checkpoint,
             position=stop,
-            sums=checkpoint.sums + sums,
+            sums=fold_of(q.query)(checkpoint.sums, sums),
             counts=checkpoint.counts + counts,
             variance=checkpoint.variance + variance,
         )
         self._commit(aggregated, record)
 
-    def _replay_with_gaps(
-        self, checkpoint: Checkpoint, sensors: list[int]
+    def _estimate(
+        self, checkpoint: Checkpoint, sensors: list[int], values: np.ndarray | None
     ) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """Replay further sensors until every sensor is known as well as eq. (20) wants it, or all.
+        """Estimate step by step, of gaps and extremes, from `values` of some sensors if they do.
 
-        Sensors replayed, and sums and variances of all n. T_SLA may be exceeded; where even all
-        sensors tell too little, the variance says so, and the window's results are not `kept`.
+        Further sensors are replayed until every sensor is known as well as eq. (20) wants it, or
+        all are. Sensors replayed, and sums and variances of all n. T_SLA may be exceeded; where
+        even all sensors tell too little, the variance says so, and the results are not `kept`.
         """
         q, start, stop = self.query, checkpoint.position, checkpoint.next_boundary
         left = np.maximum(q.allowed - checkpoint.variance, 0)
         limit = left * (stop - start) / (checkpoint.window + q.window - start)
         more = 1
         while True:
-            values = self.log.read(sensors, start, stop)
-            sums, variance = estimate_with_gaps(q.model, sensors, values)
+            if values is None or values.shape[1] < len(sensors):
+                values = self.log.read(sensors, start, stop)
+            if q.query in EXTREMES:
+                limit = np.full(q.model.size, q.allowed)
+                sums, variance = estimate_extremes(
+                    q.model, sensors, values, q.requirement, q.query, checkpoint.sums
+                )
+            else:
+                sums, variance = estimate_with_gaps(q.model, sensors, values)
             lacking = np.setdiff1d(np.arange(q.model.size), sensors)
             if np.all(variance <= limit * (1 + COMPARED_TO)) or not lacking.size:
                 return sensors, sums, variance
@@ -240,10 +258,12 @@ class PartialReplay:
     def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint with a plan for the rest of its window, prepared."""
         q, window, done = self.query, checkpoint.window, checkpoint.position - checkpoint.window
-        scale = done**2 if q.query == "mean" else 1
+        variance = checkpoint.variance / (max(done, 1) ** 2 if q.query == "mean" else 1)
         if checkpoint.variance.max() > q.allowed * (1 + COMPARED_TO):
             q = replace(q, method="exactly-once")  # which adds no error to what is lost already
-        plan = q.plan(done, checkpoint.variance / scale) if done else q.first_plan
+        elif q.query in EXTREMES and variance.any():
+            q, variance = replace(q, method="exactly-once"), np.zeros(variance.size)
+        plan = q.plan(done, variance) if done else q.first_plan
         name = self.preparation.keep(self.query.fingerprint, plan)
         return replace(checkpoint, times=tuple(window + t for t in plan.times), plan=name)
 
@@ -251,35 +271,8 @@ class PartialReplay:
 def fresh(query: ReplayQuery, window: int) -> Checkpoint:
     """The exact, empty checkpoint c⁰ at the beginning of a window, not planned yet."""
     zeros = np.zeros(query.model.size)
-    return Checkpoint(window, window, zeros, zeros.astype(np.int64), zeros, (window,), "")
-
-
-def estimate_with_gaps(
-    model: GaussianModel, sensors: Sequence[int], values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over some steps, and their error variances, of all n sensors from what some show.
-
-    `values` has shape (steps, len(sensors)), NaN or infinite where a sample is missing; it is
-    estimated as if its sensor were not read. Steps at which the same sensors P are present are
-    estimated together, from those alone: Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). Their variances
-    Σ_{Y|P} add up.
-    """
-    replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
-    prior = model.covariance.diagonal()
-    sums, variance = len(values) * model.mean, np.zeros(model.size)
-    patterns, number = np.unique(present, axis=0, return_inverse=True)
-    for i, pattern in enumerate(patterns):
-        at, seen = number.ravel() == i, replayed[pattern]
-        deviation = (values[at][:, pattern] - model.mean[seen]).sum(axis=0)
-        factor = np.linalg.cholesky(model.covariance[np.ix_(seen, seen)])
-        right = np.column_stack([model.covariance[seen], deviation])
-        right = solve_triangular(factor, right, lower=True, check_finite=False)
-        explained = (right[:, :-1] ** 2).sum(axis=0)
-        estimate = right[:, :-1].T @ right[:, -1]
-        explained[seen], estimate[seen] = prior[seen], deviation
-        sums += estimate
-        variance += at.sum() * np.maximum(prior - explained, 0)
-    return sums, variance
+    nothing = zeros + nothing_of(query.query)
+    return Checkpoint(window, window, nothing, zeros.astype(np.int64), zeros, (window,), "")
 
 
 def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowResult]:
@@ -294,31 +287,9 @@ def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowRes
     return [WindowResult(checkpoint.window, checkpoint.position, *row) for row in rows]
 
 
-def interval_sums(
-    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and number of the finite samples of each sensor over the steps [start, stop).
-
-    They are added up by row groups, so that the bits do not depend on what was read before.
-    """
-    sums, counts, at = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64), start
-    for block in log.blocks(keys, start, stop) if len(keys) else ():
-        for values in np.split(block, range(-at % ROW_GROUP, len(block), ROW_GROUP)):
-            part = values.sum(axis=0)
-            if np.isfinite(part).all():  # then all samples are
-                counts += len(values)
-            else:
-                present = np.isfinite(values)
-                part = np.where(present, values, 0.0).sum(axis=0)
-                counts += present.sum(axis=0)
-            sums += part
-        at += len(block)
-    return sums, counts
-
-
-def bare_read(log: SensorLog) -> Read:
+def bare_read(log: SensorLog, query: str = "mean") -> Read:
     """Reader of a log in this process, from one interval on to the next."""
-    return partial(interval_sums, LogReader(log, ahead=True))
+    return partial(interval_sums, LogReader(log, ahead=True), query=query)
 
 
 def prepare(

@@ -24,7 +24,6 @@ from aftlib.checkpoint_planning.operator import (
     Read,
     ReplayQuery,
     bare_read,
-    interval_sums,
     prepare,
 )
 from aftlib.checkpoint_planning.state import (
@@ -33,6 +32,7 @@ from aftlib.checkpoint_planning.state import (
     IntervalRecord,
     WindowResult,
 )
+from aftlib.checkpoint_planning.steps import interval_sums
 from aftlib.core.paths import take_lock
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.drain import drain
@@ -65,6 +65,7 @@ class PlannedLog(PlannedInput):
     tasks: int  # slices of the sensors that are read in parallel
     window: int = 0
     grid: tuple[int, ...] = ()  # steps of a window at which sums are told apart
+    query: str = "mean"
 
     schema: ClassVar[str] = SUM_SCHEMA
     unit: ClassVar[str] = "step"
@@ -94,7 +95,7 @@ class PlannedLog(PlannedInput):
         first = piece.start - piece.start % max(1, self.window)
         inside = [first + tau for tau in self.grid if piece.start < first + tau < piece.stop]
         for start, stop in pairwise([piece.start, *inside, piece.stop]):
-            yield sum_slice(log, piece.keys, start, stop)
+            yield sum_slice(log, piece.keys, start, stop, self.query)
 
     def _checkpoint(self) -> Checkpoint:
         return cast("Checkpoint", CheckpointStore(self.state, self.fingerprint).restore())
@@ -107,10 +108,10 @@ def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
 
 
 def sum_slice(
-    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
+    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int, query: str = "mean"
 ) -> pa.RecordBatch:
-    """A row of `SUM`."""
-    sums, counts = interval_sums(log, keys, start, stop)
+    """A row of `SUM`; extremes instead of sums where those are asked for."""
+    sums, counts = interval_sums(log, keys, start, stop, query)
     row = {"start": start, "stop": stop, "keys": keys, "sums": sums, "counts": counts}
     return pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()}, schema=SUM)
 
@@ -207,6 +208,7 @@ def replay_stream(
             tasks=tasks,
             window=query.window,
             grid=tuple(query.grid),
+            query=query.query,
         )
 
         def step(batch: DataFrame, number: int) -> None:
@@ -228,7 +230,8 @@ def replay_in_process(
     """`replay_stream` in this process, without Spark; arguments, result and errors are the same."""
     stop = log.steps - log.steps % query.window
     with only_driver(directory):
-        operator, read = prepare(query, log, directory, passes), bare_read(log)
+        operator = prepare(query, log, directory, passes)
+        read = bare_read(log, query.query)
         operator.recover()
         batch = len(operator.store.records())
         try:

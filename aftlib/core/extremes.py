@@ -126,7 +126,7 @@ def most_likely_within(
     ----------
     means : ndarray, shape (steps, k)
         Posterior mean of each of k sensors at each step that was lost (D2 eq. (5)).
-    variance : array_like, shape (k,)
+    variance : array_like, shape (k,) or (steps, k)
         Posterior variance of a step, squared sensor units.
     requirement : Requirement
         ε and δ.
@@ -148,7 +148,7 @@ def most_likely_within(
     Notes
     -----
     Given what was observed the steps are independent, so that the maximum Y of the lost steps and
-    of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v) for x ≥ c, and 0 below. The best value is
+    of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v_t) for x ≥ c, and 0 below. The best value is
     looked for in steps of ε/32; no other estimate is within ε more often by more than that leaves.
     """
     require_extreme(query)
@@ -157,16 +157,17 @@ def most_likely_within(
             f"means must have shape (steps, k) with at least one of each, got {means.shape}"
         )
     sign, count = (1.0 if query == "max" else -1.0), means.shape[1]
-    lost, deviation = sign * np.asarray(means, float), np.sqrt(np.broadcast_to(variance, count))
+    lost, epsilon = sign * np.asarray(means, float), requirement.epsilon
+    deviations = np.maximum(np.sqrt(np.broadcast_to(variance, lost.shape)), 1e-12)
+    deviation = deviations.max(axis=0)
     least = np.full(count, -np.inf) if known is None else sign * np.asarray(known, float)
     top = np.maximum(lost.max(axis=0), least)
-    epsilon, deviation = requirement.epsilon, np.maximum(deviation, 1e-12)
 
     def below(x: np.ndarray) -> np.ndarray:
         """P(Y ≤ x) of each sensor for each of its values, shape (points, k)."""
         chance = np.where(x >= least, 1.0, 0.0)
-        for row in lost:
-            chance *= ndtr((x - row) / deviation)
+        for row, spread in zip(lost, deviations, strict=True):
+            chance *= ndtr((x - row) / spread)
         return chance
 
     def within(x: np.ndarray, half: np.ndarray | float) -> np.ndarray:

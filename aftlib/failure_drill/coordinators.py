@@ -114,7 +114,7 @@ def go_on(spark: SparkSession, directory: Path) -> None:
             file.write(json.dumps(line) + "\n")
         strike(directory).passes("driver", batch_id)
 
-    drain(shifts.stream(spark).writeStream.foreachBatch(noted), directory / "d1")
+    drain(shifts.stream(spark).writeStream, directory / "d1", noted)
     master.close()
 
 

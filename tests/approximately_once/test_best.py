@@ -187,7 +187,23 @@ def test_sizes_that_do_not_fit_are_refused(workers, message):
         assign_best(some_model(1), workers, Requirement(1.0, 0.05))
 
 
-def test_the_bound_is_not_claimed_of_maxima():
-    maxima = WindowExtremes(some_model(1), 5, "max", np.random.default_rng(1), draws=50)
-    with pytest.raises(ValueError, match="model must be of means or sums, got WindowExtremes"):
-        assign_best(maxima, 2, Requirement(1.0, 0.05))
+@pytest.mark.parametrize("query", ["min", "max"])
+def test_of_extremes_it_is_never_worse_either_and_counts_on_draws(query):
+    better = 0
+    for seed in (0, 12):
+        maxima = WindowExtremes(some_model(seed, 24), 5, query, np.random.default_rng(seed), 200)
+        for workers, epsilon in ((4, 0.9), (8, 0.9), (8, 1.3), (12, 1.1)):
+            asked = maxima, workers, Requirement(epsilon, 0.05)
+            best = assign_best(*asked)
+            again = assess(maxima, best.workers, asked[-1])
+            np.testing.assert_array_equal(best.reliability, again.reliability)
+            for worker, said in zip(best.workers, best.reliability, strict=True):
+                rest = [k for k in range(24) if k not in worker]
+                assert said == (maxima.errors(worker, rest) <= epsilon).mean(axis=0).min()
+            draws = np.random.default_rng(0).spawn(best_module.DRAWS)
+            found = [assign_greedy(*asked), assign_spread(*asked)]
+            found += [assign_random(*asked, draw) for draw in draws]
+            most = max(int(other.estimable.sum()) for other in found)
+            assert most <= best.estimable.sum() <= best.bound == workers
+            better += best.estimable.sum() > most
+    assert better > 0

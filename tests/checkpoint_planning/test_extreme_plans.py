@@ -70,8 +70,8 @@ def test_what_a_maximum_has_no_plan_for_is_refused():
     for variance in (lambda p: p.worst_case_variance, lambda p: p.restored_variance(0)):
         with pytest.raises(ValueError, match="query must be 'mean' or 'sum' for a variance"):
             variance(plan())
-    with pytest.raises(ValueError, match="query must be 'mean' or 'sum' in a stream, got 'max'"):
-        ReplayQuery(MODEL, WINDOW, ASKED, TIME, 40, query="max")
+    with pytest.raises(ValueError, match="query must be 'mean' or 'sum' with recover='guard', got"):
+        ReplayQuery(MODEL, WINDOW, ASKED, TIME, 40, query="max", recover="guard", grid=(0, 12))
 
 
 def test_a_maximum_needs_a_far_larger_epsilon_than_a_mean():

@@ -83,6 +83,36 @@ def test_every_plan_keeps_t_sla(found):
     np.testing.assert_allclose(curves["guard: estimated"].y, one)
 
 
+def test_both_streams_fail_in_the_same_windows_and_what_is_read_is_exact(tmp_path):
+    stream = experiments.generated_stream(110, 0.9, 0.5, 0.05, COST, 120, seed=1)
+    pairs, audited = experiments.failing_streams(stream, tmp_path, seed=1)
+    struck = [set(pairs.loc[pairs["way"] == way, "window"]) for way in ("Σ/L", "guard")]
+    assert struck[0] == struck[1] and 15 < len(struck[0]) < 40 and min(struck[0]) >= 55
+    assert len(pairs) == 2 * len(struck[0]) * SENSORS
+    assert (pairs.loc[~pairs["estimated"], "off"] < 1e-9).all()
+    guessed = pairs[pairs["estimated"]]
+    assert set(guessed["way"]) == {"Σ/L", "guard"} and (guessed["off"] > 0).all()
+    ours = guessed[guessed["way"] == "guard"]
+    assert (audited.estimates, audited.wrong) == (len(ours), (ours["off"] > 1).sum())
+    assert set(pairs["part"]) == {"all go together", "one goes its own way"}
+    assert (pairs["window"] < 82).equals(pairs["part"] == "all go together")
+    table = experiments.stream_table(pairs, seed=1).set_index(["way", "part"])
+    assert (table["exact"].dropna() == 1).all()
+    drifted = guessed.query("way == 'Σ/L' and sensor == 11 and window >= 82")["off"] <= 1
+    assert table.loc[("Σ/L", "one goes its own way"), "worst_sensor"] == drifted.mean() < 0.7
+
+
+def test_the_stream_table_by_hand():
+    cells = {"window": [7, 7, 8, 8], "sensor": [0, 1, 0, 1], "off": [0.5, 2.0, 0.1, 0.0]}
+    pairs = pd.DataFrame(cells).assign(way="guard", part="all", estimated=[True, True, True, False])
+    (row,) = experiments.stream_table(pairs, seed=1).to_dict("records")
+    assert (row["failures"], row["estimated"], row["within"]) == (2, 0.75, pytest.approx(2 / 3))
+    assert (row["low"], row["high"]) == (0.5, 1.0)  # of one window again and again
+    assert (row["worst_sensor"], row["exact"]) == (0.0, 1.0)
+    nothing = experiments.stream_table(pairs.assign(estimated=False), seed=1).iloc[0]
+    assert nothing["estimated"] == 0 and np.isnan(nothing[["within", "low"]].astype(float)).all()
+
+
 def test_the_table_by_hand():
     rows = pd.DataFrame({"window": [5, 5, 6, 6], "sensor": [0, 1, 0, 1]})
     rows = rows.assign(way="guard", tau=3, estimated=[True, True, True, False])

@@ -1,5 +1,7 @@
 """Partial replay through Spark: planned micro-batches, a second run reads the replay set only."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -58,6 +60,18 @@ def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, log, tmp_path):
     done = replay_stream(spark, QUERY, log, tmp_path)
     assert not any(r.recovered for r in done.records)
     assert {r.half_width for r in done.results} == {0.0}
+
+
+def test_a_maximum_streams_and_recovers(spark, log, tmp_path):
+    query = replace(QUERY, query="max", requirement=Requirement(6, 0.05))
+    store = prepare(query, log, tmp_path).store
+    store.begin(0, 0, "one that is killed")
+    done = replay_stream(spark, query, log, tmp_path)
+    assert [r.recovered for r in done.records].count(True) == 1
+    true = log.read(None, 0, 120).reshape(2, 60, 8).max(axis=1)
+    exact = [r for r in done.results if not r.half_width]
+    assert len(done.results) == 16 and 8 < len(exact) < 16
+    assert all(r.value == true[r.start // 60, log.names.index(r.key)] for r in exact)
 
 
 def test_readers_agree(spark, log):

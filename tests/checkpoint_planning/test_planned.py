@@ -88,6 +88,18 @@ def test_a_plan_that_leaves_no_time_for_exact_replay_is_refused(plan):
         require_planned(plan(t_sla_ms=3))
 
 
+def test_a_plans_data_stream_with_a_guard(plan, tmp_path):
+    stream = experiments.planned_stream(plan())  # 5 steps of all four within T_SLA
+    assert (stream.query.grid, stream.query.recover) == ((0, 2, 4, 6, 8), "guard")
+    assert stream.values.shape == (1200, 4) and stream.query.planned is None
+    pairs, audited = experiments.failing_streams(stream, tmp_path / "s", seed=1)
+    assert set(pairs["part"]) == {"all"} and pairs["window"].min() >= 60
+    assert (pairs.loc[~pairs["estimated"], "off"] < 1e-9).all()
+    assert (pairs.loc[pairs["estimated"], "off"] <= 1).mean() > 0.8
+    assert audited.estimates == (pairs["estimated"] & (pairs["way"] == "guard")).sum()
+    assert experiments.planned_stream(plan(t_sla_ms=4)).query.grid == tuple(range(10))
+
+
 @pytest.mark.spark
 @pytest.mark.crash
 @pytest.mark.skipif(

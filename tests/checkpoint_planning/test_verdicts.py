@@ -248,7 +248,7 @@ SLOW = """
 import sys, time
 from aftlib.checkpoint_planning import driver, operator
 sums = operator.interval_sums
-operator.interval_sums = lambda *given: (time.sleep(0.5), sums(*given))[1]
+operator.interval_sums = lambda *given, **more: (time.sleep(0.5), sums(*given, **more))[1]
 driver.main(*sys.argv[1:])
 """
 

@@ -17,6 +17,13 @@ from aftlib.checkpoint_planning.experiments.costs import (
     recovery_times,
 )
 from aftlib.checkpoint_planning.experiments.examples import FIGURE_1, ThreeSensors, three_sensors
+from aftlib.checkpoint_planning.experiments.guarded_streams import (
+    GuardedStream,
+    failing_streams,
+    generated_stream,
+    planned_stream,
+    stream_table,
+)
 from aftlib.checkpoint_planning.experiments.guarding import (
     GRID,
     WINDOW,
@@ -42,6 +49,7 @@ __all__ = [
     "PHASES",
     "WINDOW",
     "Fit",
+    "GuardedStream",
     "PlanningCase",
     "ThreeSensors",
     "block_case",
@@ -49,17 +57,21 @@ __all__ = [
     "checkpoint_counts",
     "compare_models",
     "counts_table",
+    "failing_streams",
     "fastest",
     "fit_recovery_time",
+    "generated_stream",
     "guarded_windows",
     "maximum_counts",
     "plan_table",
     "planned_recoveries",
+    "planned_stream",
     "promise_table",
     "queries",
     "recoveries",
     "recovery_times",
     "restarts",
+    "stream_table",
     "success_rates",
     "t_sla_kept",
     "three_sensors",

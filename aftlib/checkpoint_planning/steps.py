@@ -1,0 +1,108 @@
+"""Aggregates over some steps of each sensor: read, or estimated step by step from other sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from aftlib.core.extremes import most_likely_within
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
+
+
+def fold_of(query: str) -> np.ufunc:
+    """What joins the aggregates of two parts of a window."""
+    return {"min": np.minimum, "max": np.maximum}.get(query, np.add)
+
+
+def nothing_of(query: str) -> float:
+    """The aggregate of no samples: 0, or beyond every minimum or maximum."""
+    return {"min": np.inf, "max": -np.inf}.get(query, 0.0)
+
+
+def interval_sums(
+    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int, query: str = "mean"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sum, or extreme, and number of the finite samples of each sensor over [start, stop).
+
+    They are added up by row groups, so that the bits do not depend on what was read before.
+    """
+    fold, nothing = fold_of(query), nothing_of(query)
+    sums, counts, at = np.full(len(keys), nothing), np.zeros(len(keys), dtype=np.int64), start
+    for block in log.blocks(keys, start, stop) if len(keys) else ():
+        for values in np.split(block, range(-at % ROW_GROUP, len(block), ROW_GROUP)):
+            part = fold.reduce(values, initial=nothing)
+            if fold is np.add and np.isfinite(part).all():  # then all samples are
+                counts += len(values)
+            else:
+                present = np.isfinite(values)
+                part = fold.reduce(np.where(present, values, nothing), initial=nothing)
+                counts += present.sum(axis=0)
+            sums = fold(sums, part)
+        at += len(block)
+    return sums, counts
+
+
+def estimate_with_gaps(
+    model: GaussianModel, sensors: Sequence[int], values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums over some steps, and their error variances, of all n sensors from what some show.
+
+    `values` has shape (steps, len(sensors)), NaN or infinite where a sample is missing; it is
+    estimated as if its sensor were not read. Steps at which the same sensors P are present are
+    estimated together, from those alone: Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). Their variances
+    Σ_{Y|P} add up.
+    """
+    replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
+    prior = model.covariance.diagonal()
+    sums, variance = len(values) * model.mean, np.zeros(model.size)
+    patterns, number = np.unique(present, axis=0, return_inverse=True)
+    for i, pattern in enumerate(patterns):
+        at, seen = number.ravel() == i, replayed[pattern]
+        deviation = (values[at][:, pattern] - model.mean[seen]).sum(axis=0)
+        factor = np.linalg.cholesky(model.covariance[np.ix_(seen, seen)])
+        right = np.column_stack([model.covariance[seen], deviation])
+        right = solve_triangular(factor, right, lower=True, check_finite=False)
+        explained = (right[:, :-1] ** 2).sum(axis=0)
+        estimate = right[:, :-1].T @ right[:, -1]
+        explained[seen], estimate[seen] = prior[seen], deviation
+        sums += estimate
+        variance += at.sum() * np.maximum(prior - explained, 0)
+    return sums, variance
+
+
+def estimate_extremes(
+    model: GaussianModel,
+    sensors: Sequence[int],
+    values: np.ndarray,
+    requirement: Requirement,
+    query: str,
+    known: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Extremes over some steps of all n sensors, those `known` before included, and variances.
+
+    `values` is as in `estimate_with_gaps`. A variance is (h / z)² of the half-width h of a sensor's
+    extreme, and 0 where each of its samples is there. What is aggregated later, exactly, makes that
+    error no larger: |max(Y, x) − max(y, x)| ≤ |Y − y|.
+    """
+    replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
+    means, variance = np.zeros((2, len(values), model.size))
+    patterns, number = np.unique(present, axis=0, return_inverse=True)
+    for i, pattern in enumerate(patterns):
+        at, seen = np.flatnonzero(number.ravel() == i), replayed[pattern]
+        others = np.setdiff1d(np.arange(model.size), seen)
+        gain, given = model.conditional(seen, others)
+        off = values[at][:, pattern] - model.mean[seen]
+        means[np.ix_(at, seen)] = values[at][:, pattern]
+        means[np.ix_(at, others)] = model.mean[others] + off @ gain.T
+        variance[np.ix_(at, others)] = np.maximum(np.diag(given), 0)
+
+    fold, rest = fold_of(query), variance.any(axis=0)
+    found, half = fold(known, fold.reduce(means)), np.zeros(model.size)
+    if rest.any():
+        asked = requirement, known[rest], query
+        found[rest], _, half[rest] = most_likely_within(means[:, rest], variance[:, rest], *asked)
+    return found, (half / requirement.z) ** 2
