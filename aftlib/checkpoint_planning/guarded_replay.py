@@ -20,7 +20,7 @@ from aftlib.checkpoint_planning.guarded_plan import plan_guarded, replay_guard
 from aftlib.checkpoint_planning.operator import PartialReplay, Read, fresh, interval_sums
 from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord, WindowResult
 from aftlib.guard.accounts import Accounts, pooled_slack
-from aftlib.guard.guard import LARGEST
+from aftlib.guard.rounds import LARGEST
 
 GUARDED = "guarded"
 """Name of every plan that follows a guard."""

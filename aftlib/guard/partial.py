@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from aftlib.core.checks import require_number
 from aftlib.core.requirement import Requirement
 from aftlib.guard.accounts import Accounts, slack
-from aftlib.guard.guard import FORGET, LARGEST, History
-from aftlib.guard.rounds import LEVEL_FORGET
+from aftlib.guard.guard import FORGET, History
+from aftlib.guard.rounds import LARGEST, LEVEL_FORGET
 
 LOADING = 0.01
 """Added to each variance, relatively: what is fitted exactly is not believed exactly."""
