@@ -21,6 +21,7 @@ from aftlib.checkpoint_planning.operator import PartialReplay, Read, fresh
 from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord, WindowResult
 from aftlib.checkpoint_planning.steps import interval_sums
 from aftlib.guard.accounts import Accounts, pooled_slack
+from aftlib.guard.rounds import LARGEST
 
 GUARDED = "guarded"
 """Name of every plan that follows a guard."""
@@ -49,8 +50,11 @@ class Trail:
         return cls(np.zeros((stretches, sensors)), np.full((stretches, sensors), -1, np.int64))
 
     def samples(self, sizes: np.ndarray) -> np.ndarray:
-        """A window (w, n) with these sums and gaps, which is what a guard of means looks at."""
-        present = np.maximum(self.counts, 0)
+        """A window (w, n) with these sums and gaps, which is what a guard of means looks at.
+
+        Sums that no sensor can have measured are gaps, too: the guard could not bear them.
+        """
+        present = np.where(np.abs(self.sums) < LARGEST, np.maximum(self.counts, 0), 0)
         means = np.divide(
             self.sums, present, out=np.full(self.sums.shape, np.nan), where=present > 0
         )
@@ -174,9 +178,15 @@ class GuardedReplay(PartialReplay):
         self.passes("planned", batch)
 
     def close(self) -> Audited:
-        """Audit what was estimated last."""
-        self._audit(self.checkpoint.position)
-        self.store.remember({"trail": self._to_bytes()})
+        """Audit what was estimated last, and plan by it what comes next.
+
+        A window that has begun keeps its plan, and so the accounts that this counts on.
+        """
+        checkpoint = self.checkpoint
+        if checkpoint.position == checkpoint.window:
+            self._audit(checkpoint.position)
+            self.store.keep(self._planned(checkpoint))
+            self.store.remember({"trail": self._to_bytes()})
         return self.audited
 
     def _lose(self, window: int, stretch: int) -> None:
@@ -224,7 +234,7 @@ class GuardedReplay(PartialReplay):
             truth, wrong = np.full(said.size, np.nan), np.full(said.size, np.nan)
             truth[keys] = np.divide(sums, counts, out=np.full(len(keys), np.nan), where=counts > 0)
             off = np.abs(estimate - truth) * (w - tau) / w
-            known = np.isfinite(off)
+            known = ~np.isnan(off)
             wrong[known] = off[known] > self.limit[known]
             self.account.update(said, wrong)
             declared = known & (said == 2)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
+from aftlib.checkpoint_planning.plan import ADAPTIVE, CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.preparation import Preparation
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet
@@ -215,13 +215,14 @@ class PartialReplay:
     ) -> tuple[list[int], np.ndarray, np.ndarray]:
         """Estimate step by step, of gaps and extremes, from `values` of some sensors if they do.
 
-        Further sensors are replayed until every sensor is known as well as eq. (20) wants it, or
+        Further sensors are replayed until every sensor is known as well as the plan wants it, or
         all are. Sensors replayed, and sums and variances of all n. T_SLA may be exceeded; where
         even all sensors tell too little, the variance says so, and the results are not `kept`.
         """
         q, start, stop = self.query, checkpoint.position, checkpoint.next_boundary
         left = np.maximum(q.allowed - checkpoint.variance, 0)
-        limit = left * (stop - start) / (checkpoint.window + q.window - start)
+        share = (stop - start) / (checkpoint.window + q.window - start)
+        limit = left * (1 if q.method == ADAPTIVE else share)
         more = 1
         while True:
             if values is None or values.shape[1] < len(sensors):

@@ -303,7 +303,8 @@ def plan_checkpoints(
         relaxed = (window - start) / (window - times[-1])
         if query in EXTREMES:
             steps = window - times[-1], window - start
-            later, first = (extreme_max_variance(requirement, m) for m in steps)
+            unit = Requirement(1, requirement.delta)  # ε cancels out
+            later, first = (extreme_max_variance(unit, m) for m in steps)
             relaxed = later / first
         replay.append(replay[-1].loosened(relaxed if method == "proposed" else 1.0))
 

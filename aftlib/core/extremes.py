@@ -198,7 +198,8 @@ def extreme_max_variance(requirement: Requirement, steps: int) -> float:
     """
     require_number("steps", steps, least=1, whole=True)
     outside = -np.expm1(np.log1p(-requirement.delta) / steps)  # of each step
-    return float((requirement.epsilon / -ndtri(outside / 2)) ** 2)
+    largest = float(requirement.epsilon) / -float(ndtri(outside / 2))
+    return largest * largest
 
 
 def extreme_reliability(requirement: Requirement, variance: ArrayLike, steps: int) -> np.ndarray:

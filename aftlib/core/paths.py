@@ -135,7 +135,7 @@ def keep_identity(note: Path, what: str, own: Mapping[str, object], left: Path) 
     if note.exists():
         begun = json.loads(note.read_text())
         if begun != asked:
-            both = ((name, begun.get(name), value) for name, value in asked.items())
+            both = ((name, begun.get(name), asked.get(name)) for name in begun | asked)
             raise ValueError(
                 f"{what} must be the one that the stream in {note.parent} began with, "
                 + "; ".join(f"{name} = {old}, got {new}" for name, old, new in both if old != new)

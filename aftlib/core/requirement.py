@@ -65,7 +65,8 @@ class Requirement:
     @property
     def max_variance(self) -> float:
         """Largest posterior variance σ* = (ε / z)² that meets the requirement (D2 eq. (21))."""
-        return (self.epsilon / self.z) ** 2
+        largest = float(self.epsilon) / self.z
+        return largest * largest  # infinite rather than an OverflowError
 
     def reliability(self, variance: ArrayLike) -> np.ndarray:
         """Probability R that a Gaussian of this variance lies within ε of its mean (D1 eq. (3)).

@@ -21,12 +21,10 @@ from aftlib.guard.accounts import (
 )
 from aftlib.guard.prediction import Model, new_model
 from aftlib.guard.proposal import Risk, new_risk
-from aftlib.guard.rounds import Rules, State, advance
+from aftlib.guard.rounds import LARGEST, Rules, State, advance
 
 FORGET = 1 / 600
 """The model's memory: effectively 600 windows."""
-LARGEST = 1e100
-"""No window may be of that size: its square must be a number."""
 VERSION = 3
 
 

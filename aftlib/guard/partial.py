@@ -18,7 +18,7 @@ from aftlib.core.checks import require_number
 from aftlib.core.requirement import Requirement
 from aftlib.guard.accounts import Accounts, slack
 from aftlib.guard.guard import FORGET, History
-from aftlib.guard.rounds import LEVEL_FORGET
+from aftlib.guard.rounds import LARGEST, LEVEL_FORGET
 
 LOADING = 0.01
 """Added to each variance, relatively: what is fitted exactly is not believed exactly."""
@@ -142,16 +142,22 @@ class PartialGuard:
     def update(self, windows: ArrayLike) -> History:
         """Take in one window, shape (w, n), or many, shape (rounds, w, n); the state is the same.
 
-        Lost and missing samples are NaN. What had been declared, and the means over the intervals
-        as estimated, have shape (rounds, intervals, n); an error is booked where a truth is whole.
+        Lost and missing samples are NaN, and so must be those that are no measurement, of a size
+        of 1e100 or more. What had been declared, and the means over the intervals as estimated,
+        have shape (rounds, intervals, n); an error is booked where a truth is whole.
         """
         values = np.asarray(windows, float)
         values = values if values.ndim == 3 else values[None]
         shape = self.window, len(self.intervals[0].said)
-        if values.ndim != 3 or values.shape[1:] != shape or np.isinf(values).any():
+        if values.ndim != 3 or values.shape[1:] != shape:
             raise ValueError(
-                f"windows must be finite or NaN, of shape {shape} or (rounds, *{shape}), got "
+                f"windows must have shape {shape} or (rounds, *{shape}), got "
                 f"{np.shape(windows)}; cut the samples into windows, one column a sensor"
+            )
+        wild = np.abs(values) >= LARGEST
+        if wild.any():
+            raise ValueError(
+                f"windows must be below {LARGEST:g} in size, got {values[wild][0]}; make it NaN"
             )
         said = np.zeros((len(values), len(self.intervals), shape[1]), np.int64)
         estimate = np.zeros(said.shape)

@@ -19,10 +19,13 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from aftlib.core.checks import require_number
 from aftlib.core.paths import atomic_file, keep_identity
-from aftlib.guard.guard import LARGEST, Guard
+from aftlib.guard.guard import Guard
+from aftlib.guard.rounds import LARGEST
 
 MOST_ROUNDS = 100_000
 """Windows without any sample between two that have some; more are taken for a wrong clock."""
+NONE = -1
+"""Where the next window starts while there was none; starts are multiples of a step."""
 _TIMES = {"timestamp", "timestamp_ntz"}
 _NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
 
@@ -143,7 +146,7 @@ def recoverable(
         Is given every micro-batch's windows and the micro-batch's number. After a death the last
         one comes once more, with the same rows: replace, do not append. Columns:
 
-        - `start`, `sensor`;
+        - `start` (in UTC, or without a zone where `time` has none), `sensor`;
         - `state`: "exact"; "estimated", where the guard had promised an error of at most ε before
           the loss began; "lost", where it had not: read those again from their source;
         - `value`: NaN where lost; `half_width`: 1 − δ of comparable errors were within it;
@@ -161,8 +164,8 @@ def recoverable(
     Raises
     ------
     ValueError
-        When the stream does not stream or lacks a column, or the directory holds another promise's
-        stream; while it runs, when a sensor comes that no worker has.
+        When the stream does not stream or lacks a column, or the directory holds the stream of
+        another promise or other columns; while it runs, when a sensor comes that no worker has.
 
     Examples
     --------
@@ -184,7 +187,9 @@ def recoverable(
                 f"{name!r} of type {types.get(name)}: rename or cast it"
             )
     place = Path(directory).absolute()
-    keep_identity(place / "promise.json", "promise", asdict(promise), place / "checkpoint")
+    columns = {"time": time, "sensor": sensor, "value": value}
+    named = {part: name for part, name in columns.items() if part != name}
+    keep_identity(place / "promise.json", "promise", asdict(promise) | named, place / "checkpoint")
 
     number = F.col(value).cast("double")
     good = F.coalesce(F.abs(number) < LARGEST, F.lit(False)) & F.col(sensor).isNotNull()
@@ -239,9 +244,9 @@ class Keeper:
         return self.place / f"guard-{batch_id}.npz"
 
     def before(self, batch_id: int) -> tuple[Guard, int]:
-        """The guard as it was before a micro-batch, and where its next window starts (or −1)."""
+        """The guard as it was before a micro-batch, and its next window's start, or `NONE`."""
         if batch_id == 0:
-            return self.promise.guard(), -1
+            return self.promise.guard(), NONE
         try:
             with np.load(self.path(batch_id - 1), allow_pickle=False) as state:
                 return Guard.from_bytes(state["guard"].tobytes()), int(state["after"])
@@ -254,10 +259,11 @@ class Keeper:
     def judge(self, guard: Guard, after: int, found: pd.DataFrame) -> tuple[pd.DataFrame, int]:
         """Feed the windows to the guard one after another, and say what became of each."""
         promise, names = self.promise, self.promise.sensors
-        starts = found["start"].astype("datetime64[us, UTC]").astype("int64")
+        zone, times = found["start"].dt.tz is not None, pd.to_datetime(found["start"], utc=True)
+        starts = times.astype("datetime64[us, UTC]").astype("int64")
         table = found.assign(start=starts)
-        first = int(starts.min()) if after < 0 else after
-        expected = np.arange(first, int(starts.max()) + 1, promise.step)
+        first = int(starts.min()) if after == NONE else after
+        expected = range(first, int(starts.max()) + 1, promise.step)
         if len(expected) > starts.nunique() + MOST_ROUNDS:
             raise ValueError(
                 f"time must not jump by more than {MOST_ROUNDS} windows, got one at "
@@ -281,8 +287,8 @@ class Keeper:
         missing = np.isnan(windows)
         state = np.where(missing, np.where(declared, "estimated", "lost"), "exact")
         rows = {
-            "start": np.repeat(pd.to_datetime(expected, unit="us", utc=True), len(names)),
-            "sensor": np.tile(names, len(expected)),
+            "start": np.repeat(pd.to_datetime(np.array(expected), unit="us", utc=zone), len(names)),
+            "sensor": names * len(expected),
             "state": state.ravel(),
             "value": np.where(missing, np.where(declared, estimate, np.nan), windows).ravel(),
             "half_width": np.where(declared, half_width, np.nan).ravel(),

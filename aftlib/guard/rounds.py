@@ -11,6 +11,8 @@ from aftlib.guard.accounts import declare, learn
 from aftlib.guard.prediction import FIRST_FIT, absorb, conditional, learn_moments, predict, refit
 from aftlib.guard.proposal import FLOOR, RHYTHMS, half_width, learn_outcome, propose, refit_weights
 
+LARGEST = 1e100
+"""No window may be of that size, nor what stands for one: its square must be a number."""
 HIGHEST = 100.0
 """Deviation in sd that the risk tells apart at most, so that one wild value does not blind it."""
 LEVEL_FORGET = 1 / 100
@@ -174,6 +176,8 @@ def remember(state: Any, model: Any, rules: Any, now: Any, t: int) -> None:
         for i in range(n):
             if np.isnan(now[i]):
                 filled[i] = state.levels[before, i] + (0.0 if np.isnan(z[i]) else z[i])
+            if abs(filled[i]) >= LARGEST:  # what wild values seem to tell would grow without end
+                filled[i] = state.level[0, i]
     for i in range(n):
         if not np.isnan(now[i]):
             state.level[1, i] = state.level[1, i] * (1 - LEVEL_FORGET) + 1
@@ -199,7 +203,7 @@ def remember(state: Any, model: Any, rules: Any, now: Any, t: int) -> None:
             back = (t - h) % len(state.windows)
             for i in range(n):
                 product = model.residual[slot, i] * model.residual[back, i]
-                if not np.isnan(product):
+                if np.isfinite(product):
                     kept = (1 - rules.forget) * model.products[2, h, i]
                     model.products[2, h, i] = kept + product
 

@@ -55,6 +55,15 @@ def test_results_are_within_epsilon_as_often_as_the_plan_says(query):
         assert np.mean(within, axis=0).min() >= said.min() - 3 * np.sqrt(0.1 * 0.9 / 150)
 
 
+@pytest.mark.parametrize(("epsilon", "replayed"), [(1e-200, 8), (1e200, 0)])
+def test_any_epsilon_is_planned_for(epsilon, replayed):
+    """Though its square is no number: how much a later checkpoint relaxes does not depend on it."""
+    for query in ("max", "mean"):
+        asked = Requirement(epsilon, 0.1)
+        found = plan_checkpoints(MODEL, WINDOW, asked, TIME, 40, query=query)
+        assert {len(replay.sensors) for replay in found.replay} == {replayed}
+
+
 def test_a_plan_from_the_middle_is_that_of_what_is_left():
     later = plan(start=14)
     assert later.times[0] == 14

@@ -119,6 +119,42 @@ def test_a_batch_that_fails_leaves_nothing_behind(tmp_path):
     assert operator.guard.to_bytes() == whole.guard.to_bytes()
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_sample_that_is_no_measurement_does_not_end_the_stream(tmp_path):
+    values, struck = VALUES[: 60 * W].copy(), {window * W for window in range(48, 60)}
+    values[45 * W + 2, 1] = 1e200
+    values[50 * W : 50 * W + 2, 1] = -1.7e308  # whose sum is infinite
+    log = log_of(tmp_path, values)
+    query = replace(QUERY, t_sla_ms=150)  # a window is one interval
+    operator = streamed(query, log, tmp_path / "s", failing=struck, after=0)
+    results = {(r.start // W, r.key): r for r in operator.store.results()}
+    assert results[45, "s1"].value == pytest.approx(1e200 / W)
+    guessed = [cell for cell, result in results.items() if result.half_width > 0]
+    assert (50, "s1") in guessed
+    assert operator.close().estimates == len(guessed)  # an infinite truth is one, too
+    assert max(window for window, _ in guessed) > 55
+
+
+def test_a_stream_that_was_closed_and_goes_on_keeps_t_sla(tmp_path):
+    """What the audit at the end tells is in the next window's plan, not only in what is read."""
+    values, rng = VALUES[: 60 * W].copy(), np.random.default_rng(2)
+    values[45 * W :, 4] += np.repeat(10 * rng.normal(size=15), W)
+    operator = prepare(replace(QUERY, t_sla_ms=50), log_of(tmp_path, values), tmp_path / "s")
+    for batch in range(200):
+        position = operator.checkpoint.position
+        if position == len(values):
+            break
+        if position >= 45 * W and position % W == 0:
+            operator.close()
+            operator.store.begin(batch, position, "dead")
+        operator.process(batch, bare_read(operator.log))
+    recovered = [r for r in operator.store.records() if r.recovered]
+    assert len({r.sensors for r in recovered}) > 1  # an account was used up meanwhile
+    assert all(r.sensors * (r.stop - r.start) <= 50 for r in recovered)
+    again, audited = prepare(operator.query, operator.log, tmp_path / "s"), operator.close()
+    assert again.close() == audited == operator.close()
+
+
 def test_a_sensor_that_goes_its_own_way_is_read_and_plans_are_made_anew(tmp_path):
     values = VALUES.copy()
     values[160 * W :, 4] = 5 * np.random.default_rng(1).normal(size=len(values) - 160 * W)

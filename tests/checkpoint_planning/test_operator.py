@@ -337,6 +337,21 @@ def test_further_sensors_stand_in_for_silent_ones(tmp_path, missing):
     assert (max(read) > 2) == (missing != 0.0)
 
 
+def test_a_gap_leaves_an_adaptive_plan_its_t_sla(tmp_path):
+    """An interval of such a plan may use up ε, and so may one with a gap."""
+    asked = replace(QUERY, method="adaptive", requirement=Requirement(0.2, 0.05))
+    values = draw(MODEL, WINDOW, 1)
+    replayed = asked.first_plan.replay[0].sensors
+    values[3, replayed[0]] = np.nan
+    log = SensorLog.write(tmp_path / "log", values, MODEL.names)
+    store = stream(asked, log, tmp_path, [("replayed", 0)])
+    first = store.records()[0]
+    assert first.recovered and first.sensors == len(replayed) == 2
+    assert asked.recovery_time(first.sensors * first.stop) <= asked.t_sla_ms
+    halves = [result.half_width for result in store.results()]
+    assert 0.9 * 0.2 < max(halves) <= 0.2 and all(result.kept for result in store.results())
+
+
 def test_what_nothing_tells_is_not_recoverable(tmp_path):
     """A whole group of sensors is silent in a failed interval: the result says so, and is told."""
     values = draw(MODEL, 5 * WINDOW, 6)

@@ -21,6 +21,11 @@ def test_reliability_is_elementwise_and_one_without_variance():
     assert reliability[1, 1] < 1e-100
 
 
+def test_any_epsilon_has_a_largest_variance():
+    assert Requirement(1e200, 0.05).max_variance == np.inf
+    assert Requirement(1e-200, 0.05).max_variance == 0
+
+
 @pytest.mark.parametrize(
     ("epsilon", "message"),
     [(0, "got 0"), (-1.0, "got -1.0"), (np.nan, "got nan"), (np.inf, "got inf")],

@@ -208,6 +208,25 @@ def test_a_wild_value_costs_its_own_sensor_and_a_while(wild):
     assert (wrong <= 0.05 * declared + allowed).all()
 
 
+def test_wild_values_and_gaps_do_not_end_the_guard():
+    """What gaps are filled with does not grow from one wild value to the next."""
+    rng = np.random.default_rng(2)
+    windows = rng.normal(size=(400, 1)) + 0.01 * rng.normal(size=(400, 3))
+    wild = rng.random(windows.shape) < 0.05
+    windows[wild] = rng.choice([-9e99, 9e99], wild.sum())
+    windows[rng.random(windows.shape) < 0.3] = np.nan
+    estimate = Guard([[0], [1], [2]], 0.5, 0.05, horizons=2).replay(windows).estimate
+    assert np.isfinite(estimate[2:]).all()
+
+
+def test_wild_values_do_not_blind_the_guard_of_many_sensors():
+    rng = np.random.default_rng(0)
+    windows = rng.normal(size=(260, 1)) + 0.1 * rng.normal(size=(260, 151))
+    windows[60:90:2, 0], windows[61:90:2, 0], windows[110, 1:] = -9e99, 9e99, 9e99
+    guard = Guard([range(76), range(76, 151)], 0.5, 0.05, horizons=2)
+    assert np.isfinite(guard.replay(windows).estimate[2:]).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -115,6 +115,34 @@ def test_a_micro_batch_that_runs_again_hands_over_the_same(tmp_path):
     assert {"estimated", "exact"} <= set(told[1][1]["state"])
 
 
+@pytest.mark.parametrize(
+    "moved",
+    [lambda times: times - pd.Timedelta(days=65 * 365), lambda times: times.dt.tz_localize(None)],
+)
+def test_times_before_1970_and_without_a_zone_are_times_like_others(tmp_path, moved):
+    def told(name, moved):
+        rows, keeper = [], Keeper(tmp_path / name, PROMISE, lambda found, _: rows.append(found))
+        (tmp_path / name).mkdir()
+        for number, first in enumerate((0, 300)):  # 250 minutes without any sample between them
+            table = batch(minutes(rounds=10), first).toArrow().to_pandas()
+            keeper(given(table.assign(start=moved(table["start"]))), number)
+        return pd.concat(rows)
+
+    usual, other = told("a", lambda times: times), told("b", moved)
+    assert len(usual) == 70 * len(NAMES)
+    assert other["start"].tolist() == moved(usual["start"]).tolist()
+    pd.testing.assert_frame_equal(other.drop(columns="start"), usual.drop(columns="start"))
+
+
+def test_sensors_may_have_any_name(tmp_path):
+    names, rows = ["", " ", "nan", "None", "a\nb", "a\0", "a", "ä", "start"], []
+    promise = Promise(**(ASKED | {"workers": [[name] for name in names]}))
+    table = pd.DataFrame({"start": START, "sensor": names, "value": range(9), "samples": 5})
+    Keeper(tmp_path, promise, lambda found, _: rows.append(found))(given(table), 0)
+    assert rows[0]["sensor"].tolist() == names
+    assert rows[0]["value"].tolist() == [*range(9)]
+
+
 def test_a_window_with_too_few_samples_is_lost(tmp_path):
     samples, told = minutes(rounds=20), []
     samples[52, 2] = np.nan
@@ -135,6 +163,9 @@ def test_what_does_not_fit_stops_the_stream(tmp_path):
     late = one.assign(sensor="a", start=START + pd.Timedelta(days=3650))
     with pytest.raises(ValueError, match="jump by more than 100000 windows, got one at 2035"):
         keeper(given(late), 1)
+    short = Keeper(tmp_path, Promise(**(ASKED | {"window": "1us"})), lambda rows, _: None)
+    with pytest.raises(ValueError, match="jump by more than 100000 windows"):  # not a MemoryError
+        short(given(pd.concat([one.assign(sensor="a"), late])), 0)
 
 
 @pytest.mark.parametrize(
@@ -169,3 +200,9 @@ def test_a_stream_that_does_not_fit_is_refused(spark, tmp_path):
     recoverable(stream, tmp_path / "state", print, PROMISE)
     with pytest.raises(ValueError, match=r"began with, epsilon = 0\.5, got 0\.7"):
         recoverable(stream, tmp_path / "state", print, Promise(**(ASKED | {"epsilon": 0.7})))
+    other = stream.withColumnRenamed("value", "heat")
+    with pytest.raises(ValueError, match="value = None, got heat"):
+        recoverable(other, tmp_path / "state", print, PROMISE, value="heat")
+    recoverable(other, tmp_path / "other", print, PROMISE, value="heat")
+    with pytest.raises(ValueError, match="value = heat, got None"):
+        recoverable(stream, tmp_path / "other", print, PROMISE)
