@@ -27,6 +27,8 @@ from aftlib.reports.parameter_cell import read_parameters
 
 RECORD, TABLES = "run.json", "tables"
 KEY_LENGTH = 12  # digits of the key that name a folder
+FIELDS = {"parameters", "changed", "profile", "claims", "error", "started", "seconds"}
+"""What a record must have to be that of a run."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,11 @@ class Run:
         return {claim["id"]: claim["verdict"] for claim in self.record["claims"]}
 
     def exists(self) -> bool:
-        """Whether there is such a run."""
-        return (self.folder / RECORD).exists()
+        """Whether there is such a run: its record can be read, and is neither cut short nor old."""
+        try:
+            return isinstance(self.record, dict) and self.record.keys() >= FIELDS
+        except (OSError, ValueError):
+            return False
 
     def executed(self) -> Executed:
         """Return its executed notebook."""
@@ -81,10 +86,16 @@ def kept_run(notebook: Notebook, parameters: Mapping[str, Any]) -> Run | None:
 
 
 def all_runs() -> list[Run]:
-    """Return every kept run, the newest first."""
-    runs = [Run(path.parent) for path in runs_dir().glob(f"*/*/{RECORD}")]
-    runs = [run for run in runs if not run.folder.name.startswith(".")]
+    """Return every kept run, the newest first; without what has no record that can be read."""
+    runs = [Run(folder) for folder in run_folders()]
+    runs = [run for run in runs if run.exists()]
     return sorted(runs, key=lambda run: (run.record["started"], run.name), reverse=True)
+
+
+def run_folders() -> list[Path]:
+    """Return the folder of each run, also where its record is broken."""
+    found = (path.parent for path in runs_dir().glob(f"*/*/{RECORD}"))
+    return sorted(folder for folder in found if not folder.name.startswith("."))
 
 
 def find_run(wanted: str) -> Run:
@@ -147,12 +158,15 @@ def run_aside(
 
 
 def keep(executed: Executed, tables: Path) -> Run:
-    """Put a run into the store, unless one of the same key is there that went well."""
+    """Put a run into the store, unless one of the same key is there that went well.
+
+    What is left of a run, such as a folder without its record, makes way.
+    """
     record, name = executed.record, executed.record["name"]
     run = Run(runs_dir() / name / record["key"][:KEY_LENGTH])
-    if run.exists():
-        if not run.record["error"]:
-            return run
+    if run.exists() and not run.record["error"]:
+        return run
+    if run.folder.exists():
         shutil.rmtree(run.folder)
     with atomic_directory(run.folder) as folder:
         shutil.copyfile(executed.path, folder / f"{name}.ipynb")

@@ -35,7 +35,7 @@ def kept(home):
         told = {
             **{"notebook": name, "parameters": {"m": 4}, "versions": {"Python": "3.11"}},
             **{"commit": "c", "dirty": False, "machine": {"cores": 2}, "seconds": 1.0},
-            **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": ""},
+            **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": "", "changed": {}},
         }
         told |= {"claims": [vars(claim) for claim in claims]} | record
         (folder / runs.RECORD).write_text(json.dumps(told))
