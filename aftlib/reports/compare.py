@@ -16,7 +16,7 @@ from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import CLAIMS
 from aftlib.reports.html import asset, plotly_box, render, share_plotly, started
 from aftlib.reports.kept import keys_of, read_kept
-from aftlib.reports.runs import TABLES, Run, runs_dir
+from aftlib.reports.runs import TABLES, Run, file_stem, runs_dir
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,7 @@ def tables(runs: Sequence[Run]) -> list[Line]:
 
     Rows are joined on the columns that tell them apart. Where a column has an interval, rows differ
     ("apart") when the intervals do not overlap; elsewhere ("changed") when the values differ, be
-    they numbers or texts.
+    they numbers or texts, or a row or column is in one only.
     """
     first, *others = [read_kept(run.folder / TABLES) for run in runs]
     lines = []
@@ -131,7 +131,7 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
             continue
         x, y = joined[column], joined[f"{column}{_B}"]
         differ = ~((x == y) | (x.isna() & y.isna()))
-        state = "changed" if differ.any() else "same"
+        state = "changed" if differ.any() or alone else "same"
         text = f"{common}: {int(differ.sum())} differ"
         if column not in theirs:  # texts, and what is true or false
             lines.append(Line(f"{name}.{column}", (text,), state))
@@ -141,7 +141,7 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
             other_low, other_high = (joined[f"{bound}{_B}"] for bound in bounds[column])
             apart = (low > other_high) | (other_low > high)
             unsure = differ & (low + high + other_low + other_high).isna()
-            state = "apart" if apart.any() else "changed" if unsure.any() else "same"
+            state = "apart" if apart.any() else "changed" if unsure.any() or alone else "same"
             text += f", {int(apart.sum())} beyond their intervals"
             differ = apart if apart.any() else differ
         relative = ((y - x) / x.abs().where(x != 0)).where(differ)
@@ -207,7 +207,7 @@ def write_comparison(runs: Sequence[Run]) -> Path:
 
     Text and tables as in `told`, with the rows that differ most, and the figures.
     """
-    target = runs_dir() / "compare" / f"{'-'.join(run.folder.name for run in runs)}.html"
+    target = runs_dir() / "compare" / f"{file_stem([run.folder.name for run in runs])}.html"
     drawn = []
     for run in runs:
         cells = run.executed().content.cells

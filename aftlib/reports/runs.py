@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -77,6 +78,17 @@ class Run:
 def runs_dir() -> Path:
     """Return the folder of all kept runs (it may not exist)."""
     return reports_dir() / "runs"
+
+
+def file_stem(parts: Sequence[str]) -> str:
+    """Return `parts` as the name of a page: cut, with their hash, where a file's may be no longer.
+
+    >>> file_stem(["a", "b"])
+    'a-b'
+    """
+    name = "-".join(parts)
+    digest = hashlib.sha256(name.encode()).hexdigest()[:KEY_LENGTH]
+    return name if len(name.encode()) <= 150 else f"{parts[0][:100]}-{digest}"
 
 
 def kept_run(notebook: Notebook, parameters: Mapping[str, Any]) -> Run | None:
