@@ -176,7 +176,7 @@ def read_plan(path: Path | str) -> dict:
         raise ValueError(f"plan must name a file that aft plan wrote, got {path!r}")
     try:
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"plan must name a file that aft plan wrote, got {path!r}") from error
     if not isinstance(plan, dict):
         raise ValueError(f"plan must name a file that aft plan wrote, got {str(path)!r}")

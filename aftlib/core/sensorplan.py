@@ -163,6 +163,8 @@ def _fitted(plan: dict, table: SensorTable, digest: str) -> SensorPlan:
     asked, names = plan["question"], table.names
     key = {name: i for i, name in enumerate(names)}
     dealt = [name for worker in plan["assignment"] for name in worker]
+    if [] in plan["assignment"]:
+        raise ValueError(f"assignment must give each worker a sensor, got one of none; {_ANEW}")
     if sorted(dealt) != sorted(names) or set(asked["epsilon"]) != set(names):
         others = set(dealt) ^ set(names) or set(asked["epsilon"]) ^ set(names)
         raise ValueError(
@@ -179,17 +181,10 @@ def _fitted(plan: dict, table: SensorTable, digest: str) -> SensorPlan:
     require_number("window", asked["window"], least=1, most=len(table.values) // 4, whole=True)
     require_number("slide", asked["slide"], least=1, whole=True)
 
-    times = (0, *plan["checkpoints"], asked["window"])
-    spans = [(part["from"], part["until"]) for part in plan["replay"]]
-    if list(times) != sorted(set(times)) or spans != list(zip(times, times[1:], strict=False)):
-        raise ValueError(
-            f"checkpoints must cut the window of {times[-1]} steps into the intervals of replay, "
-            f"got {plan['checkpoints']!r} and {spans}; {_ANEW}"
-        )
-    replay = [[name for name in part["sensors"]] for part in plan["replay"]]
-    unknown = sorted({name for part in replay for name in part} - set(names))
-    if unknown:
-        raise ValueError(f"replay must name sensors of the data, got {listed(unknown)}; {_ANEW}")
+    times, replay = replay_of(plan, names)
+    seasons = plan["data"].get("seasons_in_windows", [])
+    for period in seasons if isinstance(seasons, list) else [seasons]:
+        require_number("seasons_in_windows", period, above=0)
     epsilon = np.array([asked["epsilon"][name] for name in names], float)
     scaled = SensorTable(table.values / epsilon, names, table.time, table.quality)
     return SensorPlan(
@@ -201,8 +196,33 @@ def _fitted(plan: dict, table: SensorTable, digest: str) -> SensorPlan:
         workers=tuple(tuple(sorted(key[n] for n in worker)) for worker in plan["assignment"]),
         times=times,
         replay=tuple(tuple(key[name] for name in part) for part in replay),
-        seasons=tuple(map(float, plan["data"].get("seasons_in_windows", ()))),
+        seasons=tuple(map(float, seasons)),
         t_sla_ms=float(asked["t_sla_ms"]),
         fixed_ms=float(asked["fixed_ms"]),
         per_tuple_ms=float(asked["per_tuple_ms"]),
     )
+
+
+def replay_of(
+    plan: dict, names: Sequence[str]
+) -> tuple[tuple[int, ...], tuple[tuple[str, ...], ...]]:
+    """The times of a window that a plan names, and what a failure between two of them reads again.
+
+    ValueError when they do not cut the window, or name other sensors than `names`, or one twice.
+    """
+    times = (0, *plan["checkpoints"], plan["question"]["window"])
+    spans = [(part["from"], part["until"]) for part in plan["replay"]]
+    whole = all(type(time) is int for time in times)
+    ordered = whole and list(times) == sorted(set(times))
+    if not ordered or spans != list(zip(times, times[1:], strict=False)):
+        raise ValueError(
+            f"checkpoints must cut the window of {times[-1]} steps into the intervals of replay, "
+            f"got {plan['checkpoints']!r} and {spans}; {_ANEW}"
+        )
+    for sensors in (part["sensors"] for part in plan["replay"]):
+        if not isinstance(sensors, list) or len(set(sensors)) < len(sensors):
+            raise ValueError(f"replay must list sensors, each once, got {sensors!r}; {_ANEW}")
+    unknown = sorted({name for part in plan["replay"] for name in part["sensors"]} - set(names))
+    if unknown:
+        raise ValueError(f"replay must name sensors of the data, got {listed(unknown)}; {_ANEW}")
+    return times, tuple(tuple(part["sensors"]) for part in plan["replay"])

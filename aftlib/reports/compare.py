@@ -16,12 +16,13 @@ from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import CLAIMS
 from aftlib.reports.html import asset, plotly_box, render, share_plotly, started
 from aftlib.reports.kept import keys_of, read_kept
-from aftlib.reports.runs import TABLES, Run, runs_dir
+from aftlib.reports.runs import TABLES, Run, file_stem, runs_dir
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 20  # rows of a table whose differences are shown
+_B = "\0B"  # after the columns of the second table: the end of no column's name
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def tables(runs: Sequence[Run]) -> list[Line]:
     """Compare the kept tables of each later run with the first's, column by column.
 
     Rows are joined on the columns that tell them apart. Where a column has an interval, rows differ
-    ("apart") when the intervals do not overlap; elsewhere ("changed") when the values do.
+    ("apart") when the intervals do not overlap; elsewhere ("changed") when the values differ, be
+    they numbers or texts, or a row or column is in one only.
     """
     first, *others = [read_kept(run.folder / TABLES) for run in runs]
     lines = []
@@ -104,13 +106,13 @@ def tables(runs: Sequence[Run]) -> list[Line]:
 
 
 def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
-    """Return a line for each column of numbers that `a` and `b` both have, see `tables`."""
+    """Return a line for each column that `a` or `b` has beside its keys, see `tables`."""
     keys = max(keys_of(a), keys_of(b), key=len)
     known = all(key in a and key in b for key in keys)
     if not keys or not known or a.duplicated(keys).any() or b.duplicated(keys).any():
         return [Line(name, ("no columns tell the rows of both apart",), "changed")]
     try:
-        joined = a.merge(b, on=keys, how="inner", suffixes=("", " in B"))
+        joined = a.merge(b.rename(columns={c: f"{c}{_B}" for c in b if c not in keys}), on=keys)
     except ValueError:  # a key that is a number in one and a text in the other
         joined = a.head(0)
     if joined.empty:
@@ -121,21 +123,25 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
     bounds = intervals_of(a)
     skipped = {*keys, *(bound for pair in bounds.values() for bound in pair)}
     theirs, mine = ({str(c) for c in f.select_dtypes("number")} for f in (a, b))
-    lines = [
-        Line(f"{name}.{c}", ("numbers in one only",), "changed")
-        for c in a
-        if c in b and c not in skipped and (c in theirs) != (c in mine)
-    ]
-    numbers = [str(c) for c in a if c in theirs & mine and c not in skipped]
-    for column in numbers:
-        x, y = joined[column], joined[f"{column} in B"]
+    odd = {c: "A" if c in a else "B" for c in [*a, *b] if (c in a) != (c in b)}
+    lines = [Line(f"{name}.{c}", (f"only in {one}",), "changed") for c, one in odd.items()]
+    for column in (c for c in a if c in b and c not in skipped):
+        if (column in theirs) != (column in mine):
+            lines.append(Line(f"{name}.{column}", ("numbers in one only",), "changed"))
+            continue
+        x, y = joined[column], joined[f"{column}{_B}"]
         differ = ~((x == y) | (x.isna() & y.isna()))
-        state = "changed" if differ.any() else "same"
+        state = "changed" if differ.any() or alone else "same"
         text = f"{common}: {int(differ.sum())} differ"
-        if column in bounds and all(f"{bound} in B" in joined for bound in bounds[column]):
-            low, high = bounds[column]
-            apart = (joined[low] > joined[f"{high} in B"]) | (joined[f"{low} in B"] > joined[high])
-            state = "apart" if apart.any() else "same"
+        if column not in theirs:  # texts, and what is true or false
+            lines.append(Line(f"{name}.{column}", (text,), state))
+            continue
+        if column in bounds and all(f"{bound}{_B}" in joined for bound in bounds[column]):
+            low, high = (joined[bound] for bound in bounds[column])
+            other_low, other_high = (joined[f"{bound}{_B}"] for bound in bounds[column])
+            apart = (low > other_high) | (other_low > high)
+            unsure = differ & (low + high + other_low + other_high).isna()
+            state = "apart" if apart.any() else "changed" if unsure.any() or alone else "same"
             text += f", {int(apart.sum())} beyond their intervals"
             differ = apart if apart.any() else differ
         relative = ((y - x) / x.abs().where(x != 0)).where(differ)
@@ -201,7 +207,7 @@ def write_comparison(runs: Sequence[Run]) -> Path:
 
     Text and tables as in `told`, with the rows that differ most, and the figures.
     """
-    target = runs_dir() / "compare" / f"{'-'.join(run.folder.name for run in runs)}.html"
+    target = runs_dir() / "compare" / f"{file_stem([run.folder.name for run in runs])}.html"
     drawn = []
     for run in runs:
         cells = run.executed().content.cells

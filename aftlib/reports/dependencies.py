@@ -6,15 +6,18 @@ The key of a result is made of this, so that a result counts as long as nothing 
 from __future__ import annotations
 
 import ast
+import glob
 import hashlib
 import importlib.metadata
 import os
 import platform
 import re
 import sys
-from collections.abc import Iterable
+import tokenize
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ _PRESENTATION = ("reports/", "core/paths.py")
 _RESULTS = ("reports/claims.py", "reports/style.py")
 _OWN = re.compile(rf"{PACKAGE.name}(\.\w+)+(:\w+)?$", re.ASCII)
 _NO_DATA = {".py", ".pyc", ".typed"}
+_INSTALLED = {"site-packages", "dist-packages"}
 _CHUNK = 1 << 20
 
 
@@ -33,47 +37,107 @@ class Closure:
 
     files: tuple[Path, ...]  # modules of this project, and others that lie beside
     packages: tuple[str, ...]  # top-level names of the others, without the standard library
+    named: tuple[Path, ...] = ()  # files that cells, or modules beside, name in a text or a magic
 
 
 def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None = None) -> Closure:
     """Return what `sources`, the code of a notebook's cells, import.
 
-    `package` is the folder of this library; modules that lie in the folder `beside`, by default
-    the working directory, are followed too. An import inside of a function counts, and so do the
-    ``__init__`` files of the packages on the way, except the library's own: of its names only those
-    that are imported are followed. What cannot be parsed imports nothing: it fails when it is run.
+    `package` is the folder of this library. Modules of one's own are followed too: those in the
+    folder `beside`, by default the working directory, on PYTHONPATH, or installed to be edited. An
+    import inside of a function counts, and so do the ``__init__`` files of the packages on the way,
+    except the library's own: of its names only those that are imported are followed. What cannot be
+    parsed imports nothing: it fails when it is run.
     """
     beside = Path.cwd() if beside is None else beside
     public = _imports((package / "__init__.py").read_text(encoding="utf-8"))
-
-    def asked(source: str) -> list[str]:
-        return _imports(source) + (public if _takes_all(source, package.name) else [])
-
-    pending = [name for source in sources for name in asked(source)]
+    pending: list[str] = []
     files: set[Path] = set()
+    named: set[Path] = set()
     packages, seen = set(), set()
+
+    def own(source: str, within: Sequence[str] = ()) -> None:
+        taken = public if _takes_all(source, package.name) else []
+        pending.extend([*_imports(source, within), *taken])
+        named.update(named_files(source, beside))
+
+    for source in sources:
+        own(source)
     while pending:
         name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
         top, *rest = name.split(".")
-        if top == package.name:
-            found = _modules(package, rest)
-            if rest and not found:  # a public name: only its module is followed
-                pending += [module for module in public if module.split(".")[-1] == rest[0]]
-        else:
-            found = [*_file(beside / top, "__init__"), *_modules(beside / top, rest)]
-            found = found or _file(beside, top)
+        home, found = package.parent, _modules(package, rest)
+        if top != package.name:
+            tried = [(folder, located(folder, top, rest)) for folder in homes(top, beside)]
+            home, found = next((pair for pair in tried if pair[1]), (beside, []))
             if not found and top not in sys.stdlib_module_names:
                 packages.add(top)
+        elif rest and not found:  # a public name: only its module is followed
+            pending += [module for module in public if module.split(".")[-1] == rest[0]]
         for path in found:
             inside = path.relative_to(package).as_posix() if path.is_relative_to(package) else ""
             if path not in files and (inside in _RESULTS or not inside.startswith(_PRESENTATION)):
                 files.add(path)
-                text = path.read_text(encoding="utf-8")
-                pending += _imports(text) if path.is_relative_to(package) else asked(text)
-    return Closure(tuple(sorted(files)), tuple(sorted(packages)))
+                if inside:
+                    pending += _imports(path.read_text(encoding="utf-8"))
+                else:
+                    own(source_in(path), path.relative_to(home).parts[:-1])
+    return Closure(tuple(sorted(files)), tuple(sorted(packages)), tuple(sorted(named)))
+
+
+def homes(top: str, beside: Path) -> list[Path]:
+    """Return the folders where a module `top` of one's own may lie, the first first.
+
+    A package that was installed has its version instead, unless it was installed to be edited.
+    """
+    paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    found = [beside, *(Path(path).resolve() for path in paths)]
+    try:
+        spec = None if top in sys.stdlib_module_names else find_spec(top)
+    except (ImportError, ValueError):  # one without a file
+        spec = None
+    if spec and spec.origin and spec.has_location:
+        home = Path(spec.origin).parents[1 if spec.submodule_search_locations else 0]
+        found += [] if _INSTALLED & {*home.parts} else [home]
+    return found
+
+
+def named_files(source: str, beside: Path) -> list[Path]:
+    """Return the files that code of one's own names: by path, or modules to be imported by name.
+
+    It names them in a text or in the words of a magic. A folder is none: one that all is written to
+    would change with each run.
+    """
+    texts = [
+        node.value
+        for tree in parsed(source)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    texts += [
+        w for line in source.splitlines() if line.lstrip()[:1] in ("%", "!") for w in line.split()
+    ]
+    short = [text for text in texts if 0 < len(text) < 1000 and "\0" not in text]
+    paths = [beside / way for text in short for way in (text, text.replace(".", "/") + ".py")]
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def located(folder: Path, top: str, rest: list[str]) -> list[Path]:
+    """Return the files that importing a module below `folder` runs: of a package, or itself."""
+    found = [*_file(folder / top, "__init__"), *_modules(folder / top, rest)]
+    return found or _file(folder, top)
+
+
+def source_in(path: Path) -> str:
+    """Return the code of one's own file in its encoding, nothing where that is broken."""
+    try:
+        with tokenize.open(path) as file:
+            return file.read()
+    except (SyntaxError, UnicodeDecodeError):  # it fails when it is run
+        return ""
 
 
 def _file(folder: Path, name: str) -> list[Path]:
@@ -91,14 +155,16 @@ def _modules(folder: Path, parts: list[str]) -> list[Path]:
     return found
 
 
-def _imports(source: str) -> list[str]:
-    """Return each module that `source` imports, and each name that may be one."""
+def _imports(source: str, within: Sequence[str] = ()) -> list[str]:
+    """Return each module that `source`, of the package `within`, imports, and what may be one."""
     found = []
     for node in (node for tree in parsed(source) for node in ast.walk(tree)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.ImportFrom):
+            base = within[: len(within) + 1 - node.level] if node.level else ()
+            module = ".".join([*base, *filter(None, [node.module])])
+            found += [module, *(f"{module}.{alias.name}" for alias in node.names)] if module else []
         elif isinstance(node, ast.Constant) and _OWN.match(str(node.value)):
             found.append(str(node.value).partition(":")[0])  # to be run or imported by its name
     return found
@@ -140,7 +206,10 @@ def code_hash(files: Iterable[Path], root: Path = PACKAGE) -> str:
 
 @cache
 def _meaning(path: Path, *state: int) -> bytes:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # no Python: it fails when it is run
+        return hashlib.sha256(path.read_bytes()).digest()
     for node in ast.walk(tree):
         match getattr(node, "body", None):
             case [ast.Expr(ast.Constant(str())), *rest]:
@@ -176,15 +245,18 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 def content_hashes(value: Any) -> list[str]:
     """Return the hashes of the contents of the files and folders that `value` names.
 
-    `value` is a parameter's, plain or a list; what names no file gives nothing. A folder counts
-    with all that is in it.
+    `value` is a parameter's, plain, a list or a mapping; what names no file gives nothing. A folder
+    counts with all that is in it, also by links.
     """
+    if isinstance(value, Mapping):
+        return content_hashes([*value.values()])
     if isinstance(value, list | tuple):
         return [found for part in value for found in content_hashes(part)]
     if not isinstance(value, str | os.PathLike) or not 0 < len(os.fspath(value)) < 4096:
         return []
     path = Path(value)
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    inside = glob.glob("**", root_dir=path, recursive=True, include_hidden=True)
+    files = sorted(path / name for name in inside) if path.is_dir() else [path]
     states = {part: part.stat() for part in files if part.is_file()}
     return [
         f"{part.relative_to(path)} {_content(part, state.st_mtime_ns, state.st_size)}"

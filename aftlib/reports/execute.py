@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging
 import os
 import signal
@@ -101,7 +102,9 @@ def execute(
 
     When it went well and `tables` is given, its frames are kept in that folder (see `kept`). A
     notebook that fails is saved too, up to and with its error. A run that `stop_all` ended raises
-    KeyboardInterrupt and saves nothing: what `target` held before stays.
+    KeyboardInterrupt and saves nothing: what `target` held before stays. Where what its results
+    depend on was changed meanwhile, none can say what they were found with: their key is then one
+    that no run is asked for by.
     """
     started, stops = time.monotonic(), _stops
     record: dict[str, Any] = {
@@ -121,6 +124,12 @@ def execute(
         error = _run(content, parameters, scratch, on_cell)
         if _stops != stops:
             raise KeyboardInterrupt
+        try:
+            key = notebook.key(parameters)
+        except OSError:  # a module is gone
+            key = ""
+        if key != record["key"]:
+            record["key"] = hashlib.sha256(f"{record['key']} {key}".encode()).hexdigest()
         record |= {"error": error, "seconds": round(time.monotonic() - started, 1)}
         content = nbformat.read(scratch, 4) if scratch.exists() else content
         # papermill's own marks go: they would be shown as cells, and name paths of this machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.parameter_cell import Parameter, check_parameters, read_parameters
 
 _CHECK = ".check_parameters"
+SETTINGS = ("AFT_MASTER", "AFT_DRIVER_MEMORY")  # of the environment: where Spark runs
 
 
 @dataclass(frozen=True)
@@ -90,13 +92,15 @@ class Notebook:
         """Return the hash of all that a run's results depend on.
 
         That is its cells, the code of the modules that it imports with the data beside them, the
-        versions of the packages, the parameters, and the contents of the files that they name.
+        versions of the packages, the parameters, the contents of the files that they or the cells
+        name, and, where Spark can start, the master and memory that it is given.
         """
         cells = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in self.content.cells]
         values, files = self.values(given), self.imports.files
-        beside = [str(path) for path in package_data(files)]
+        beside = [str(path) for path in (*package_data(files), *self.imports.named)]
         data = content_hashes([*beside, *values.values()])
-        parts = (cells, code_hash(files), self.versions, values, data)
+        settings = [os.environ.get(name) for name in SETTINGS if self.starts_spark]
+        parts = (cells, code_hash(files), self.versions, values, data, settings)
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 

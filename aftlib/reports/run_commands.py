@@ -30,7 +30,7 @@ def runs(
     from aftlib.reports.html import duration, started
     from aftlib.reports.notebook import find_notebook
     from aftlib.reports.parameter_cell import literal
-    from aftlib.reports.runs import all_runs
+    from aftlib.reports.runs import all_runs, run_folders
 
     with clear_errors():
         name = find_notebook(notebook).name if notebook else None
@@ -56,6 +56,8 @@ def runs(
         took = duration(record["seconds"])
         click.echo(f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {values}")
     click.echo(f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one.")
+    for folder in sorted({*run_folders()} - {run.folder for run in kept}):
+        click.echo(f"! {folder} has no run.json that can be read: remove the folder.")
 
 
 @click.command("open")
@@ -131,6 +133,8 @@ def compare(chosen: tuple[str, ...]) -> None:
         found = [find_run(name) for name in chosen]
         if len({run.name for run in found}) < 2:
             raise ValueError(f"give at least two different runs, got {len(found)}: see `aft runs`")
+        if len(found) > 26:
+            raise ValueError(f"give at most 26 runs, a letter each, got {len(found)}")
         click.echo("\n".join(told(found)))
         page = write_comparison(found)
     click.echo(f"\nPage: {page}")

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,8 @@ from aftlib.reports.parameter_cell import read_parameters
 
 RECORD, TABLES = "run.json", "tables"
 KEY_LENGTH = 12  # digits of the key that name a folder
+FIELDS = {"parameters", "changed", "profile", "claims", "error", "started", "seconds"}
+"""What a record must have to be that of a run."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,11 @@ class Run:
         return {claim["id"]: claim["verdict"] for claim in self.record["claims"]}
 
     def exists(self) -> bool:
-        """Whether there is such a run."""
-        return (self.folder / RECORD).exists()
+        """Whether there is such a run: its record can be read, and is neither cut short nor old."""
+        try:
+            return isinstance(self.record, dict) and self.record.keys() >= FIELDS
+        except (OSError, ValueError):
+            return False
 
     def executed(self) -> Executed:
         """Return its executed notebook."""
@@ -74,6 +80,17 @@ def runs_dir() -> Path:
     return reports_dir() / "runs"
 
 
+def file_stem(parts: Sequence[str]) -> str:
+    """Return `parts` as the name of a page: cut, with their hash, where a file's may be no longer.
+
+    >>> file_stem(["a", "b"])
+    'a-b'
+    """
+    name = "-".join(parts)
+    digest = hashlib.sha256(name.encode()).hexdigest()[:KEY_LENGTH]
+    return name if len(name.encode()) <= 150 else f"{parts[0][:100]}-{digest}"
+
+
 def kept_run(notebook: Notebook, parameters: Mapping[str, Any]) -> Run | None:
     """Return the kept run of `notebook` with `parameters` as all is now; None if none went well."""
     run = Run(runs_dir() / notebook.name / notebook.key(parameters)[:KEY_LENGTH])
@@ -81,10 +98,16 @@ def kept_run(notebook: Notebook, parameters: Mapping[str, Any]) -> Run | None:
 
 
 def all_runs() -> list[Run]:
-    """Return every kept run, the newest first."""
-    runs = [Run(path.parent) for path in runs_dir().glob(f"*/*/{RECORD}")]
-    runs = [run for run in runs if not run.folder.name.startswith(".")]
+    """Return every kept run, the newest first; without what has no record that can be read."""
+    runs = [Run(folder) for folder in run_folders()]
+    runs = [run for run in runs if run.exists()]
     return sorted(runs, key=lambda run: (run.record["started"], run.name), reverse=True)
+
+
+def run_folders() -> list[Path]:
+    """Return the folder of each run, also where its record is broken."""
+    found = (path.parent for path in runs_dir().glob(f"*/*/{RECORD}"))
+    return sorted(folder for folder in found if not folder.name.startswith("."))
 
 
 def find_run(wanted: str) -> Run:
@@ -147,12 +170,15 @@ def run_aside(
 
 
 def keep(executed: Executed, tables: Path) -> Run:
-    """Put a run into the store, unless one of the same key is there that went well."""
+    """Put a run into the store, unless one of the same key is there that went well.
+
+    What is left of a run, such as a folder without its record, makes way.
+    """
     record, name = executed.record, executed.record["name"]
     run = Run(runs_dir() / name / record["key"][:KEY_LENGTH])
-    if run.exists():
-        if not run.record["error"]:
-            return run
+    if run.exists() and not run.record["error"]:
+        return run
+    if run.folder.exists():
         shutil.rmtree(run.folder)
     with atomic_directory(run.folder) as folder:
         shutil.copyfile(executed.path, folder / f"{name}.ipynb")

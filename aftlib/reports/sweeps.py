@@ -24,7 +24,7 @@ from aftlib.reports.documents import CLAIMS
 from aftlib.reports.executed import Executed
 from aftlib.reports.html import asset, duration, plotly_box, render, share_plotly
 from aftlib.reports.notebook import Notebook, profile_parameters
-from aftlib.reports.runs import KEY_LENGTH, Run, all_runs, runs_dir
+from aftlib.reports.runs import KEY_LENGTH, Run, all_runs, file_stem, runs_dir
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
@@ -45,7 +45,7 @@ class Sweep:
         """Where its page lies: beside the runs, under a name that the same sweep has again."""
         text = json.dumps([self.varied, self.points], sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:6]
-        name = "-".join(["sweep", *self.varied, digest])
+        name = file_stem(["sweep", *self.varied, digest])
         return runs_dir() / self.notebook.name / f"{name}.html"
 
     def label(self, point: Mapping[str, Any]) -> str:

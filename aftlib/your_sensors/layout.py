@@ -77,6 +77,7 @@ class Layout:
             if frame.empty:
                 continue
             times = times_of(frame, self.time)
+            require_same_clock(times.tz, self.first)
             steps, rest = np.divmod((times - self.first).to_numpy(), self.step.to_numpy())
             off = rest != np.timedelta64(0)
             if off.any():
@@ -152,6 +153,54 @@ def files_of(data: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
+def rows_in(file: Path) -> int:
+    """Rows of a file, of text as many as it may have at most; 0 where there are none.
+
+    ValueError when it is no such file.
+    """
+    try:
+        if file.suffix == ".parquet":
+            with pq.ParquetFile(file) as groups:
+                return groups.metadata.num_rows
+        with file.open("rb") as lines:
+            least = lines.readline().count(b",") + 2  # separators and an end
+            while (line := lines.readline()) and not line.strip():
+                pass
+        return -(-file.stat().st_size // least) if line else 0
+    except (ValueError, OSError) as error:
+        raise ValueError(f"path must hold a table, got {str(file)!r} ({error})") from error
+
+
+def require_alike(files: Sequence[Path], columns: Sequence[str], signs: tuple[str, str]) -> None:
+    """Refuse files with other columns than the first, of text also in another order."""
+    for file in files:
+        if file.suffix == ".csv":
+            sign, _ = csv_signs(file)
+            head = pd.read_csv(file, nrows=0, index_col=False, sep=sign, encoding="utf-8-sig")
+            found = list(map(str, head.columns))
+            alike = found == list(columns) and sign == signs[0]
+        else:
+            with pq.ParquetFile(file) as groups:
+                schema = groups.schema_arrow
+            found = [str(c) for c in named(schema.empty_table().to_pandas()).columns]
+            alike = sorted(found) == sorted(columns)
+        if not alike:
+            raise ValueError(
+                f"files must have the same columns, in text in the same order, got "
+                f"{listed(columns)} in {str(files[0])!r} and {listed(found)} in {str(file)!r}; "
+                "write them alike, or leave the odd one out of the directory"
+            )
+
+
+def require_same_clock(zone: Any, first: pd.Timestamp) -> None:
+    """Refuse times with an offset from UTC where the first has none, or the other way round."""
+    if (zone is None) != (first.tz is None):
+        raise ValueError(
+            f"times must all have an offset from UTC or none, got {first} first and others "
+            f"{'without' if zone is None else 'with'} one; write them alike"
+        )
+
+
 def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> Layout:
     """Layout of wide files, told from their first rows and their last.
 
@@ -162,6 +211,8 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
         `datasets.even_grid`.
     """
     files = files_of(data)
+    counts = [rows_in(file) for file in files]
+    files = tuple(file for file, rows in zip(files, counts, strict=True) if rows) or files[:1]
     text, signs = files[0].suffix == ".csv", (",", ".")
     labels: tuple[str, ...] = ()
     try:
@@ -179,6 +230,7 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"path must hold a table, got {str(files[0])!r} ({reason})") from error
     head = named(head)
+    require_alike(files, [str(column) for column in head.columns], signs)
     told = head.copy()
     quiet = [c for c in told if told[c].dtype.kind == "f" and told[c].isna().all()]
     told.loc[told.index[:1], quiet] = 0.0  # it may begin later
@@ -192,7 +244,13 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
     column = next(iter(others)) if others else None
     step, first = table.time[1] - table.time[0], times_of(head, column)[0]
     last = times_of(last_row(files[-1], labels, signs), column)[0]
+    require_same_clock(last.tz, first)
     steps, rest = divmod(last - first, step)
+    if steps > 100 * sum(counts) + 1_000_000:
+        raise ValueError(
+            f"times must fill some part of their grid, got {first} first, {last} last and a period "
+            f"of {step}, for {sum(counts):,} rows at most; correct a wrong time"
+        )
     if rest or steps < 1:
         raise ValueError(
             f"rows must be in the order of their times, which lie on an even grid, got {first} "

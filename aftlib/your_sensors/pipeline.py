@@ -95,8 +95,9 @@ class Task:
         """Read the stretch; send what the driver needs of it, or why it cannot be read."""
         try:
             yield from self._read(stretch)
-        except ValueError as error:
-            yield REFUSED, 0, str(error).encode()
+        except (ValueError, OSError) as error:
+            where = f"{stretch.file}: " if len(self.layout.files) > 1 else ""
+            yield REFUSED, 0, f"{where}{error}".encode()
 
     def _read(self, stretch: Stretch) -> Iterator[Message]:
         pane = self.windows.pane

@@ -38,6 +38,14 @@ def plan_of(source, **changes):
     return plan
 
 
+def parts(cut, sensors=()):
+    """The replay of a window of five steps that is cut once."""
+    return [
+        {"from": 0, "until": cut, "sensors": sensors or []},
+        {"from": cut, "until": 5, "sensors": []},
+    ]
+
+
 @pytest.fixture
 def written(tmp_path):
     samples().to_csv(tmp_path / "sensors.csv")
@@ -128,6 +136,17 @@ def test_a_long_file_is_read_as_the_plan_was(written, tmp_path):
         ({"question.query": "max"}, "query must be 'mean' or 'sum', got 'max'"),
         ({"checkpoints": [2]}, r"intervals of replay, got \[2\] and \[\(0, 3\), \(3, 5\)\]; make"),
         ({"checkpoints": [3, 3]}, "must cut the window of 5 steps"),
+        ({"checkpoints": [2.5], "replay": parts(2.5)}, "must cut the window of 5 .* got .2.5. and"),
+        ({"checkpoints": ["3"]}, "must cut the window of 5 steps"),
+        ({"replay": parts(3, "a")}, "replay must list sensors, each once, got 'a'; make it anew"),
+        ({"replay": parts(3, ["a", "b", "a"])}, r"each once, got \['a', 'b', 'a'\]"),
+        ({"assignment": [["a", "b", "c"], []]}, "must give each worker a sensor, got one of none"),
+        ({"data.seasons_in_windows": [0]}, "seasons_in_windows must be above 0, got 0"),
+        (
+            {"data.seasons_in_windows": [float("nan")]},
+            "seasons_in_windows must be above 0, got nan",
+        ),
+        ({"data.seasons_in_windows": "144"}, "seasons_in_windows must be above 0, got '144'"),
         ({"replay": [{"from": 0, "until": 5, "sensors": ["x"]}], "checkpoints": []}, "got 'x'"),
     ],
     ids=str,
@@ -135,6 +154,13 @@ def test_a_long_file_is_read_as_the_plan_was(written, tmp_path):
 def test_a_plan_that_does_not_fit_is_refused(written, change, message):
     with pytest.raises(ValueError, match=message):
         open_plan(written(**change))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "[" * 100_000])
+def test_what_is_no_plan_is_refused(tmp_path, text):
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(ValueError, match="plan must name a file that aft plan wrote, got "):
+        open_plan(tmp_path / "plan.json")
 
 
 def test_a_directory_cannot_be_streamed(written, tmp_path):

@@ -35,7 +35,7 @@ def kept(home):
         told = {
             **{"notebook": name, "parameters": {"m": 4}, "versions": {"Python": "3.11"}},
             **{"commit": "c", "dirty": False, "machine": {"cores": 2}, "seconds": 1.0},
-            **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": ""},
+            **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": "", "changed": {}},
         }
         told |= {"claims": [vars(claim) for claim in claims]} | record
         (folder / runs.RECORD).write_text(json.dumps(told))
@@ -117,6 +117,33 @@ def test_numbers_in_one_and_texts_in_the_other_are_told():
         assert (n.name, n.state) == ("t.n", "same")
 
 
+def test_texts_flags_rows_and_columns_count_too():
+    a = pd.DataFrame({"k": [1, 2], "said": ["yes", "no"], "kept": [True, False], "n": [1, 2]})
+    b = a.assign(said=["yes", None], kept=True).rename(columns={"n": "m"})
+    assert states(compare.compare_frames("t", a, b)) == [
+        *(("t.n", "changed"), ("t.m", "changed"), ("t.said", "changed"), ("t.kept", "changed"))
+    ]
+    assert {state for _, state in states(compare.compare_frames("t", a, a))} == {"same"}
+    said, _, n = compare.compare_frames("t", a, a[:1])
+    assert (said.state, n.state) == ("changed", "changed")
+    assert n.texts == ("1 rows by k, 1 in one only: 0 differ",)
+
+
+def test_a_column_may_be_called_as_one_of_the_other_table():
+    a = pd.DataFrame({"k": [1, 2], "v": [1, 2], "v in B": [5, 6]})
+    lines = compare.compare_frames("t", a, a.assign(v=[1, 3]))
+    assert states(lines) == [("t.v", "changed"), ("t.v in B", "same")]
+
+
+def test_values_that_differ_without_an_interval_are_no_chance():
+    a = pd.DataFrame({"k": [1, 2], "v": [1.0, 2.0], "v_low": [None, 1.0], "v_high": [None, 3.0]})
+    bounded = a.assign(v_low=0.0, v_high=3.0)
+    (line,) = compare.compare_frames("t", bounded, a.assign(v=[9.0, 2.0]))
+    assert line.state == "changed"
+    (line,) = compare.compare_frames("t", bounded, a.assign(v=[1.0, 2.1]))
+    assert line.state == "same"
+
+
 def test_an_interval_is_found_by_its_name_or_by_what_lies_in_it():
     assert compare.intervals_of(A) == {"rate": ("low", "high")}
     named = pd.DataFrame({"x": [1, 9], "y": [2, 3], "x_low": [0, 0], "x_high": [3, 3]})
@@ -166,3 +193,11 @@ def test_one_run_cannot_be_compared(kept):
     for names in (["aaa"], ["aaa", "last"]):
         result = CliRunner().invoke(cli.main, ["compare", *names])
         assert result.exit_code == 1 and "give at least two different runs" in result.output
+
+
+def test_many_runs_have_a_page_and_more_than_letters_are_refused(kept):
+    names = [kept(f"{number:012x}", [], {}).name for number in range(27)]
+    result = CliRunner().invoke(cli.main, ["compare", *names[:26]])
+    assert result.exit_code == 0 and "Z  01_app" in result.output
+    result = CliRunner().invoke(cli.main, ["compare", *names])
+    assert result.exit_code == 1 and "give at most 26 runs, a letter each, got 27" in result.output

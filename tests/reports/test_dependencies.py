@@ -80,6 +80,63 @@ def test_modules_beside_the_notebook_are_followed(package, tmp_path):
     assert found.files == (tmp_path / "mine.py",) and found.packages == ("numpy",)
 
 
+def test_a_package_of_ones_own_is_followed_by_its_relative_imports(package, tmp_path):
+    (tmp_path / "own" / "deep").mkdir(parents=True)
+    (tmp_path / "own" / "__init__.py").write_text("from .part import f")
+    (tmp_path / "own" / "part.py").write_text("from . import other")
+    (tmp_path / "own" / "other.py").write_text("import scipy")
+    (tmp_path / "own" / "deep" / "low.py").write_text("from ..other import f")
+    found = closure(["import own"], package, tmp_path)
+    assert [path.name for path in found.files] == ["__init__.py", "other.py", "part.py"]
+    assert "scipy" in found.packages
+    found = closure(["import own.deep.low"], package, tmp_path)
+    assert tmp_path / "own" / "other.py" in found.files
+
+
+def test_modules_on_pythonpath_or_installed_to_be_edited_are_ones_own(
+    package, tmp_path, monkeypatch
+):
+    for folder in ("path", "edited"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"of_{folder}.py").write_text("import scipy")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'path'}")
+    monkeypatch.syspath_prepend(tmp_path / "edited")
+    found = closure(["import of_path, of_edited, numpy"], package, tmp_path)
+    assert [path.stem for path in found.files] == ["of_edited", "of_path"]
+    assert found.packages == ("numpy", "scipy")
+
+
+def test_files_that_code_of_ones_own_names_count_but_folders_do_not(package, tmp_path):
+    for name in ("read.csv", "run.py", "late.py", "of_mine.json", "other.csv"):
+        (tmp_path / name).write_text("1")
+    (tmp_path / "mine.py").write_text("open('of_mine.json')")
+    (tmp_path / "folder").mkdir()
+    cells = ["%run run.py", "import mine\nopen('read.csv')", "import_module('late'), 'folder', ''"]
+    found = closure(cells, package, tmp_path)
+    names = {path.name for path in found.named}
+    assert names == {"run.py", "read.csv", "of_mine.json", "late.py"}
+
+
+def test_a_module_that_is_no_python_counts_as_it_is(package, tmp_path):
+    (tmp_path / "broken.py").write_text("1 not")
+    (tmp_path / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nimport numpy\nx = '\xe9'")
+    found = closure(["import broken, latin"], package, tmp_path)
+    assert len(found.files) == 2 and found.packages == ("numpy",)
+    before = code_hash(found.files, tmp_path)
+    (tmp_path / "broken.py").write_text("2 nots")
+    assert code_hash(found.files, tmp_path) != before
+
+
+def test_where_spark_runs_is_part_of_the_key_of_what_starts_it(home, monkeypatch):
+    with_it = write_notebook(home / "a.ipynb", [new_code_cell("import pyspark")])
+    without = write_notebook(home / "b.ipynb", [new_code_cell("import numpy")])
+    monkeypatch.setenv("AFT_MASTER", "local[1]")
+    before = [Notebook(path).key({}) for path in (with_it, without)]
+    monkeypatch.setenv("AFT_MASTER", "spark://host:7077")
+    after = [Notebook(path).key({}) for path in (with_it, without)]
+    assert after[0] != before[0] and after[1] == before[1]
+
+
 def test_what_is_run_by_its_name_is_imported_too():
     found = closure(["run('-m', 'aftlib.checkpoint_planning.driver')"])
     assert PACKAGE / "checkpoint_planning" / "driver.py" in found.files
@@ -120,6 +177,11 @@ def test_contents_count_also_of_folders_and_lists(tmp_path):
     assert len(before) == 2
     (tmp_path / "log" / "a").write_text("2")
     assert content_hashes(value)[0] != before[0] and content_hashes(value)[1] == before[1]
+    (tmp_path / "linked").symlink_to(tmp_path / "log")
+    assert content_hashes({"log": [str(tmp_path)]}) == [
+        f"{name} {content_hashes(str(tmp_path / name))[0][2:]}"
+        for name in ("b", "linked/a", "log/a")
+    ]
 
 
 def test_a_renewed_package_that_is_imported_changes_the_key(home, monkeypatch):

@@ -49,6 +49,22 @@ def test_the_kernel_is_this_interpreter_with_this_project(home):
     assert found == [sys.executable, "plotly_mimetype", os.getcwd(), str(home)]
 
 
+def test_a_run_while_its_data_changed_is_found_with_neither(home, monkeypatch):
+    cell = new_code_cell(f"data = {str(home / 'd.csv')!r}", metadata={"tags": ["parameters"]})
+    notebook = Notebook(write_notebook(home / "one.ipynb", [cell]))
+
+    def changed(*arguments):
+        (home / "d.csv").write_text("new!")
+
+    monkeypatch.setattr(execute, "_run", changed)
+    (home / "d.csv").write_text("old")
+    before = notebook.key({})
+    run = execute.execute(notebook, {}, home / "out.ipynb")
+    assert notebook.key({}) != before and not run.is_current(notebook)
+    assert run.record["key"] != before  # nor when the old data come back
+    assert execute.execute(notebook, {}, home / "out.ipynb").is_current(notebook)
+
+
 def test_kernels_that_others_installed_do_not_matter(home, tmp_path, monkeypatch):
     spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
 
 from aftlib.reports import cli, reproduce, run_commands, runs
+from aftlib.reports.executed import Executed
 from aftlib.reports.kept import KEEPING, read_kept
 from aftlib.reports.notebook import find_notebook
 from tests.tiny_project import FIRST, write_notebook
@@ -99,8 +100,26 @@ def test_a_run_that_failed_is_kept_until_the_next_try(home):
 def kept(home, name, **record):
     folder = home / "reports" / "runs" / name
     folder.mkdir(parents=True)
-    told = {"started": "2026-01-01", "claims": [], "error": None} | record
-    (folder / runs.RECORD).write_text(json.dumps(told))
+    told = dict.fromkeys(runs.FIELDS, {}) | {"started": "2026-01-01", "claims": [], "error": None}
+    (folder / runs.RECORD).write_text(json.dumps(told | record))
+    return folder
+
+
+@pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", '{"started": "2025"}', "\udcff"])
+def test_a_record_that_cannot_be_read_is_no_run_and_makes_way(home, done, text):
+    kept(home, "mine/b", changed={}, seconds=1.0, started="2026-01-03T00:00:00")
+    executed = Executed.read(done[0] / "01_approximately_once.ipynb")
+    key = executed.record["key"][: runs.KEY_LENGTH]
+    broken = kept(home, f"01_approximately_once/{key}")
+    (broken / runs.RECORD).write_text(text, errors="surrogateescape")
+    assert [run.name for run in runs.all_runs()] == ["mine/b"]
+    reproduce.conclude([])
+    listed = aft("runs").output
+    assert "1 of 1 runs" in listed and f"! {broken} has no run.json that can be read" in listed
+
+    assert runs.keep(executed, broken / "none").record["key"] == executed.record["key"]
+    (broken / runs.RECORD).unlink()  # as one that is removed by hand, file by file
+    assert runs.keep(executed, broken / "none").exists()
 
 
 def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):

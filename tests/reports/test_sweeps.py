@@ -14,7 +14,14 @@ from aftlib.reports import cli, notebook, reproduce, runs
 from aftlib.reports.claims import MIME, settle
 from aftlib.reports.executed import Executed
 from aftlib.reports.notebook import find_notebook
-from aftlib.reports.sweeps import over_seeds, plan_sweep, split_values, stability, time_of_one
+from aftlib.reports.sweeps import (
+    over_seeds,
+    plan_sweep,
+    split_values,
+    stability,
+    time_of_one,
+    write_sweep,
+)
 from tests.tiny_project import FIRST, executed, shows, write_notebook
 
 SEEDED = [*FIRST[:1], new_code_cell("m = 4\nseed = 1", metadata={"tags": ["parameters"]})]
@@ -173,3 +180,13 @@ def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
     assert over_seeds(first, None, []) == {}
     assert stability(["holds", "deviates"]) == "holds in 1 of 2"
     assert time_of_one(find_notebook("2")) is None
+
+
+def test_a_sweep_over_many_long_names_has_a_page(home):
+    names = [f"a_parameter_of_a_very_long_name_that_says_what_it_is_{i}" for i in range(8)]
+    source = "\n".join(f"{name} = 1" for name in names)
+    cells = [new_code_cell(source, metadata={"tags": ["parameters"]})]
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
+    swept = [plan_sweep(find_notebook("1"), dict.fromkeys(names, text)) for text in ("1,2", "1,3")]
+    pages = [write_sweep(sweep) for sweep in swept]
+    assert pages[0] != pages[1] and all(page.exists() for page in pages)

@@ -112,6 +112,72 @@ def test_files_that_are_not_in_the_order_of_their_names_are_refused(tmp_path):
         by_tasks(tmp_path, Question(1.0), 100)
 
 
+def in_files(place, change, kind="csv"):
+    """Three files of one table, the second one changed."""
+    for number in range(3):
+        part = frame()[number * 180 : (number + 1) * 180].reset_index()
+        part = change(part) if number == 1 else part
+        write = part.to_csv if kind == "csv" else part.to_parquet
+        write(place / f"{number}.{kind}", index=False)
+    return place
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_with_other_columns_are_refused(tmp_path, kind):
+    for change in (
+        lambda g: g.drop(columns="b"),
+        lambda g: g.rename(columns={"b": "z"}),
+        lambda g: g.assign(new=1.0),
+    ):
+        path = in_files(tmp_path, change, kind)
+        with pytest.raises(ValueError, match=rf"files must have the same columns, .*1\.{kind}"):
+            by_tasks(path, Question(1.0), 100)
+
+    path, turned = tmp_path, ["c c", "at", "b", "a"]
+    in_files(path, lambda g: g[turned], kind)
+    if kind == "csv":
+        with pytest.raises(ValueError, match="in text in the same order, got 'at', 'a', 'b'"):
+            layout_of(path)
+    else:
+        found, _ = by_tasks(path, Question(1.0), 100)
+        frame()[:540].to_csv(tmp_path / "whole.csv")
+        same(found, in_memory(tmp_path / "whole.csv", Question(1.0)))
+
+
+def test_times_with_and_without_an_offset_are_refused(tmp_path):
+    path = in_files(tmp_path, lambda g: g.assign(at=g["at"].astype(str) + "Z"))
+    with pytest.raises(ValueError, match=r"1\.csv: times must all have an offset .* with one"):
+        by_tasks(path, Question(1.0), 10**6)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("place", ["0", "9"])
+def test_files_without_rows_are_left_out(tmp_path, kind, place):
+    (tmp_path / "many").mkdir()
+    path = in_files(tmp_path / "many", lambda g: g, kind)
+    (path / f"1.{kind}").rename(path / f"1b.{kind}")
+    empty = frame()[:0].reset_index()
+    if kind == "csv":
+        empty.to_csv(path / f"{place}0.csv", index=False)
+        (path / f"{place}1.csv").touch()
+    else:
+        empty.to_parquet(path / f"{place}0.parquet", index=False)
+    frame()[:540].to_csv(tmp_path / "whole.csv")
+    found, _ = by_tasks(path, Question(1.0), 100)
+    same(found, in_memory(tmp_path / "whole.csv", Question(1.0)))
+
+
+def test_a_file_that_is_broken_is_named(tmp_path):
+    path = in_files(tmp_path, lambda g: g, "parquet")
+    whole = (path / "1.parquet").read_bytes()
+    (path / "1.parquet").write_bytes(whole[:300] + b"?" * 300 + whole[600:])
+    with pytest.raises(ValueError, match=r"1\.parquet: .*[Cc]orrupt"):
+        by_tasks(path, Question(1.0), 100)
+    (path / "1.parquet").write_bytes(whole[:300])
+    with pytest.raises(ValueError, match=r"path must hold a table, got '.*1\.parquet'"):
+        layout_of(path)
+
+
 def test_gaps_too_long_to_be_filled_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("aftlib.your_sensors.pipeline.LONGEST_GAP", 20)
     path, question = write(tmp_path, "csv"), Question(1.0, window=4)
@@ -155,6 +221,14 @@ def swapped(given):
         (
             lambda g: g.assign(at=g["at"].where(g.index != 400, g["at"] + pd.Timedelta("3s"))),
             "times must lie on an even grid, got 2026-01-04 0.*:03 off the period of 0 days 00:10",
+        ),
+        (
+            lambda g: g.assign(at=g["at"].astype(str) + np.where(g.index < 400, "Z", "")),
+            "times must all have an offset from UTC or none, got 2026.* and others without one",
+        ),
+        (
+            lambda g: g.assign(at=g["at"].where(g.index < 544, pd.Timestamp("2200-01-01"))),
+            "times must fill some part of their grid, got 2026-01-01 .* 2200-01-01 .* rows at most",
         ),
         (lambda g: g[:70], "window must leave at least 8 windows, got 7"),
     ],
