@@ -8,12 +8,17 @@ from aftlib.failure_drill.drill import drill, tallied
 from aftlib.failure_drill.pipeline import AT_LEAST, AT_MOST, EXACTLY, MODEL, NONE
 
 
+def drilled(directory, windows, strikes):
+    return drill(
+        directory, sensors=12, workers=4, width=10, windows=windows, batch_windows=5, calm=0.0,
+        strikes=strikes, epsilon_sd=0.8, delta=0.05, stall_s=0.2, seed=1,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    return drill(
-        tmp_path_factory.mktemp("drill"), sensors=12, workers=4, width=10, windows=70,
-        batch_windows=5, calm=0.3, strikes=6, epsilon_sd=0.8, delta=0.05, stall_s=0.2, seed=1,
-    )  # fmt: skip
+    """Each form of strike once, in as few micro-batches as hold them."""
+    return drilled(tmp_path_factory.mktemp("drill"), 45, 6)
 
 
 def streamed(spark, scheme, small, directory):
@@ -71,11 +76,9 @@ def test_d1_reads_again_what_its_plan_does_not_spare(spark, small, tmp_path):
     assert (tally.lost, tally.doubled, tally.wrong) == (0, 0, 0) and tally.estimated > 0
 
 
-def test_a_substitute_that_reads_again_is_no_longer_at_most_once(
-    spark, small, tmp_path, monkeypatch
-):
+def test_a_substitute_that_reads_again_is_no_longer_at_most_once(spark, tmp_path, monkeypatch):
     """The mutant under which F-1 turns: shifts that are worked on twice."""
     monkeypatch.setattr(pipeline, "OnwardShifts", pipeline.SensorShifts)
     monkeypatch.setattr(pipeline.Query, "approximate", [False] * 4)
-    _, tally = streamed(spark, AT_MOST, small, tmp_path)
+    _, tally = streamed(spark, AT_MOST, drilled(tmp_path, 10, 1), tmp_path / "stream")
     assert tally.doubled > 0 == tally.lost
