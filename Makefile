@@ -21,8 +21,11 @@ ready := .venv/ready-$(call digest,requirements.lock pyproject.toml)
 # An interpreter that went away since (a system upgrade) is as good as no .venv.
 broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable-venv)
 
-# Two processes, a file of tests in one of them; the longest come first.
-two = --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Three processes for two cores, since many tests wait for somebody to die. A file of tests runs in
+# one of them; the longest come first (tests/conftest.py).
+three = --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# The JVMs of a tiny reproduction end before it pays to optimize what they run.
+short = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce test fast check crash soak bench cluster ns3 docs lab lock lock-check release \
@@ -37,14 +40,15 @@ reproduce: setup ## run the notebooks (PROFILE=quick) and write reports/index.ht
 	$(bin)/aft reproduce --profile $(PROFILE)
 
 test: setup ## run the tests (ARGS=... goes to pytest)
-	$(bin)/python -m pytest $(two) $(ARGS)
+	$(bin)/python -m pytest $(three) $(ARGS)
 
 fast: setup ## the tests that need no Spark, kill nobody and take no ten seconds
-	$(bin)/python -m pytest $(two) -m "not spark and not crash and not slow" $(ARGS)
+	$(bin)/python -m pytest $(three) -m "not spark and not crash and not slow" $(ARGS)
 
-check: lint docs ## what CI runs: lint, docs, tests, a tiny reproduction
+check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
+	$(MAKE) --jobs 2 lint docs
 	$(MAKE) test
-	$(bin)/aft reproduce --profile smoke
+	$(short) $(bin)/aft reproduce --profile smoke --jobs 2
 
 coverage: setup ## lines that the quick tests reach, by room, against tests/floors.json
 	@rm -rf build/coverage; mkdir -p build/coverage

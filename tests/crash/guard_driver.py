@@ -20,7 +20,10 @@ from pyspark.sql import SparkSession
 from aftlib.guard.pipeline import Promise, recoverable
 
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
-ROUNDS, FILES = 320, 8
+ROUNDS, CUTS = 320, (0.4, 0.75, 0.85, 0.95)
+"""Windows, and the shares of the samples between which a file ends."""
+DIES_IN = 2
+"""The micro-batch, and so the file, in which a sensor is away."""
 
 
 def prepare(directory: Path) -> None:
@@ -33,7 +36,8 @@ def prepare(directory: Path) -> None:
     rows = pd.DataFrame(values, times, list("abc")).reset_index().melt("time", var_name="sensor")
     rows = rows.dropna().sort_values(["time", "sensor"])
     directory.mkdir()
-    for number, part in enumerate(np.array_split(np.arange(len(rows)), FILES)):
+    at = [int(share * len(rows)) for share in CUTS]
+    for number, part in enumerate(np.split(np.arange(len(rows)), at)):
         place = directory / f"{number}.parquet"
         rows.iloc[part].to_parquet(place, coerce_timestamps="us")
 

@@ -21,7 +21,6 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import Supervisor
 from aftlib.shared_state.stores.buffered import BufferedTable
-from aftlib.shared_state.stores.rocksdb import RocksTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
@@ -38,8 +37,6 @@ class Settings:
     ----------
     own, shared, schema, checkpoint_s, patience_s
         As `Stage` has them.
-    stops : list of (who, point, number)
-        Where a process is stopped, and lives on.
     stops : list of (who, point, number)
         Where a process is stopped, at its so-manieth passing, and lives on.
     strikes : list of (who, point, number)
@@ -133,6 +130,9 @@ class BreakableStage(Stage):
     def open_own(self, server: int):  # noqa: ANN201
         at = self.points(f"server-{server}")
         if self.broken.endswith("first"):
+            # here, or all that import this module could start no process of theirs by a fork
+            from aftlib.shared_state.stores.rocksdb import RocksTable
+
             stores = {"rocksdb": RocksTable, "sqlite": SqliteTable}
             table = split(stores[self.own], at, self.broken)
             return table(self.directory / f"server-{server}.{self.own}", self.function)

@@ -27,7 +27,7 @@ def test_a_killed_driver_goes_on_as_if_nothing_had_been(spark, tmp_path, monkeyp
     expected = driver.run(spark, whole)
     assert (expected["state"] == "estimated").sum() >= 3
 
-    command = [sys.executable, "-m", "tests.crash.guard_driver", str(killed), "6"]
+    command = [sys.executable, "-m", "tests.crash.guard_driver", str(killed), str(driver.DIES_IN)]
     ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=200, check=False)
     assert ended.returncode == -signal.SIGKILL
     # a control whose guard knows nothing after the death: it has nothing to estimate with

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aftlib.checkpoint_planning.pipeline import replay_stream
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.sensorlog import SensorLog
 
@@ -54,6 +55,11 @@ def finished(directory, kind, store="sound"):
     process = start(directory, kind, store)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
+    return held(directory)
+
+
+def held(directory):
+    """What the drivers have left."""
     return CheckpointStore(directory / "state.sqlite", driver.QUERY.fingerprint)
 
 
@@ -87,15 +93,23 @@ def test_drivers_killed_without_spark(tmp_path, seed, once):
 
 
 @pytest.mark.parametrize("seed", range(SPARK))
-def test_spark_drivers_killed(tmp_path, seed, once):
-    """Inside a batch, during its recovery, and between its commit and Spark's own note of it."""
+def test_spark_drivers_killed(spark, tmp_path, seed, once):
+    """Inside a batch, and between the commit of its recovery and Spark's own note of it.
+
+    In a full series also during the recovery and after the next commit, and all in processes anew.
+    """
     chance, log = random.Random(100 + seed), driver.write_log(tmp_path)
     batch = chance.randrange(0, 3)
     killed_at(tmp_path, "spark", POINTS[seed % 4], batch)
-    killed_at(tmp_path, "spark", chance.choice(POINTS[1:4]), batch)
+    if FULL:
+        killed_at(tmp_path, "spark", chance.choice(POINTS[1:4]), batch)
     killed_at(tmp_path, "spark", "committed", batch)  # recovered, but what follows is not planned
-    killed_at(tmp_path, "spark", "committed", batch + 1)
-    store = finished(tmp_path, "spark")
+    if FULL:
+        killed_at(tmp_path, "spark", "committed", batch + 1)
+        store = finished(tmp_path, "spark")
+    else:
+        replay_stream(spark, driver.QUERY, log, tmp_path)
+        store = held(tmp_path)
     check(store, log)
     recovered = [r for r in store.records() if r.recovered]
     assert [r.batch for r in recovered] == [batch]

@@ -13,12 +13,17 @@ from aftlib.failure_drill.pipeline import AT_LEAST, AT_MOST, EXACTLY, MODEL, NON
 from aftlib.spark import faults
 
 
+def drilled(directory, windows, strikes):
+    return drill(
+        directory, sensors=12, workers=4, width=10, windows=windows, batch_windows=5, calm=0.0,
+        strikes=strikes, epsilon_sd=0.8, delta=0.05, stall_s=0.2, seed=1,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    return drill(
-        tmp_path_factory.mktemp("drill"), sensors=12, workers=4, width=10, windows=70,
-        batch_windows=5, calm=0.3, strikes=6, epsilon_sd=0.8, delta=0.05, stall_s=0.2, seed=1,
-    )  # fmt: skip
+    """Each form of strike once, in as few micro-batches as hold them."""
+    return drilled(tmp_path_factory.mktemp("drill"), 45, 6)
 
 
 def streamed(spark, scheme, small, directory):
@@ -98,11 +103,9 @@ def test_the_next_driver_runs_the_micro_batch_again_that_was_not_known(
     assert (found.recoveries[["restart_ms", "rework_ms"]] > 0).all(axis=None)
 
 
-def test_a_substitute_that_reads_again_is_no_longer_at_most_once(
-    spark, small, tmp_path, monkeypatch
-):
+def test_a_substitute_that_reads_again_is_no_longer_at_most_once(spark, tmp_path, monkeypatch):
     """The mutant under which F-1 turns: shifts that are worked on twice."""
     monkeypatch.setattr(pipeline, "OnwardShifts", pipeline.SensorShifts)
     monkeypatch.setattr(pipeline.Query, "approximate", [False] * 4)
-    _, tally = streamed(spark, AT_MOST, small, tmp_path)
+    _, tally = streamed(spark, AT_MOST, drilled(tmp_path, 10, 1), tmp_path / "stream")
     assert tally.doubled > 0 == tally.lost
