@@ -29,26 +29,26 @@ def fitted(
     one; where services alone would take longer, for some ran at the same time, they are shortened.
     """
     by_skew = {stream.skew: stream for stream in streams}
-    loads = imbalance.set_index(["skew", "tasks"])["imbalance"]
+    loads = imbalance.set_index(["skew", "tasks"])["imbalance"].to_dict()
+    each = measured.groupby(["strategy", "tasks", "skew"], as_index=False)
     costs: dict[tuple[str, float, int], Costs] = {}
-    for (strategy, tasks), rows in measured.groupby(["strategy", "tasks"]):
-        merge_s = None
-        for skew, ran in rows.groupby("skew").median(numeric_only=True).iterrows():
-            stream, tuples = by_skew[skew], int(ran["tuples"])  # type: ignore[index]
-            if np.isfinite(ran["sender_s"]):
-                sender, receiver = ran["sender_s"] / tuples, ran["receiver_s"] / tuples
-                bare: Costs = ShuffleCosts(0.0, sender, receiver)
-            else:
-                if merge_s is None:
-                    sums = tasks * expected_states(stream.shares, tuples // tasks)
-                    merge_s = float(ran["merge_s"]) / sums
-                work = ran["read_s"] + ran["parse_s"] + ran["sum_s"]
-                bare = MergeCosts(0.0, work / tuples, merge_s)
-            seconds = tuples / ran["throughput"]
-            known = tuples / _speed(bare, stream, tuples, tasks, loads[skew, tasks])
-            shorter = min(1.0, seconds / known)
-            cost = type(bare)(*(float(part * shorter) for part in vars(bare).values()))
-            costs[strategy, skew, tasks] = replace(cost, fixed_s=max(0.0, seconds - known))
+    merging: dict[tuple[str, int], float] = {}
+    for ran in each.median(numeric_only=True).to_dict("records"):
+        strategy, skew, tasks = (ran[name] for name in ("strategy", "skew", "tasks"))
+        stream, tuples = by_skew[skew], int(ran["tuples"])
+        if np.isfinite(ran["sender_s"]):
+            sender, receiver = ran["sender_s"] / tuples, ran["receiver_s"] / tuples
+            bare: Costs = ShuffleCosts(0.0, sender, receiver)
+        else:
+            sums = tasks * expected_states(stream.shares, tuples // tasks)
+            merge_s = merging.setdefault((strategy, tasks), ran["merge_s"] / sums)
+            work = ran["read_s"] + ran["parse_s"] + ran["sum_s"]
+            bare = MergeCosts(0.0, work / tuples, merge_s)
+        seconds = tuples / ran["throughput"]
+        known = tuples / _speed(bare, stream, tuples, tasks, loads[skew, tasks])
+        shorter = min(1.0, seconds / known)
+        cost = type(bare)(*(float(part * shorter) for part in vars(bare).values()))
+        costs[strategy, skew, tasks] = replace(cost, fixed_s=max(0.0, seconds - known))
     return costs
 
 
@@ -128,7 +128,8 @@ def held_out(
     at = ["strategy", "skew", "tasks"]
     middle = measured.groupby(at, as_index=False)[["tuples", "throughput"]].median()
     found = []
-    for tasks, runs in middle.groupby("tasks"):
+    for tasks in sorted({int(each) for each in middle["tasks"]}):
+        runs = middle[middle["tasks"] == tasks]
         below = {key: cost for key, cost in costs.items() if key[2] < tasks}
         if below:
             here = imbalance[imbalance["tasks"] == tasks]
