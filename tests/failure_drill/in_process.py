@@ -27,6 +27,7 @@ from aftlib.shared_state.servers.output import Output
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.task import read_on
 from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.spark import drain
 
 BATCH_S = 1.0
 """What Spark needs for a micro-batch, whoever recovers."""
@@ -49,7 +50,8 @@ def all_here(patch):
     patch.setattr(pipeline.SensorShifts, "stream", lambda shifts, _: SimpleNamespace(
         writeStream=SimpleNamespace(foreachBatch=lambda master: (shifts, master))
     ))  # fmt: skip
-    patch.setattr(pipeline, "drain", batch_by_batch)
+    for module in (pipeline, drain):
+        patch.setattr(module, "drain", batch_by_batch)
     patch.setattr(CheckpointStore, "end", lambda *_: None)  # who is killed says no farewell
     for timed in (driver, pipeline):
         own = SimpleNamespace(time=lambda: CLOCK.now, time_ns=time.time_ns)
@@ -74,10 +76,15 @@ def taking(seconds, function):
 
 
 def batch_by_batch(stream, directory):
-    """Spark's part of D1: shifts, each tried until it is worked through, and then the master."""
+    """Spark's part of D1: shifts, each tried until it is worked through, and then the master.
+
+    Its checkpoint is the number of micro-batches that the master has come to the end of.
+    """
     shifts, master = stream
-    log = SensorLog.open(shifts.log)
-    for number, start in enumerate(range(0, shifts.end, shifts.every)):
+    log, checkpoint = SensorLog.open(shifts.log), directory / "checkpoint"
+    done = int(checkpoint.read_text()) if checkpoint.exists() else 0
+    for number in range(done, -(-shifts.end // shifts.every)):
+        start = number * shifts.every
         rows, CLOCK.now = [], CLOCK.now + BATCH_S
         for shift in shifts.partitions(start, shifts.next_boundary(start)):
             for attempt in range(4):
@@ -89,6 +96,7 @@ def batch_by_batch(stream, directory):
                     os.truncate(path, path.stat().st_size - _LETTER.size)  # it did not come to that
                     rows = [row for row in rows if row.column("worker")[0].as_py() != shift.worker]
         master(SimpleNamespace(toArrow=partial(pa.Table.from_batches, rows)), number)
+        checkpoint.write_text(str(number + 1))
 
 
 def lives(life, status):

@@ -1,16 +1,11 @@
 """The schemes on Spark under real signals: what each loses, doubles and reads again, to the row."""
 
-import signal
-from unittest.mock import MagicMock
-
 import numpy as np
 import pytest
-from pyspark.errors import StreamingQueryException
 
-from aftlib.failure_drill import coordinators, pipeline
+from aftlib.failure_drill import pipeline
 from aftlib.failure_drill.drill import drill, tallied
 from aftlib.failure_drill.pipeline import AT_LEAST, AT_MOST, EXACTLY, MODEL, NONE
-from aftlib.spark import faults
 
 
 def drilled(directory, windows, strikes):
@@ -79,28 +74,6 @@ def test_d1_reads_again_what_its_plan_does_not_spare(spark, small, tmp_path):
     assert found.rows_again == vain[~spared].sum() < vain.sum()
     assert found.more["read"] == found.more["planned"]
     assert (tally.lost, tally.doubled, tally.wrong) == (0, 0, 0) and tally.estimated > 0
-
-
-def test_the_next_driver_runs_the_micro_batch_again_that_was_not_known(
-    spark, small, tmp_path, monkeypatch
-):
-    """A driver of the test's own session, which is as good as dead when its signal is an error."""
-
-    def live(directory, status):
-        with monkeypatch.context() as patch:
-            if status == -signal.SIGKILL:
-                patch.setattr(faults.os, "kill", MagicMock(side_effect=RuntimeError("struck")))
-                with pytest.raises(StreamingQueryException, match="struck"):
-                    coordinators.go_on(spark, directory)
-            else:
-                coordinators.go_on(spark, directory)
-
-    found = coordinators.kill_driver(small, tmp_path, live)
-    tally = tallied(found.part, found.came, np.random.default_rng(1))
-    assert tally.due == found.part.log.steps // 10 * 12 == coordinators.BATCHES * 5 * 12
-    assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
-    assert found.rows_again == small.every * 12 and found.fallen == 1
-    assert (found.recoveries[["restart_ms", "rework_ms"]] > 0).all(axis=None)
 
 
 def test_a_substitute_that_reads_again_is_no_longer_at_most_once(spark, tmp_path, monkeypatch):

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
-from aftlib.failure_drill import coordinators, nodes, stages
+from aftlib.failure_drill import nodes, stages
 from aftlib.failure_drill.drill import drill, tallied
 from aftlib.failure_drill.drivers import METHODS, replay
 from aftlib.failure_drill.stages import faults, share
@@ -37,15 +36,6 @@ def test_shared_state_is_exact_though_tasks_servers_and_the_supervisor_die(small
     assert [path.name for path in (tmp_path / "strikes" / "stalls").iterdir()] == [
         "fault-task-1-1 read-25.json"
     ]
-
-
-def test_a_supervisor_dies_when_it_has_started_the_first_of_the_dead_again(small, monkeypatch):
-    asked = MagicMock()
-    monkeypatch.setattr(coordinators, "share", asked)
-    coordinators.kill_supervisor(small, "place")
-    (struck, place), named = asked.call_args
-    assert (struck.strikes, place) == (small.strikes[:1], "place")
-    assert struck.strikes[0].kills and named == {"supervisor": True}
 
 
 def test_a_stage_that_ends_otherwise_is_told_of(monkeypatch, tmp_path):
