@@ -157,7 +157,7 @@ def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, b
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
     room, status, begin, part = columns.shape[1], DONE, -pane, -1
-    stamp, stamp_size, stamped = np.uint64(0), 0, np.int64(0)
+    stamp, stamp_size, stamped = np.uint64(0), 0, 0
     while i < stop:
         if used >= room:
             status = FULL
