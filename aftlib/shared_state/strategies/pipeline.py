@@ -28,7 +28,7 @@ from aftlib.shared_state.stores.opening import claim
 from aftlib.shared_state.stores.tables import Progress, StateTable
 from aftlib.shared_state.strategies.notes import note_task, note_try, reports, require_fresh, tries
 from aftlib.shared_state.stream.intake import Intake
-from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.parsing import BLOCK, Rules
 from aftlib.shared_state.stream.sums import SUMS, SliceSums, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
@@ -290,6 +290,7 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
     stands = shared.progress()
     mine = {p: stands[p] for p in given.partitions(index) if p in stands}
     intake = Intake(given.rules, mine, notes=given.directory)
+    rows = min(BLOCK, every or BLOCK)
 
     def merge() -> float:
         before = time.perf_counter()
@@ -299,7 +300,7 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
         return time.perf_counter() - before
 
     for partition in given.partitions(index):
-        for waiting in intake.read(partition, given.log.part(partition)):
+        for waiting in intake.read(partition, given.log.part(partition), rows):
             if given.fault is not None:
                 note_try(given.directory, index, attempt, tuples=intake.tuples)
                 given.passes(index, intake.tuples)

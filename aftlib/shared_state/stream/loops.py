@@ -43,6 +43,7 @@ _HUNDRED, _MYRIAD = np.uint64(100), np.uint64(10_000)
 _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _EIGHT = np.uint64(0xFFFFFFFF)
 _TEN, _MOST = np.uint64(10), np.uint64(2**63 - 1)
+_AHEAD = 24  # tuples after the next: their cells are on their way meanwhile
 _LAST = 2**63 - 2
 """The largest watermark of a partition that has not ended."""
 
@@ -57,6 +58,22 @@ def eight_bytes(typing: Any, lines: Any, first: Any) -> Any:
         return builder.load(builder.bitcast(here, ir.IntType(64).as_pointer()), align=1)
 
     return numba.uint64(lines, numba.intp), emit
+
+
+@emitted
+def fetched(typing: Any, cells: Any, place: Any) -> Any:
+    """Have a row of cells brought into the cache, while other work goes on; any place is fine."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        flag, cell = ir.IntType(32), builder.mul(args[1], ir.Constant(ir.IntType(64), 2))
+        here = builder.bitcast(builder.gep(array.data, [cell]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [here.type, flag, flag, flag])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [here.type], kind)
+        builder.call(prefetch, [here, flag(1), flag(3), flag(1)])  # to write, near, data
+        return context.get_dummy_value()
+
+    return numba.void(cells, numba.uint64), emit
 
 
 @emitted
@@ -140,7 +157,7 @@ def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, b
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
     room, status, begin, part = columns.shape[1], DONE, -pane, -1
-    stamp, stamp_size, stamped = np.uint64(0), 0, np.int64(0)
+    stamp, stamp_size, stamped = np.uint64(0), 0, 0
     while i < stop:
         if used >= room:
             status = FULL
@@ -242,6 +259,8 @@ def filled(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> int:
     here, low, cells = dense
     size, first = np.uint64(len(cells)), np.uint64(low)
     while row < len(keys):
+        if row + _AHEAD < len(keys):
+            fetched(cells, np.uint64(keys[row + _AHEAD]) - first)
         place = np.uint64(keys[row]) - first  # a key before the first wraps to a large one
         if parts[row] != here or place >= size:
             break

@@ -16,8 +16,8 @@ from aftlib.shared_state.stream import loops
 from aftlib.shared_state.stream.tuplelog import CHUNK, whole_lines
 
 FIELDS = ("timestamp", "key", "value")
-BLOCK = 8_192
-"""Tuples handed on at once: their columns stay in the processor's cache."""
+BLOCK = 32_768
+"""Tuples handed on at once: few enough for the cache to hold their columns, and calls are few."""
 NO_END = "the file ends before the line does"
 
 _MOST = 2**63 - 1

@@ -179,7 +179,7 @@ def test_a_task_paused_anywhere_sums_the_same(log):
     task, parts, pauses = Intake(rules), [], []
     for partition, path in paths.items():
         for waiting in task.read(partition, path):
-            if waiting >= 30_000:
+            if waiting >= 40_000:
                 parts.append(task.take()[0])
                 pauses.append(waiting)
     sums, rest = task.take()
