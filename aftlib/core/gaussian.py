@@ -202,11 +202,9 @@ class GaussianModel(Bounded):
 
     def plot(self) -> Any:
         """Plotly's heat map of the correlations."""
-        import pandas as pd
-
         deviation = np.sqrt(np.diag(self.covariance))
-        correlation = self.covariance / np.outer(deviation, deviation)
-        return drawn("correlations", pd.DataFrame(correlation, self.names, self.names))
+        rows = self.covariance / np.outer(deviation, deviation)
+        return drawn("correlations", keyed(dict(zip(self.names, rows, strict=True)), self.names))
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, ...]:
