@@ -13,7 +13,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpstrf
 
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.showing import Bounded, html_table, names_of
+from aftlib.core.showing import Bounded, html_table, keyed, names_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,8 +93,8 @@ class ReplaySet(Bounded):
 
         turns = pd.array([pd.NA] * self.variance.size, dtype="Int64")
         turns[np.array(self.sensors, dtype=np.intp)] = np.arange(1, len(self.sensors) + 1)
-        names = pd.Index(names_of(self.names, self.variance.size), name="key")
-        return pd.DataFrame({"turn": turns, "variance": self.variance}, names)
+        names = names_of(self.names, self.variance.size)
+        return keyed({"turn": turns, "variance": self.variance}, names)
 
     def _repr_html_(self) -> str:
         said = f"{len(self.sensors)} of {self.variance.size} sensors are replayed"

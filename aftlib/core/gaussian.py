@@ -21,7 +21,7 @@ from aftlib.core.covariance import (
     pairwise_moments,
 )
 from aftlib.core.labels import in_one_order
-from aftlib.core.showing import Bounded, drawn, html_heat_map, html_table
+from aftlib.core.showing import Bounded, drawn, html_heat_map, html_table, keyed
 
 if TYPE_CHECKING:  # a process that recovers needs none, and it takes long to load
     import pandas as pd
@@ -37,10 +37,8 @@ class Posterior(Bounded):
 
     def to_frame(self) -> pd.DataFrame:
         """A row a key, with mean, variance and standard deviation `sd`."""
-        import pandas as pd
-
         columns = {"mean": self.mean, "variance": self.variance, "sd": np.sqrt(self.variance)}
-        return pd.DataFrame(columns, pd.Index(self.names, name="key"))
+        return keyed(columns, self.names)
 
     def _repr_html_(self) -> str:
         return html_table(self.to_frame(), f"{len(self.names)} keys, estimated")
@@ -204,11 +202,9 @@ class GaussianModel(Bounded):
 
     def plot(self) -> Any:
         """Plotly's heat map of the correlations."""
-        import pandas as pd
-
         deviation = np.sqrt(np.diag(self.covariance))
-        correlation = self.covariance / np.outer(deviation, deviation)
-        return drawn("correlations", pd.DataFrame(correlation, self.names, self.names))
+        rows = self.covariance / np.outer(deviation, deviation)
+        return drawn("correlations", keyed(dict(zip(self.names, rows, strict=True)), self.names))
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, ...]:

@@ -136,10 +136,10 @@ class SensorLog:
 class LogReader:
     """Reads a log onward: no row group twice, where one read goes on at the step of the last.
 
-    What the last row group holds beyond the end of a read is kept for the next one of the same
-    keys. With `ahead` a thread reads on, once a second read has gone on where the first one ended:
-    whoever commits or computes between two reads need not wait for the disk. `shared` readers of a
-    process take the footers of the files that were read last from one another.
+    What was read beyond the end of a read, at most a file's steps, is kept for the next one of the
+    same keys. With `ahead` a thread reads on, once a second read has gone on where the first one
+    ended: whoever commits or computes between two reads need not wait for the disk. `shared`
+    readers of a process take the footers of the files that were read last from one another.
     """
 
     def __init__(self, log: SensorLog, *, ahead: bool = False, shared: bool = False) -> None:
@@ -160,35 +160,27 @@ class LogReader:
                 f"got {begin!r} and {stop!r}"
             )
         names, at = [log.names[k] for k in wanted], begin
-        goes_on = self._rest[:2] == (names, begin)
+        until = log.steps if self._rest[:2] == (names, begin) else stop
         while at < stop:
-            rest = self._rest
-            if rest[:2] == (names, at) and len(rest[2]):
-                values = rest[2]
-            else:
-                values = self._fetched(names, at, stop, log.steps if goes_on else stop)
+            values = self._rest[2]
+            if self._rest[:2] != (names, at) or not len(values):
+                if self._next and self._next[:2] == (names, at):
+                    values = self._next[2].result()
+                else:
+                    values = self._read_on(names, at, stop)
+                if not len(values):
+                    raise ValueError(
+                        f"path must hold a log of {log.steps} steps, got {str(log.path)!r} "
+                        f"without step {at}; delete the directory and make it again"
+                    )
+                after = at + len(values)
+                if self._pool and after < until:
+                    future = self._pool.submit(self._read_on, names, after, until)
+                    self._next = names, after, future
             block = values[: stop - at]
             at += len(block)
-            # a copy: a view would keep all that was read
-            self._rest = names, at, values[len(block) :].copy(order="K")
+            self._rest = names, at, values[len(block) :]
             yield block
-
-    def _fetched(self, names: list[str], at: int, stop: int, until: int) -> np.ndarray:
-        """Samples from a step on, up to the end of a row group; what follows is read ahead."""
-        if self._next and self._next[:2] == (names, at):
-            values = self._next[2].result()
-        else:
-            values = self._read_on(names, at, stop)
-        after = at + len(values)
-        if not len(values):
-            raise ValueError(
-                f"path must hold a log of {self.log.steps} steps, got {str(self.log.path)!r} "
-                f"without step {at}; delete the directory and make it again"
-            )
-        if self._pool and after < until:
-            future = self._pool.submit(self._read_on, names, after, until)
-            self._next = names, after, future
-        return values
 
     def _read_on(self, names: list[str], begin: int, stop: int) -> np.ndarray:
         """Samples from a step on, within its file, up to the end of the last one's row group."""

@@ -6,7 +6,7 @@ when one is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from importlib import import_module
@@ -51,6 +51,13 @@ def brief(value: Any) -> str:
 def names_of(names: Sequence[str], size: int) -> tuple[str, ...]:
     """The names, or "X1" … where there are none."""
     return tuple(names) or tuple(f"X{i + 1}" for i in range(size))
+
+
+def keyed(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
+    """A frame of these columns, a row a key."""
+    import pandas as pd  # here: a process that recovers shows nothing
+
+    return pd.DataFrame(columns, pd.Index(names, name="key"))
 
 
 def html_table(frame: pd.DataFrame, caption: str) -> str:

@@ -128,7 +128,7 @@ def judged(
 
     Of the struck intervals' samples, `planned` is the share that the plan of an undisturbed window
     has read again, `read` the share that was; `overhead` is the time of checkpoints over that of
-    the work, in the other intervals.
+    the work, in the other intervals, `checkpoint_ms` the median of the former.
     """
     store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
     records, at, n = store.records(), passed(directory), drill.model.size
@@ -149,12 +149,13 @@ def judged(
 
     spans = {p: [at[p, r.batch] for r in records if not r.recovered] for p in POINTS}
     laps = {p: np.array(spans[p]) for p in POINTS}
-    work = float((laps["estimated"] - laps["restored"]).sum())
-    keeping = float((laps["restored"] - laps["begun"] + laps["planned"] - laps["estimated"]).sum())
+    work = laps["estimated"] - laps["restored"]
+    keeping = laps["restored"] - laps["begun"] + laps["planned"] - laps["estimated"]
     progress, marks = [(0, began)], range(drill.every, drill.log.steps + 1, drill.every)
     committed = np.array([(r.stop, at["committed", r.batch]) for r in records])
     for mark in marks:
         progress.append((mark, float(committed[np.searchsorted(committed[:, 0], mark), 1])))
     kept = folder_bytes([*directory.glob("state*"), directory / "prepared"])
-    more = {"planned": planned / full, "read": read / full, "overhead": keeping / work}
+    more = {"planned": planned / full, "read": read / full, "overhead": keeping.sum() / work.sum()}
+    more["checkpoint_ms"] = 1e3 * float(np.median(keeping))
     return Run(came, read, fallen, kept, more, progress, recoveries)

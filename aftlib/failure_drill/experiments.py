@@ -54,7 +54,8 @@ class Drilled:
         read again; planned, read: shares of what an exact recovery reads of the same kills;
         restart_ms, rework_ms, recovery_ms: medians; latency_s, throughput_s: medians until normal
         again; worst: longest latency meanwhile over the normal one; unsteady; kept_bytes,
-        sent_bytes; overhead, overhead_low, overhead_high. Missing where it does not apply.
+        sent_bytes; overhead, overhead_low, overhead_high; checkpoint_ms: median time of one of
+        D2's. Missing where it does not apply.
     paces : mapping of str to Pace
         Of the schemes that have micro-batches.
     """
@@ -176,6 +177,7 @@ COLUMNS = [
     *("within", "share_low", "share_high", "largest_error", "audited", "wrong_promises", "bound"),
     *("rows", "again", "planned", "read", "restart_ms", "rework_ms", "recovery_ms"),
     *("latency_s", "throughput_s", "worst", "unsteady", "kept_bytes", "sent_bytes", *OVERHEAD),
+    "checkpoint_ms",
 ]
 
 

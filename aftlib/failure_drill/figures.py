@@ -218,6 +218,7 @@ def table(drilled: Drilled) -> Styler:
         "unsteady": "{:.0f}",
         **dict.fromkeys(("kept_bytes", "sent_bytes"), "{:,.0f}"),
         **dict.fromkeys(("overhead", "overhead_low", "overhead_high"), "{:+.1%}"),
+        "checkpoint_ms": "{:.2f}",
     }
     shown = drilled.table[[*named]]
     return shown.style.format(named, na_rep="–")

@@ -116,6 +116,8 @@ def little_overhead(table: pd.DataFrame, claim: str, names: list[str]) -> Settle
     row = asked.iloc[int(asked["overhead"].argmax())]
     interval = float(row["overhead_low"]), float(row["overhead_high"])
     said = "; ".join(f"{n}: {o:+.1%}" for n, o in asked["overhead"].items())
+    took = float(asked["checkpoint_ms"].median())
+    said += f"; a checkpoint takes {took:.2g} ms" if took > 0 else ""
     return settle(
         claim,
         expected=f"≤ {LITTLE}",

@@ -71,7 +71,7 @@ def test_reading_onward_gives_the_same_and_no_row_group_twice(log, values, monke
         return plain(file, groups, columns, **how)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", watched)
-    reader, cuts = LogReader(log, ahead=ahead), [0, 700, 701, 1024, 3000, 3000, 9000, 10_000]
+    reader, cuts = LogReader(log, ahead=ahead), [0, 700, 701, 1024, 3000, 3000, 9000, 9990]
     for begin, stop in pairwise(cuts):
         found = np.concatenate([*reader.blocks([2, 0], begin, stop), np.empty((0, 2))])
         np.testing.assert_array_equal(found, values[begin:stop, [2, 0]])
@@ -87,7 +87,7 @@ def test_a_file_made_anew_is_read_anew(log, values):
     write_part(log.path, 0, values[:2058] + 1, NAMES)
     np.testing.assert_array_equal(next(blocks(None, 0, 10)), values[:10] + 1)
     with pytest.raises(ValueError, match=r"path must hold a log of 10000 steps.*without step 2058"):
-        log.read(None, 2057, 2059)
+        list(blocks(None, 2057, 2059))
 
 
 def test_a_log_without_manifest_or_part_is_refused(log):

@@ -10,10 +10,11 @@ from aftlib.reports.documents import CLAIMS
 from tests.failure_drill.tables import good_table
 
 RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "F"}
+DRILL = SimpleNamespace(requirement=Requirement(1, 0.05))
 
 
 def turned(table):
-    drilled = SimpleNamespace(table=table, drill=SimpleNamespace(requirement=Requirement(1, 0.05)))
+    drilled = SimpleNamespace(table=table, drill=DRILL)
     found = {s.id: s.verdict for s in verdicts(drilled)}
     assert list(found) == list(RECORDED)
     return {id for id, verdict in found.items() if verdict != RECORDED[id]}
@@ -60,8 +61,14 @@ def test_the_recorded_deviation_can_hold():
     assert turned(table) == {"F-7"}
 
 
+def test_what_a_checkpoint_takes_is_said_of_d2_alone():
+    said = {s.id: s.note for s in verdicts(SimpleNamespace(table=good_table(), drill=DRILL))}
+    assert "a checkpoint takes 0.4 ms" in said["F-7"]
+    assert "a checkpoint takes" not in said["F-6"]
+
+
 def test_what_lacks_its_schemes_is_not_run():
     table = good_table().drop(index=["at most once", "D3 shared state"])
     table = table[~table.index.str.startswith(("D1", "D2"))]
-    drilled = SimpleNamespace(table=table, drill=SimpleNamespace(requirement=Requirement(1, 0.05)))
+    drilled = SimpleNamespace(table=table, drill=DRILL)
     assert {s.verdict for s in verdicts(drilled)} == {"not run"}
