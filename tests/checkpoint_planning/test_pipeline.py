@@ -64,8 +64,14 @@ def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, log, tmp_path):
 
 def test_a_maximum_streams_and_recovers(spark, log, tmp_path):
     query = replace(QUERY, query="max", requirement=Requirement(6, 0.05))
-    store = prepare(query, log, tmp_path).store
-    store.begin(0, 0, "one that is killed")
+
+    def passes(point, batch):
+        if point == "begun":
+            raise RuntimeError("struck")
+
+    with pytest.raises(StreamingQueryException, match="struck"):
+        replay_stream(spark, query, log, tmp_path, passes)
+    prepare(query, log, tmp_path).store.begin(0, 0, "one that is killed")
     done = replay_stream(spark, query, log, tmp_path)
     assert [r.recovered for r in done.records].count(True) == 1
     true = log.read(None, 0, 120).reshape(2, 60, 8).max(axis=1)
