@@ -155,8 +155,8 @@ def _sizes(
     n: int, workers: int | Sequence[int], uneven: bool, capacities: Sequence[int] | None
 ) -> list[int]:
     if capacities is None:
-        if isinstance(workers, int | np.integer):
-            return worker_sizes(n, int(workers), uneven)
+        if not isinstance(workers, Sequence | np.ndarray):
+            return worker_sizes(n, workers, uneven)
         for size in workers:
             require_number("each of workers", size, least=1, whole=True)
         if sum(workers) != n:

@@ -351,7 +351,7 @@ def _first_replay(
     left = allowed - debt
     if left.min() < -COMPARED_TO * allowed:
         worst = int(left.argmin())
-        smallest = float(requirement.epsilon * np.sqrt(debt[worst] / allowed))
+        smallest = float(requirement.z * np.sqrt(debt[worst] / _weight(query, window)))
         raise ValueError(
             f"checkpoint_variance leaves nothing of epsilon = {requirement.epsilon!r} for sensor "
             f"{model.names[worst]!r}; use an epsilon of at least {smallest!r}, or "

@@ -20,6 +20,7 @@ EXTREMES = ("min", "max")
 DRAWS = 4000
 """Windows drawn for the moments of extremes, and as many again for their errors."""
 _POINTS = 32  # of the grid on which the likeliest value is looked for, for each ε
+_REACH = 2**18  # points of it at most above the likeliest step
 _HALVINGS = 40
 
 
@@ -149,7 +150,8 @@ def most_likely_within(
     -----
     Given what was observed the steps are independent, so that the maximum Y of the lost steps and
     of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v_t) for x ≥ c, and 0 below. The best value is
-    looked for in steps of ε/32; no other estimate is within ε more often by more than that leaves.
+    looked for in steps of ε/32, or wider ones where ε is tiny; no other estimate is within ε more
+    often by more than that leaves.
     """
     require_extreme(query)
     if means.ndim != 2 or 0 in means.shape:
@@ -174,11 +176,12 @@ def most_likely_within(
         return below(x + half) - below(np.nextafter(x - half, -np.inf))
 
     reach = deviation * (2 + np.sqrt(2 * np.log(max(len(lost), 2))))
-    grid = np.arange(-_POINTS, np.ceil(_POINTS * (reach.max() / epsilon + 1)) + 1)
-    tried = top + grid[:, None] * epsilon / _POINTS
+    step = max(epsilon / _POINTS, float(reach.max()) / _REACH)
+    grid = np.arange(-np.ceil(epsilon / step), np.ceil((reach.max() + epsilon) / step) + 1)
+    tried = top + grid[:, None] * step
     chances = within(tried, epsilon * (1 - 1e-9))  # a value of its own is never just at the edge
     reliability = chances.max(axis=0)
-    equal = chances >= reliability - 1e-9
+    equal = chances >= reliability * (1 - 1e-9)
     best = (equal.argmax(axis=0) + len(grid) - 1 - equal[::-1].argmax(axis=0)) // 2
     value = tried[best, np.arange(count)]
     low, high = np.zeros(count), reach + np.abs(value - top) + 10 * deviation

@@ -242,7 +242,7 @@ class _Interval:
 
         estimate, _ = self.expected(z)
         whole = np.isfinite(inside).all(axis=0)
-        off = np.abs(z[-self.limit.size :] - estimate) > self.limit
+        off = ~(np.abs(z[-self.limit.size :] - estimate) <= self.limit)  # no estimate is wrong, too
         wrong = np.where(whole, off, np.nan)
         self.accounts.update(self.said, wrong)
         self.counts += (self.said == 2) & whole & [np.ones_like(off), off]
@@ -275,7 +275,9 @@ class _Interval:
             c, there = self.covariance, ~gone
             gain = np.linalg.solve(c[np.ix_(there, there)], c[np.ix_(there, gone)]).T
             z = z.copy()
-            z[gone] = self.level[gone] + gain @ (z - self.level)[there]
+            filled = self.level[gone] + gain @ (z - self.level)[there]
+            # what wild values seem to tell would grow from one to the next without end
+            z[gone] = np.where(np.abs(filled) < LARGEST, filled, self.level[gone])
         self.seen = self.seen * (1 - LEVEL_FORGET) + 1
         self.level = self.level + (z - self.level) / self.seen
         if self.seen > 1:  # the first window is its own level

@@ -101,6 +101,11 @@ class Promise:
 
     def guard(self) -> Guard:
         """A guard that has seen nothing yet."""
+        alone = [worker for worker in self.workers if isinstance(worker, str)]
+        if alone:
+            raise ValueError(
+                f"workers must be lists of sensors, got {alone[0]!r}: give [{alone[0]!r}]"
+            )
         names = self.sensors
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

@@ -178,6 +178,7 @@ def test_a_large_part_is_cut_and_the_bound_stays_one():
     [
         (4, "workers must divide the 6 keys, got 4; choose one of 1, 2, 3, 6, or give uneven"),
         (0, "workers must divide the 6 keys, got 0"),
+        (2.0, r"workers must divide the 6 keys, got 2\.0"),
         ([2, 3], r"workers must have 6 keys together, got \[2, 3\] with 5"),
         ([0, 6], "each of workers must be a whole number at least 1, got 0"),
     ],

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from aftlib.core.extremes import (
     WindowExtremes,
@@ -89,6 +90,14 @@ def test_no_other_value_is_likelier():
     shares = [(np.abs(drawn - x) <= 0.3).mean() for x in np.linspace(-1, 4, 201)]
     assert reliability[0] == pytest.approx((np.abs(drawn - value) <= 0.3).mean(), abs=0.01)
     assert reliability[0] >= max(shares) - 0.01
+
+
+def test_the_smaller_epsilon_the_nearer_is_the_likeliest_value_to_the_mode():
+    x = np.linspace(0, 2, 200_001)
+    density = 3 * norm.cdf(x) ** 2 * norm.pdf(x)  # of the maximum of three
+    value, reliability, _ = most_likely_within(np.zeros((3, 1)), 1.0, Requirement(1e-9, 0.05))
+    assert value[0] == pytest.approx(x[density.argmax()], abs=0.01)
+    assert reliability[0] == pytest.approx(2e-9 * density.max(), rel=1e-3)
 
 
 def test_a_checkpoint_beyond_reach_is_the_answer():

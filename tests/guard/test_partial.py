@@ -172,6 +172,18 @@ def test_impossible_guards_are_refused(change, message):
         guard(**change)
 
 
+def test_wild_values_and_gaps_leave_it_its_estimates():
+    """What gaps are filled with does not grow from one wild value to the next."""
+    windows, rng = samples(150), np.random.default_rng(18)
+    wild = rng.random(windows.shape) < 0.02
+    windows[wild] = rng.choice([-9e99, 9e99], wild.sum())
+    windows[np.broadcast_to(rng.random((150, 1, 4)) < 0.3, windows.shape)] = np.nan
+    seen = guard()
+    assert np.isfinite(seen.update(windows).estimate).all()
+    number, wrong, slack = seen.kept[:, 0]
+    assert (wrong <= 0.05 * number + slack).all()
+
+
 @pytest.mark.parametrize(
     ("windows", "message"),
     [

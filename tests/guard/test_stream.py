@@ -178,6 +178,7 @@ def test_what_does_not_fit_stops_the_stream(tmp_path):
         ({"window": "soon"}, "window must be a duration such as '10min', got 'soon'"),
         ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
         ({"workers": [["a"], ["a", "b"]]}, "each sensor once, got a twice"),
+        ({"workers": ["hall", ["b"]]}, r"workers must be lists .* got 'hall': give \['hall'\]"),
         ({"delta": 1}, "delta must be above 0 and below 1"),
     ],
 )

@@ -103,6 +103,7 @@ def patterns(task, start=0, spent=0.0, failed=()):
     yield failed, spent
     for k, (begin, end) in enumerate(zip(plan.times, plan.times[1:], strict=False)):
         more = model.aggregate(end - begin, "sum").posterior_variance(plan.replay[k].sensors)
+        np.testing.assert_allclose(plan.restored_variance(k), (spent + more) / end**2, atol=1e-9)
         if end < window:
             yield from patterns(task, end, spent + more, (*failed, begin))
         else:
