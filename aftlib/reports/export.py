@@ -28,6 +28,8 @@ DRAWN = ("svg", "png", "pdf")
 FORMATS = {"figure": ("csv", "json", *DRAWN), "table": ("csv", "tex")}
 _UNITS = {"mm": 96 / 25.4, "cm": 96 / 2.54, "in": 96.0, "pt": 96 / 72, "px": 1.0}  # CSS pixels
 _DOTS = 300 / 96  # pixels of a PNG a CSS pixel: 300 an inch
+LEAST, MOST = 10, 5000
+"""CSS pixels that a drawing may be wide or high: a browser makes nothing of larger ones."""
 
 
 def pixels(length: str) -> float:
@@ -39,7 +41,12 @@ def pixels(length: str) -> float:
     found = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(mm|cm|in|pt|px)", length.strip())
     if not found or float(found[1]) <= 0:
         raise ValueError(f"length {length!r} must be a number with mm, cm, in, pt or px: 84mm")
-    return float(found[1]) * _UNITS[found[2]]
+    size = float(found[1]) * _UNITS[found[2]]
+    if not LEAST <= size <= MOST:
+        raise ValueError(
+            f"length {length!r} must be from {LEAST} to {MOST} px, of which an inch has 96"
+        )
+    return size
 
 
 def report_of(wanted: str) -> Executed:

@@ -31,7 +31,7 @@ from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.parameter_cell import Parameter, check_parameters, read_parameters
 
 _CHECK = ".check_parameters"
-SETTINGS = ("AFT_MASTER", "AFT_DRIVER_MEMORY")  # of the environment: where Spark runs
+SETTINGS = ("AFT_MASTER",)  # of the environment: where Spark runs
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Notebook:
 
         That is its cells, the code of the modules that it imports with the data beside them, the
         versions of the packages, the parameters, the contents of the files that they or the cells
-        name, and, where Spark can start, the master and memory that it is given.
+        name, and, where Spark can start, the master that it is given.
         """
         cells = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in self.content.cells]
         values, files = self.values(given), self.imports.files

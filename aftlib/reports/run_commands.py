@@ -131,8 +131,8 @@ def compare(chosen: tuple[str, ...]) -> None:
 
     with clear_errors():
         found = [find_run(name) for name in chosen]
-        if len({run.name for run in found}) < 2:
-            raise ValueError(f"give at least two different runs, got {len(found)}: see `aft runs`")
+        if (count := len({run.name for run in found})) < 2:
+            raise ValueError(f"give at least two different runs, got {count}: see `aft runs`")
         if len(found) > 26:
             raise ValueError(f"give at most 26 runs, a letter each, got {len(found)}")
         click.echo("\n".join(told(found)))

@@ -105,6 +105,8 @@ def command(
         columns = next(csv.reader([long])) if long else None
         left_out = [name for text in drop for name in next(csv.reader([text]))]
         reading: Any = {"long": columns, "time": time, "resample": resample, "drop": left_out}
+        # told before they are read: data that change meanwhile are not those of the plan
+        source = source_of(data, **reading) if data.is_file() or data.is_dir() else None
         if is_large(data) if spark is None else spark:
             survey = surveyed(data, question, long, time, resample, left_out)
             show_taken(survey.inventory)
@@ -113,7 +115,6 @@ def command(
             inventory = Inventory.of(table)
             show_taken(inventory)
             survey = Survey.of(table, inventory, question)
-        source = source_of(data, **reading)
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
             plan = answer_survey(survey, question, data.name, partial(move, bar), source)
         write_plan(plan, output)

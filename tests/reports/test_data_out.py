@@ -153,6 +153,8 @@ def test_data_needs_no_browser(report, tmp_path, monkeypatch):
         (["01", "--figure", "2"], "figure 2 is a picture, without data: save it in the report"),
         (["01", "--figure", "1", "--width", "wide"], "length 'wide' must be a number with mm"),
         (["01", "--figure", "1", "--width", "1.2.3mm"], "length '1.2.3mm' must be a number"),
+        (["01", "--figure", "1", "--width", "99in"], "'99in' must be from 10 to 5000 px, of which"),
+        (["01", "--figure", "1", "--height", "1px"], "'1px' must be from 10 to 5000 px, of which"),
         (["01", "--figure", "1", "--format", "pdf"], "format pdf is drawn by a browser, and none"),
         (["2", "--figure", "1"], "no run '2'"),
     ],

@@ -9,7 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from aftlib.core.planfile import SCHEMA
+from aftlib.core.sensorplan import digest_of
 from aftlib.reports.cli import main
+from aftlib.your_sensors import command
+from aftlib.your_sensors.sensor_file import read_sensors
 
 HTML = "<script>alert(1)</script><b>x</b>"
 
@@ -51,6 +54,20 @@ def test_what_was_taken_is_said_first_and_the_plan_is_written(there):
     jsonschema.validate(plan, SCHEMA)
     asked = plan["question"]
     assert (asked["window"], asked["slide"], asked["workers"]) == (6, 3, 2)
+
+
+def test_data_that_grow_while_they_are_read_are_not_those_of_the_plan(there, monkeypatch):
+    def growing(path, **reading):
+        table = read_sensors(path, **reading)
+        frame(1300).to_csv(path)
+        return table
+
+    frame().to_csv("f.csv")
+    before = digest_of(there / "f.csv")
+    monkeypatch.setattr(command, "read_sensors", growing)
+    assert aft_plan("f.csv", "--epsilon-sd", 0.5).exit_code == 0
+    source = json.loads((there / "plan.json").read_text())["data"]["source"]
+    assert source["sha256"] == before != digest_of(there / "f.csv")
 
 
 def test_a_long_file_and_an_epsilon_a_sensor(there):
