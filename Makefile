@@ -21,8 +21,9 @@ ready := .venv/ready-$(call digest,requirements.lock pyproject.toml)
 # An interpreter that went away since (a system upgrade) is as good as no .venv.
 broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable-venv)
 
-# Three processes for two cores, since many tests wait for somebody to die. A file of tests runs in
-# one of them; the longest come first (tests/conftest.py).
+# Three processes for two cores, since many tests wait for somebody to die, each of one thread. A file
+# of tests runs in one of them; the longest come first (tests/conftest.py).
+pytest = OPENBLAS_NUM_THREADS=1 $(bin)/python -m pytest
 three = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # The JVMs of a tiny reproduction end before it pays to optimize what they run.
 short = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -40,10 +41,10 @@ reproduce: setup ## run the notebooks (PROFILE=quick) and write reports/index.ht
 	$(bin)/aft reproduce --profile $(PROFILE)
 
 test: setup ## run the tests (ARGS=... goes to pytest)
-	$(bin)/python -m pytest $(three) $(ARGS)
+	$(pytest) $(three) $(ARGS)
 
 fast: setup ## the tests that need no Spark, kill nobody and take no ten seconds
-	$(bin)/python -m pytest $(three) -m "not spark and not crash and not slow" $(ARGS)
+	$(pytest) $(three) -m "not spark and not crash and not slow" $(ARGS)
 
 check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
 	$(MAKE) --jobs 2 lint docs
