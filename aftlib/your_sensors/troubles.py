@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_loans, pool_unit
 from aftlib.your_sensors.answer import fitted
 from aftlib.your_sensors.backtest import (
     GUARD,
@@ -54,6 +55,26 @@ def walked(trouble: str, rounds: int, delta: float, seed: int) -> Walk:
     plain = fitted(first, [f"X{i}" for i in range(1, SENSORS + 1)])
     workers = [[i] for i in range(SENSORS)]
     return walk_forward(values, workers, EPSILON_SD * first.std(axis=0), delta, plain)
+
+
+def against_adversary(delta: float, struck: int, rounds: int = 4000) -> float:
+    """Most errors beyond δN and what an interval allows, by one who sees what is promised.
+
+    In the first half every promise comes true, so that the accounts are as full as they may be; in
+    the second each promise of the `struck` sensors is broken, and each that was blocked would have
+    come true, which earns loans. The theorem's part 2, and the same of all together: at most 0.
+    """
+    accounts, counts = Accounts(SENSORS, delta), np.zeros((SENSORS, 2))
+    for t in range(rounds):
+        said = accounts.declare(np.ones(SENSORS))
+        wrong = (said == 2) & (np.arange(SENSORS) < struck) & (t >= rounds // 2)
+        accounts.update(said, wrong)
+        if t >= rounds // 2:
+            counts += np.column_stack([said == 2, wrong])
+
+    beyond, loans = counts[:, 1] - delta * counts[:, 0], most_loans(rounds)
+    pool = pool_unit(SENSORS) * (POOL_CAP + loans) + SENSORS * (1 - delta)
+    return float(max(beyond.max() - CAP - loans, beyond.sum() - pool))
 
 
 def over_time(walks: dict[str, Walk]) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 from aftlib.reports.claims import Settled, settle
 from aftlib.your_sensors.backtest import GUARD, MANY, Walk
 from aftlib.your_sensors.compared import HINDSIGHT
+from aftlib.your_sensors.troubles import SENSORS, against_adversary
 
 
 def verdicts(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> list[Settled]:
@@ -55,6 +56,10 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Sett
     """G-2: no account ever has more errors than the theorem allows."""
     excess = {name: plan["backtest"]["excess_over_theorem"] for name, plan in plans.items()}
     excess |= {trouble: walk.excess for trouble, walk in walks.items()}
+    deltas = {plan["question"]["delta"] for plan in plans.values()}
+    for struck in (1, SENSORS):
+        name = f"an adversary against {struck} of {SENSORS}"
+        excess[name] = max(against_adversary(delta, struck) for delta in deltas)
     closest = max(excess, key=lambda name: excess[name])
     return settle(
         "G-2",
@@ -62,8 +67,8 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Sett
         measured=excess[closest],
         holds=excess[closest] <= 0,
         note="Largest number of wrong promises beyond δN and the slack, over all accounts and "
-        f"pools of {len(plans)} sets and {len(walks)} streams with trouble; it comes closest on "
-        f"{closest}.",
+        f"pools of {len(plans)} sets, {len(walks)} streams with trouble, and adversaries who see "
+        f"every promise; it comes closest on {closest}.",
     )
 
 

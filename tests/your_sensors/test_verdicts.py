@@ -2,13 +2,14 @@
 
 import pytest
 
-from aftlib.guard import Guard
+from aftlib.guard import Guard, accounts
 from aftlib.reports.documents import CLAIMS
 from aftlib.your_sensors import backtest
 from aftlib.your_sensors.experiments import answers, generated, troubles
 from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.verdicts import verdicts
 
+SETTLE = accounts.settle.py_func
 RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "G"}
 
 
@@ -50,6 +51,25 @@ def test_a_guard_that_declares_everything_is_noticed(monkeypatch):
 def test_a_guard_that_declares_nothing_is_noticed(monkeypatch):
     monkeypatch.setattr(backtest, "Guard", saying(0))
     assert turned(*measured()) == {"G-1", "G-3"}
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("is_open", lambda account, delta: True),
+        ("pool_bears", lambda pool, account, unit: True),
+        (
+            "settle",
+            lambda account, bad, *more: SETTLE(account, bad / 2, *more),
+        ),
+    ],
+)
+def test_accounts_that_bear_too_much_are_noticed(found, monkeypatch, name, broken):
+    for one in ("declare", "learn"):
+        monkeypatch.setattr(accounts, one, getattr(accounts, one).py_func)
+    assert turned(*found) == set()
+    monkeypatch.setattr(accounts, name, broken)
+    assert turned(*found) == {"G-2"}
 
 
 def test_troubles_alone_can_pass_the_bound(found, monkeypatch):
