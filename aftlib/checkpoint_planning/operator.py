@@ -341,6 +341,8 @@ def prepare(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
-    if query.recover == "guard":
-        from aftlib.checkpoint_planning.guarded_replay import GuardedReplay as kind  # noqa: N813
+    if query.recover == "guard":  # which others need not load
+        from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
+
+        kind = GuardedReplay
     return kind(query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes)
