@@ -318,7 +318,7 @@ def interval_sums(
 
 def bare_read(log: SensorLog) -> Read:
     """Reader of a log in this process, from one interval on to the next."""
-    return partial(interval_sums, LogReader(log, ahead=True))
+    return partial(interval_sums, LogReader(log, ahead=True, shared=True))
 
 
 def prepare(
