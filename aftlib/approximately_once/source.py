@@ -62,7 +62,6 @@ class SensorShifts(PlannedInput):
         """What the worker makes of its shift; later attempts are substitutes."""
         context, log = TaskContext.get(), SensorLog.open(self.log)
         attempt = 0 if context is None else context.attemptNumber()
-        blocks = LogReader(
-            log, shared=True
-        ).blocks  # several workers of a process read the same files
+        # several workers of a process read the same files
+        blocks = LogReader(log, shared=True).blocks
         return self.worker.work(cast("Shift", partition), attempt, blocks)

@@ -290,7 +290,7 @@ def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowRes
 
 def bare_read(log: SensorLog, query: str = "mean") -> Read:
     """Reader of a log in this process, from one interval on to the next."""
-    return partial(interval_sums, LogReader(log, ahead=True), query=query)
+    return partial(interval_sums, LogReader(log, ahead=True, shared=True), query=query)
 
 
 def prepare(
@@ -313,6 +313,8 @@ def prepare(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
-    if query.recover == "guard":
-        from aftlib.checkpoint_planning.guarded_replay import GuardedReplay as kind  # noqa: N813
+    if query.recover == "guard":  # which others need not load
+        from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
+
+        kind = GuardedReplay
     return kind(query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes)

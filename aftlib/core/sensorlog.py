@@ -20,7 +20,6 @@ ROWS_PER_RANGE = 4096
 ROW_GROUP = 1024
 """Steps a row group: the least that a read of one key touches."""
 MANIFEST = "manifest.json"
-_FEW = 64  # columns that one thread reads sooner than several
 _NARROW = 1000  # columns of logs whose footers are kept; those of wide ones take megabytes
 
 
@@ -160,7 +159,7 @@ class LogReader:
                 f"got {begin!r} and {stop!r}"
             )
         names, at = [log.names[k] for k in wanted], begin
-        until = log.steps if self._rest[:2] == (names, begin) else stop
+        goes_on = self._rest[:2] == (names, begin)
         while at < stop:
             values = self._rest[2]
             if self._rest[:2] != (names, at) or not len(values):
@@ -174,8 +173,8 @@ class LogReader:
                         f"without step {at}; delete the directory and make it again"
                     )
                 after = at + len(values)
-                if self._pool and after < until:
-                    future = self._pool.submit(self._read_on, names, after, until)
+                if self._pool and goes_on and after < log.steps:
+                    future = self._pool.submit(self._read_on, names, after, log.steps)
                     self._next = names, after, future
             block = values[: stop - at]
             at += len(block)
@@ -191,7 +190,7 @@ class LogReader:
         first, columns = inside // ROW_GROUP, list(dict.fromkeys(names))
         with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
             groups = range(first, -(-last // ROW_GROUP))
-            table = file.read_row_groups(groups, columns, use_threads=len(columns) > _FEW)
+            table = file.read_row_groups(groups, columns, use_threads=False)
         out = np.empty((len(names), len(table)))
         for row, name in zip(out, names, strict=True):
             at = 0
