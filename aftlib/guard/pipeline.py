@@ -26,7 +26,7 @@ MOST_ROUNDS = 100_000
 """Windows without any sample between two that have some; more are taken for a wrong clock."""
 NONE = -1
 """Where the next window starts while there was none; starts are multiples of a step."""
-_TIMES = {"timestamp", "timestamp_ntz"}
+_TIMES = {"timestamp"}  # Spark's watermark takes no other
 _NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
 
 
@@ -151,7 +151,7 @@ def recoverable(
         Is given every micro-batch's windows and the micro-batch's number. After a death the last
         one comes once more, with the same rows: replace, do not append. Columns:
 
-        - `start` (in UTC, or without a zone where `time` has none), `sensor`;
+        - `start`, `sensor`;
         - `state`: "exact"; "estimated", where the guard had promised an error of at most ε before
           the loss began; "lost", where it had not: read those again from their source;
         - `value`: NaN where lost; `half_width`: 1 − δ of comparable errors were within it;
@@ -264,8 +264,7 @@ class Keeper:
     def judge(self, guard: Guard, after: int, found: pd.DataFrame) -> tuple[pd.DataFrame, int]:
         """Feed the windows to the guard one after another, and say what became of each."""
         promise, names = self.promise, self.promise.sensors
-        zone, times = found["start"].dt.tz is not None, pd.to_datetime(found["start"], utc=True)
-        starts = times.astype("datetime64[us, UTC]").astype("int64")
+        starts = found["start"].astype("datetime64[us, UTC]").astype("int64")
         table = found.assign(start=starts)
         first = int(starts.min()) if after == NONE else after
         expected = range(first, int(starts.max()) + 1, promise.step)
@@ -292,7 +291,7 @@ class Keeper:
         missing = np.isnan(windows)
         state = np.where(missing, np.where(declared, "estimated", "lost"), "exact")
         rows = {
-            "start": np.repeat(pd.to_datetime(np.array(expected), unit="us", utc=zone), len(names)),
+            "start": np.repeat(pd.to_datetime(np.array(expected), unit="us", utc=True), len(names)),
             "sensor": names * len(expected),
             "state": state.ravel(),
             "value": np.where(missing, np.where(declared, estimate, np.nan), windows).ravel(),
