@@ -99,7 +99,7 @@ class Notebook:
         values, files = self.values(given), self.imports.files
         beside = [str(path) for path in (*package_data(files), *self.imports.named)]
         data = content_hashes([*beside, *values.values()])
-        settings = [os.environ.get(name) for name in SETTINGS if self.starts_spark]
+        settings = [os.environ.get(name) or None for name in SETTINGS if self.starts_spark]
         parts = (cells, code_hash(files), self.versions, values, data, settings)
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
