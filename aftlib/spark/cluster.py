@@ -117,6 +117,8 @@ class LocalCluster:
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder),
             "SPARK_DAEMON_MEMORY": "256m",
+            # a daemon has next to nothing to do: it need not be optimized
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "_SPARK_AUTH_SECRET": self.secret,
         }
         java = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}"]

@@ -165,7 +165,8 @@ def main(folder: str, url: str) -> None:
 
     with LocalCluster(workers=2, cores=1) as cluster:
         os.environ.update(cluster.environment)
-        spark = session("cluster")
+        short = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        spark = session("cluster", **{"spark.executor.extraJavaOptions": short})
 
         def executor_of_the_stopped(place: Path) -> None:
             """The JVM that waits for the stopped task, and then that task itself."""
