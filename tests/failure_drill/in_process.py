@@ -19,7 +19,7 @@ from aftlib.approximately_once.mailbox import _LETTER, Mailbox
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.checkpoint_planning import driver
 from aftlib.checkpoint_planning.state import CheckpointStore
-from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.failure_drill import drivers, pipeline, stages
 from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.servers.journal import Account, Journal
@@ -48,7 +48,7 @@ def all_here(patch):
     """Let the functions of the room that start processes, or Spark, do their work here."""
     patch.setattr(os, "kill", struck)
     patch.setattr(pipeline.SensorShifts, "stream", lambda shifts, _: SimpleNamespace(
-        writeStream=SimpleNamespace(foreachBatch=lambda master: (shifts, master))
+        writeStream=shifts
     ))  # fmt: skip
     for module in (pipeline, drain):
         patch.setattr(module, "drain", batch_by_batch)
@@ -56,7 +56,7 @@ def all_here(patch):
     for timed in (driver, pipeline):
         own = SimpleNamespace(time=lambda: CLOCK.now, time_ns=time.time_ns)
         patch.setattr(timed, "time", own)
-    costly = ((SensorLog, "blocks"), (CheckpointStore, "commit"), (WindowSink, "write"))
+    costly = ((LogReader, "blocks"), (CheckpointStore, "commit"), (WindowSink, "write"))
     for owner, name in costly:
         patch.setattr(owner, name, taking(1e-3, getattr(owner, name)))
     patch.setattr(drivers, "begun", lambda directory, *strike: (str(directory), *strike))
@@ -75,12 +75,11 @@ def taking(seconds, function):
     return timed
 
 
-def batch_by_batch(stream, directory):
+def batch_by_batch(shifts, directory, master):
     """Spark's part of D1: shifts, each tried until it is worked through, and then the master.
 
     Its checkpoint is the number of micro-batches that the master has come to the end of.
     """
-    shifts, master = stream
     log, checkpoint = SensorLog.open(shifts.log), directory / "checkpoint"
     done = int(checkpoint.read_text()) if checkpoint.exists() else 0
     for number in range(done, -(-shifts.end // shifts.every)):
