@@ -415,7 +415,7 @@ def main(*numbers: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not without cleaning up
     notes = ROOT / "data" / "nemesis.jsonl"
     notes.parent.mkdir(exist_ok=True)
-    for number in range(*map(int, numbers)):
+    for number in range(*map(int, numbers or ("0",))):
         with folder() as directory, notes.open("a") as file:
             outcome = suffer(number, directory)
             file.write(json.dumps(asdict(outcome)) + "\n")

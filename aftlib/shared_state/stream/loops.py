@@ -152,8 +152,8 @@ def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, b
     """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
 
     `at` says where to go on; `columns`, shape (3, rows), has `USED` rows filled; `bad` takes where
-    malformed lines begin and end. A tuple of a slice that ended at or before the watermark, `delay`
-    behind the newest tuple before it (`NO_DELAY`: it stays), is counted late and left out.
+    malformed lines begin and end. A tuple whose slice had ended by the watermark, `delay` behind
+    the newest before it (`NO_DELAY`: it stays), is counted late and left out.
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
     room, status, begin, part = columns.shape[1], DONE, -pane, -1
@@ -186,16 +186,15 @@ def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, b
             if at[BAD] == len(bad):
                 status = CROWDED
                 break
-            after = i
-            while lines[after] != _END:
-                after += 1
-            bad[at[BAD], 0], bad[at[BAD], 1] = i, after + 1
+            bad[at[BAD], 0] = i
+            while lines[i] != _END:
+                i += 1
+            i += 1
+            bad[at[BAD], 1] = i
             at[BAD] += 1
-            i = after + 1
             continue
         if not 0 <= time - begin < pane:
-            part = time // pane
-            begin = part * pane
+            part, begin = time // pane, time // pane * pane
         if watermark > begin and watermark - begin >= pane:
             late += 1
         else:
