@@ -189,9 +189,8 @@ def split(lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, b
             bad[at[BAD], 0] = i
             while lines[i] != _END:
                 i += 1
-            i += 1
-            bad[at[BAD], 1] = i
-            at[BAD] += 1
+            bad[at[BAD], 1] = i + 1
+            at[BAD], i = at[BAD] + 1, i + 1
             continue
         if not 0 <= time - begin < pane:
             part, begin = time // pane, time // pane * pane
