@@ -53,7 +53,7 @@ check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
 
 coverage: setup ## lines that the quick tests reach, by room, against tests/floors.json
 	@rm -rf build/coverage; mkdir -p build/coverage
-	$(bin)/python -m coverage run -m pytest $(two) -m "not spark and not crash and not slow" $(ARGS)
+	$(bin)/python -m coverage run -m pytest $(three) -m "not spark and not crash and not slow" $(ARGS)
 	@$(bin)/python -m coverage combine --quiet
 	@$(bin)/python -m coverage json --quiet
 	@$(bin)/python -m tests.floors build/coverage/found.json $(FLOORS)

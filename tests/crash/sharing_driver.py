@@ -92,7 +92,8 @@ def split(table: type, at: Callable[[str], None], order: str) -> type:
             halves = [(partials, {}), (nothing, progress)]
             first, second = halves if order == "rows first" else halves[::-1]
             super().merge(*first, epoch)
-            at("between")
+            if len(partials):  # else nothing could be lost or doubled
+                at("between")
             return super().merge(*second, epoch, token)
 
     return Split
