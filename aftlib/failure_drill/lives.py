@@ -36,8 +36,9 @@ from aftlib.failure_drill.schedule import Strike
 from aftlib.failure_drill.stages import share
 
 MODEL_SIZE, WORKERS, WIDTH, EVERY = 12, 4, 20, 400
-BATCHES, BUDGET, STRETCH = 4, 48, 4000
-"""Micro-batches of D1 between two starts; samples that D2 may read again; steps of a stage."""
+BATCHES, LONGEST, BUDGET, STRETCH = 4, 32, 48, 4000
+"""Micro-batches of D1 for each death, and between two starts at most; samples that D2 may read
+again; steps of a stage."""
 REQUIREMENT = Requirement(0.8 / float(np.sqrt(WIDTH)), 0.05)
 WINDOWS = Windows(WIDTH, WIDTH)
 STRIKE_S = 2.0
@@ -45,7 +46,10 @@ Found = dict[str, float]
 
 
 def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
-    """Start the stream again and again where it had ended; in each part a worker is killed."""
+    """Kill a worker every few micro-batches; now and then the stream ends, and goes on there.
+
+    It is started ever more seldom, as Spark keeps a thread of each stream that reads from Python.
+    """
     from aftlib.approximately_once.master import Outage
     from aftlib.approximately_once.pipeline import Query, staff
     from aftlib.spark.drain import drain
@@ -54,15 +58,16 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     spark, model = session("soak"), block_model(MODEL_SIZE, 3).aggregate(WIDTH)
     assignment = assign_spread(model, WORKERS, REQUIREMENT)
     query = Query(log, WINDOWS, model, assignment, REQUIREMENT, EVERY, recover="guard")
-    rng, rounds, stop, kept = np.random.default_rng(1), 0, 0, place / "kept"
-    while not (rounds and over()) and stop + BATCHES * EVERY <= log.steps:
-        begin, stop = stop, stop + BATCHES * EVERY
-        at = begin + int(rng.integers(EVERY, 3 * EVERY))
-        outage = Outage(int(rng.integers(WORKERS)), at, at + 2 * WIDTH)
+    rng, rounds, stop, kept, part = np.random.default_rng(1), 0, 0, place / "kept", BATCHES * EVERY
+    while not (rounds and over()) and stop + part <= log.steps:
+        begin, stop, outages = stop, stop + part, []
+        for start in range(begin, stop, BATCHES * EVERY):
+            at = start + int(rng.integers(EVERY, 3 * EVERY))
+            outages.append(Outage(int(rng.integers(WORKERS)), at, at + 2 * WIDTH))
         shutil.rmtree(kept / "mail", ignore_errors=True)
-        shifts, master = staff(replace(query, stop=stop), kept, [outage])
+        shifts, master = staff(replace(query, stop=stop), kept, outages)
         drain(shifts.stream(spark).writeStream, kept, master)
-        rounds += 1
+        rounds, part = rounds + 1, min(2 * part, LONGEST * EVERY)
     audit = master.close()  # of the last part; the sink has what all parts told it
     failures = len([*(kept / "strikes").glob("fault-*.json")])
     spark.stop()

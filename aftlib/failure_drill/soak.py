@@ -25,7 +25,7 @@ from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.paths import atomic_file, data_dir
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import DIGITS, folder_bytes
-from aftlib.failure_drill.lives import LIVES, MODEL_SIZE
+from aftlib.failure_drill.lives import LIVES, MODEL_SIZE, REQUIREMENT
 from aftlib.reports.dependencies import PACKAGE, code_hash
 
 SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
@@ -36,6 +36,8 @@ HEAP = "512m"
 """Of D1's JVM: it is full within the first minutes, so that what still grows is kept for good."""
 STEPS_A_SECOND = 1500
 """More steps than any scheme comes through."""
+SLACK = 40
+"""Wrong estimates that the guard's accounts may begin with, all sensors and horizons together."""
 
 
 def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
@@ -137,6 +139,26 @@ def growth(at_s: np.ndarray, memory_mb: np.ndarray, seconds: float) -> dict[str,
     return {"slope": float(line.slope), "low": line.slope - half, "high": line.slope + half}
 
 
+def broken(result: Mapping) -> list[str]:
+    """What the schemes of a soak broke of their promises, a sentence each.
+
+    Nothing may be lost, doubled or wrong. Of the estimates a share δ may be off by more than ε,
+    beside the slack of the guard's theorem and five standard deviations: of as many independent
+    ones as there are windows, as the sensors of one window go together.
+    """
+    said = []
+    for name, one in result["schemes"].items():
+        own = one["found"]
+        harm = [what for what in ("lost", "doubled", "wrong") if own[what]]
+        said += [f"{name}: {own[what]} {what}" for what in harm]
+        share, count = REQUIREMENT.delta, own["estimated"]
+        spread = np.sqrt(MODEL_SIZE * count * share * (1 - share))
+        if own["outside"] > (most := share * count + 5 * spread + SLACK):
+            estimates = f"{own['outside']} estimates off by more than ε"
+            said.append(f"{name}: {estimates}, at most {most:.0f}")
+    return said
+
+
 def last_soak() -> dict | None:
     """The result that `main` kept last; None where there is none."""
     path = data_dir() / RESULT
@@ -153,6 +175,8 @@ def main(seconds: str = "") -> None:
         note.write_text(json.dumps(result))
     for name, one in result["schemes"].items():
         sys.stdout.write(f"{name}: {one['found']}, memory {one['growth']} MB an hour\n")
+    if said := broken(result):
+        sys.exit("\n".join(said))
 
 
 if __name__ == "__main__":

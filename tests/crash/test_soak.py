@@ -5,7 +5,7 @@ import os
 import pytest
 
 from aftlib.failure_drill.lives import LIVES
-from aftlib.failure_drill.soak import soak
+from aftlib.failure_drill.soak import broken, soak
 
 SECONDS = 1800.0 if os.environ.get("AFT_TRIALS") == "full" else 12.0
 SECONDS = float(os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
@@ -16,9 +16,8 @@ SECONDS = float(os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
 def test_nothing_is_lost_or_doubled_while_all_are_struck(tmp_path):
     found = soak(SECONDS, tmp_path)
     assert list(found["schemes"]) == list(LIVES)
+    assert broken(found) == []
     for name, one in found["schemes"].items():
         own = one["found"]
         assert own["failures"] >= 1 and own["due"] > 0, name
-        assert (own["lost"], own["doubled"], own["wrong"]) == (0, 0, 0), name
-        assert own["outside"] <= 0.05 * own["estimated"] + 40, name
         assert len(one["memory_mb"]) == len(one["at_s"]) > 0 and max(one["memory_mb"]) > 0, name

@@ -1,6 +1,7 @@
 """What a soak says of memory, and what its judge sees."""
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -51,6 +52,27 @@ def test_the_judge_sees_what_is_lost_doubled_wrong_and_outside(log):
     assert lives.judged(log, [*rows[3:], rows[20]], 80, 0.1) == {
         "due": 48, "lost": 3, "doubled": 1, "wrong": 1, "estimated": 2, "outside": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, []),
+        ({"lost": 1}, ["D2: 1 lost"]),
+        ({"doubled": 2, "wrong": 3}, ["D2: 2 doubled", "D2: 3 wrong"]),
+        ({"outside": 61}, []),
+        ({"outside": 9000}, ["D2: 9000 estimates off by more than ε, at most 1574"]),
+    ],
+)
+def test_a_broken_promise_ends_the_command_with_an_error(changed, said, tmp_path, monkeypatch):
+    own = {"lost": 0, "doubled": 0, "wrong": 0, "estimated": 20000, "outside": 0} | changed
+    result = {"schemes": {"D2": {"found": own, "growth": None}}}
+    assert soak.broken(result) == said
+    monkeypatch.setattr(soak, "soak", lambda *_: result)
+    monkeypatch.setattr(soak, "data_dir", lambda: tmp_path)
+    with pytest.raises(SystemExit, match=said[0]) if said else nullcontext():
+        soak.main("1")
+    assert json.loads((tmp_path / "soak.json").read_text()) == result
 
 
 def test_a_life_that_ends_with_an_error_is_told_of(tmp_path, monkeypatch):

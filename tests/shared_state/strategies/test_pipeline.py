@@ -158,7 +158,7 @@ def test_malformed_lines_are_kept_with_their_offsets(spark, tmp_path, strategy):
 
 def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\nworse\n"])
-    for strategy in STRATEGIES:
+    for strategy in ("upfront", "late local"):  # each failed task is tried four times
         place = tmp_path / strategy
         with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malfo"):
             merge_log(spark, log, Rules(Windows(9, 9), most_rejected=1), strategy, 1, place,
