@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from socket import SHUT_RDWR
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter
@@ -17,15 +20,27 @@ def drain(
     """Run a stream until its source has nothing more; stop it whatever happens.
 
     Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
-    `each` is called with every micro-batch and its number. It is let go of at the end, where
-    ``foreachBatch`` alone would keep it, and all that it holds, until the JVM collects garbage.
+    `each` is called with every micro-batch and its number. What ``foreachBatch`` alone would keep
+    is let go of at the end: `each`, with all that it holds, until the JVM collects garbage, and for
+    good a connection with a thread here, as py4j has one for every thread of the JVM that calls.
     """
-    acts = [each]
+    acts, connections = [each], list[Any]()
+
+    def act(frame: DataFrame, batch: int) -> None:
+        client = frame.sparkSession.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+        asked = getattr(client, "get_thread_connection", lambda: None)  # not with unpinned threads
+        connections[:] = [asked()]
+        acts[0](frame, batch)  # type: ignore[misc]
+
     if each is not None:
-        writer = writer.foreachBatch(lambda frame, batch: acts[0](frame, batch))  # type: ignore[misc]
+        writer = writer.foreachBatch(act)
     stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
     try:
         stream.processAllAvailable()
     finally:
         stream.stop()
         acts.clear()
+        for connection in connections:
+            with suppress(AttributeError, OSError):  # closed already
+                connection.socket.shutdown(SHUT_RDWR)  # which ends the thread that reads it
+        connections.clear()

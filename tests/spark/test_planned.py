@@ -1,6 +1,8 @@
 """A planned input: micro-batches end where it says, and a stopped stream goes on there."""
 
 import gc
+import threading
+import time
 import weakref
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +47,7 @@ class Counting(PlannedInput):
 
 
 def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_path):
-    seen = []
+    seen, most = [], None
 
     def collect(frame, batch):
         rows = frame.collect()
@@ -57,6 +59,10 @@ def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_p
         held = weakref.ref(held)
         gc.collect()
         assert held() is None, "a stream that has ended keeps what its micro-batches went to"
+        until, most = time.monotonic() + 20, most or threading.active_count()
+        while threading.active_count() > most:
+            assert time.monotonic() < until, "a stream that has ended keeps a connection's thread"
+            time.sleep(0.01)
     # the second stream has the same name and another plan, which counts
     assert seen == [(0, [0, 1, 2], {2}), (1, list(range(3, 10)), {2}), (2, [10], {3})]
 
