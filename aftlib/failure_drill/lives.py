@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from aftlib.failure_drill.drill import Drill
 from aftlib.failure_drill.drivers import TUPLES, begun, ended
 from aftlib.failure_drill.schedule import Strike
 from aftlib.failure_drill.stages import share
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MODEL_SIZE, WORKERS, WIDTH, EVERY = 12, 4, 20, 400
 BATCHES, LONGEST, BUDGET, STRETCH = 4, 32, 48, 4000
@@ -59,6 +63,7 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     assignment = assign_spread(model, WORKERS, REQUIREMENT)
     query = Query(log, WINDOWS, model, assignment, REQUIREMENT, EVERY, recover="guard")
     rng, rounds, stop, kept, part = np.random.default_rng(1), 0, 0, place / "kept", BATCHES * EVERY
+    heap_mb = list[float]()  # after each part
     while not (rounds and over()) and stop + part <= log.steps:
         begin, stop, outages = stop, stop + part, []
         for start in range(begin, stop, BATCHES * EVERY):
@@ -68,6 +73,7 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
         shifts, master = staff(replace(query, stop=stop), kept, outages)
         drain(shifts.stream(spark).writeStream, kept, master)
         rounds, part = rounds + 1, min(2 * part, LONGEST * EVERY)
+        heap_mb.append(live_heap_mb(spark))
     audit = master.close()  # of the last part; the sink has what all parts told it
     failures = len([*(kept / "strikes").glob("fault-*.json")])
     spark.stop()
@@ -77,7 +83,16 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     found = judged(log, rows, stop, REQUIREMENT.epsilon)
     if audit:
         found |= {"audited": audit.audited, "wrong_promises": audit.wrong, "bound": audit.bound}
+    third = heap_mb[len(heap_mb) // 3]
+    found |= {"heap_mb_after_a_third": third, "heap_mb": heap_mb[-1]}
     return {"rounds": rounds, "failures": failures} | found
+
+
+def live_heap_mb(spark: SparkSession) -> float:
+    """What the JVM still holds when it has collected garbage, MB."""
+    java = spark._jvm.java.lang  # type: ignore[union-attr]
+    java.System.gc()
+    return java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 1e6
 
 
 def live_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:

@@ -31,9 +31,10 @@ from aftlib.reports.dependencies import PACKAGE, code_hash
 SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
 RESULT = "soak.json"
 SETTLED = 1 / 3
-"""Of the time, what passes before memory is judged: caches fill and the JVM grows."""
+"""Of the time, what passes before memory is judged: caches fill and pools grow."""
 HEAP = "512m"
-"""Of D1's JVM: it is full within the first minutes, so that what still grows is kept for good."""
+"""Of D1's JVM, the least that Spark takes. All of it is taken at the start, or it would grow to
+that for as long as a soak lasts; what D1 holds in it is in its account instead, as `heap_mb`."""
 STEPS_A_SECOND = 1500
 """More steps than any scheme comes through."""
 SLACK = 40
@@ -54,6 +55,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     log = SensorLog.write(directory / "log", samples, model.names)
     del samples
     lives, said = dict[str, subprocess.Popen[bytes]](), dict[str, Path]()
+    jvm = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xms{HEAP} -XX:+AlwaysPreTouch"
     for name in LIVES:
         place, said[name] = directory / name, directory / f"{name}.log"
         place.mkdir()
@@ -62,7 +64,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
             lives[name] = subprocess.Popen(
                 [sys.executable, "-m", "aftlib.failure_drill.lives", *told],
                 stderr=ear, stdout=ear, start_new_session=True,
-                env=os.environ | {"AFT_DRIVER_MEMORY": HEAP},
+                env=os.environ | {"AFT_DRIVER_MEMORY": HEAP, "SPARK_SUBMIT_OPTS": jvm},
             )  # fmt: skip
     try:
         samples_of = watched(lives, directory, seconds)
