@@ -19,13 +19,23 @@ def drain(
     Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
     `each` is called with every micro-batch and its number. It is let go of at the end, where
     ``foreachBatch`` alone would keep it, and all that it holds, until the JVM collects garbage.
+    A RuntimeError says that somebody else has stopped the stream, as a second run in the same
+    directory does: Spark itself then says nothing, whatever is left of the input.
     """
-    acts = [each]
+    acts, stream = [each], None
     if each is not None:
         writer = writer.foreachBatch(lambda frame, batch: acts[0](frame, batch))  # type: ignore[misc]
-    stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
     try:
+        stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
         stream.processAllAvailable()
+        if not stream.isActive:
+            raise RuntimeError(
+                f"stream in {str(directory)!r} was stopped by somebody else before its end: let "
+                "one run at a time work in a directory, and run it again"
+            )
     finally:
-        stream.stop()
-        acts.clear()
+        try:
+            if stream is not None:
+                stream.stop()
+        finally:
+            acts.clear()
