@@ -301,7 +301,8 @@ def prepare(
 ) -> PartialReplay:
     """The operator over the state in a directory, under a new name of this process.
 
-    ValueError when the log's keys are not the model's, or the state belongs to another stream.
+    ValueError when the log's keys are not the model's, or the state belongs to another stream: of
+    another query, or over another log.
     """
     if log.names != query.model.names:
         gone = sorted(set(query.model.names) - set(log.names))
@@ -313,6 +314,16 @@ def prepare(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
+    own = json.dumps(log.identity, sort_keys=True).encode()
+    begun = store.memory("log")  # not there when the stream is new, or an earlier release's
+    if not begun:
+        store.remember({"log": own})
+    elif begun != own:
+        raise ValueError(
+            f"log must be the one that the stream in {str(directory)!r} began with, "
+            f"{begun.decode()}, got {own.decode()}: go on with that one, or start anew in another "
+            "directory"
+        )
     if query.recover == "guard":  # which others need not load
         from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
 

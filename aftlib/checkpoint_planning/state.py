@@ -207,6 +207,11 @@ class CheckpointStore:
             connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
+    def remember(self, memory: Mapping[str, bytes]) -> None:
+        """Make durable what an operator knows beyond its checkpoint, by name."""
+        with transaction(self._connection, "keep the memory in") as connection:
+            connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
+
     def memory(self, name: str) -> bytes:
         """What was remembered by that name last; empty when nothing was."""
         rows = self._rows("SELECT data FROM memory WHERE name = ?", name)

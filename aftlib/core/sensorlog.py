@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ ROWS_PER_RANGE = 4096
 ROW_GROUP = 1024
 """Steps a row group: the least that a read of one key touches."""
 MANIFEST = "manifest.json"
+_TAIL = 4096  # bytes, of the footer: statistics of its last columns
 _NARROW = 1000  # columns of logs whose footers are kept; those of wide ones take megabytes
 
 
@@ -73,6 +76,20 @@ class SensorLog:
                     f"{part_path(path, index).name}; delete the directory and make it again"
                 )
         return log
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What tells this log from others of the same keys, wherever it lies.
+
+        Beside what the writer noted, a check sum of where the first file says how small and large
+        its last samples are.
+        """
+        tail = b""
+        if self.steps:
+            with part_path(self.path, 0).open("rb") as file:
+                file.seek(-min(_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
+                tail = file.read()
+        return {"steps": self.steps, "about": self.about, "check_sum": zlib.crc32(tail)}
 
     @classmethod
     def write(
