@@ -182,7 +182,8 @@ class PartialReplay:
         self.passes("restored", batch)
 
         if q.query in EXTREMES and len(keys) == n:
-            prepared = None  # everything is there, as if nothing had failed
+            # everything is there, as if nothing had failed: in the keys' order, not that of choice
+            prepared, keys = None, list(range(n))
         each_step = prepared is not None and q.query in EXTREMES
         values = self.log.read(keys, start, stop) if each_step else None
         sums, counts = (np.zeros(n), np.zeros(n)) if each_step else read(keys, start, stop)
