@@ -108,7 +108,7 @@ def survivors(
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider"]
     command += ["-m", CALM, *tests_of(room, root)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": root}
-    quiet["env"] = os.environ | {"PYTHONPATH": str(root)}
+    quiet["env"] = os.environ | {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(root / ".numba")}
     begun = time.monotonic()
     if subprocess.run(command, **quiet).returncode:
         sys.exit(f"the tests of {room} fail without any mutant: {' '.join(command[2:])}")
@@ -119,8 +119,13 @@ def survivors(
             break
         kept = module.read_text(encoding="utf-8")
         module.write_text(text, encoding="utf-8")
+        # Python takes a file of the same second and size for the one that it has compiled, and
+        # numba keeps kernels of other files with what they call in this one
+        os.utime(module, (tried, tried))
+        place = quiet["env"]["NUMBA_CACHE_DIR"] + f"-{tried}" * ("jit(" in text)
         try:
-            survived = subprocess.run(command, timeout=patience, **quiet).returncode == 0
+            own = quiet | {"env": quiet["env"] | {"NUMBA_CACHE_DIR": place}}
+            survived = subprocess.run(command, timeout=patience, **own).returncode == 0
         except subprocess.TimeoutExpired:
             survived = False
         module.write_text(kept, encoding="utf-8")
@@ -144,8 +149,9 @@ def main(arguments: list[str]) -> None:
         parser.error(f"no room {asked.room!r} in aftlib")
     with tempfile.TemporaryDirectory(prefix="aft-mutants-") as scratch:
         root = Path(scratch)
+        made = shutil.ignore_patterns("_build", "__pycache__")
         for name in COPIED:
-            shutil.copytree(here / name, root / name, ignore=shutil.ignore_patterns("_build"))
+            shutil.copytree(here / name, root / name, ignore=made)
         for path in here.iterdir():
             if path.is_file():
                 shutil.copy2(path, root)

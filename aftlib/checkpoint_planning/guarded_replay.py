@@ -185,8 +185,8 @@ class GuardedReplay(PartialReplay):
         checkpoint = self.checkpoint
         if checkpoint.position == checkpoint.window:
             self._audit(checkpoint.position)
-            self.store.keep(self._planned(checkpoint))
-            self.store.remember({"trail": self._to_bytes()})
+            planned = self._planned(checkpoint)
+            self.store.keep(planned, {"trail": self._to_bytes()})
         return self.audited
 
     def _lose(self, window: int, stretch: int) -> None:

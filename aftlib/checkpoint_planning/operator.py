@@ -182,7 +182,8 @@ class PartialReplay:
         self.passes("restored", batch)
 
         if q.query in EXTREMES and len(keys) == n:
-            prepared = None  # everything is there, as if nothing had failed
+            # everything is there, as if nothing had failed: in the keys' order, not that of choice
+            prepared, keys = None, list(range(n))
         each_step = prepared is not None and q.query in EXTREMES
         values = self.log.read(keys, start, stop) if each_step else None
         sums, counts = (np.zeros(n), np.zeros(n)) if each_step else read(keys, start, stop)
@@ -301,7 +302,8 @@ def prepare(
 ) -> PartialReplay:
     """The operator over the state in a directory, under a new name of this process.
 
-    ValueError when the log's keys are not the model's, or the state belongs to another stream.
+    ValueError when the log's keys are not the model's, or the state belongs to another stream: of
+    another query, or over another log.
     """
     if log.names != query.model.names:
         gone = sorted(set(query.model.names) - set(log.names))
@@ -313,6 +315,16 @@ def prepare(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
+    own = json.dumps(log.identity, sort_keys=True).encode()
+    begun = store.memory("log")  # not there when the stream is new, or an earlier release's
+    if not begun:
+        store.remember({"log": own})
+    elif begun != own:
+        raise ValueError(
+            f"log must be the one that the stream in {str(directory)!r} began with, "
+            f"{begun.decode()}, got {own.decode()}: go on with that one, or start anew in another "
+            "directory"
+        )
     if query.recover == "guard":  # which others need not load
         from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
 

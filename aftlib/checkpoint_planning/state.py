@@ -168,10 +168,16 @@ class CheckpointStore:
         with transaction(self._connection, "end the process in") as connection:
             connection.execute("DELETE FROM begun WHERE process = ?", (process_id,))
 
-    def keep(self, checkpoint: Checkpoint) -> None:
-        """Make a checkpoint durable that finishes no batch: the first, or one planned anew."""
+    def keep(
+        self, checkpoint: Checkpoint, memory: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        """Make a checkpoint durable that finishes no batch: the first, or one planned anew.
+
+        What it was planned by is to be remembered with it, by name.
+        """
         with transaction(self._connection, "keep the plan in") as connection:
             connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
+            connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
     def restore(self) -> Checkpoint | None:
         """The last checkpoint, None before the first; ValueError when it is damaged."""

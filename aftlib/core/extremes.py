@@ -20,7 +20,7 @@ EXTREMES = ("min", "max")
 DRAWS = 4000
 """Windows drawn for the moments of extremes, and as many again for their errors."""
 _POINTS = 32  # of the grid on which the likeliest value is looked for, for each ε
-_REACH = 2**18  # points of it at most above the likeliest step
+_REACH = 2**15  # points of it at most above the likeliest step
 _HALVINGS = 40
 
 
@@ -150,8 +150,10 @@ def most_likely_within(
     -----
     Given what was observed the steps are independent, so that the maximum Y of the lost steps and
     of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v_t) for x ≥ c, and 0 below. The best value is
-    looked for in steps of ε/32, or wider ones where ε is tiny; no other estimate is within ε more
-    often by more than that leaves.
+    looked for from ε below the largest m_t, or c, on, in steps of ε/32, or wider ones where ε is
+    tiny; no other one there is within ε more often by more than that leaves. One further down is so
+    in at most half of the cases, for Y lies above in the others: it may be better where less than
+    half is reached.
     """
     require_extreme(query)
     if means.ndim != 2 or 0 in means.shape:
@@ -176,13 +178,13 @@ def most_likely_within(
         return below(x + half) - below(np.nextafter(x - half, -np.inf))
 
     reach = deviation * (2 + np.sqrt(2 * np.log(max(len(lost), 2))))
-    step = max(epsilon / _POINTS, float(reach.max()) / _REACH)
-    grid = np.arange(-np.ceil(epsilon / step), np.ceil((reach.max() + epsilon) / step) + 1)
-    tried = top + grid[:, None] * step
+    step = np.maximum(epsilon / _POINTS, reach / _REACH)  # a sensor's own: units may differ
+    ends = np.ceil(epsilon / step).max(), np.ceil((reach + epsilon) / step).max()
+    tried = top + np.arange(-ends[0], ends[1] + 1)[:, None] * step
     chances = within(tried, epsilon * (1 - 1e-9))  # a value of its own is never just at the edge
     reliability = chances.max(axis=0)
     equal = chances >= reliability * (1 - 1e-9)
-    best = (equal.argmax(axis=0) + len(grid) - 1 - equal[::-1].argmax(axis=0)) // 2
+    best = (equal.argmax(axis=0) + len(tried) - 1 - equal[::-1].argmax(axis=0)) // 2
     value = tried[best, np.arange(count)]
     low, high = np.zeros(count), reach + np.abs(value - top) + 10 * deviation
     for _ in range(_HALVINGS):

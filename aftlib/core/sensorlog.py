@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ ROWS_PER_RANGE = 4096
 ROW_GROUP = 1024
 """Steps a row group: the least that a read of one key touches."""
 MANIFEST = "manifest.json"
+_TAIL = 4096  # bytes, of the footer: statistics of its last columns
 _NARROW = 1000  # columns of logs whose footers are kept; those of wide ones take megabytes
 
 
@@ -60,18 +63,33 @@ class SensorLog:
         try:
             manifest = json.loads((path / MANIFEST).read_text())
             log = cls(path, tuple(manifest["names"]), manifest["steps"], manifest["about"])
-        except (OSError, ValueError, KeyError) as error:
+            parts = range(-(-log.steps // ROWS_PER_RANGE))
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"path holds no complete sensor log, got {str(path)!r} ({error}); "
                 "write one with SensorLog.write or delete the directory and make it again"
             ) from error
-        for index in range(-(-log.steps // ROWS_PER_RANGE)):
+        for index in parts:
             if not part_path(path, index).exists():
                 raise ValueError(
                     f"path holds no complete sensor log, got {str(path)!r} without "
                     f"{part_path(path, index).name}; delete the directory and make it again"
                 )
         return log
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What tells this log from others of the same keys, wherever it lies.
+
+        Beside what the writer noted, a check sum of where the first file says how small and large
+        its last samples are.
+        """
+        tail = b""
+        if self.steps:
+            with part_path(self.path, 0).open("rb") as file:
+                file.seek(-min(_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
+                tail = file.read()
+        return {"steps": self.steps, "about": self.about, "check_sum": zlib.crc32(tail)}
 
     @classmethod
     def write(
@@ -164,14 +182,10 @@ class LogReader:
             values = self._rest[2]
             if self._rest[:2] != (names, at) or not len(values):
                 if self._next and self._next[:2] == (names, at):
-                    values = self._next[2].result()
+                    future, self._next = self._next[2], None  # if it failed, it is read again
+                    values = future.result()
                 else:
                     values = self._read_on(names, at, stop)
-                if not len(values):
-                    raise ValueError(
-                        f"path must hold a log of {log.steps} steps, got {str(log.path)!r} "
-                        f"without step {at}; delete the directory and make it again"
-                    )
                 after = at + len(values)
                 if self._pool and goes_on and after < log.steps:
                     future = self._pool.submit(self._read_on, names, after, log.steps)
@@ -182,19 +196,35 @@ class LogReader:
             yield block
 
     def _read_on(self, names: list[str], begin: int, stop: int) -> np.ndarray:
-        """Samples from a step on, within its file, up to the end of the last one's row group."""
+        """Samples from a step on, within its file, up to the end of the last one's row group.
+
+        ValueError when the file is damaged, or holds other steps than those of its place.
+        """
         index, inside = divmod(begin, ROWS_PER_RANGE)
         path, last = part_path(self.log.path, index), min(ROWS_PER_RANGE, inside + stop - begin)
-        about = path.stat()
-        footer = _footer(path, about.st_mtime_ns, about.st_size) if self.shared else None
         first, columns = inside // ROW_GROUP, list(dict.fromkeys(names))
-        with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
-            groups = range(first, -(-last // ROW_GROUP))
-            table = file.read_row_groups(groups, columns, use_threads=False)
+        try:
+            about = path.stat()
+            footer = _footer(path, about.st_mtime_ns, about.st_size) if self.shared else None
+            with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
+                told = file.metadata
+                groups = range(first, min(-(-last // ROW_GROUP), told.num_row_groups))
+                begins = [told.row_group(g).column(0).statistics.min for g in groups]
+                due = [index * ROWS_PER_RANGE + g * ROW_GROUP for g in groups]
+                rows = sum(told.row_group(g).num_rows for g in groups)
+                if begins != due or inside >= first * ROW_GROUP + rows:
+                    raise ValueError(f"row groups that begin at {begins}, {rows} rows")
+                table = file.read_row_groups(groups, columns, use_threads=False)
+            parts = [table.column(name).chunks for name in names]
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise ValueError(
+                f"path must hold a log of {self.log.steps} steps, got {str(path)!r} without step "
+                f"{begin} ({error}); delete the directory and make it again"
+            ) from error
         out = np.empty((len(names), len(table)))
-        for row, name in zip(out, names, strict=True):
+        for row, chunks in zip(out, parts, strict=True):
             at = 0
-            for chunk in table.column(name).chunks:
+            for chunk in chunks:
                 row[at : at + len(chunk)] = np.from_dlpack(chunk)  # loads no pandas
                 at += len(chunk)
         return out.T[inside - first * ROW_GROUP :]

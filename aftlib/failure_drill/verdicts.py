@@ -56,13 +56,13 @@ def exactness(table: pd.DataFrame) -> Settled:
     exact = [name for name in table.index if name in asked or name.startswith("D4 ")]
     if missing := [name for name in EXACT if name not in exact]:
         return _not_run("F-2", missing)
-    bad = table.loc[exact, ["lost", "doubled", "wrong", "estimated"]].sum()
-    worst = table.loc[exact, ["lost", "doubled", "wrong", "estimated"]].sum(axis=1)
+    counts = table.loc[exact, ["lost", "doubled", "wrong", "estimated"]]
+    bad, worst = counts.to_numpy(float), counts.sum(axis=1)
     return settle(
         "F-2",
         expected=0,
-        measured=int(bad.sum()),
-        holds=bool(not bad.any() and table.loc[exact, "strikes"].gt(0).all()),
+        measured=int(np.nansum(bad)),
+        holds=bool((bad == 0).all() and table.loc[exact, "strikes"].gt(0).all()),
         note=f"Windows lost, doubled, estimated or wrong, over {', '.join(exact)}; the most in "
         f"one: {int(worst.max())}.",
     )
@@ -71,9 +71,10 @@ def exactness(table: pd.DataFrame) -> Settled:
 def read_again(table: pd.DataFrame, claim: str, names: list[str]) -> Settled:
     """F-3, F-4: the share that is read again is the plan's, and less than all."""
     asked = table.loc[[name for name in names if name in table.index]]
-    if not len(asked):
+    off = (asked["read"] - asked["planned"]).abs()
+    if not len(asked) or off.isna().any():
         return _not_run(claim, names)
-    furthest = (asked["read"] - asked["planned"]).abs().argmax()
+    furthest = off.argmax()
     read, planned = (float(asked[name].iloc[furthest]) for name in ("read", "planned"))
     said = "; ".join(
         f"{n}: {row['read']:.3f}, planned {row['planned']:.3f}" for n, row in asked.iterrows()
@@ -82,7 +83,7 @@ def read_again(table: pd.DataFrame, claim: str, names: list[str]) -> Settled:
         claim,
         expected=f"{planned:.3f} ± {NEAR}",
         measured=read,
-        holds=bool(abs(read - planned) <= NEAR and read < 1),
+        holds=bool(off.max() <= NEAR and asked["read"].max() < 1),
         note="Samples read again over those that an exact recovery reads of the same kills. "
         f"{said}.",
     )
@@ -97,22 +98,25 @@ def promise(table: pd.DataFrame, delta: float) -> Settled:
     row = judged.iloc[int(judged["within"].argmin())]
     broken = judged[judged["share_high"] < 1 - delta]
     bad = int(asked[["lost", "doubled", "wrong"]].sum().sum())
+    over = (asked["wrong_promises"] > asked["bound"]).any()
     return settle(
         "F-5",
         expected=f"≥ {1 - delta:g}",
         measured=float(row["within"]),
         interval=(float(row["share_low"]), float(row["share_high"])),
-        holds=bool(broken.empty and not bad),
+        holds=bool(broken.empty and not bad and not over),
         note=f"Lowest of {len(judged)} schemes, {row.name}; its upper end is below 1 − δ "
-        f"in {len(broken)}. Windows lost, doubled, or wrong without being called estimated: {bad}.",
+        f"in {len(broken)}. Windows lost, doubled, or wrong without being called estimated: {bad}."
+        + " The guard's wrong promises are beyond their bound."
+        * int(over),
     )
 
 
 def little_overhead(table: pd.DataFrame, claim: str, names: list[str]) -> Settled:
     """F-6, F-7: while nothing fails, fault tolerance costs at most `LITTLE`."""
     asked = table.loc[[name for name in names if name in table.index]]
-    if not len(asked):
-        return _not_run(claim, names)
+    if not len(asked) or asked["overhead"].isna().any():
+        return _not_run(claim, [f"the overhead of {', '.join(names)}"])
     row = asked.iloc[int(asked["overhead"].argmax())]
     interval = float(row["overhead_low"]), float(row["overhead_high"])
     said = "; ".join(f"{n}: {o:+.1%}" for n, o in asked["overhead"].items())

@@ -81,7 +81,15 @@ class Aggregate:
     components: tuple[str, ...]
 
     def group(self, partials: Partials) -> Partials:
-        """The same rows, each window and key once, sorted; OverflowError beyond 64 bits."""
+        """The same rows, each window and key once, sorted; OverflowError beyond 64 bits.
+
+        ValueError when they are not of this aggregate.
+        """
+        if len(partials) and partials.values.shape[1:] != (len(self.components),):
+            raise ValueError(
+                f"partials must have {len(self.components)} values a row for a {self.name}, got "
+                f"shape {partials.values.shape}: are they of another aggregate?"
+            )
         if partials.in_order:
             return partials
         order = np.lexsort((partials.keys, partials.windows))

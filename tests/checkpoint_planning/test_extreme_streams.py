@@ -77,6 +77,19 @@ def test_an_undisturbed_stream_is_exact_whatever_is_missing(tmp_path):
     assert not column(cells, "half_width").any()
 
 
+@pytest.mark.parametrize("query", ["min", "max"])
+def test_where_every_sensor_is_read_again_each_keeps_its_own(tmp_path, query):
+    """The plan has them in the order of choice, in which they were once given to one another."""
+    asked = replace(QUERY, query=query, requirement=Requirement(0.05, 0.1))
+    chosen = asked.first_plan.replay[0].sensors
+    assert sorted(chosen) == [*range(8)] != [*chosen]
+    values = draw(MODEL, 3 * WINDOW, 1)
+    cells, records = streamed(asked, values, tmp_path, True)
+    assert all(r.recovered and r.sensors == 8 for r in records)
+    true = FOLD[query](values.reshape(3, WINDOW, 8), axis=1)
+    np.testing.assert_array_equal(column(cells, "value"), true)
+
+
 def test_after_an_estimate_the_rest_of_the_window_is_read_whole(tmp_path):
     values = draw(MODEL, WINDOW, 1)
     cells, records = streamed(QUERY, values, tmp_path, True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from aftlib.checkpoint_planning import state
 from aftlib.checkpoint_planning.driver import write_task
 from aftlib.checkpoint_planning.experiments.guarding import wandering
 from aftlib.checkpoint_planning.experiments.recoveries import killed_driver
@@ -153,6 +154,24 @@ def test_a_stream_that_was_closed_and_goes_on_keeps_t_sla(tmp_path):
     assert all(r.sensors * (r.stop - r.start) <= 50 for r in recovered)
     again, audited = prepare(operator.query, operator.log, tmp_path / "s"), operator.close()
     assert again.close() == audited == operator.close()
+
+
+def test_the_plan_after_the_last_audit_is_kept_with_its_accounts(tmp_path, monkeypatch):
+    """Of two transactions the second would be lost to a death in between."""
+    values = VALUES[: 60 * W].copy()
+    struck = {window * W for window in range(45, 60)}
+    operator = streamed(QUERY, log_of(tmp_path, values), tmp_path / "s", failing=struck, after=0)
+    plain, left = state.transaction, iter([True])
+
+    def dies(*given, **named):
+        next(left)  # StopIteration where it is called once more
+        return plain(*given, **named)
+
+    monkeypatch.setattr(state, "transaction", dies)
+    audited = operator.close()
+    monkeypatch.undo()
+    again = prepare(QUERY, operator.log, tmp_path / "s")
+    assert again.audited == audited and audited.estimates > 0 and not again.open
 
 
 def test_a_sensor_that_goes_its_own_way_is_read_and_plans_are_made_anew(tmp_path):

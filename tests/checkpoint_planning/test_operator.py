@@ -1,5 +1,6 @@
 """The operator of D2: exact while nothing fails, within its variance after failures."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
 
@@ -171,6 +172,15 @@ def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
     renamed = SensorLog.write(tmp_path / "other", np.zeros((5, 8)), list("abcdefgh"))
     with pytest.raises(ValueError, match=r"log must have the model's 8 keys .*missing \['X1'"):
         prepare(QUERY, renamed, tmp_path)
+    for part, noted in ((slice(8 * WINDOW), {}), (slice(5 * WINDOW), {"seed": 3})):
+        values, place = draw(MODEL, 8 * WINDOW, 2)[part], tmp_path / f"log-{part.stop}"
+        with pytest.raises(ValueError, match="log must be the one that the stream in .* began"):
+            prepare(QUERY, SensorLog.write(place, values, MODEL.names, noted), tmp_path)
+    for change, refused in ((0, False), (1e-3, True)):  # elsewhere, and with other samples
+        values = draw(MODEL, 5 * WINDOW, 2) + change
+        copy = SensorLog.write(tmp_path / f"copy-{change}", values, MODEL.names)
+        with pytest.raises(ValueError, match="check_sum") if refused else nullcontext():
+            prepare(QUERY, copy, tmp_path)
 
 
 def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path, log):

@@ -100,6 +100,15 @@ def test_the_smaller_epsilon_the_nearer_is_the_likeliest_value_to_the_mode():
     assert reliability[0] == pytest.approx(2e-9 * density.max(), rel=1e-3)
 
 
+def test_a_sensor_is_looked_at_in_its_own_unit_whatever_the_others():
+    """A sensor of large numbers once made the steps wide in which all others were looked at."""
+    means, scale = np.random.default_rng(4).normal(size=(10, 2)), np.array([1, 1e5])
+    both = most_likely_within(means * scale, 0.25 * scale**2, Requirement(0.3, 0.1))
+    alone = most_likely_within(means[:, :1], [0.25], Requirement(0.3, 0.1))
+    for found, own in zip(both, alone, strict=True):
+        assert found[0] == pytest.approx(own[0], rel=1e-9)
+
+
 def test_a_checkpoint_beyond_reach_is_the_answer():
     value, reliability, half = most_likely_within(np.zeros((5, 1)), [0.01], ASKED, [9.0])
     assert value[0] == pytest.approx(9, abs=ASKED.epsilon)

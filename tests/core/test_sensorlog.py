@@ -1,5 +1,7 @@
 """The sensor log: any keys over any steps, whole or refused."""
 
+import json
+import shutil
 import threading
 from itertools import pairwise
 
@@ -88,6 +90,55 @@ def test_a_file_made_anew_is_read_anew(log, values):
     np.testing.assert_array_equal(next(blocks(None, 0, 10)), values[:10] + 1)
     with pytest.raises(ValueError, match=r"path must hold a log of 10000 steps.*without step 2058"):
         list(blocks(None, 2057, 2059))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda log, v: shutil.copy(part_path(log.path, 1), part_path(log.path, 0)), "begin at"),
+        (lambda log, v: write_part(log.path, 0, v[:2048], NAMES), "step 2048 .row groups"),
+        (lambda log, v: write_part(log.path, 0, v[:4096, :2], NAMES[:2]), "Field .c. does not"),
+        (lambda log, v: packed_in(log, 2048), r"begin at \[0, 2048\]"),
+        (lambda log, v: packed_in(log, 512), r"begin at \[0, 512, 1024, 1536\]"),
+        (lambda log, v: cut(part_path(log.path, 0)), "magic bytes"),
+        (lambda log, v: part_path(log.path, 0).unlink(), "No such file"),
+    ],
+)
+@pytest.mark.parametrize("how", [{}, {"ahead": True, "shared": True}])
+def test_another_file_in_a_part_s_place_is_refused(log, values, spoil, reason, how):
+    """Steps of another part, or row groups of another size, were once taken for those wanted."""
+    spoil(log, values)
+    with pytest.raises(ValueError, match=rf"must hold a log of 10000 .*part-00000.*{reason}"):
+        list(LogReader(log, **how).blocks(None, 0, 4096))
+
+
+def packed_in(log, rows):
+    path = part_path(log.path, 0)
+    pq.write_table(pq.read_table(path), path, row_group_size=rows)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def test_what_could_not_be_read_ahead_is_read_when_it_is_back(log, values):
+    reader, place = LogReader(log, ahead=True), part_path(log.path, 1)
+    list(reader.blocks(None, 0, 10))
+    place.rename(place.with_suffix(".gone"))
+    list(reader.blocks(None, 10, 4096))
+    reader._next[2].exception()
+    place.with_suffix(".gone").rename(place)
+    with pytest.raises(ValueError, match="without step 4096 .*No such file"):
+        next(reader.blocks(None, 4096, 4100))
+    np.testing.assert_array_equal(next(reader.blocks(None, 4096, 4100)), values[4096:4100])
+
+
+@pytest.mark.parametrize(("name", "value"), [("steps", 1.5), ("steps", None), ("names", 3)])
+def test_a_manifest_that_says_nonsense_is_refused(log, name, value):
+    path = log.path / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(ValueError, match="path holds no complete sensor log"):
+        SensorLog.open(log.path)
 
 
 def test_a_log_without_manifest_or_part_is_refused(log):

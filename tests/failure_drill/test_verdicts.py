@@ -55,6 +55,22 @@ def test_a_claim_turns(scheme, column, value, claims):
     assert turned(table) == claims
 
 
+@pytest.mark.parametrize(
+    ("scheme", "values", "claims"),
+    [
+        ("D2 adaptive", {"planned": 1.0, "read": 1.0}, {"F-4"}),  # as planned, and nothing is saved
+        ("D2 adaptive", {"read": float("nan")}, {"F-4"}),
+        ("D1 by guard", {"wrong_promises": 9, "bound": 8.5}, {"F-5"}),
+        ("D3 shared state", {"wrong": float("nan")}, {"F-2"}),
+        ("D1 by guard", {"overhead": float("nan")}, {"F-6"}),
+    ],
+)
+def test_what_is_missing_or_hidden_by_another_scheme_turns_a_claim(scheme, values, claims):
+    table = good_table()
+    table.loc[scheme, [*values]] = values.values()
+    assert turned(table) == claims
+
+
 def test_the_recorded_deviation_can_hold():
     table = good_table()
     table.loc[["D2 proposed", "D2 adaptive"], "overhead"] = 0.01

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
+from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.tables import Progress
 from tests.shared_state.tuples import partials
 
 INT64 = np.iinfo(np.int64)
@@ -54,3 +56,15 @@ def test_arrays_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="keys must be integers of at most 64 bits, got uint64"):
         Partials(one, np.array([2**63], dtype=np.uint64), one)
     assert Partials(one, np.array([7], dtype=np.uint8), one).keys.dtype == np.int64
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(("name", "columns"), [("sum", 2), ("max", 3), ("mean", 1), ("mean", 3)])
+def test_rows_of_another_aggregate_are_refused(name, columns, order):
+    """Columns too many were dropped without a word, and one too few stayed in the table."""
+    aggregate, whole = AGGREGATES[name], np.ones(2, int)
+    rows = Partials(whole, np.array([1, 2][::order]), np.ones((2, columns), int))
+    table = MemoryTable(aggregate)
+    with pytest.raises(ValueError, match=rf"partials must have . values a row .*\(2, {columns}\)"):
+        table.merge(rows, {0: Progress(5)})
+    assert not table.progress() and not len(table.read())

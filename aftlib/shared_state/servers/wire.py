@@ -20,6 +20,7 @@ from multiprocessing.connection import (
     answer_challenge,
     deliver_challenge,
 )
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ ERRORS = {error.__name__: error for error in (OverflowError, StaleBatch)}
 
 def packed(word: str, what: object = None, rows: Partials | None = None) -> bytes:
     """A message of a word, what JSON can say, and rows."""
-    said = json.dumps([word, what], default=int).encode()  # numpy's integers, too
+    said = json.dumps([word, what], default=index).encode()  # numpy's integers, too
     said += b" " * (-len(said) % 8)
     head = HEAD.pack(len(said), *(rows.values.shape if rows is not None else (0, 0)))
     columns = () if rows is None else (rows.windows, rows.keys, rows.values)

@@ -76,6 +76,11 @@ def test_what_is_no_message_is_refused(message):
         unpacked(message)
 
 
+def test_a_number_that_is_no_integer_is_not_cut_to_one():
+    with pytest.raises(TypeError, match="float32"):
+        packed("merge", {0: [np.float32(1.7)]})
+
+
 def answers(door, *requests):
     """What a task is told to each of its requests."""
     task, link = (Connection(end.detach()) for end in socket.socketpair())

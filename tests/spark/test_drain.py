@@ -1,0 +1,66 @@
+"""How a drained stream ends; Spark's part is played here, but for `test_planned`."""
+
+import gc
+import weakref
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from aftlib.spark.drain import drain
+
+
+class Stream:
+    """Spark's writer and its query in one, which keeps what it is given, as the JVM does."""
+
+    def __init__(self, active=True, starts=True, stops=True, fails=False):
+        self.isActive, self.starts, self.stops, self.fails = active, starts, stops, fails
+        self.stopped = 0
+
+    def foreachBatch(self, function):  # noqa: N802
+        self.function = function
+        return self
+
+    def option(self, name, value):
+        assert name == "checkpointLocation"
+        return self
+
+    def start(self):
+        if not self.starts:
+            raise ArithmeticError("no start")
+        return self
+
+    def processAllAvailable(self):  # noqa: N802
+        self.function("frame", 7)
+        if self.fails:
+            raise ArithmeticError("failed")
+
+    def stop(self):
+        self.stopped += 1
+        if not self.stops:
+            raise ArithmeticError("no stop")
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "stopped"),
+    [
+        ({}, None, 1),
+        ({"active": False}, "was stopped by somebody else before its end: let one run", 1),
+        ({"fails": True}, "failed", 1),
+        ({"starts": False}, "no start", 0),
+        ({"stops": False}, "no stop", 1),
+    ],
+)
+def test_however_a_stream_ends_it_is_told_of_and_lets_go(how, error, stopped):
+    """Spark ends a stream without a word when a second run begins in its directory."""
+    seen, stream = [], Stream(**how)
+    held = partial(lambda *batch: seen.append(batch))
+    if error is None:
+        drain(stream, Path(), held)
+    else:
+        with pytest.raises((RuntimeError, ArithmeticError), match=error):
+            drain(stream, Path(), held)
+    assert seen == [("frame", 7)] * how.get("starts", True) and stream.stopped == stopped
+    held = weakref.ref(held)
+    gc.collect()
+    assert held() is None
