@@ -47,7 +47,7 @@ def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, 
         for name, job in jobs.items():
             (tmp_path / f"local-{name}").mkdir()
             expected[name] = json.loads(json.dumps(job(tmp_path / f"local-{name}")))
-        said = done.communicate(timeout=300)
+        said = done.communicate(timeout=600)
     finally:
         done.kill()
     assert done.returncode == 0, said[1]
