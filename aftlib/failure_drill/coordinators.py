@@ -6,7 +6,6 @@ python -m aftlib.failure_drill.coordinators DIRECTORY is a driver.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -42,8 +41,8 @@ def kill_driver(
 
     It is killed when the master has written the results of a micro-batch, of which Spark's
     checkpoint does not know yet: the next driver runs it again. `live` is given the directory and
-    the status to end with; by default it starts a driver on a local master, JVM and all. Errors as
-    `drivers.ended`.
+    the status to end with; by default it starts a driver, JVM and all. On a cluster, it has the
+    cores of this process's session. Errors as `drivers.ended`.
     """
     steps, names = BATCHES * drill.every, drill.log.names
     log = SensorLog.write(directory / "log", drill.samples[:steps], names)
@@ -53,10 +52,12 @@ def kill_driver(
         "requirement": asdict(drill.requirement),
     }  # fmt: skip
     (directory / "task.json").write_text(json.dumps(told))
-    for status in (-signal.SIGKILL, 0):
-        (live or started)(directory, status)
-
     from aftlib.failure_drill.pipeline import committed, staffed
+    from aftlib.spark.session import cores_lent
+
+    with cores_lent():
+        for status in (-signal.SIGKILL, 0):
+            (live or started)(directory, status)
 
     _, master = staffed(part, "D1 by model", steps, directory / "d1", [])
     lives = [json.loads(line) for line in (directory / "passed.jsonl").read_text().splitlines()]
@@ -80,10 +81,9 @@ def kill_supervisor(drill: Drill, directory: Path) -> Run:
 
 
 def started(directory: Path, status: int) -> None:
-    """Let a driver live, on this machine, until it ends in this way."""
+    """Let a driver live until it ends in this way."""
     command = [sys.executable, "-m", __name__, str(directory)]
-    here = os.environ | {"AFT_MASTER": ""}  # a cluster has no cores left beside the caller's
-    ended(subprocess.Popen(command, stderr=subprocess.PIPE, env=here), status)
+    ended(subprocess.Popen(command, stderr=subprocess.PIPE), status)
 
 
 def strike(directory: Path) -> Fault:

@@ -22,7 +22,7 @@ from aftlib.failure_drill.schedule import Strike
 PROPOSED, ADAPTIVE = "D2 proposed", "D2 adaptive"
 METHODS = {PROPOSED: "proposed", ADAPTIVE: "adaptive"}
 POINTS = ("begun", "restored", "estimated", "committed", "planned")
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds: T_SLA is then how many may be read again."""
 COMMAND = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
@@ -82,15 +82,17 @@ def begun(directory: Path, point: str = "", batch: int = 0) -> subprocess.Popen[
 
 def ended(process: subprocess.Popen[bytes], status: int) -> None:
     """Wait for a process; RuntimeError with its last words when it ended otherwise."""
+    late = ""
     try:
         _, said = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         _, said = process.communicate()
-    if process.returncode != status:
+        late = f" when it was killed after {PATIENCE_S:g} s"
+    if late or process.returncode != status:
         raise RuntimeError(
-            f"driver must end with status {status}, got {process.returncode}; its last words: "
-            f"{said.decode(errors='replace')[-500:]}"
+            f"driver must end with status {status}, got {process.returncode}{late}; its last "
+            f"words: {said.decode(errors='replace')[-500:]}"
         )
 
 

@@ -147,7 +147,8 @@ def reproduce(
 @main.command()
 @click.argument("notebook")
 @parameters_option
-def run(notebook: str, parameters: tuple[str, ...]) -> None:
+@click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
+def run(notebook: str, parameters: tuple[str, ...], profile: str | None) -> None:
     """Run one NOTEBOOK: a name, a number, a document (D1) or a path.
 
     The run is kept in reports/runs, once for all that its result depends on; its claims do not
@@ -158,7 +159,7 @@ def run(notebook: str, parameters: tuple[str, ...]) -> None:
 
     with clear_errors():
         found = find_notebook(notebook)
-        job = partial(run_alone, found, overrides(parameters))
+        job = partial(run_alone, found, overrides(parameters), profile=profile or "")
         (executed,) = attend({found.name: job}, 1, "remove its folder to run it anew")
     click.echo(f"Report: {executed.path.with_suffix('.html')}")
     sys.exit(1 if executed.error else 0)

@@ -133,13 +133,18 @@ def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
 
 
 def run_alone(
-    notebook: Notebook, overrides: Mapping[str, Any], on_cell: OnCell | None = None
+    notebook: Notebook,
+    overrides: Mapping[str, Any],
+    on_cell: OnCell | None = None,
+    profile: str = "",
 ) -> Executed:
     """Run one notebook with parameters of one's own, unless the same run is kept already.
 
-    It is kept in the store of runs and listed in the index, and stays out of ``claims.json``.
-    ValueError for parameters that do not fit.
+    What `overrides` does not name has the value that `profile` gives, or the notebook's default.
+    The run is kept in the store of runs and listed in the index, and stays out of ``claims.json``.
+    ValueError for a profile that there is not, or parameters that do not fit.
     """
-    executed = run_once(notebook, notebook.check(overrides), on_cell=on_cell).executed()
+    own = profile_parameters(profile, notebook) if profile else {}
+    executed = run_once(notebook, own | notebook.check(overrides), on_cell=on_cell).executed()
     conclude([])
     return executed

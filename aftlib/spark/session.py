@@ -14,6 +14,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import aftlib
@@ -36,6 +37,7 @@ PROPERTIES = {
 
 # pyspark 4.3 says so at every exchange with pandas 3, although what is used here works.
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
+_AS_MANY_AS_THERE_ARE = 10_000  # executors: what a session asks for that names no number
 _LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 
@@ -119,6 +121,25 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
 def master() -> str:
     """Return the Spark master that `session` starts on: ``AFT_MASTER`` or ``local[*,4]``."""
     return os.environ.get("AFT_MASTER") or DEFAULT_MASTER
+
+
+@contextmanager
+def cores_lent() -> Iterator[None]:
+    """Leave this process's cores of a cluster to drivers that the block starts.
+
+    The running session's executors end, and come back after the block, in which it can run no job;
+    what it cached is computed again. A local master's tasks are no executors: nothing changes.
+    """
+    context = SparkContext._active_spark_context
+    if context is None or str(context.master).startswith("local"):
+        yield
+        return
+    scala = context._jsc.sc()
+    scala.killExecutors(scala.getExecutorIds())
+    try:
+        yield
+    finally:
+        scala.requestExecutors(_AS_MANY_AS_THERE_ARE)
 
 
 def is_loopback(url: str) -> bool:

@@ -390,27 +390,37 @@ def test_block_model_is_the_documents(document):
     assert document.log.about["rows"] == 10
 
 
-@pytest.mark.parametrize(
-    ("named", "given"), [("spark://head:7077", ""), ("local[2,4]", "local[2,4]"), (None, "")]
-)
-def test_killed_drivers_never_wait_for_the_cores_of_this_session(
-    monkeypatch, tmp_path, named, given
-):
+@pytest.mark.parametrize("master", ["spark://head:7077", "local[2,4]", None])
+def test_killed_drivers_never_wait_for_the_cores_of_this_session(monkeypatch, tmp_path, master):
     """Once they did, for ever, where a cluster's cores were all taken by the notebook itself."""
     seen = []
 
-    def run(command, env, **how):
-        seen.append(env["AFT_MASTER"])
+    class Running:
+        def __init__(self):
+            self.master, self._jsc = master, self
+
+        def sc(self):
+            return self
+
+        def getExecutorIds(self):  # noqa: N802
+            return ["0", "1"]
+
+        def killExecutors(self, ids):  # noqa: N802
+            seen.append(ids)
+
+        def requestExecutors(self, number):  # noqa: N802
+            seen.append(number)
+
+    def run(command, **how):
+        seen.append("driver")
         raise KeyError("enough")
 
-    if named is None:
-        monkeypatch.delenv("AFT_MASTER", raising=False)
-    else:
-        monkeypatch.setenv("AFT_MASTER", named)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", master and Running())
     monkeypatch.setattr("subprocess.run", run)
     model = block_model(4, 2)
     query = ReplayQuery(model, 20, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
     log = SensorLog.write(tmp_path / "log", draw(model, 40, 1), model.names)
     with pytest.raises(KeyError, match="enough"):
         experiments.restarts(query, log, tmp_path / "killed", 1, 1)
-    assert seen == [given]
+    lent = (master or "").startswith("spark:")
+    assert seen == ([["0", "1"], "driver", 10_000] if lent else ["driver"])

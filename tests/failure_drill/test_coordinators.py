@@ -1,6 +1,7 @@
 """The one process beside the workers dies, and the next one goes on where it had come to."""
 
 import signal
+from subprocess import TimeoutExpired
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -38,6 +39,10 @@ def test_a_driver_that_ends_otherwise_is_told_of(small, tmp_path, monkeypatch):
     monkeypatch.setattr(coordinators.subprocess, "Popen", MagicMock(return_value=process))
     with pytest.raises(RuntimeError, match="driver must end with status -9, got 1; .* no Java"):
         coordinators.kill_driver(small, tmp_path)
+    process.communicate.side_effect = TimeoutExpired("driver", 1), (None, b"no cores")
+    process.returncode = -signal.SIGKILL  # by us, not by its fault
+    with pytest.raises(RuntimeError, match=r"got -9 when it was killed after 300 s; .* no cores"):
+        coordinators.kill_driver(small, tmp_path / "late")
 
 
 def test_a_supervisor_dies_when_it_has_started_the_first_of_the_dead_again(small, monkeypatch):

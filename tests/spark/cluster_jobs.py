@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import Query, recover_stream
+from aftlib.checkpoint_planning.experiments.recoveries import restarts
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.pipeline import replay_stream
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -66,13 +67,15 @@ def approximately_once(spark: SparkSession, place: Path) -> Any:
 
 
 def checkpoint_planning(spark: SparkSession, place: Path) -> Any:
-    """D2: a window with planned checkpoints."""
+    """D2: a window with planned checkpoints, and another driver killed in it and started again."""
     model = block_model(8, 2, 4.0, 3.0, mean=5.0)
     log = SensorLog.write(place / "log", draw(model, 60, 2), model.names)
     query = ReplayQuery(model, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
 
     done = replay_stream(spark, query, log, place / "d2")
-    return [[r.start, r.key, r.value, r.half_width, r.samples] for r in done.results]
+    killed = restarts(query, log, place / "killed", 1, 1, kinds=("spark",))
+    found = [[r.start, r.key, r.value, r.half_width, r.samples] for r in done.results]
+    return found, killed[["batch", "sensors"]].to_dict("list")
 
 
 def shared_state(spark: SparkSession, place: Path, url: str, strike: Strike = _nobody) -> Any:
@@ -191,7 +194,8 @@ def main(folder: str, url: str) -> None:
             (place / f"cluster-{name}").mkdir()
             found[name] = job(place / f"cluster-{name}")
             print(name, round(time.time() - at, 1), struck, flush=True)
-        found |= {"struck": struck, "shipped": shipped(spark)}
+        applications = {app.name for app in cluster.folder.glob("worker-*/app-*")}
+        found |= {"struck": struck, "shipped": shipped(spark), "applications": len(applications)}
         spark.stop()
     (place / "found.json").write_text(json.dumps(found))
 

@@ -47,12 +47,13 @@ def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, 
         for name, job in jobs.items():
             (tmp_path / f"local-{name}").mkdir()
             expected[name] = json.loads(json.dumps(job(tmp_path / f"local-{name}")))
-        said = done.communicate(timeout=300)
+        said = done.communicate(timeout=600)
     finally:
         done.kill()
     assert done.returncode == 0, said[1]
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["struck"] == ["executor in D3", "worker in D5"]
+    assert found["applications"] == 2  # that of all jobs, and D2's driver that was killed
     assert all(".zip/aftlib/" in place for place in found["shipped"])
     print(said[0])
     for name in jobs:

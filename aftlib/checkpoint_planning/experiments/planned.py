@@ -17,6 +17,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.sensorplan import SensorPlan, open_plan
+from aftlib.spark.session import cores_lent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,8 +80,9 @@ def planned_recoveries(
     batches, rng = len(plan.replay) * (steps // w), np.random.default_rng(seed)
     struck = sorted(rng.choice(batches, min(kills, batches), replace=False).tolist())
     write_task(scratch / "stream", query, log)
-    for batch in struck:
-        killed_driver(scratch / "stream", "spark", "replayed", batch)
+    with cores_lent():
+        for batch in struck:
+            killed_driver(scratch / "stream", "spark", "replayed", batch)
     done = replay_stream(spark, query, log, scratch / "stream")
     return _failures(done, log, query)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.session import cores_lent
 
 PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
 """From the start of the new process: Python and its imports; opening the state; T_rec itself, cold;
@@ -136,6 +136,7 @@ def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@cores_lent()
 def restarts(
     query: ReplayQuery,
     log: SensorLog,
@@ -153,7 +154,7 @@ def restarts(
 
     kind, trial, batch, sensors, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec again, and
     all_ms from the start of the new process to its commit. RuntimeError when a process ends
-    otherwise than by its SIGKILL. Where this process works on a cluster, these drivers do not.
+    otherwise than by its SIGKILL. On a cluster they have the cores of this process's session.
     """
     rng = np.random.default_rng(seed)
     batches = max(1, len(query.first_plan.replay) * (log.steps // query.window))
@@ -177,12 +178,12 @@ def restarts(
 
 
 def killed_driver(directory: Path, kind: str, point: str, batch: int) -> float:
-    """Start a driver that dies at a point of a batch; when it was started, s since the epoch."""
-    # on a cluster, the session that is running may hold all cores, and would be waited for
-    local = os.environ.get("AFT_MASTER", "").startswith("local")
-    own = {} if local else {"AFT_MASTER": ""}
+    """Start a driver that dies at a point of a batch; when it was started, s since the epoch.
+
+    On a cluster it waits for cores: a session of this process must lend its own (`cores_lent`).
+    """
     command, start = [*_DRIVER, str(directory), kind, point, str(batch)], time.time()
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | own)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(
             f"driver must die at {point!r} of batch {batch}, ended with status {done.returncode}; "
