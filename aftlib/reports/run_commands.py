@@ -55,7 +55,8 @@ def runs(
         told = f"✘ failed: {record['error'].splitlines()[0]}" if record["error"] else told
         took = duration(record["seconds"])
         click.echo(f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {values}")
-    click.echo(f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one.")
+    told = f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one."
+    click.echo(told if kept else "No run is kept yet: `aft run 02`, say, keeps one.")
     for folder in sorted({*run_folders()} - {run.folder for run in kept}):
         click.echo(f"! {folder} has no run.json that can be read: remove the folder.")
 
@@ -107,9 +108,11 @@ def sweep(
         jobs = 1 if found.starts_spark else jobs
         todo = [point for point in planned.points if kept_run(found, point) is None]
         one = time_of_one(found)
-        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "for the first time"
+        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
         kept = len(planned.points) - len(todo)
-        click.echo(f"{len(planned.points)} runs: {kept} kept already, {len(todo)} to do, {time}.")
+        click.echo(
+            f"{len(planned.points)} run{'s' * (len(planned.points) > 1)}: {kept} kept already, {len(todo)} to do, {time}."
+        )
         works = {planned.label(point): partial(run, point) for point in todo}
         executed = attend(works, jobs) if works else []
         page = write_sweep(planned)

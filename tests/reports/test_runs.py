@@ -141,6 +141,13 @@ def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
             runs.find_run(wanted)
 
 
+def test_where_nothing_is_kept_yet_the_way_to_a_run_is_told(home):
+    for wanted in ("last", "02", "ab"):
+        with pytest.raises(ValueError, match=f"no run '{wanted}', for none is kept yet: `aft run"):
+            runs.find_run(wanted)
+    assert aft("runs").output == "No run is kept yet: `aft run 02`, say, keeps one.\n"
+
+
 def test_a_notebook_without_runs_is_not_the_beginning_of_a_key(home):
     kept(home, "01_approximately_once/2ab")
     with pytest.raises(ValueError, match="no run '2'"):
@@ -168,4 +175,4 @@ def test_help_is_there_before_the_library_is_imported():
         [cli.sys.executable, "-c", source], check=True, cwd=cli.Path(cli.__file__).parents[2]
     )
     listed = aft("--help").output
-    assert "plan" in listed and "Say what of the sensors in DATA may be lost" in listed
+    assert "plan" in listed and "Say what of the sensors in FILE may be lost" in listed
