@@ -109,7 +109,8 @@
     const least = printing ? 0 : layout.meta?.least || 0;
     const narrow = phone.matches && !printing && !least;
     const domains = Object.keys(layout).filter((name) => /^yaxis\d*$/.test(name)).map((name) => `${layout[name].domain}`);
-    const room = Math.max(230, 90 * new Set(domains).size);
+    const bars = figure.data.filter((trace) => trace.orientation === "h").map((trace) => trace.y.length);
+    const room = Math.max(230, 90 * new Set(domains).size, 19 * Math.max(0, ...bars));
     if (narrow || printing) spread(layout);
     else if (least && phone.matches) delete layout.title;
     if (narrow) narrowed(layout);
