@@ -111,7 +111,8 @@ def sweep(
         time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
         kept = len(planned.points) - len(todo)
         click.echo(
-            f"{len(planned.points)} run{'s' * (len(planned.points) > 1)}: {kept} kept already, {len(todo)} to do, {time}."
+            f"{len(planned.points)} run{'s' * (len(planned.points) > 1)}: "
+            f"{kept} kept already, {len(todo)} to do, {time}."
         )
         works = {planned.label(point): partial(run, point) for point in todo}
         executed = attend(works, jobs) if works else []

@@ -20,6 +20,10 @@ QUICK = [*FIRST[:2], FIRST[-1]]  # without the figure: Plotly takes a while to i
 
 PACKAGE_HOME = Path(cli.__file__).resolve().parents[2]
 
+INTERRUPTED = (
+    "interrupted; earlier reports are as they were, and the same command runs what is left"
+)
+
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
@@ -191,7 +195,7 @@ def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, numbe
     assert process.returncode == 1
     assert output.splitlines() == [
         "▶ 01_approximately_once runs, 1 cells",
-        "Error: interrupted; earlier reports are as they were, and the same command runs what is left",
+        f"Error: {INTERRUPTED}",
     ]
     assert not [path for path in home.glob("reports/**/*") if path.is_file()]
     with pytest.raises(ProcessLookupError):
@@ -210,9 +214,7 @@ def test_an_interrupt_amid_a_spark_job_is_one_line_too(home):
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert output.splitlines()[1:] == [
-        "Error: interrupted; earlier reports are as they were, and the same command runs what is left"
-    ]
+    assert output.splitlines()[1:] == [f"Error: {INTERRUPTED}"]
     with pytest.raises(ProcessLookupError):
         os.kill(kernel, 0)
 
