@@ -151,6 +151,7 @@ def compare(chosen: tuple[str, ...]) -> None:
 @click.option("--format", "kind", help="csv, json, svg, png or pdf of a figure; csv or tex.")
 @click.option("--width", default="640px", show_default=True, help="Such as 84mm or 3.3in.")
 @click.option("--height", help="Likewise; default what plot and legend need.")
+@click.option("--at", metavar="VALUE", help="Of its slider; default where the slider begins.")
 @click.option("--output", metavar="FILE", help="Default: named after report and number.")
 def export_data(
     run: str,
@@ -159,6 +160,7 @@ def export_data(
     kind: str | None,
     width: str,
     height: str | None,
+    at: str | None,
     output: str | None,
 ) -> None:
     """Write a figure or table of a RUN, or of a notebook's report, as a file.
@@ -167,7 +169,8 @@ def export_data(
     """
     from pathlib import Path
 
-    from aftlib.reports.export import export, find_shown, pixels, report_of
+    from aftlib.reports.data_out import PLOTLY, chosen
+    from aftlib.reports.export import DRAWN, export, find_shown, pixels, report_of
 
     with clear_errors():
         if (figure is None) == (table is None):
@@ -179,6 +182,8 @@ def export_data(
         name = f"{executed.record['name']}-{what}-{shown.number}.{kind}"
         size = pixels(width), None if height is None else pixels(height)
         try:
-            click.echo(export(shown, Path(output or name), kind, *size))
+            click.echo(export(shown, Path(output or name), kind, *size, at))
+            if kind in DRAWN and (where := chosen(shown.data[PLOTLY], at)[1]):
+                click.echo(f"It is drawn at {where}; --at chooses another value.", err=True)
         except RuntimeError as error:
             raise ValueError(str(error)) from error
