@@ -266,7 +266,7 @@ def guarded_plans(plans: pd.DataFrame) -> go.Figure:
             line={"color": color, "shape": "hv"},
         )  # fmt: skip
     title = "The plan follows the accounts: checkpoints, and sensors replayed at most"
-    most = int(plans[["checkpoints", "sensors"]].max(axis=None))
+    most = int(plans[["checkpoints", "sensors"]].to_numpy().max())
     figure = styled(figure, title, "window", "number", 360)
     return figure.update_yaxes(rangemode="tozero", dtick=max(1, most // 6))
 

@@ -185,8 +185,8 @@ def even_grid(
         if not pd.api.types.is_numeric_dtype(sensors[column].dtype):
             texts = sensors.select_dtypes(exclude="number").columns
             # one row a sample: its times repeat, and names stand beside one column of numbers
-            long = times is not None and times.has_duplicates and len(texts) == 1
-            if long and sensors.shape[1] == 2:
+            pairs = len(texts) == 1 and sensors.shape[1] == 2
+            if pairs and times is not None and times.has_duplicates:
                 columns = ",".join(map(str, [times.name, column, *sensors.columns.drop(column)]))
                 raise ValueError(
                     f"column {column!r} holds names, such as {sensors[column].iloc[0]!r}: if a row "

@@ -28,7 +28,7 @@ def runs(
     """List the kept runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
     from aftlib.reports.claims import counted, tally
     from aftlib.reports.html import duration, started
-    from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.notebook import all_notebooks, find_notebook
     from aftlib.reports.parameter_cell import literal
     from aftlib.reports.runs import all_runs, run_folders
 
@@ -36,7 +36,7 @@ def runs(
         name = find_notebook(notebook).name if notebook else None
         wanted = overrides(parameters)
         verdicts = overrides(claims, "--claim", "ID=VERDICT")
-        kept = all_runs()
+        kept, known = all_runs(), {found.name: found for found in all_notebooks()}
     meant = {key: (text, literal(text)) for key, text in wanted.items()}  # either will do
     found = [
         run
@@ -50,11 +50,17 @@ def runs(
     width = max((len(run.name) for run in found), default=0)
     for run in found:
         record = run.record
-        values = " ".join(f"{key}={value}" for key, value in record["changed"].items())
+        values, notebook_of = record["changed"], known.get(run.notebook)
+        if (profile := record["profile"]) and notebook_of:  # what it says needs no telling
+            given = {n: v for n, v in record["parameters"].items() if n in notebook_of.parameters}
+            values = notebook_of.changed(given, profile)
+        own = [f"profile {profile}"] * bool(profile) + [f"{n}={v}" for n, v in values.items()]
         told = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
         told = f"✘ failed: {record['error'].splitlines()[0]}" if record["error"] else told
         took = duration(record["seconds"])
-        click.echo(f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {values}")
+        click.echo(
+            f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {' '.join(own)}"
+        )
     told = f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one."
     click.echo(told if kept else "No run is kept yet: `aft run 02`, say, keeps one.")
     for folder in sorted({*run_folders()} - {run.folder for run in kept}):

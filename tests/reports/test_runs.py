@@ -97,6 +97,14 @@ def test_a_run_that_failed_is_kept_until_the_next_try(home):
     assert runs.kept_run(find_notebook("2"), {}) is None
 
 
+def test_a_profiles_own_values_are_told_by_its_name(short):
+    for given in ({}, {"m": "7"}):
+        (job,) = reproduce.plan("smoke", ["D1"], given)
+        reproduce.perform(job)
+    seven, plain, _ = aft("runs").output.splitlines()
+    assert plain.endswith("  profile smoke") and seven.endswith("  profile smoke m=7")
+
+
 def kept(home, name, **record):
     folder = home / "reports" / "runs" / name
     folder.mkdir(parents=True)
