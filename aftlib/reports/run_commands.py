@@ -113,8 +113,9 @@ def sweep(
         planned = plan_sweep(found, overrides(parameters), together, profile or "")
         jobs = 1 if found.starts_spark else jobs
         todo = [point for point in planned.points if kept_run(found, point) is None]
-        one = time_of_one(found)
+        one, alike = time_of_one(planned)
         time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
+        time += ", going by runs of other values" if one and not alike else ""
         kept = len(planned.points) - len(todo)
         click.echo(
             f"{len(planned.points)} run{'s' * (len(planned.points) > 1)}: "

@@ -138,6 +138,8 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
     assert again.output.splitlines()[0].startswith("8 runs: 6 kept already, 2 to do")
     assert [point["m"] for point in quick] == [9, 9]
     assert again.output.splitlines()[-1] == lines[-1]
+    other = aft("sweep", "1", "-p", "m=3,5", "-p", "seed=8").output.splitlines()[0]
+    assert other.endswith("2 to do, about 2 min 00 s, going by runs of other values.")
 
 
 def test_a_sweep_without_claims_went_well_too(quick, monkeypatch):
@@ -179,7 +181,7 @@ def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
     assert '<td class="aft-seeds">holds in 4 of 4</td>' in (home / "reports/index.html").read_text()
     assert over_seeds(first, None, []) == {}
     assert stability(["holds", "deviates"]) == "holds in 1 of 2"
-    assert time_of_one(find_notebook("2")) is None
+    assert time_of_one(plan_sweep(find_notebook("2"), {})) == (None, False)
 
 
 def test_a_sweep_over_many_long_names_has_a_page(home):
