@@ -105,6 +105,15 @@ def test_on_a_phone_a_wide_table_scrolls_and_many_rows_get_room(page, tmp_path):
     assert page.run("document.documentElement.scrollWidth") <= 390
 
 
+def test_a_figure_beside_another_is_as_on_a_phone(page, pages):
+    page.show(pages["report"], 1100)
+    page.run("document.querySelectorAll('.figure').forEach((f) => { f.style.width = '430px'; })")
+    page.medium("screen", "dark")  # all are drawn anew
+    page.run(chromium.DRAWN)
+    assert page.run(COMPLAINTS) == []
+    assert page.run("getComputedStyle(document.querySelector('.figure-title')).display") == "block"
+
+
 def on_paper(page, path: Path) -> list[str]:
     """What a reader of the printed page complains of, printed from a wide and dark screen.
 
