@@ -91,7 +91,7 @@ def test_on_a_phone_a_wide_table_scrolls_and_many_rows_get_room(page, tmp_path):
     rows = make_subplots(rows=9, cols=1)
     for row in range(1, 10):
         rows.add_scatter(y=[1, 2], row=row, col=1)
-    bars = go.Figure(go.Bar(x=[*range(16)], y=[f"scheme {i}" for i in range(16)], orientation="h"))
+    bars = go.Figure(go.Bar(x=[*range(24)], y=[f"scheme {i}" for i in range(24)], orientation="h"))
     shown = [styled(figure, "A title", "", "") for figure in (table, rows, bars)]
     run = executed([FIRST[0], *(shows({data_out.PLOTLY: f.to_plotly_json()}) for f in shown)])
     page.show(html.write_report(run, tmp_path / "report.html"), 390)
@@ -101,7 +101,7 @@ def test_on_a_phone_a_wide_table_scrolls_and_many_rows_get_room(page, tmp_path):
     named = (
         "[...document.querySelectorAll('.plotly')].at(-1).querySelectorAll('.ytick text').length"
     )
-    assert page.run(named) == 16  # each bar has its name
+    assert page.run(named) == 24  # each bar has its name
     assert page.run("document.documentElement.scrollWidth") <= 390
 
 
