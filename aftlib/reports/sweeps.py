@@ -241,6 +241,7 @@ def _multiple(
             name=name,
             showlegend=len(lines) > 1,
         )
-    styled(figure, id, x, "", _HEIGHT)
+    unit = f" <span style='font-size: 12px'>{CLAIMS[id].unit}</span>" if CLAIMS[id].unit else ""
+    styled(figure, f"{id}{unit}", x, "", _HEIGHT)
     figure.update_layout(margin={"l": 55, "r": 10, "t": 40, "b": 45}, hovermode="closest")
     return figure.to_plotly_json() | {"config": {"displayModeBar": False}}
