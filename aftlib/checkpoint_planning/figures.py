@@ -23,7 +23,7 @@ _STATES = {"checkpointed": GREY, "replayed": BLUE, "estimated": ORANGE}
 _AXES = {
     "epsilon": ("tolerance ε", "ε"),
     "delta": ("permitted failure probability δ", "δ"),
-    "t_sla_ms": ("T_SLA (ms, logarithmic)", "T_SLA"),
+    "t_sla_ms": ("T_SLA (ms, logarithmic)", "T_SLA (ms)"),
 }
 _MEASURES: Mapping[str, tuple[str, str, str]] = {
     "worst": ("worst case of (12)", BLUE, "circle"),
@@ -252,7 +252,7 @@ def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.
                 line={"color": colors[str(way)], "dash": dash},
             )
     line, text = {"color": "#333", "dash": "dash"}, f"1 − δ = {1 - delta:g}"
-    figure.add_hline(1 - delta, line=line, annotation_text=text)
+    figure.add_hline(1 - delta, line=line, annotation_text=text, annotation_position="bottom right")
     title = f"Losing all that follows a checkpoint at τ = {tau}"
     return styled(figure, title, "window", f"share, last {over} windows")
 
@@ -266,7 +266,9 @@ def guarded_plans(plans: pd.DataFrame) -> go.Figure:
             line={"color": color, "shape": "hv"},
         )  # fmt: skip
     title = "The plan follows the accounts: checkpoints, and sensors replayed at most"
-    return styled(figure, title, "window", "number", 360).update_yaxes(rangemode="tozero")
+    most = int(plans[["checkpoints", "sensors"]].to_numpy().max())
+    figure = styled(figure, title, "window", "number", 360)
+    return figure.update_yaxes(rangemode="tozero", dtick=max(1, most // 6))
 
 
 def _reduced(frame: pd.DataFrame, x: str, fixed: Mapping[str, float]) -> tuple[pd.DataFrame, str]:

@@ -17,6 +17,9 @@ from aftlib.core.tablefile import read_frame
 
 # A number is that many since 1970 from here on; sensors with such values that only grow are none.
 _EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e8}
+# 31.1.2024: with dots the day always comes first. 1/2/2024 may be of January or of February.
+_DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
+_ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,15 @@ def even_grid(
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
     for column in sensors.columns:
         if not pd.api.types.is_numeric_dtype(sensors[column].dtype):
+            texts = sensors.select_dtypes(exclude="number").columns
+            # one row a sample: its times repeat, and names stand beside one column of numbers
+            pairs = len(texts) == 1 and sensors.shape[1] == 2
+            if pairs and times is not None and times.has_duplicates:
+                columns = ",".join(map(str, [times.name, column, *sensors.columns.drop(column)]))
+                raise ValueError(
+                    f"column {column!r} holds names, such as {sensors[column].iloc[0]!r}: if a row "
+                    f"is one sample, give long={columns!r}"
+                )
             raise ValueError(
                 f"column {column!r} must be numeric, got {no_number(sensors[column])}; leave such "
                 f"cells empty, or the column out with drop=[{column!r}]"
@@ -219,37 +231,39 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
     """Sensor columns and times."""
     if time is not None and time == frame.index.name:
         return frame, as_times(frame.index.to_series(), time)
-    if time is not None:
-        if time not in frame.columns:
-            raise ValueError(f"time must be a column, got {time!r}; columns are {listed(frame)}")
-        return frame.drop(columns=time), as_times(frame[time], time)
-    if isinstance(frame.index, pd.DatetimeIndex):
+    if time is not None and time not in frame.columns:
+        raise ValueError(f"time must be a column, got {time!r}; columns are {listed(frame)}")
+    if time is None and isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index
-    if _looks_like_times(frame.index.to_series()):
+    if time is None and _looks_like_times(frame.index.to_series()):
         return frame, as_times(frame.index.to_series(), str(frame.index.name or "index"))
 
-    looks = [c for c in frame.columns if _looks_like_times(frame[c])]
+    first = frame.columns[0] if frame.shape[1] else None
+    looks = [time] if time else [c for c in frame.columns if _looks_like_times(frame[c])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
         raise ValueError(
             f"columns {listed(looks)} look like times; name one with time= and leave the others "
             "out with drop="
         )
+    times = None
     if looks:
-        return frame.drop(columns=looks[0]), as_times(frame[looks[0]], looks[0])
+        times = as_times(frame[looks[0]], looks[0])
+        frame = frame.drop(columns=looks[0])
 
     # pandas writes an index without a name as a first column without one
-    first = frame.columns[0] if frame.shape[1] else None
-    if first is not None and re.fullmatch(r"(Unnamed: 0|index|)", str(first)):
-        rows = np.diff(frame[first].to_numpy(dtype=float))
-        if (rows == 1).all():
-            return frame.drop(columns=first), None
-        if (rows > 0).all():
+    nameless = first in frame and re.fullmatch(r"(Unnamed: 0|index|)", str(first))
+    if nameless and pd.api.types.is_numeric_dtype(frame[first].dtype):
+        numbers = frame[first].to_numpy(dtype=float)
+        if (np.diff(np.sort(numbers)) == 1).all():  # of rows, in whatever order they came
+            return frame.drop(columns=first), times
+        rows = np.diff(numbers)
+        if times is None and (rows > 0).all():
             raise ValueError(
                 f"column {first!r} looks like an index, from {frame[first].iloc[0]} to "
                 f"{frame[first].iloc[-1]}; take it as times with time={first!r}, "
                 f"or leave it out with drop=[{first!r}]"
             )
-    return frame, None
+    return frame, times
 
 
 def _looks_like_times(column: pd.Series) -> bool:
@@ -264,20 +278,31 @@ def _looks_like_times(column: pd.Series) -> bool:
 
 def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
     """Times of a column, ISO 8601 or numbers since 1970; ValueError when it holds others."""
+
+    def year_first(found: re.Match[str]) -> str:
+        return f"{found[3]}-{int(found[2]):02}-{int(found[1]):02}"
+
+    numeric = pd.api.types.is_numeric_dtype(column.dtype)
     try:
-        if pd.api.types.is_numeric_dtype(column.dtype):
+        if numeric:
             size = float(np.nanmedian(np.abs(column.to_numpy(dtype=float))))
             unit = next((unit for unit, least in _EPOCH.items() if size >= least), "s")
             times = pd.DatetimeIndex(pd.to_datetime(column, unit=unit))  # type: ignore[call-overload]
         else:
+            if _DOTTED.match(str(column.iloc[0])):
+                column = column.astype("string").str.replace(_DOTTED, year_first, regex=True)
             # of times with offsets, which change in spring and autumn, only UTC is even
             offsets = bool(column.astype(str).str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$").all())
             times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", utc=offsets))
     except (ValueError, TypeError) as error:
-        reason = str(error).splitlines()[0].partition(". You might")[0]
+        row = 0
+        if not numeric:  # several notations are no reason to name a time that is one
+            read = pd.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
+            row = int((read.isna() & column.notna()).to_numpy().argmax())
         raise ValueError(
-            f"column {name!r} must hold numbers or ISO 8601 times, got {column.iloc[0]!r} "
-            f"({reason}); leave it out with drop=[{name!r}], or name the column of times with time="
+            f"column {name!r} must hold numbers or ISO 8601 times, got {column.iloc[row]!r} in row "
+            f"{row + 1}; write times as 2024-01-31 14:00, or, if it holds none, leave it out with "
+            f"drop=[{name!r}] or name the column of times with time="
         ) from error
     if times.hasnans:
         raise ValueError(f"column {name!r} must have a time in every row, got an empty one")
@@ -295,7 +320,7 @@ def _placed(
     if differ:
         raise ValueError(
             f"two different rows share the time {times[int(differ[0])]} ({len(differ)} such rows); "
-            "keep one of them, or average them by resample="
+            f"keep one of them, or average them by resample={_usual(times)!r}"
         )
     values, times = np.delete(values, again, axis=0), times.delete(again)
     if len(times) < 2:
@@ -305,16 +330,27 @@ def _placed(
     period = pd.Timedelta(distances[counts.argmax()], unit=times.unit)
     steps, rest = np.divmod(times.asi8 - times.asi8[0], distances[counts.argmax()])
     if rest.any():
-        usual = pd.Timedelta(int(np.median(np.diff(times.asi8))), unit=times.unit)
         raise ValueError(
             f"times must lie on an even grid, got {times[int(np.flatnonzero(rest)[0])]} off the "
             f"period of {period}; average the rows around each step with, say, "
-            f"resample='{max(1, round(usual.total_seconds()))}s'"
+            f"resample={_usual(times)!r}"
         )
     grid = _grid(times[0], int(steps[-1]) + 1, period, len(values))
     gridded = np.full((len(grid), values.shape[1]), np.nan)
     gridded[steps] = values
     return gridded, grid, {"duplicates": len(again), "missing_steps": len(grid) - len(times)}
+
+
+def _usual(times: pd.DatetimeIndex) -> str:
+    """The usual distance of sorted times, a round one that is near it, as `resample` takes it."""
+    distances = np.diff(times.unique().asi8)
+    usual = pd.Timedelta(int(np.median(distances)) if len(distances) else 0, unit=times.unit)
+    near = (
+        [text for text in _ROUND.split() if abs(pd.Timedelta(text) / usual - 1) < 0.02]
+        if usual
+        else []
+    )
+    return near[0] if near else f"{max(1, round(usual.total_seconds()))}s"
 
 
 def _averaged(

@@ -25,7 +25,7 @@ def read_frame(path: Path | str) -> pd.DataFrame:
     """
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):
-        raise ValueError(f"path must end in .csv or .parquet, got {str(path)!r}")
+        raise ValueError(f"path must end in .csv or .parquet, got {str(path)!r}; save it as CSV")
     if not path.exists():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
     try:

@@ -133,6 +133,11 @@ def recovery(drilled: Drilled) -> go.Figure:
             y=table.index, x=table[name], name=text, orientation="h", marker={"color": color},
             hovertemplate="%{x:.0f} ms",
         )  # fmt: skip
+    figure.add_scatter(  # the short ones would be read off no axis
+        y=table.index, x=table["recovery_ms"], text=[f"{t:,.0f}" for t in table["recovery_ms"]],
+        mode="text", textposition="middle right", cliponaxis=False, showlegend=False,
+        hoverinfo="skip",
+    )  # fmt: skip
     styled(figure, "Recovery in its parts, median", "ms", "", 150 + 28 * len(table))
     figure.update_yaxes(autorange="reversed")
     return figure.update_layout(barmode="stack", margin={"l": 230})

@@ -215,7 +215,9 @@ def clear_errors(
         refusal = type("Refusal", (click.ClickException,), {"exit_code": status})
         raise refusal(reword(str(error))) from error
     except KeyboardInterrupt:
-        raise click.ClickException("interrupted; earlier reports are as they were") from None
+        raise click.ClickException(
+            "interrupted; earlier reports are as they were, and the same command runs what is left"
+        ) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

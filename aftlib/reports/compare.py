@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nbformat
 from markupsafe import Markup
 
 from aftlib.core.paths import atomic_file, reports_dir
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval
-from aftlib.reports.data_out import PLOTLY
+from aftlib.reports.data_out import PLOTLY, shown_in
 from aftlib.reports.documents import CLAIMS
 from aftlib.reports.html import asset, plotly_box, render, share_plotly, started
-from aftlib.reports.kept import keys_of, read_kept
+from aftlib.reports.kept import SHOWN, keys_of, read_kept
 from aftlib.reports.runs import TABLES, Run, file_stem, runs_dir
 
 if TYPE_CHECKING:
@@ -92,10 +93,12 @@ def tables(runs: Sequence[Run]) -> list[Line]:
     they numbers or texts, or a row or column is in one only.
     """
     first, *others = [read_kept(run.folder / TABLES) for run in runs]
+    called = table_numbers(runs[0].executed().content)
     lines = []
     for run, other in zip(runs[1:], others, strict=True):
         for name in sorted(first.keys() | other.keys()):
-            title = f"{name}" if len(runs) == 2 else f"{name} of {run.name}"
+            title = called.get(name, name)
+            title += f" of {run.name}" * (len(runs) > 2)
             if name not in first or name not in other:
                 here = runs[0].name if name in first else run.name
                 lines.append(Line(title, (f"only in {here}",), "changed"))
@@ -103,6 +106,16 @@ def tables(runs: Sequence[Run]) -> list[Line]:
                 lines += compare_frames(title, first[name], other[name])
     order = ("apart", "changed", "same")
     return sorted(lines, key=lambda line: order.index(line.state))
+
+
+def table_numbers(content: nbformat.NotebookNode) -> dict[str, str]:
+    """Return what a report calls the tables that are kept by the number of their cell."""
+    found = {}
+    for one in shown_in(content):
+        cell = content.cells[one.cell]
+        if one.kind == "table" and cell.outputs[one.output].output_type == "execute_result":
+            found[f"{SHOWN}{cell.execution_count}"] = f"Table {one.number}"
+    return found
 
 
 def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:

@@ -125,6 +125,30 @@ def _states(
         yield {name: label}, [trace for trace in traces if trace.get("visible", True)]
 
 
+def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, Any], str]:
+    """Return a Plotly figure as its slider or menu shows it at the label `at`, and that in words.
+
+    The words are such as ``ε = 0.12``, empty where nothing can be chosen; without `at` it is where
+    the figure begins. ValueError when there is no such label.
+    """
+    states = [(name, label, traces) for s, traces in _states(figure) for name, label in s.items()]
+    layout = figure.get("layout", {})
+    if not states and at is None:
+        return dict(figure), ""
+    if not states:
+        raise ValueError(f"the figure has no slider or menu to be set, got {at!r}")
+    begin = [*(layout.get("sliders") or []), *(layout.get("updatemenus") or [])][0].get("active", 0)
+    labels = [label for _, label, _ in states]
+    if at is not None and at not in labels:
+        raise ValueError(f"the figure has {states[0][0]} at {', '.join(labels)}, got {at!r}")
+    name, label, traces = states[begin if at is None else labels.index(at)]
+    for trace in traces:
+        for attribute in [key for key in trace if "." in key]:  # as Plotly's restyle names them
+            part, _, leaf = attribute.partition(".")
+            trace[part] = {**(trace.get(part) or {}), leaf: trace.pop(attribute)}
+    return {**figure, "data": traces}, f"{name} = {label}"
+
+
 def _points(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> list[dict[str, Any]]:
     arrays = {name: unpacked(trace[name]) for name in _COORDINATES if trace.get(name) is not None}
     arrays = {name: values for name, values in arrays.items() if values.ndim}

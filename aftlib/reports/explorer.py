@@ -32,7 +32,7 @@ SLIDERS = [
     Slider("epsilon", "tolerance ε", 0.05, 2.5, 0.01, 0.8),
     Slider("delta", "permitted failure probability δ", 0.005, 0.3, 0.005, 0.05),
     Slider("m", "workers m", 1, 15, 1, 7),
-    Slider("tSla", "T_SLA", 30, 300, 1, 50),
+    Slider("tSla", "longest recovery T_SLA", 30, 300, 1, 50),
     Slider("groups", "sensors", 1, 20, 1, 10),
     Slider("rho", "correlation inside a group", 0, 0.99, 0.01, 0.9),
     Slider("relative", "a histogram's relative error ε", 0.01, 0.5, 0.01, 0.1),

@@ -15,6 +15,7 @@ from aftlib.reports.browser import evaluate, find_browser, print_page
 from aftlib.reports.data_out import (
     PLOTLY,
     Shown,
+    chosen,
     figure_csv,
     shown_in,
     table_csv,
@@ -71,13 +72,19 @@ def find_shown(executed: Executed, kind: str, number: int) -> Shown:
 
 
 def export(
-    shown: Shown, target: Path, kind: str, width: float = 640.0, height: float | None = None
+    shown: Shown,
+    target: Path,
+    kind: str,
+    width: float = 640.0,
+    height: float | None = None,
+    at: str | None = None,
 ) -> Path:
     """Write `shown` as `target` in the format `kind`, one of `FORMATS`.
 
     What is drawn is `width` CSS pixels wide, and `height` high or what plot and legend need; the
-    title is left to the caption and the legend lies below. ValueError when it cannot be had in that
-    format, or there is no browser to draw with.
+    title is left to the caption and the legend lies below. A slider or menu stands at the label
+    `at`, or where it begins; data hold all that it can choose. ValueError when it cannot be had in
+    that format, or there is no browser to draw with.
     """
     if kind not in FORMATS[shown.kind]:
         raise ValueError(
@@ -93,6 +100,7 @@ def export(
         text = figure_csv(figure) if kind == "csv" else json.dumps(figure, ensure_ascii=False)
         return _written(target, text.encode())
 
+    figure, _ = chosen(figure, at)
     browser = find_browser()
     if browser is None:
         raise ValueError(

@@ -130,6 +130,7 @@ def render_report(executed: Executed, root: str | None = "") -> str:
         error=executed.error,
         failed_cell=failed,
         sections=[(Markup(title), slug(title)) for title in headings],
+        cites_figures=bool(document) and any("(fig" in part for part in parts),
         parts=[Markup(part) for part in parts if part],
         executed_link=executed.path.name,
         has_plotly=any('class="plotly"' in part for part in parts),

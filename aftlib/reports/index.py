@@ -61,7 +61,7 @@ def write_index(
         cards=[_card(n, reports.get(n.name), claims) for n in notebooks],
         counts=tally(claim.verdict for claim in claims),
         deviating=[claim for claim in ran if claim.verdict == "deviates"],
-        surprises=len(unexpected(claim for claim in ran if not claim.changed)),
+        surprises=unexpected(claim for claim in ran if not claim.changed),
         changed=sum(bool(claim.changed) for claim in ran),
         old=sum(bool(claim.earlier) for claim in claims),
         tables=tables,

@@ -1,8 +1,8 @@
 """The tables that a run keeps: each frame that a variable of the notebook holds when it ends.
 
 A notebook says which by naming them: ``counts = …`` is kept as ``counts.csv``, in full precision;
-what begins with an underscore is not kept. Frames that are only shown are kept as ``shown_1.csv``
-and so on.
+what begins with an underscore is not kept. Frames that are only shown are kept as
+``output_12.csv`` when they are the output of the twelfth cell that ran.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import nbformat
 if TYPE_CHECKING:
     import pandas as pd
 
+SHOWN = "output_"  # and its cell's number
 KEEPING = "aft-keeping"  # tag of the cell that is run last and taken out again
 MOST_CELLS = 1_000_000  # a larger frame is an input rather than a result
 
@@ -41,9 +42,9 @@ def keep_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
     import pandas as pd
 
     folder, seen = Path(folder), set()
-    shown = enumerate(variables.get("Out", {}).values(), 1)
+    shown = variables.get("Out", {}).items()
     named = [(name, value) for name, value in variables.items() if not name.startswith("_")]
-    for name, value in [*named, *((f"shown_{number}", value) for number, value in shown)]:
+    for name, value in [*named, *((f"{SHOWN}{count}", value) for count, value in shown)]:
         value = getattr(value, "data", None) if type(value).__name__ == "Styler" else value
         if id(value) in seen or not isinstance(value, pd.DataFrame):
             continue

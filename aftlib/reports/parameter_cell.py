@@ -13,6 +13,7 @@ import re
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import nbformat
@@ -91,8 +92,10 @@ def check_parameters(
     """
     for name in given:
         if name not in known:
+            near = get_close_matches(name, known, 1)
+            meant = f", perhaps {near[0]!r}" if near else ""
             raise ValueError(
-                f"notebook {notebook} has no parameter {name!r}; {listing(known.values())}"
+                f"notebook {notebook} has no parameter {name!r}{meant}; {listing(known.values())}"
             )
     return {name: known[name].check(value) for name, value in given.items()}
 

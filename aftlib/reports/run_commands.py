@@ -28,7 +28,7 @@ def runs(
     """List the kept runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
     from aftlib.reports.claims import counted, tally
     from aftlib.reports.html import duration, started
-    from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.notebook import all_notebooks, find_notebook
     from aftlib.reports.parameter_cell import literal
     from aftlib.reports.runs import all_runs, run_folders
 
@@ -36,7 +36,7 @@ def runs(
         name = find_notebook(notebook).name if notebook else None
         wanted = overrides(parameters)
         verdicts = overrides(claims, "--claim", "ID=VERDICT")
-        kept = all_runs()
+        kept, known = all_runs(), {found.name: found for found in all_notebooks()}
     meant = {key: (text, literal(text)) for key, text in wanted.items()}  # either will do
     found = [
         run
@@ -50,12 +50,19 @@ def runs(
     width = max((len(run.name) for run in found), default=0)
     for run in found:
         record = run.record
-        values = " ".join(f"{key}={value}" for key, value in record["changed"].items())
+        values, notebook_of = record["changed"], known.get(run.notebook)
+        if (profile := record["profile"]) and notebook_of:  # what it says needs no telling
+            given = {n: v for n, v in record["parameters"].items() if n in notebook_of.parameters}
+            values = notebook_of.changed(given, profile)
+        own = [f"profile {profile}"] * bool(profile) + [f"{n}={v}" for n, v in values.items()]
         told = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
         told = f"✘ failed: {record['error'].splitlines()[0]}" if record["error"] else told
         took = duration(record["seconds"])
-        click.echo(f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {values}")
-    click.echo(f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one.")
+        click.echo(
+            f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {' '.join(own)}"
+        )
+    told = f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one."
+    click.echo(told if kept else "No run is kept yet: `aft run 02`, say, keeps one.")
     for folder in sorted({*run_folders()} - {run.folder for run in kept}):
         click.echo(f"! {folder} has no run.json that can be read: remove the folder.")
 
@@ -106,10 +113,14 @@ def sweep(
         planned = plan_sweep(found, overrides(parameters), together, profile or "")
         jobs = 1 if found.starts_spark else jobs
         todo = [point for point in planned.points if kept_run(found, point) is None]
-        one = time_of_one(found)
-        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "for the first time"
+        one, alike = time_of_one(planned)
+        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
+        time += ", going by runs of other values" if one and not alike else ""
         kept = len(planned.points) - len(todo)
-        click.echo(f"{len(planned.points)} runs: {kept} kept already, {len(todo)} to do, {time}.")
+        click.echo(
+            f"{len(planned.points)} run{'s' * (len(planned.points) > 1)}: "
+            f"{kept} kept already, {len(todo)} to do, {time}."
+        )
         works = {planned.label(point): partial(run, point) for point in todo}
         executed = attend(works, jobs) if works else []
         page = write_sweep(planned)
@@ -147,6 +158,7 @@ def compare(chosen: tuple[str, ...]) -> None:
 @click.option("--format", "kind", help="csv, json, svg, png or pdf of a figure; csv or tex.")
 @click.option("--width", default="640px", show_default=True, help="Such as 84mm or 3.3in.")
 @click.option("--height", help="Likewise; default what plot and legend need.")
+@click.option("--at", metavar="VALUE", help="Of its slider; default where the slider begins.")
 @click.option("--output", metavar="FILE", help="Default: named after report and number.")
 def export_data(
     run: str,
@@ -155,6 +167,7 @@ def export_data(
     kind: str | None,
     width: str,
     height: str | None,
+    at: str | None,
     output: str | None,
 ) -> None:
     """Write a figure or table of a RUN, or of a notebook's report, as a file.
@@ -163,7 +176,8 @@ def export_data(
     """
     from pathlib import Path
 
-    from aftlib.reports.export import export, find_shown, pixels, report_of
+    from aftlib.reports.data_out import PLOTLY, chosen
+    from aftlib.reports.export import DRAWN, export, find_shown, pixels, report_of
 
     with clear_errors():
         if (figure is None) == (table is None):
@@ -175,6 +189,8 @@ def export_data(
         name = f"{executed.record['name']}-{what}-{shown.number}.{kind}"
         size = pixels(width), None if height is None else pixels(height)
         try:
-            click.echo(export(shown, Path(output or name), kind, *size))
+            click.echo(export(shown, Path(output or name), kind, *size, at))
+            if kind in DRAWN and (where := chosen(shown.data[PLOTLY], at)[1]):
+                click.echo(f"It is drawn at {where}; --at chooses another value.", err=True)
         except RuntimeError as error:
             raise ValueError(str(error)) from error

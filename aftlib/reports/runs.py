@@ -136,6 +136,8 @@ def find_run(wanted: str) -> Run:
     if found:
         names = ", ".join(run.name for run in found)
         raise ValueError(f"run {wanted!r} may be any of {names}: give more of the key")
+    if not runs:
+        raise ValueError(f"no run {wanted!r}, for none is kept yet: `aft run 02` keeps one")
     raise ValueError(f"no run {wanted!r}: `aft runs` lists the {len(runs)} that are kept")
 
 

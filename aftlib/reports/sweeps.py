@@ -116,13 +116,21 @@ def split_values(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def time_of_one(notebook: Notebook) -> float | None:
-    """Return how many seconds a run of `notebook` took before, None when there was none."""
+def time_of_one(sweep: Sweep) -> tuple[float | None, bool]:
+    """Return how many seconds a run took before (None: there was none), and whether it was alike.
+
+    Alike are runs that differ from the sweep's by what it varies only; where there is none, other
+    runs of the notebook must do.
+    """
+    notebook, (point, *_) = sweep.notebook, sweep.points
     records = [run.record for run in all_runs() if run.notebook == notebook.name]
     if report := Executed.find(reports_dir() / f"{notebook.name}.ipynb"):
         records.append(report.record)
-    took = [record["seconds"] for record in records if not record["error"]]
-    return statistics.median(took) if took else None
+    took = [(r["parameters"], r["seconds"]) for r in records if not r["error"]]
+    fixed = [item for item in notebook.values(point).items() if item[0] not in sweep.varied]
+    alike = [t for values, t in took if all(values.get(name) == value for name, value in fixed)]
+    times = alike or [seconds for _, seconds in took]
+    return statistics.median(times) if times else None, bool(alike)
 
 
 def stability(verdicts: Iterable[str]) -> str:
@@ -233,6 +241,7 @@ def _multiple(
             name=name,
             showlegend=len(lines) > 1,
         )
-    styled(figure, id, x, "", _HEIGHT)
+    unit = f" <span style='font-size: 12px'>{CLAIMS[id].unit}</span>" if CLAIMS[id].unit else ""
+    styled(figure, f"{id}{unit}", x, "", _HEIGHT)
     figure.update_layout(margin={"l": 55, "r": 10, "t": 40, "b": 45}, hovermode="closest")
     return figure.to_plotly_json() | {"config": {"displayModeBar": False}}

@@ -47,7 +47,8 @@ def _styled_by_rate(
 ) -> None:
     styled(figure, title, "input rate (tuples/s, logarithmic)", y, **more)
     ticks = sorted(frame["rate"].unique())
-    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:,.0f}" for v in ticks])
+    texts = [f"{v / 1000:g}k" if v >= 1000 else f"{v:g}" for v in ticks]  # short: they lie close
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
 
 
 def by_rate(

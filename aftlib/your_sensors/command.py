@@ -34,7 +34,7 @@ BAD_INPUT = 2
 
 
 @click.command("plan")
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--epsilon", metavar="X|FILE", help="Largest error ε, or a file of one a sensor.")
 @click.option("--epsilon-sd", type=float, metavar="X", help="ε in standard deviations.")
 @click.option("--delta", type=float, default=0.05, show_default=True, help="Share δ that may fail.")
@@ -76,9 +76,9 @@ def command(
     output: Path,
     report: bool,
 ) -> None:
-    """Say what of the sensors in DATA may be lost, and whether that would have held.
+    """Say what of the sensors in FILE may be lost, and whether that would have held.
 
-    DATA is a CSV or Parquet file: rows are moments and columns are sensors, or, with --long, one
+    FILE is a CSV or Parquet file: rows are moments and columns are sensors, or, with --long, one
     row a sample. What would fill more than a quarter of the memory, or is a directory of such
     files, is read through Spark, once and in order. Give either --epsilon or --epsilon-sd. The plan
     is written as JSON, and the report as HTML beside it. The exit status is 2 when nothing can be
@@ -188,8 +188,11 @@ def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
 def as_options(data: Path, message: str) -> str:
     """A library's message about the file `data` in the words of the command line."""
     message = re.sub(r"\bdrop=\[(.*?)\]", lambda m: f"--drop {m[1].replace(', ', ',')}", message)
-    message = re.sub(r"\b(time|resample|drop)=", r"--\1 ", message)
+    message = re.sub(r"\b(time|resample|drop|long)=(?=\S)", r"--\1 ", message)
+    message = re.sub(r"\b(time|resample|drop)=(?!\S)", r"--\1", message)
     message = message.replace("t_sla_ms", "t_sla")
+    if message.startswith("epsilon or epsilon_sd must"):
+        message = re.sub(r"\b(epsilon(?:_sd)?)\b", r"--\1", message).replace("_sd", "-sd")
     names = "t_sla|epsilon_sd|fixed_ms|per_tuple_ms|epsilon|delta|window|slide|query|workers"
     said = re.match(rf"({names}|horizons|long|time|resample|drop|output) must", message)
     if said:

@@ -116,16 +116,18 @@ def sensors(plan: Mapping) -> go.Figure:
     kept = [s for s in plan["sensors"] if s["within"][0] is not None]
     kept = sorted(kept, key=lambda sensor: sensor["within"][0])[:MOST]
     figure = go.Figure(
-        go.Bar(
+        go.Scatter(
+            mode="markers",
             x=[escape(sensor["name"]) for sensor in kept], y=[s["within"][0] for s in kept],
-            customdata=[s["N"][0] for s in kept], marker={"color": BLUE},
+            customdata=[s["N"][0] for s in kept], marker={"color": BLUE, "size": 11},
             hovertemplate="%{x}: %{y:.2%} of N = %{customdata:,}<extra></extra>",
         )
     )  # fmt: skip
     figure.add_hline(1 - plan["question"]["delta"], line={"color": RED, "dash": "dash"})
     lowest = min([0.9, *(sensor["within"][0] for sensor in kept)])
     styled(figure, "Promises kept, sensor by sensor (dashed: promised)", "", "share within ε")
-    figure.update_yaxes(tickformat=".0%", range=[max(0, lowest - 0.03), 1])
+    low = max(0, lowest - 0.03)
+    figure.update_yaxes(tickformat=".0%", range=[low, 1 + 0.04 * (1 - low)])
     return figure.update_layout(hovermode="closest")
 
 

@@ -183,7 +183,8 @@ class Inventory:
             lines.append(f"time: none; {self.steps:,} rows are taken as even steps")
         else:
             lines.append(f"time: {self.first} to {self.last}")
-            lines.append(f"step: {self.step}, {self.steps:,} steps from {quality.rows:,} rows")
+            step = str(self.step).removeprefix("0 days ").removesuffix(" 00:00:00")
+            lines.append(f"step: {step}, {self.steps:,} steps from {quality.rows:,} rows")
         gaps, longest = self.missing, int(self.tally.silence.longest[0])
         lines.append(f"gaps: {gaps:.2%} of all samples are missing" if gaps else "gaps: none")
         if longest > 1:

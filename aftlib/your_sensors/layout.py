@@ -240,8 +240,9 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
             f"a file that is read through Spark must have times in its rows, got {str(data)!r} "
             "without; give it a column of times"
         )
-    others = set(head.columns) - set(table.names) - set(drop)
-    column = next(iter(others)) if others else None
+    # row numbers without a name would come before the times
+    others = [c for c in head.columns if c not in {*table.names, *drop}]
+    column = others[-1] if others else None
     step, first = table.time[1] - table.time[0], times_of(head, column)[0]
     last = times_of(last_row(files[-1], labels, signs), column)[0]
     require_same_clock(last.tz, first)

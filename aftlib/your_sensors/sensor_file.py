@@ -18,6 +18,9 @@ MOST_MISSING = 0.5
 FARTHEST = 1e9
 """Spreads from its median at which no sensor measures."""
 
+CODES = np.array([999, 999.9, 9999, 9999.9, 99999, 999999, 32767, 32768, 65535])
+"""What loggers write, with either sign, for a sample that they do not have."""
+
 
 def read_sensors(
     path: Path | str,
@@ -91,16 +94,21 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
 
 
 def require_measured(names: Sequence[str], values: np.ndarray) -> None:
-    """Refuse what stands for missing: 9.97e36 in netCDF, or the largest number that there is."""
+    """Refuse what stands for missing: 9.97e36 in netCDF, the largest number that there is, -999."""
     for name, column in zip(names, values.T, strict=True):
         low, middle, high = np.nanquantile(column, [0.01, 0.5, 0.99])
         spread = high - low if 0 < high - low < LARGEST else LARGEST / FARTHEST
         wild = np.abs(column - middle) > FARTHEST * spread
+        coded = np.isin(np.abs(column), CODES)
+        if coded.any() and not (coded | np.isnan(column)).all():
+            low, high = np.nanmin(column[~coded]), np.nanmax(column[~coded])
+            away = np.maximum(low - column, column - high)
+            wild |= coded & (away > 3 * (high - low)) & (high > low)
         count = int(wild.sum())
         if count:
             raise ValueError(
                 f"column {name!r} must hold measurements, got {column[wild][0]:g} ({count} such) "
-                f"where most lie from {low:g} to {high:g}; if that stands for missing, leave "
+                f"where others lie from {low:g} to {high:g}; if that stands for missing, leave "
                 f"those cells empty, or leave the column out with drop=[{name!r}]"
             )
 

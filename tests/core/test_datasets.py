@@ -145,6 +145,22 @@ def test_a_saved_index_without_a_name_is_no_sensor(tmp_path):
     assert read_table(path, "Unnamed: 0").time[1].second == 10
     bare.set_index(TIMES).to_csv(path)
     assert list(read_table(path).time) == list(TIMES)
+    for rows in (range(6), [3, 0, 1, 5, 2, 4]):  # the numbers of rows, beside a column of times
+        frame().iloc[list(rows)].to_csv(path)
+        assert read_table(path).names == read_table(path, "t").names == ("a", "b")
+
+
+def test_dates_with_dots_have_the_day_first_and_those_with_slashes_are_anybodys_guess():
+    days = pd.date_range("2026-01-01", periods=6)
+    for notation in ("%d.%m.%Y", "%d.%m.%Y %H:%M"):
+        assert list(even_grid(frame(t=days.strftime(notation))).time) == list(days)
+    with pytest.raises(ValueError, match=r"got '02/01/2026' in row 2; write times as 2024-01-31"):
+        even_grid(frame(t=["2026-01-01", *days[1:].strftime("%d/%m/%Y")]))
+
+
+def test_a_long_file_is_told_how_to_be_read():
+    with pytest.raises(ValueError, match=r"'id' holds names, such as 'a': .*long='t,id,b'"):
+        even_grid(frame(t=[TIMES[0]] * 6, a=["a"] * 6).rename(columns={"a": "id"}))
 
 
 def test_a_separator_at_the_end_of_every_row_shifts_no_name(tmp_path):
@@ -167,7 +183,7 @@ JITTER = TIMES + pd.to_timedelta([0, 2, -2, 1, -1, 2], unit="s")
 
 
 def test_jitter_is_borne_by_resampling_and_the_error_says_so():
-    with pytest.raises(ValueError, match=r"even grid, .*; average .* resample='\d+s'"):
+    with pytest.raises(ValueError, match=r"even grid, .*; average .* resample='1h'"):
         even_grid(frame(t=JITTER))
     table = even_grid(frame(t=JITTER), resample="1h")
     np.testing.assert_array_equal(table.values, frame()[["a", "b"]])
@@ -184,7 +200,7 @@ def test_rows_that_meet_at_a_step_are_averaged_and_counted():
     table = even_grid(twice, resample="1h")
     assert table.values[2].tolist() == [3.0, 4.0]
     assert (table.quality.averaged, table.quality.rows) == (2, 7)
-    with pytest.raises(ValueError, match="keep one of them, or average them by resample="):
+    with pytest.raises(ValueError, match="keep one of them, or average them by resample='1h'"):
         even_grid(twice)
 
 

@@ -61,7 +61,8 @@ def test_the_other_figures_draw_what_is_there(drilled):
     lost, doubled, estimated = figures.outcomes(drilled).data
     assert lost.x[1] == 0.04 and doubled.x[2] == 0.05 and estimated.x[4] == 0.072
     assert "no fault tolerance" not in figures.recovery(drilled).data[0].y
-    bar = figures.recovery(drilled).data[1]
+    _, bar, whole = figures.recovery(drilled).data
+    assert dict(zip(whole.y, whole.text, strict=True))["D3 shared state"] == "900"
     assert dict(zip(bar.y, bar.x, strict=True))["D3 shared state"] == 900
     measured, planned = figures.read_again(drilled).data
     assert dict(zip(planned.x, planned.y, strict=True))["D2 adaptive"] == 0.125

@@ -20,6 +20,10 @@ QUICK = [*FIRST[:2], FIRST[-1]]  # without the figure: Plotly takes a while to i
 
 PACKAGE_HOME = Path(cli.__file__).resolve().parents[2]
 
+INTERRUPTED = (
+    "interrupted; earlier reports are as they were, and the same command runs what is left"
+)
+
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
@@ -85,7 +89,10 @@ def test_a_claim_that_deviates_fails_the_reproduction_and_is_named(home):
         (("reproduce", "-p", "m=many"), "parameter m wants int, got 'many'"),
         (("reproduce", "D1"), "unexpected 'D1': name notebooks after --only"),
         (("run", "9"), "no notebook '9'"),
-        (("run", "1", "-p", "mm=3"), "has no parameter 'mm'; known are:\n  m: int = 4  # number"),
+        (
+            ("run", "1", "-p", "mm=3"),
+            "has no parameter 'mm', perhaps 'm'; known are:\n  m: int = 4  # number",
+        ),
     ],
 )
 def test_bad_input_ends_before_anything_runs(home, arguments, message):
@@ -197,7 +204,7 @@ def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, numbe
     assert process.returncode == 1
     assert output.splitlines() == [
         "▶ 01_approximately_once runs, 1 cells",
-        "Error: interrupted; earlier reports are as they were",
+        f"Error: {INTERRUPTED}",
     ]
     assert not [path for path in home.glob("reports/**/*") if path.is_file()]
     with pytest.raises(ProcessLookupError):
@@ -216,7 +223,7 @@ def test_an_interrupt_amid_a_spark_job_is_one_line_too(home):
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert output.splitlines()[1:] == ["Error: interrupted; earlier reports are as they were"]
+    assert output.splitlines()[1:] == [f"Error: {INTERRUPTED}"]
     with pytest.raises(ProcessLookupError):
         os.kill(kernel, 0)
 

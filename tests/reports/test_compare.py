@@ -9,6 +9,7 @@ import nbformat
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from nbformat.v4 import new_code_cell, new_output
 
 from aftlib.reports import browser, cli, compare, runs
 from aftlib.reports.claims import settle
@@ -102,6 +103,15 @@ def test_tables_are_joined_on_what_tells_their_rows_apart():
 def test_tables_that_cannot_be_joined_say_why(b, said):
     (line,) = compare.compare_frames("t", A, b)
     assert (line.state, line.texts) == ("changed", (said,))
+
+
+def test_a_table_is_called_as_in_the_report(kept):
+    outputs = [new_output("execute_result", {"text/html": "<table><tr><td>1</td></tr></table>"})]
+    cells = [shows(FIGURE), new_code_cell("table", outputs=outputs, execution_count=12)]
+    a, b = (kept(key, [], {"output_12": A * n, "named": A * n}) for key, n in (("a", 1), ("b", 2)))
+    nbformat.write(executed(cells).content, a.folder / "01_approximately_once.ipynb")
+    names = {line.name.partition(".")[0] for line in compare.tables([a, b])}
+    assert names == {"Table 1", "named"}
 
 
 def test_numbers_in_one_and_texts_in_the_other_are_told():

@@ -61,6 +61,20 @@ def test_a_slider_gives_all_that_it_can_choose():
     assert (one["choice"], one["rate"]) == ("b", "7")
 
 
+def test_a_drawing_stands_where_its_slider_begins_or_where_it_is_put():
+    steps = {"0.1": [{"y": [1, 2]}], "0.2": [{"y": [3, 4], "error_y.array": [9, 9]}]}
+    made = with_slider(figure(), "ε", steps, active=0).to_plotly_json()
+    assert data_out.chosen(made)[1] == "ε = 0.1"
+    put, where = data_out.chosen(made, "0.2")
+    (trace,) = put["data"]
+    assert where == "ε = 0.2" and trace["y"] == [3, 4]
+    assert trace["error_y"]["array"] == [9, 9] and "error_y.array" not in trace
+    assert list(trace["error_y"]["arrayminus"]) == [0.5, 0.25]
+    with pytest.raises(ValueError, match=r"the figure has ε at 0\.1, 0\.2, got '5'"):
+        data_out.chosen(made, "5")
+    assert data_out.chosen(figure().to_plotly_json())[1] == ""
+
+
 def test_packed_arrays_and_heat_maps_are_unfolded():
     packed = {"dtype": "f8", "bdata": base64.b64encode(np.arange(6.0).tobytes()).decode()}
     assert data_out.unpacked(packed | {"shape": "2, 3"}).tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -156,6 +170,7 @@ def test_data_needs_no_browser(report, tmp_path, monkeypatch):
         (["01", "--figure", "1", "--width", "99in"], "'99in' must be from 10 to 5000 px, of which"),
         (["01", "--figure", "1", "--height", "1px"], "'1px' must be from 10 to 5000 px, of which"),
         (["01", "--figure", "1", "--format", "pdf"], "format pdf is drawn by a browser, and none"),
+        (["01", "--figure", "1", "--format", "svg", "--at", "5"], "no slider or menu to be set"),
         (["2", "--figure", "1"], "no run '2'"),
     ],
 )

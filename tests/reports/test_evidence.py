@@ -43,7 +43,8 @@ def test_claim_and_figure_lead_to_each_other(monkeypatch):
     monkeypatch.setitem(EVIDENCE, "D1-2", Evidence("No such figure"))
     claims = [settle(f"D1-{i}", expected=1, measured=1, holds=True) for i in (1, 2)]
     figure = {"data": [], "layout": {"title": {"text": "<b>Squares</b> of m"}}}
-    cells = [shows({PLOTLY: {"data": [], "layout": {}}}), shows({PLOTLY: figure})]
+    other = {"data": [], "layout": {"title": {"text": "Another (fig. 3)"}}}
+    cells = [shows({PLOTLY: other}), shows({PLOTLY: figure})]
     cells.append(shows({MIME: [vars(claim) for claim in claims]}))
     page = html.render_report(executed(cells), "../")
     first, second = page.split('id="claim-D1-')[1:]
@@ -53,6 +54,7 @@ def test_claim_and_figure_lead_to_each_other(monkeypatch):
     assert 'href="../documents/d1.html">what D1 says</a></small>' in second
     figures = page.split('<figure class="figure"')[1:]
     assert "settles" not in figures[0]
+    assert "in a title is the document's own figure" in page
     assert 'aria-label="Figure 2: Squares of m It settles D1-1: ' in figures[1]
     assert '<span>settles <a href="#claim-D1-1" title=' in figures[1]
 

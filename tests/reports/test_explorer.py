@@ -39,8 +39,7 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("explorer")
     written = explorer.write_explorer(folder / explorer.PAGE)
     with chromium.opened(CHROMIUM, folder / "profile") as opened:
-        opened.call("Page.navigate", url=written.as_uri())
-        opened.run('new Promise((done) => addEventListener("load", done))')
+        opened.show(written, 1100)
         yield opened
 
 
@@ -183,9 +182,22 @@ def test_what_is_copied_runs_where_nothing_need_be_replayed(page):
 
 @needs_browser
 @pytest.mark.slow
-def test_the_page_fits_a_phone(page):
+def test_the_page_fits_a_phone_and_its_sliders_stay_beside_what_they_move(page):
     page.size(390)
     assert page.run("document.documentElement.scrollWidth") <= 390
+    page.run("document.getElementById('histogram').scrollIntoView({block: 'end'})")
+    top, bottom = page.run(
+        "(({top, bottom}) => [top, bottom])(document.querySelector('form').getBoundingClientRect())"
+    )
+    assert top == 0 and bottom < 300
+
+
+@needs_browser
+@pytest.mark.slow
+def test_every_line_and_axis_of_a_figure_has_a_name(page):
+    said = page.run("document.querySelector('.figures').innerText")
+    for name in ("↑ sensors that a failure reads again", "ε = ", "asked, 1 − δ", "checkpoints"):
+        assert name in said
 
 
 def test_the_page_needs_nothing_beside_it_and_fits_into_a_notebook():

@@ -150,8 +150,9 @@ def test_the_index_leads_to_what_deviates(tmp_path):
         for i in (1, 2)
     ]
     page = write_index([], {}, claims, [], tmp_path / "index.html").read_text()
-    (line,) = [line for line in page.splitlines() if "What deviates" in line]
-    assert "D1-1" not in line and '<a href="#claim-D1-2" title="The number of' in line
+    (line,) = [line for line in page.splitlines() if 'class="deviating' in line]
+    assert "D1-1" not in line and '<a href="#claim-D1-2">D1-2</a> The number of' in line
+    assert 'not as recorded: <a href="#claim-D1-2">D1-2</a></span>' in page
     assert '<tr id="claim-D1-2">' in page
 
 

@@ -18,8 +18,11 @@ def test_frames_are_kept_by_the_names_of_their_variables(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(found["a"], FRAME, check_exact=True)
     shown = {3: FRAME.style, 4: "text", 7: (FRAME * 2).style}
     keep_frames({"a": FRAME, "Out": shown}, tmp_path / "s")
-    assert list(read_kept(tmp_path / "s")) == ["a", "shown_3"]  # the third that was shown
-    assert read_kept(tmp_path / "s")["shown_3"].m.tolist() == [4, 4, 8]
+    assert list(read_kept(tmp_path / "s")) == [
+        "a",
+        "output_7",
+    ]  # of the cell that was run as the seventh
+    assert read_kept(tmp_path / "s")["output_7"].m.tolist() == [4, 4, 8]
     keep_frames({"empty": pd.DataFrame()}, tmp_path / "t")
     assert read_kept(tmp_path / "t")["empty"].empty
     assert read_kept(tmp_path / "none") == {}

@@ -91,13 +91,27 @@ def test_on_a_phone_a_wide_table_scrolls_and_many_rows_get_room(page, tmp_path):
     rows = make_subplots(rows=9, cols=1)
     for row in range(1, 10):
         rows.add_scatter(y=[1, 2], row=row, col=1)
-    shown = [styled(figure, "A title", "", "") for figure in (table, rows)]
+    bars = go.Figure(go.Bar(x=[*range(24)], y=[f"scheme {i}" for i in range(24)], orientation="h"))
+    shown = [styled(figure, "A title", "", "") for figure in (table, rows, bars)]
     run = executed([FIRST[0], *(shows({data_out.PLOTLY: f.to_plotly_json()}) for f in shown)])
     page.show(html.write_report(run, tmp_path / "report.html"), 390)
     inside = "[...document.querySelectorAll('.canvas > .plotly')].map((b) => b._fullLayout._size)"
-    wide, high = page.run(f"{inside}.map((size) => [size.w, size.h])")
+    wide, high, _ = page.run(f"{inside}.map((size) => [size.w, size.h])")
     assert wide[0] > 500 and high[1] > 9 * 80
+    named = (
+        "[...document.querySelectorAll('.plotly')].at(-1).querySelectorAll('.ytick text').length"
+    )
+    assert page.run(named) == 24  # each bar has its name
     assert page.run("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_figure_beside_another_is_as_on_a_phone(page, pages):
+    page.show(pages["report"], 1100)
+    page.run("document.querySelectorAll('.figure').forEach((f) => { f.style.width = '430px'; })")
+    page.medium("screen", "dark")  # all are drawn anew
+    page.run(chromium.DRAWN)
+    assert page.run(COMPLAINTS) == []
+    assert page.run("getComputedStyle(document.querySelector('.figure-title')).display") == "block"
 
 
 def on_paper(page, path: Path) -> list[str]:

@@ -105,7 +105,9 @@ def test_a_value_of_another_type_is_an_error(kind, given):
 
 
 def test_an_unknown_parameter_lists_the_known(home):
-    with pytest.raises(ValueError, match=r"has no parameter 'mm'; known are:\n  m: int = 4  # num"):
+    with pytest.raises(
+        ValueError, match=r"has no parameter 'mm', perhaps 'm'; known are:\n  m: int = 4  # num"
+    ):
         find_notebook("1").check({"mm": 1})
     empty = write_notebook(home / "empty.ipynb", [])
     with pytest.raises(ValueError, match=r"no parameter 'm'; it has none \(no cell tagged"):

@@ -97,6 +97,14 @@ def test_a_run_that_failed_is_kept_until_the_next_try(home):
     assert runs.kept_run(find_notebook("2"), {}) is None
 
 
+def test_a_profiles_own_values_are_told_by_its_name(short):
+    for given in ({}, {"m": "7"}):
+        (job,) = reproduce.plan("smoke", ["D1"], given)
+        reproduce.perform(job)
+    seven, plain, _ = aft("runs").output.splitlines()
+    assert plain.endswith("  profile smoke") and seven.endswith("  profile smoke m=7")
+
+
 def kept(home, name, **record):
     folder = home / "reports" / "runs" / name
     folder.mkdir(parents=True)
@@ -141,6 +149,13 @@ def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
             runs.find_run(wanted)
 
 
+def test_where_nothing_is_kept_yet_the_way_to_a_run_is_told(home):
+    for wanted in ("last", "02", "ab"):
+        with pytest.raises(ValueError, match=f"no run '{wanted}', for none is kept yet: `aft run"):
+            runs.find_run(wanted)
+    assert aft("runs").output == "No run is kept yet: `aft run 02`, say, keeps one.\n"
+
+
 def test_a_notebook_without_runs_is_not_the_beginning_of_a_key(home):
     kept(home, "01_approximately_once/2ab")
     with pytest.raises(ValueError, match="no run '2'"):
@@ -168,4 +183,4 @@ def test_help_is_there_before_the_library_is_imported():
         [cli.sys.executable, "-c", source], check=True, cwd=cli.Path(cli.__file__).parents[2]
     )
     listed = aft("--help").output
-    assert "plan" in listed and "Say what of the sensors in DATA may be lost" in listed
+    assert "plan" in listed and "Say what of the sensors in FILE may be lost" in listed

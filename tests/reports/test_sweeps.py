@@ -129,6 +129,7 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
     text = page.read_text()
     assert text.count("✘ failed: ValueError: nine") == 2 and "6 of 8 runs went well" in text
     assert "holds in 4 of 6" in text and 'class="plotly"' in text
+    assert "D1-1 <span style='font-size: 12px'>of h-best's lead" in text.replace("\\u003c", "<")
     for link in re.findall(r'(?:src|href)="([^"#]+)', text):
         assert (page.parent / link).exists(), link
     assert f"runs/01_approximately_once/{page.name}" in (home / "reports/index.html").read_text()
@@ -138,6 +139,8 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
     assert again.output.splitlines()[0].startswith("8 runs: 6 kept already, 2 to do")
     assert [point["m"] for point in quick] == [9, 9]
     assert again.output.splitlines()[-1] == lines[-1]
+    other = aft("sweep", "1", "-p", "m=3,5", "-p", "seed=8").output.splitlines()[0]
+    assert other.endswith("2 to do, about 2 min 00 s, going by runs of other values.")
 
 
 def test_a_sweep_without_claims_went_well_too(quick, monkeypatch):
@@ -179,7 +182,9 @@ def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
     assert '<td class="aft-seeds">holds in 4 of 4</td>' in (home / "reports/index.html").read_text()
     assert over_seeds(first, None, []) == {}
     assert stability(["holds", "deviates"]) == "holds in 1 of 2"
-    assert time_of_one(find_notebook("2")) is None
+    started = write_sweep(plan_sweep(first, {"m": "3", "seed": "2,9"})).read_text()
+    assert "1 of 2 runs went well, 1 did not run yet." in started
+    assert time_of_one(plan_sweep(find_notebook("2"), {})) == (None, False)
 
 
 def test_a_sweep_over_many_long_names_has_a_page(home):

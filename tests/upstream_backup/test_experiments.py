@@ -184,7 +184,7 @@ def test_figures_carry_what_they_are_given(trials, parts):
 def test_rates_are_written_out_on_a_logarithmic_axis():
     figure = figures.overhead(experiments.overheads(CASE), "relative", "", "")
     assert figure.layout.xaxis.type == "log"
-    assert figure.layout.xaxis.ticktext == ("200", "1,000", "20,000")
+    assert figure.layout.xaxis.ticktext == ("200", "1k", "20k")
 
 
 def test_ns3_is_shown_beside_the_same_system_only():

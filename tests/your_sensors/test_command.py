@@ -132,7 +132,12 @@ def ragged(f, name):
             "f.csv: the columns must have most of their samples, got 6",
         ),
         (None, ("--epsilon-sd", "0"), "f.csv: --epsilon-sd must be above 0, got 0.0"),
-        (None, ("--epsilon", "0"), "epsilon or epsilon_sd must be given, and not both"),
+        (None, ("--epsilon", "0"), "f.csv: --epsilon or --epsilon-sd must be given, and not both"),
+        (
+            lambda f, name: pd.concat([f, f + 1]).to_csv(name),
+            (),
+            "keep one of them, or average them by --resample '1h'",
+        ),
         (None, ("--t-sla", "1ms"), "f.csv: --t-sla must be at least 28.33"),
         (None, ("--t-sla", "soon"), "f.csv: --t-sla must be a duration such as '2s' or '500ms'"),
         (None, ("--workers", "5"), "f.csv: --workers must be at most the 4 sensors, got 5"),
@@ -157,7 +162,12 @@ def ragged(f, name):
         (
             lambda f, name: at_seven(f, 9.96921e36).to_csv(name),
             (),
-            "f.csv: column 'a' must hold measurements, got 9.96921e+36 (1 such) where most lie",
+            "f.csv: column 'a' must hold measurements, got 9.96921e+36 (1 such) where others lie",
+        ),
+        (
+            lambda f, name: at_seven(f, -999.0).to_csv(name),
+            (),
+            "f.csv: column 'a' must hold measurements, got -999 (1 such) where others lie",
         ),
         (
             lambda f, name: f.assign(a=f["a"] * 1e300).to_csv(name),
@@ -207,5 +217,5 @@ def test_the_report_lies_beside_and_takes_no_name_for_html(there):
 
 def test_the_commands_of_rooms_are_listed():
     listed = CliRunner().invoke(main, ["--help"]).output
-    assert "plan       Say what of the sensors in DATA may be lost" in listed
+    assert "plan       Say what of the sensors in FILE may be lost" in listed
     assert "reproduce" in listed

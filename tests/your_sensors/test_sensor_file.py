@@ -95,7 +95,7 @@ def test_what_was_taken_is_told(wide, tmp_path):
     for expected in (
         "sensors: 3 (a, b, c)",
         "time: 2026-01-01 00:00:00 to 2026-01-02 23:00:00",
-        "step: 0 days 01:00:00, 48 steps from 45 rows",
+        "step: 01:00:00, 48 steps from 45 rows",
         "gaps: 9.72% of all samples are missing",
         "the longest time without any sensor is 4 steps",
         "rows that repeated another: 1",

@@ -113,7 +113,8 @@ const figures = (() => {
   }
 
   // A figure of lines [{name, points: [[x, y]], style, steps}], each style a class of the page
-  return function draw(box, { lines, x, y, marks = [], level }) {
+  // `level` is {at, name}, and so is `mark`.
+  return function draw(box, { lines, x, y, mark, level }) {
     const across = scale(x.low, x.high, LEFT, WIDTH - RIGHT, x.log);
     const up = scale(y.low, y.high, HEIGHT - BOTTOM, TOP, y.log);
     const at = ([a, b]) => `${across(a).toFixed(1)} ${up(Math.min(b, y.high)).toFixed(1)}`;
@@ -123,15 +124,16 @@ const figures = (() => {
     for (const v of ticks(x.low, x.high, x.log))
       svg += `<text x="${across(v)}" y="${HEIGHT - BOTTOM + 16}" text-anchor="middle">${tidy(v)}</text>`;
     svg += `<text x="${(LEFT + WIDTH) / 2}" y="${HEIGHT - 6}" text-anchor="middle">${x.name}</text>`;
-    if (level !== undefined) svg += `<path class="level" d="M${LEFT} ${up(level)}H${WIDTH - RIGHT}"/>`;
-    for (const mark of marks) svg += `<path class="mark" d="M${across(mark)} ${TOP}V${HEIGHT - BOTTOM}"/>`;
+    if (level) svg += `<path class="level" d="M${LEFT} ${up(level.at)}H${WIDTH - RIGHT}"/>`;
+    if (mark) svg += `<path class="mark" d="M${across(mark.at)} ${TOP}V${HEIGHT - BOTTOM}"/>`;
     for (const { points, style, dots } of lines) {
       svg += `<path class="line ${style}" d="M${points.map(at).join("L")}"/>`;
       if (dots) for (const p of points) svg += `<circle class="${style}" r="3" cx="${at(p).replace(" ", '" cy="')}"/>`;
     }
-    const legend = lines.map((l) => `<span class="${l.style}"><i></i>${l.name}</span>`).join("");
+    const drawn = [...lines, level && { ...level, style: "level" }, mark && { ...mark, style: "mark" }];
+    const legend = drawn.filter(Boolean).map((l) => `<span class="${l.style}"><i></i>${l.name}</span>`).join("");
     const label = `${y.name} against ${x.name}`;
-    box.innerHTML = `<div class="legend">${legend}</div><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${label}">${svg}</svg>`;
+    box.innerHTML = `<div class="legend">${legend}</div><small class="soft">↑ ${y.name}</small><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${label}">${svg}</svg>`;
   };
 })();
 
@@ -165,7 +167,7 @@ function begin() {
       { name: "packed together", points: line(true), style: "b", dots: true },
     ];
     const x = { low: 2, high: s.n, log: true, name: "workers m (logarithmic)" };
-    figures(get("workers"), { lines, x, y: { low: 0, high: s.n, name: "estimable workers" }, marks: [Math.max(2, s.m)] });
+    figures(get("workers"), { lines, x, y: { low: 0, high: s.n, name: "estimable workers" }, mark: { at: Math.max(2, s.m), name: `m = ${s.m}` } });
     get("workers-said").textContent =
       `With m = ${s.m}: ${aft.estimable(s, s.m, false)} of ${s.m} workers may be lost if correlated sensors are dealt out, ${aft.estimable(s, s.m, true)} if they are packed together.`;
   }
@@ -179,7 +181,7 @@ function begin() {
       { name: "packed together", points: line(worst(true)), style: "b" },
     ];
     const x = { low: 0, high: 3, name: "ε (standard deviations of a window's result)" };
-    figures(get("coverage"), { lines, x, y: { low: 0, high: 1, name: "share within ε" }, marks: [s.epsilon], level: 1 - s.delta });
+    figures(get("coverage"), { lines, x, y: { low: 0, high: 1, name: "share within ε" }, mark: { at: s.epsilon, name: `ε = ${s.epsilon}` }, level: { at: 1 - s.delta, name: "asked, 1 − δ" } });
     const share = aft.reliability(s.epsilon, worst(false));
     get("coverage-said").textContent =
       `Dealt out, ${(100 * share).toFixed(1)} % of the least certain sensor's estimates are within ε; ${(100 * (1 - s.delta)).toFixed(1)} % are asked. A variance of at most (ε/z)² = ${((s.epsilon / aft.z(s.delta)) ** 2).toFixed(4)} is needed.`;
@@ -190,7 +192,7 @@ function begin() {
     const found = Object.keys(styles).map((method) => [method, aft.plan(s, method)]);
     const steps = ({ times, read }) => read.flatMap((k, i) => [[times[i], k], [times[i + 1], k]]);
     const able = found.filter(([, p]) => p.times);
-    const lines = able.map(([name, p]) => ({ name: `${name} (${p.times.length - 2})`, points: steps(p), style: styles[name] }));
+    const lines = able.map(([name, p]) => ({ name: `${name}: ${p.times.length - 2} checkpoints`, points: steps(p), style: styles[name] }));
     const x = { low: 0, high: s.w, name: "time in the window (steps)" };
     figures(get("plan"), { lines, x, y: { low: 0, high: s.n, name: "sensors that a failure reads again" } });
     const short = found.filter(([, p]) => !p.times).map(([name, p]) => `${name} needs at least ${p.shortest.toFixed(2)} ms`);
@@ -207,11 +209,11 @@ function begin() {
     const each = totals.map((total) => [total, aft.histogram(s.relative, total)]);
     const line = (which) => each.map(([total, error]) => [total, error[which]]);
     const lines = [
-      { name: "total − (s − 1)/2, the default", points: line("sound"), style: "a" },
-      { name: "⌈total − s/2⌉, the document's", points: line("article"), style: "b" },
+      { name: "the default estimate", points: line("sound"), style: "a" },
+      { name: "the document's estimate", points: line("article"), style: "b" },
     ];
     const x = { low: 2, high: 1.9e4, log: true, name: "events that the buckets hold (logarithmic)" };
-    figures(get("histogram"), { lines, x, y: { low: 0, high: 2.2 * s.relative, name: "largest relative error" }, level: s.relative });
+    figures(get("histogram"), { lines, x, y: { low: 0, high: 2.2 * s.relative, name: "largest relative error" }, level: { at: s.relative, name: "asked" } });
     const most = each.reduce((a, b) => (b[1].article > a[1].article ? b : a));
     get("histogram-said").textContent =
       `The default stays within ${s.relative}; the document's estimate is up to ${(100 * most[1].article).toFixed(2)} % off, with ${most[0]} events in the buckets.`;

@@ -107,9 +107,13 @@
     (box.data || []).forEach((trace, index) => { figure.data[index].visible = trace.visible; });
     // A figure that says so is scrolled where there is too little room; one of many rows is higher.
     const least = printing ? 0 : layout.meta?.least || 0;
-    const narrow = phone.matches && !printing && !least;
+    // Two figures side by side are as narrow as on a phone; small multiples were made to be small.
+    const beside = box.clientWidth < 600 && figure.config?.displayModeBar !== false;
+    const narrow = (phone.matches || beside) && !printing && !least;
+    box.closest(".figure")?.classList.toggle("narrow", narrow);
     const domains = Object.keys(layout).filter((name) => /^yaxis\d*$/.test(name)).map((name) => `${layout[name].domain}`);
-    const room = Math.max(230, 90 * new Set(domains).size);
+    const bars = figure.data.filter((trace) => trace.orientation === "h").map((trace) => trace.y.length);
+    const room = Math.max(230, 90 * new Set(domains).size, 19 * Math.max(0, ...bars));
     if (narrow || printing) spread(layout);
     else if (least && phone.matches) delete layout.title;
     if (narrow) narrowed(layout);
