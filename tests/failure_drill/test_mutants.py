@@ -22,8 +22,8 @@ from aftlib.shared_state.stores.memory import MemoryTable
 from tests.failure_drill.in_process import BATCH_S, all_here, taking
 from tests.failure_drill.tables import good_table
 
-BUDGET = 60
-"""Samples that D2 may read again."""
+BUDGET = 18
+"""Samples that D2 may read again: so few that windows have checkpoints inside."""
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,18 @@ def trusts_too_much(patch):
     patch.setattr(Requirement, "max_variance", property(lambda asked: 25 * allowed(asked)))
 
 
+def forgets_what_was_before(patch):
+    """D2: whoever takes over begins with empty sums, and goes on in the middle of a window."""
+    recover = PartialReplay.recover
+
+    def empty(operator):
+        checkpoint = operator.checkpoint
+        operator.store.keep(replace(checkpoint, sums=0 * checkpoint.sums))
+        return recover(operator)
+
+    patch.setattr(PartialReplay, "recover", empty)
+
+
 def waits_far_away(patch):
     """D1: the master's acknowledgement takes a tenth of a micro-batch."""
     patch.setattr(Coordinator, "__call__", taking(BATCH_S / 10, Coordinator.__call__))
@@ -122,6 +134,7 @@ def acknowledges_first(patch):
         ("F-3", MODEL, reads_all_again, "holds"),
         ("F-4", PROPOSED, replays_all, "holds"),
         ("F-5", PROPOSED, trusts_too_much, "holds"),
+        ("F-5", PROPOSED, forgets_what_was_before, "holds"),
         ("F-6", MODEL, waits_far_away, "holds"),
         ("F-7", PROPOSED, acknowledges_first, "deviates"),
     ],
