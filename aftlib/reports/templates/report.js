@@ -117,6 +117,7 @@
     if (narrow || printing) spread(layout);
     else if (least && phone.matches) delete layout.title;
     if (narrow) narrowed(layout);
+    if (narrow && bars.length) layout.yaxis.tickfont = { ...layout.yaxis.tickfont, size: 10 }; // long names
     if (dark.matches && !printing) darkened(figure);
     if (printing) Object.assign(layout, { width: PAPER, autosize: false });
     else if (box.clientWidth < least) Object.assign(layout, { width: least, autosize: false });
