@@ -4,6 +4,8 @@ import gc
 import weakref
 from functools import partial
 from pathlib import Path
+from socket import SHUT_RDWR
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +17,10 @@ class Stream:
 
     def __init__(self, active=True, starts=True, stops=True, fails=False):
         self.isActive, self.starts, self.stops, self.fails = active, starts, stops, fails
-        self.stopped = 0
+        self.stopped, self.closed = 0, 0
+        client = SimpleNamespace(get_thread_connection=lambda: SimpleNamespace(socket=self))
+        context = SimpleNamespace(_gateway=SimpleNamespace(_gateway_client=client))
+        self.frame = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
 
     def foreachBatch(self, function):  # noqa: N802
         self.function = function
@@ -31,9 +36,12 @@ class Stream:
         return self
 
     def processAllAvailable(self):  # noqa: N802
-        self.function("frame", 7)
+        self.function(self.frame, 7)
         if self.fails:
             raise ArithmeticError("failed")
+
+    def shutdown(self, how):
+        self.closed += how == SHUT_RDWR
 
     def stop(self):
         self.stopped += 1
@@ -60,7 +68,8 @@ def test_however_a_stream_ends_it_is_told_of_and_lets_go(how, error, stopped):
     else:
         with pytest.raises((RuntimeError, ArithmeticError), match=error):
             drain(stream, Path(), held)
-    assert seen == [("frame", 7)] * how.get("starts", True) and stream.stopped == stopped
+    assert seen == [(stream.frame, 7)] * how.get("starts", True) and stream.stopped == stopped
+    assert stream.closed == len(seen)
     held = weakref.ref(held)
     gc.collect()
     assert held() is None
