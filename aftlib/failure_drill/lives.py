@@ -164,7 +164,7 @@ def live_d5(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
         "rounds": failures, "failures": failures, "due": len(due),
         "lost": len(set(due) - set(distinct)),
         "doubled": len(set(answers)) - len(distinct),  # told again, and otherwise
-        "wrong": int(plain.to_bytes() != state.to_bytes()),
+        "wrong": int(plain.to_bytes() != state.to_bytes()) + sum(off),  # its bound is for each
         "estimated": len(distinct), "outside": sum(off),
     }  # fmt: skip
 
