@@ -128,9 +128,11 @@ clean: ## remove .venv and all caches (data/ and reports/ stay)
 
 $(ready): $(locked)
 	@rm -f .venv/ready-*
-	@echo "set-up 3/3: aftlib itself"
+	@echo "set-up 3/4: aftlib itself"
 	@$(bin)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
+	@echo "set-up 4/4: Spark's classes in one file, so that each Java starts sooner"
+	@$(bin)/python -m aftlib.spark.archive >/dev/null 2>&1 || echo "set-up: not made; it will do without"
 	@touch $@
 
 # pyspark comes as source and is built here. setuptools, the only tool that this takes, is
@@ -144,9 +146,9 @@ $(locked): $(broken)
 	  echo "set-up: no Python 3.11 or newer with its venv module among: $(or $(PYTHON),$(PYTHONS))." >&2; \
 	  echo "Install one (Debian, Ubuntu: apt install python3-venv) or name it:" >&2; \
 	  echo "  make setup PYTHON=/path/to/python3.12" >&2; exit 1; fi; \
-	echo "set-up 1/3: .venv with $$("$$python" --version)"; \
+	echo "set-up 1/4: .venv with $$("$$python" --version)"; \
 	"$$python" -m venv .venv
-	@echo "set-up 2/3: $$(grep -c == requirements.lock) packages of requirements.lock" \
+	@echo "set-up 2/4: $$(grep -c == requirements.lock) packages of requirements.lock" \
 	  "(about 900 MB to download; a few minutes)"
 	@awk '/^[^ #]/ { keep = /^setuptools==/ } keep' requirements.lock > .venv/setuptools.lock
 	@$(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes \

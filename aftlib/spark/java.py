@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
 from aftlib.core.paths import atomic_file, require_writable
+from aftlib.spark.archive import archive_options
 
 OLDEST_JAVA = 17
 _WAY_OUT = (
@@ -32,7 +34,7 @@ for argument in "$@"; do
   shift
   [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
-exec {java} "$@"
+exec {command} "$@"
 """
 
 
@@ -46,8 +48,12 @@ class Java:
 
 
 def java_home() -> Path:
-    """Return what to set JAVA_HOME to for Spark: a wrapper around the Java of `find_java`."""
-    return wrapped(find_java().home / "bin" / "java")
+    """Return what to set JAVA_HOME to for Spark: a wrapper around the Java of `find_java`.
+
+    It starts with the archive of Spark's classes, where that was made (`aftlib.spark.archive`).
+    """
+    java = find_java().home / "bin" / "java"
+    return wrapped(java, archive_options(java))
 
 
 def find_java() -> Java:
@@ -96,15 +102,15 @@ def _settings(executable: Path) -> tuple[Path, int] | None:
     return Path(home[1]), int(version[1])
 
 
-def wrapped(java: Path) -> Path:
-    """Return a directory whose ``bin/java`` calls `java` without the vector module.
+def wrapped(java: Path, options: Sequence[str] = ()) -> Path:
+    """Return a directory whose ``bin/java`` calls `java` with options, without the vector module.
 
     It lies in the user's own cache directory, a temporary one if that is not writable. It is named
     after its contents and appears by one rename, so that any number of processes may ask for it at
     once, and none ever sees half a script.
     """
     cache = cache_dir()
-    script = _WRAPPER.format(java=shlex.quote(str(java)))
+    script = _WRAPPER.format(command=shlex.join([str(java), *options]))
     home = cache / f"java-{sha256(script.encode()).hexdigest()[:16]}"
     wrapper = home / "bin" / "java"
     if not wrapper.is_file():

@@ -92,6 +92,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         properties |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if master().startswith("local"):
+        properties["spark.python.daemon.module"] = "aftlib.spark.worker_daemon"
         # An older Spark or another Python named by the user's environment would not fit this one.
         variables |= {
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
