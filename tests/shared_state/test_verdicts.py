@@ -181,6 +181,7 @@ def settled_by_work(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "time", clock)
 
     def run_stage(stage):
+        stage.directory.mkdir()
         monkeypatch.chdir(stage.directory)
         begin, table = clock.now, MemoryTable(stage.function)
         for task in range(stage.tasks):
@@ -206,7 +207,7 @@ def settled_by_work(tmp_path, monkeypatch):
     for skew in (1.0, 1.2, 2.0):
         stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)
         given.append(Input(stream, TupleLog.draw(tmp_path / f"{skew}", stream, 4)))
-    served = experiments.served(given, [1, 2], 1)
+    served = experiments.served(given, [1, 2], 1, times=1)
     late = pd.concat([served.assign(strategy=name) for name in verdicts.LATE])
     locality = experiments.states_or_locality([100], 1_000, 2.0, repeats=1)
     return (

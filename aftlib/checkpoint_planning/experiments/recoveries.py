@@ -23,6 +23,7 @@ from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.java import short_lived
 from aftlib.spark.session import cores_lent
 
 PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
@@ -183,7 +184,7 @@ def killed_driver(directory: Path, kind: str, point: str, batch: int) -> float:
     On a cluster it waits for cores: a session of this process must lend its own (`cores_lent`).
     """
     command, start = [*_DRIVER, str(directory), kind, point, str(batch)], time.time()
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=short_lived())
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(
             f"driver must die at {point!r} of batch {batch}, ended with status {done.returncode}; "
