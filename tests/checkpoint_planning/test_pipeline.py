@@ -103,9 +103,7 @@ def test_state_that_is_not_sparks_is_refused(spark, log, tmp_path):
     for path in tmp_path.glob("state.sqlite*"):
         path.unlink()
     longer = SensorLog.write(tmp_path / "longer", draw(MODEL, 240, 2), MODEL.names)
-    with pytest.raises(
-        ValueError, match="state must have come to step 120, .*, got 0"
-    ):
+    with pytest.raises(ValueError, match="state must have come to step 120, .*, got 0"):
         replay_stream(spark, QUERY, longer, tmp_path)
 
 
