@@ -37,6 +37,7 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
+from aftlib.spark.offsets import noted
 
 Way = Literal["model", "guard", "exact"]
 RECOVER: tuple[Way, ...] = get_args(Way)
@@ -247,7 +248,8 @@ def recover_stream(
     ValueError
         When an outage names no worker or no step of the log, or ends before it begins; when the
         directory is another query's, or not on storage that a cluster's machines share; when
-        `spark.speculation` is on, whose second attempts at slow tasks cost time and never help.
+        Spark's checkpoint in it is torn, or ahead of the sink; when `spark.speculation` is on,
+        whose second attempts at slow tasks cost time and never help.
     """
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise ValueError(
@@ -258,9 +260,32 @@ def recover_stream(
     require_shared(spark, directory, query.log.path)
     shutil.rmtree(directory / "mail", ignore_errors=True)
     shifts, coordinator = staff(query, directory, outages)
+    require_in_step(query, coordinator.sink, directory)
     drain(shifts.stream(spark).writeStream, directory, coordinator)
     audit, sink = coordinator.close(), coordinator.sink
     return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.shifts), audit)
+
+
+def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
+    """Refuse a checkpoint of Spark's that is torn, or that skips windows which the sink lacks.
+
+    One that is older than the sink is no harm: its micro-batches run again, into the same rows.
+    """
+    place = directory / "checkpoint"
+    again = (
+        f"remove the folder {str(place)!r}; the stream then runs from its beginning into the same "
+        "sink, in which writing twice is writing once"
+    )
+    ended = noted(directory, again).offset
+    due = query.windows.ending_in(0, ended["step"] if ended else 0)
+    wanted = len(due) * len(query.log.names)
+    found = sink.count(due.stop * query.windows.slide)
+    if found < wanted:
+        raise ValueError(
+            f"sink must hold the {wanted} results up to step {ended['step']}, which Spark's "
+            f"checkpoint counts as written, got {found} in {str(sink.path)!r}: restore both from "
+            f"the same copy, or {again}"
+        )
 
 
 def staff(

@@ -85,6 +85,12 @@ class WindowSink:
             frame = pd.read_sql("SELECT * FROM windows ORDER BY start, key", connection)
         return frame.astype({"estimated": bool, "value": float, "half_width": float})
 
+    def count(self, before: int) -> int:
+        """Number of results of windows that begin before a step."""
+        with closing(self._connection()) as connection:
+            counted = "SELECT count(*) FROM windows WHERE start < ?"
+            return connection.execute(counted, [before]).fetchone()[0]
+
     def exact(self, starts: Iterable[int]) -> dict[tuple[int, str], tuple[float, int]]:
         """Value and samples by (start, key) of what is not estimated in some windows."""
         found = {}

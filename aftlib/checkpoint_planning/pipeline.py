@@ -37,6 +37,7 @@ from aftlib.core.paths import take_lock
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
+from aftlib.spark.offsets import noted
 from aftlib.spark.planned import PlannedInput
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
@@ -71,10 +72,14 @@ class PlannedLog(PlannedInput):
     unit: ClassVar[str] = "step"
 
     def next_boundary(self, start: int) -> int:
-        """Next τ of the plan in force."""
+        """Next τ of the plan in force; of what was committed already, where it ended."""
         if start >= self.stop:
             return start
-        checkpoint = self._checkpoint()
+        store = CheckpointStore(self.state, self.fingerprint)
+        checkpoint = cast("Checkpoint", store.restore())
+        done = [record.stop for record in store.records() if record.start == start]
+        if done:  # Spark's checkpoint is behind the state, as a power failure may leave it
+            return done[0]
         if checkpoint.position != start:
             raise ValueError(
                 f"batch must go on at step {checkpoint.position}, where the state ends, got "
@@ -190,7 +195,8 @@ def replay_stream(
         a ValueError.
     directory : path
         Place of the state, the prepared replay sets and Spark's own checkpoint; those of another
-        stream are refused by a ValueError, a driver that is at work on it by a TimeoutError.
+        stream, and a checkpoint that is torn or ahead of the state, are refused by a ValueError, a
+        driver that is at work on it by a TimeoutError.
     passes : callable, optional
         Told of each point that a batch passes; faults strike there.
     tasks : int
@@ -199,6 +205,7 @@ def replay_stream(
     require_shared(spark, log.path)
     with only_driver(directory):
         operator = prepare(query, log, directory, passes)
+        require_in_step(operator, Path(directory))
         operator.recover()
         planned = PlannedLog(
             log=str(log.path.absolute()),
@@ -219,6 +226,26 @@ def replay_stream(
         finally:
             operator.store.end(operator.process_id)
         return _replayed(operator)
+
+
+def require_in_step(operator: PartialReplay, directory: Path) -> None:
+    """Refuse a checkpoint of Spark's that is torn, or ahead of the state.
+
+    One that is behind it is no harm: what the state has committed is not done again.
+    """
+    place = directory / "checkpoint"
+    again = (
+        f"remove the folder {str(place)!r}; the state tells Spark which micro-batches it has, and "
+        "none of them is done again"
+    )
+    ended = noted(directory, again).offset
+    position = operator.checkpoint.position
+    if ended and ended[PlannedLog.unit] > position:
+        raise ValueError(
+            f"state must have come to step {ended[PlannedLog.unit]}, which Spark's checkpoint "
+            f"counts as done, got {position} in {str(operator.store.path)!r}: restore both from "
+            f"the same copy, or {again}"
+        )
 
 
 def replay_in_process(

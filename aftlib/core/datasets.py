@@ -14,11 +14,8 @@ import pandas as pd
 from aftlib.core.checks import listed
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.tablefile import read_frame
+from aftlib.core.times import as_times, looks_like_times, require_heading
 
-# A number is that many since 1970 from here on; sensors with such values that only grow are none.
-_EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e8}
-# 31.1.2024: with dots the day always comes first. 1/2/2024 may be of January or of February.
-_DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
 _ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
 
 
@@ -170,6 +167,8 @@ def even_grid(
     drop: Sequence[str] = (),
 ) -> SensorTable:
     """Put a wide frame on an even grid of steps; parameters and errors as `read_table`."""
+    if not len(frame):
+        raise ValueError(f"frame must hold sensors and rows, got shape {frame.shape}: is it empty?")
     unknown = [name for name in drop if name not in frame.columns]
     if isinstance(drop, str) or unknown:
         raise ValueError(
@@ -235,16 +234,17 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
         raise ValueError(f"time must be a column, got {time!r}; columns are {listed(frame)}")
     if time is None and isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index
-    if time is None and _looks_like_times(frame.index.to_series()):
+    if time is None and looks_like_times(frame.index.to_series()):
         return frame, as_times(frame.index.to_series(), str(frame.index.name or "index"))
 
     first = frame.columns[0] if frame.shape[1] else None
-    looks = [time] if time else [c for c in frame.columns if _looks_like_times(frame[c])]
+    looks = [time] if time else [c for c in frame.columns if looks_like_times(frame[c])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
         raise ValueError(
             f"columns {listed(looks)} look like times; name one with time= and leave the others "
             "out with drop="
         )
+    require_heading(frame, looks)
     times = None
     if looks:
         times = as_times(frame[looks[0]], looks[0])
@@ -266,49 +266,6 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
     return frame, times
 
 
-def _looks_like_times(column: pd.Series) -> bool:
-    """Whether a column is no number at all, or holds numbers since 1970 that mostly grow."""
-    if not pd.api.types.is_numeric_dtype(column.dtype):
-        return True
-    numbers = column.to_numpy(dtype=float)
-    numbers = numbers[np.isfinite(numbers)]
-    since_1970 = len(numbers) > 2 and numbers.min() >= _EPOCH["s"]
-    return bool(since_1970 and (np.diff(numbers) > 0).mean() > 0.9)
-
-
-def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
-    """Times of a column, ISO 8601 or numbers since 1970; ValueError when it holds others."""
-
-    def year_first(found: re.Match[str]) -> str:
-        return f"{found[3]}-{int(found[2]):02}-{int(found[1]):02}"
-
-    numeric = pd.api.types.is_numeric_dtype(column.dtype)
-    try:
-        if numeric:
-            size = float(np.nanmedian(np.abs(column.to_numpy(dtype=float))))
-            unit = next((unit for unit, least in _EPOCH.items() if size >= least), "s")
-            times = pd.DatetimeIndex(pd.to_datetime(column, unit=unit))  # type: ignore[call-overload]
-        else:
-            if _DOTTED.match(str(column.iloc[0])):
-                column = column.astype("string").str.replace(_DOTTED, year_first, regex=True)
-            # of times with offsets, which change in spring and autumn, only UTC is even
-            offsets = bool(column.astype(str).str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$").all())
-            times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", utc=offsets))
-    except (ValueError, TypeError) as error:
-        row = 0
-        if not numeric:  # several notations are no reason to name a time that is one
-            read = pd.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
-            row = int((read.isna() & column.notna()).to_numpy().argmax())
-        raise ValueError(
-            f"column {name!r} must hold numbers or ISO 8601 times, got {column.iloc[row]!r} in row "
-            f"{row + 1}; write times as 2024-01-31 14:00, or, if it holds none, leave it out with "
-            f"drop=[{name!r}] or name the column of times with time="
-        ) from error
-    if times.hasnans:
-        raise ValueError(f"column {name!r} must have a time in every row, got an empty one")
-    return times
-
-
 def _placed(
     values: np.ndarray, times: pd.DatetimeIndex
 ) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
@@ -321,6 +278,7 @@ def _placed(
         raise ValueError(
             f"two different rows share the time {times[int(differ[0])]} ({len(differ)} such rows); "
             f"keep one of them, or average them by resample={_usual(times)!r}"
+            + ("; where clocks were set back, write the offset from UTC" if not times.tz else "")
         )
     values, times = np.delete(values, again, axis=0), times.delete(again)
     if len(times) < 2:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +17,7 @@ from aftlib.exponential_histogram.events import MAX_UNITS
 from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
+from aftlib.spark.offsets import last_number, noted
 
 _SETTINGS = {
     # state outside the JVM's memory, which a million keys would fill
@@ -126,13 +130,14 @@ def run(
     Raises
     ------
     ValueError
-        As `estimates`, or if the directory holds the stream of another query, or not all machines
-        of a cluster share it.
+        As `estimates`, or if the directory holds the stream of another query, was moved, or is out
+        of step with itself after a power failure, or not all machines of a cluster share it.
     """
     place = Path(directory).absolute()
     require_shared(spark, place)
     answers = estimates(events, query)
     keep_identity(place / "query.json", "query", query.identity, place / "checkpoint")
+    require_in_step(place)
 
     settings = _SETTINGS | ({_PARTITIONS: str(partitions)} if partitions else {})
     before = {name: str(spark.conf.get(name)) for name in settings}
@@ -147,6 +152,51 @@ def run(
     # the schema is named, for a stream without events leaves no file to take it from
     table = spark.read.schema(answers.schema).parquet(str(place / "estimates"))
     return table.filter("reason is null").select("key", "at", "estimate")
+
+
+def require_in_step(place: Path) -> None:
+    """Refuse a checkpoint of Spark's and estimates that are not of one moment, whole, and in place.
+
+    Spark would not notice: it puts a micro-batch out once by its number, whatever was in it, and
+    reads no estimates that were written to another path.
+    """
+    log = place / "estimates" / "_spark_metadata"
+    anew = "restore the whole directory from one copy, or start anew in another directory"
+    spark, written = noted(place, anew), last_number(log)
+    if not spark.committed <= written <= spark.begun:
+        raise ValueError(
+            f"checkpoint and estimates in {str(place)!r} must be of one moment, got micro-batch "
+            f"{spark.committed} as the last that was committed, {spark.begun} that began and "
+            f"{written} that was put out (-1: none): {anew}"
+        )
+    for file, size in put_out(log, anew):
+        if file.parent != log.parent:
+            raise ValueError(
+                f"estimates must lie where they were written, in {str(file.parent)!r}, got "
+                f"{str(log.parent)!r}: move the directory back, or start anew in another one"
+            )
+        found = file.stat().st_size if file.exists() else 0
+        if found != size:
+            raise ValueError(
+                f"estimates must be whole, got {found} of {size} bytes of {str(file)!r}, as a "
+                f"power failure may leave them: {anew}"
+            )
+
+
+def put_out(log: Path, way_out: str) -> Iterator[tuple[Path, int]]:
+    """Files of estimates that Spark's log of them names, and their bytes."""
+    for path in log.glob("[0-9]*"):
+        version, *lines = path.read_text().splitlines() or [""]
+        try:
+            entries = [json.loads(line) for line in lines]
+        except ValueError:
+            version = ""
+        if version != "v1":
+            raise ValueError(
+                f"log of the estimates must be whole, got {str(path)!r} cut or empty, as a power "
+                f"failure may leave it: {way_out}"
+            )
+        yield from ((Path(unquote(urlsplit(e["path"]).path)), e["size"]) for e in entries)
 
 
 def rejects(spark: SparkSession, directory: Path) -> DataFrame:

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aftlib.core.checks import listed
-from aftlib.core.datasets import as_times, even_grid, no_number
-from aftlib.core.tablefile import csv_signs
+from aftlib.core.datasets import even_grid, no_number
+from aftlib.core.tablefile import as_floats, csv_signs
+from aftlib.core.times import as_times
 
 HEAD = 20_000
 """Rows from which columns, times and the period are told."""
@@ -101,7 +102,8 @@ class Layout:
         with pq.ParquetFile(stretch.file) as file:
             rows = max(1, BATCH // len(self.names))
             for batch in file.iter_batches(rows, row_groups=groups):
-                yield named(pa.Table.from_batches([batch]).to_pandas())
+                rows = pa.Table.from_batches([batch])
+                yield named(as_floats(rows.to_pandas(), rows.schema))
 
     def _lines(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
         """Lines that begin in the stretch; the first file's or any other's heading is none."""
@@ -163,7 +165,12 @@ def rows_in(file: Path) -> int:
             with pq.ParquetFile(file) as groups:
                 return groups.metadata.num_rows
         with file.open("rb") as lines:
-            least = lines.readline().count(b",") + 2  # separators and an end
+            heading = lines.readline()
+            if b"\r" in heading.rstrip(b"\r\n"):
+                raise ValueError(
+                    "its first line ends with a carriage return alone: end it with \\n"
+                )
+            least = heading.count(b",") + 2  # separators and an end
             while (line := lines.readline()) and not line.strip():
                 pass
         return -(-file.stat().st_size // least) if line else 0
@@ -225,7 +232,7 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
             with pq.ParquetFile(files[0]) as file:
                 batch = next(file.iter_batches(HEAD), None)
                 head = pa.Table.from_batches([batch] if batch else [], file.schema_arrow)
-                head = head.to_pandas()
+                head = as_floats(head.to_pandas(), file.schema_arrow)
     except (ValueError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"path must hold a table, got {str(files[0])!r} ({reason})") from error

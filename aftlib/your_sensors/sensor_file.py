@@ -15,6 +15,9 @@ from aftlib.your_sensors.inventory import Tally
 MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, windows are mostly guesses."""
 
+COARSEST = 1e-6
+"""Of a sensor's range, the most that its largest numbers may be rounded by."""
+
 FARTHEST = 1e9
 """Spreads from its median at which no sensor measures."""
 
@@ -83,6 +86,7 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
             f"column {_some(lost)} must have most of its samples, got {share.max():.0%} missing; "
             f"leave it out with drop={lost[:8]!r}, or take a longer step with resample="
         )
+    require_told_apart(names, tally)
     still = list(compress(names, tally.lowest == tally.highest))
     if len(still) == n:
         raise ValueError("no column varies, got one value only in each: is this the right file?")
@@ -90,6 +94,20 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
         raise ValueError(
             f"column {_some(still)} must vary, got one value only; leave it out with "
             f"drop={still[:8]!r}"
+        )
+
+
+def require_told_apart(names: Sequence[str], tally: Tally) -> None:
+    """Refuse whole numbers so large that a float of 53 bits rounds their differences away."""
+    largest = np.maximum(np.abs(tally.lowest), np.abs(tally.highest))
+    with np.errstate(invalid="ignore"):
+        coarse = np.spacing(largest) > COARSEST * (tally.highest - tally.lowest)
+    for i in np.flatnonzero(coarse & (largest >= 2**53)).tolist():
+        raise ValueError(
+            f"column {names[i]!r} must hold numbers that differ by more than their rounding, got "
+            f"{tally.lowest[i]:.16g} to {tally.highest[i]:.16g}, which are kept in steps of "
+            f"{np.spacing(largest[i]):g}; subtract a constant first, or, if it names rows or "
+            f"devices, leave it out with drop=[{names[i]!r}]"
         )
 
 

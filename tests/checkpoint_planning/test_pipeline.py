@@ -7,7 +7,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
-from aftlib.checkpoint_planning.pipeline import replay_stream, spark_read
+from aftlib.checkpoint_planning.pipeline import (
+    PlannedLog,
+    replay_in_process,
+    replay_stream,
+    spark_read,
+)
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -98,5 +103,15 @@ def test_state_that_is_not_sparks_is_refused(spark, log, tmp_path):
     for path in tmp_path.glob("state.sqlite*"):
         path.unlink()
     longer = SensorLog.write(tmp_path / "longer", draw(MODEL, 240, 2), MODEL.names)
-    with pytest.raises(StreamingQueryException, match="batch must go on at step 0, where the"):
+    with pytest.raises(ValueError, match="state must have come to step 120, .*, got 0"):
         replay_stream(spark, QUERY, longer, tmp_path)
+
+
+def test_spark_is_told_where_the_states_batches_ended(log, tmp_path):
+    done = replay_in_process(QUERY, log, tmp_path)
+    state = str(tmp_path / "state.sqlite")
+    planned = PlannedLog(str(log.path), state, QUERY.fingerprint, 240, 2)
+    assert [planned.next_boundary(r.start) for r in done.records] == [r.stop for r in done.records]
+    assert planned.next_boundary(120) > 120  # the next one is planned
+    with pytest.raises(ValueError, match="batch must go on at step 120, where the .*, got 7 from"):
+        planned.next_boundary(7)

@@ -6,15 +6,26 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from aftlib.approximately_once.master import Master
+from aftlib.approximately_once.sink import WindowSink
 from aftlib.checkpoint_planning.operator import PartialReplay
 from aftlib.checkpoint_planning.preparation import Preparation, PreparedReplay
+from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import LogReader
 from aftlib.failure_drill import pipeline
 from aftlib.failure_drill.drill import drill
 from aftlib.failure_drill.drivers import ADAPTIVE, PROPOSED, replay
 from aftlib.failure_drill.experiments import OVERHEAD, run_row
 from aftlib.failure_drill.pace import overhead
-from aftlib.failure_drill.pipeline import EXACTLY, MODEL, Coordinator, stream
+from aftlib.failure_drill.pipeline import (
+    AT_LEAST,
+    AT_MOST,
+    EXACTLY,
+    MODEL,
+    Coordinator,
+    stream,
+)
 from aftlib.failure_drill.stages import SHARED, share
 from aftlib.failure_drill.verdicts import verdicts
 from aftlib.shared_state.servers.server import Server
@@ -24,6 +35,7 @@ from tests.failure_drill.tables import good_table
 
 BUDGET = 18
 """Samples that D2 may read again: so few that windows have checkpoints inside."""
+WHERE, COMMIT = ["window", "sensor"], CheckpointStore.commit
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +138,118 @@ def acknowledges_first(patch):
     patch.setattr(PartialReplay, "_commit", early)
 
 
+def tells_each_window_once(patch):
+    """At least once: what comes again is left out, though a process did send it."""
+    relayed = pipeline.relayed
+    patch.setattr(pipeline, "relayed", lambda *given: relayed(*given).drop_duplicates(WHERE))
+
+
+def goes_on_from_the_present(patch):
+    """At least once: a substitute goes on where it is, as with at most once."""
+    patch.setattr(pipeline, "AT_MOST", AT_LEAST)
+
+
+def estimates_what_is_exact(patch):
+    """Exactly once: what was lost is estimated."""
+    patch.setattr(pipeline, "ON_SPARK", pipeline.ON_SPARK | {EXACTLY: "model"})
+
+
+def keeps_its_slices(patch):
+    """D3: a server hands nothing over of what it has merged since its last checkpoint."""
+    patch.setattr(Server, "hand_over", lambda server: None)
+
+
+def starts_over(patch):
+    """D1: who is given up goes on from the beginning of its shift nevertheless."""
+    partitions = pipeline.SensorShifts.partitions
+
+    def over(shifts, start, stop):
+        found = partitions(shifts, start, stop)
+        return [replace(s, resume=start if s.resume is not None else None) for s in found]
+
+    patch.setattr(pipeline.SensorShifts, "partitions", over)
+
+
+def gives_up_everybody(patch):
+    """D1: of workers that die at once none is read again."""
+    patch.setattr(pipeline.ClockedWorker, "gives_up", lambda *_: True)
+
+
+def replays_more(patch):
+    """D2: two sensors more than the plan's are loaded."""
+    load = Preparation.load
+
+    def more(*given):
+        found = load(*given)
+        others = [k for k in range(12) if k not in found.sensors][:2]
+        return load_of([*found.sensors, *others])
+
+    patch.setattr(Preparation, "load", more)
+
+
+def replays_one(patch):
+    """D2: of the replay set the first sensor alone is loaded, and the rest is trusted."""
+    load = Preparation.load
+    patch.setattr(Preparation, "load", lambda *given: load_of(load(*given).sensors[:1]))
+
+
+def load_of(sensors):
+    others = 12 - len(sensors)
+    return PreparedReplay(sensors, np.zeros((others, len(sensors))), np.zeros(12))
+
+
+def estimates_the_mean(patch):
+    """D1: what the others sent is left out of the estimates."""
+    solve = Master._solve
+
+    def blind(*given):
+        gain, half_width = solve(*given)
+        return 0 * gain, half_width
+
+    patch.setattr(Master, "_solve", blind)
+
+
+def calls_estimates_exact(patch):
+    """D1: what was estimated is put out as if it had been computed."""
+    committed = pipeline.committed
+    exact = lambda *given: committed(*given).assign(estimated=False)  # noqa: E731
+    patch.setattr(pipeline, "committed", exact)
+
+
+def writes_slowly(patch):
+    """D1: the sink takes a tenth of a micro-batch."""
+    patch.setattr(WindowSink, "write", taking(BATCH_S / 10, WindowSink.write))
+
+
+def reads_slowly(patch):
+    """Reading takes a tenth of a micro-batch more; of D2 checkpoints are then next to nothing."""
+    patch.setattr(LogReader, "blocks", taking(BATCH_S / 10, LogReader.blocks))
+
+
+def keeps_for_nothing(patch):
+    """D2: a checkpoint costs no time, as if it were not synced."""
+    patch.setattr(CheckpointStore, "commit", COMMIT)
+
+
 @pytest.mark.parametrize(
     ("claim", "scheme", "mutation", "usual"),
     [
+        ("F-1", AT_MOST, reads_all_again, "holds"),
+        ("F-1", AT_LEAST, tells_each_window_once, "holds"),
+        ("F-1", AT_LEAST, goes_on_from_the_present, "holds"),
+        ("F-2", EXACTLY, estimates_what_is_exact, "holds"),
+        ("F-2", SHARED, keeps_its_slices, "holds"),
+        ("F-3", MODEL, starts_over, "holds"),
+        ("F-3", MODEL, gives_up_everybody, "holds"),
+        ("F-4", PROPOSED, replays_more, "holds"),
+        ("F-4", PROPOSED, replays_one, "holds"),
+        ("F-5", PROPOSED, replays_one, "holds"),
+        ("F-5", MODEL, estimates_the_mean, "holds"),
+        ("F-5", MODEL, calls_estimates_exact, "holds"),
+        ("F-6", MODEL, writes_slowly, "holds"),
+        ("F-6", MODEL, reads_slowly, "holds"),
+        ("F-7", PROPOSED, keeps_for_nothing, "deviates"),
+        ("F-7", PROPOSED, reads_slowly, "deviates"),
         ("F-2", SHARED, begins_anew, "holds"),
         ("F-2", EXACTLY, puts_out_at_once, "holds"),
         ("F-3", MODEL, reads_all_again, "holds"),

@@ -53,7 +53,9 @@ def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, 
     assert done.returncode == 0, said[1]
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["struck"] == ["executor in D3", "worker in D5"]
-    assert found["applications"] == 2  # that of all jobs, and D2's driver that was killed
+    # That of all jobs, and D2's driver that was killed: 1 where that does not work on the cluster,
+    # as was seen when `restarts` was left without AFT_MASTER.
+    assert found["applications"] == 2
     assert all(".zip/aftlib/" in place for place in found["shipped"])
     print(said[0])
     for name in jobs:

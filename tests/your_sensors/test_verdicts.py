@@ -1,5 +1,6 @@
 """What the back-tests say about each claim, and the mutants of the code under which it turns."""
 
+import numpy as np
 import pytest
 
 from aftlib.guard import Guard, accounts
@@ -51,6 +52,47 @@ def test_a_guard_that_declares_everything_is_noticed(monkeypatch):
 def test_a_guard_that_declares_nothing_is_noticed(monkeypatch):
     monkeypatch.setattr(backtest, "Guard", saying(0))
     assert turned(*measured()) == {"G-1", "G-3"}
+
+
+def promises_for_its_neighbour(told):
+    told.said[:] = np.roll(told.said, 1, axis=2)
+
+
+def promises_every_other_window(told):
+    told.said[::2] = 0
+
+
+def promises_by_its_furthest_horizon(told):
+    told.said[:] = np.minimum(told.said, told.said[:, -1:])
+
+
+def estimates_one_window_late(told):
+    told.estimate[:] = np.roll(told.estimate, 1, axis=0)
+
+
+def estimates_too_high(told):
+    told.estimate[:] += 0.3 * np.nanstd(told.estimate, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "claims"),
+    [
+        (promises_for_its_neighbour, {"G-2"}),
+        (promises_every_other_window, {"G-3"}),
+        (promises_by_its_furthest_horizon, {"G-3"}),
+        (estimates_one_window_late, {"G-1", "G-2"}),
+        (estimates_too_high, {"G-1", "G-2"}),
+    ],
+)
+def test_a_guard_that_is_a_little_wrong_is_noticed(change, claims, monkeypatch):
+    class Mutant(Guard):
+        def replay(self, windows):
+            told = super().replay(windows)
+            change(told)
+            return told
+
+    monkeypatch.setattr(backtest, "Guard", Mutant)
+    assert turned(*measured()) == claims
 
 
 @pytest.mark.parametrize(
