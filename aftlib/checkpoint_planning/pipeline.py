@@ -38,6 +38,7 @@ from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
 from aftlib.spark.planned import PlannedInput
+from aftlib.spark.sweep import by_number
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
 _LONG = pa.int64()
@@ -151,13 +152,10 @@ def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
     def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         parts = sliced(keys, tasks)
 
-        def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for index in batch.column(0).to_pylist():
-                    yield sum_slice(log, parts[index], start, stop)
+        def sums(index: int) -> Iterator[pa.RecordBatch]:
+            yield sum_slice(log, parts[index], start, stop)
 
-        frame = spark.range(0, len(parts), 1, len(parts)).mapInArrow(blocks, SUM_SCHEMA)
-        return collected(frame)(keys, start, stop)
+        return collected(by_number(spark, len(parts), sums, SUM_SCHEMA))(keys, start, stop)
 
     return read
 
