@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import write_whole
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import END, Progress
 from aftlib.shared_state.stream import loops
@@ -138,8 +138,8 @@ def note(
     found = {"partition": partition, "since": before.offset, "offset": after.offset}
     found |= {name: getattr(after, name) - getattr(before, name) for name in COUNTS}
     lines = [asdict(line) for line in rejects]
-    with atomic_file(directory / f"part-{partition:05d}-from-{before.offset}.json") as scratch:
-        scratch.write_text(json.dumps(found | {"rejects": lines}))
+    target = directory / f"part-{partition:05d}-from-{before.offset}.json"
+    write_whole(target, json.dumps(found | {"rejects": lines}))
 
 
 def take_away(directory: Path, partition: int, since: int) -> None:
