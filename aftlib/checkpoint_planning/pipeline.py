@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
-from aftlib.checkpoint_planning.guarded_replay import Audited, GuardedReplay
 from aftlib.checkpoint_planning.operator import (
     PartialReplay,
     Read,
@@ -39,6 +38,9 @@ from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
 from aftlib.spark.planned import PlannedInput
 from aftlib.spark.sweep import by_number
+
+if TYPE_CHECKING:
+    from aftlib.checkpoint_planning.guarded_replay import Audited, GuardedReplay
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
 _LONG = pa.int64()
@@ -242,7 +244,8 @@ def replay_in_process(
 
 
 def _replayed(operator: PartialReplay) -> ReplayedStream:
-    audited = operator.close() if isinstance(operator, GuardedReplay) else None
+    guarded = operator.query.recover == "guard"
+    audited = cast("GuardedReplay", operator).close() if guarded else None
     return ReplayedStream(operator.store.results(), operator.store.records(), audited)
 
 
