@@ -25,6 +25,9 @@ broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable
 # of tests runs in one of them; the longest come first (tests/conftest.py).
 pytest = OPENBLAS_NUM_THREADS=1 $(bin)/python -m pytest
 three = --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# numba keeps what it compiled beside the sources, until they change.
+kernels = $(wildcard aftlib/guard/*.py) aftlib/core/compiling.py aftlib/shared_state/stream/loops.py \
+  aftlib/exponential_histogram/kernels.py aftlib/your_sensors/conformal.py
 # The JVMs of a tiny reproduction end before it pays to optimize what they run.
 short = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -40,10 +43,10 @@ setup: $(ready) ## make .venv from requirements.lock (skipped when nothing chang
 reproduce: setup ## run the notebooks (PROFILE=quick) and write reports/index.html
 	$(bin)/aft reproduce --profile $(PROFILE)
 
-test: setup ## run the tests (ARGS=... goes to pytest)
+test: setup .venv/compiled ## run the tests (ARGS=... goes to pytest)
 	$(pytest) $(three) $(ARGS)
 
-fast: setup ## the tests that need no Spark, kill nobody and take no ten seconds
+fast: setup .venv/compiled ## the tests that need no Spark, kill nobody and take no ten seconds
 	$(pytest) $(three) -m "not spark and not crash and not slow" $(ARGS)
 
 check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
@@ -51,7 +54,7 @@ check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
 	$(MAKE) test
 	$(short) $(bin)/aft reproduce --profile smoke --jobs 2
 
-coverage: setup ## lines that the quick tests reach, by room, against tests/floors.json
+coverage: setup .venv/compiled ## lines that the quick tests reach, by room, against tests/floors.json
 	@rm -rf build/coverage; mkdir -p build/coverage
 	$(bin)/python -m coverage run -m pytest $(three) -m "not spark and not crash and not slow" $(ARGS)
 	@$(bin)/python -m coverage combine --quiet
@@ -133,6 +136,11 @@ $(ready): $(locked)
 	  --no-deps --no-build-isolation --editable .
 	@echo "set-up 4/4: Spark's classes in one file, so that each Java starts sooner"
 	@$(bin)/python -m aftlib.spark.archive >/dev/null 2>&1 || echo "set-up: not made; it will do without"
+	@touch $@
+
+.venv/compiled: $(ready) $(kernels)
+	@echo "compiling, once for all tests"
+	@$(bin)/python -m tests.compiled
 	@touch $@
 
 # pyspark comes as source and is built here. setuptools, the only tool that this takes, is

@@ -46,10 +46,6 @@ class Deaths:
         """R of each worker that holds whichever f workers die, shape (m,); exact if `exact`."""
         return requirement.reliability(self.most)
 
-    def reliability_at_most(self, requirement: Requirement) -> np.ndarray:
-        """What some choice of deaths leaves of R, shape (m,): no more can be promised."""
-        return requirement.reliability(self.least)
-
 
 def die_together(model: GaussianModel, assignment: Assignment, deaths: int) -> Deaths:
     """Bound every worker's variance when it dies together with any others, `deaths` in all.

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
-from aftlib.checkpoint_planning.guarded_replay import Audited, GuardedReplay
 from aftlib.checkpoint_planning.operator import (
     PartialReplay,
     Read,
@@ -39,6 +38,10 @@ from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
 from aftlib.spark.offsets import noted
 from aftlib.spark.planned import PlannedInput
+from aftlib.spark.sweep import by_number
+
+if TYPE_CHECKING:
+    from aftlib.checkpoint_planning.guarded_replay import Audited, GuardedReplay
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
 _LONG = pa.int64()
@@ -156,13 +159,10 @@ def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
     def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         parts = sliced(keys, tasks)
 
-        def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for index in batch.column(0).to_pylist():
-                    yield sum_slice(log, parts[index], start, stop)
+        def sums(index: int) -> Iterator[pa.RecordBatch]:
+            yield sum_slice(log, parts[index], start, stop)
 
-        frame = spark.range(0, len(parts), 1, len(parts)).mapInArrow(blocks, SUM_SCHEMA)
-        return collected(frame)(keys, start, stop)
+        return collected(by_number(spark, len(parts), sums, SUM_SCHEMA))(keys, start, stop)
 
     return read
 
@@ -271,7 +271,8 @@ def replay_in_process(
 
 
 def _replayed(operator: PartialReplay) -> ReplayedStream:
-    audited = operator.close() if isinstance(operator, GuardedReplay) else None
+    guarded = operator.query.recover == "guard"
+    audited = cast("GuardedReplay", operator).close() if guarded else None
     return ReplayedStream(operator.store.results(), operator.store.records(), audited)
 
 

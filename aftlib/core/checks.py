@@ -43,7 +43,7 @@ def require_number(
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
     """Refuse what is no list, an empty one, or one with a value that `require_number` refuses."""
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise ValueError(f"{name} must be a list, got {values!r}")
+        raise ValueError(f"{name} must be a list of numbers, got {values!r}: put it in [ ]")
     if not len(values):
         raise ValueError(f"{name} must hold at least one value, got none")
     for value in values:

@@ -97,6 +97,13 @@ def atomic_file(target: str | os.PathLike[str]) -> Iterator[Path]:
         flush(target.parent)
 
 
+def write_whole(target: str | os.PathLike[str], text: str) -> Path:
+    """Make `text` the contents of the file `target`, all of it or none, and return its path."""
+    with atomic_file(target) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+    return Path(target)
+
+
 @contextmanager
 def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give an empty folder to fill; it becomes `target` only if the block ends without error.
@@ -146,8 +153,7 @@ def keep_identity(note: Path, what: str, own: Mapping[str, object], left: Path) 
             f"directory must hold the {what} of its stream in {note}, which is missing: start anew "
             "in another directory"
         )
-    with atomic_file(note) as file:
-        file.write_text(json.dumps(asked))
+    write_whole(note, json.dumps(asked))
 
 
 def take_lock(file: IO[str]) -> None:

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import write_whole
 
 VERSION = 1
 
@@ -157,11 +157,8 @@ SCHEMA["properties"]["data"]["properties"]["source"] = {
 
 def write_plan(plan: dict, path: Path | str) -> Path:
     """Write a plan as JSON, whole or not at all."""
-    target = Path(path)
-    with atomic_file(target) as scratch:
-        text = json.dumps(_plain(plan), ensure_ascii=False, indent=1, allow_nan=False)
-        scratch.write_text(text + "\n", encoding="utf-8")
-    return target
+    text = json.dumps(_plain(plan), ensure_ascii=False, indent=1, allow_nan=False)
+    return write_whole(path, text + "\n")
 
 
 def read_plan(path: Path | str) -> dict:

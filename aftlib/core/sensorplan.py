@@ -23,6 +23,13 @@ SHRINKAGE = 1e-4
 """Of the model of window results: sensors that repeat each other are borne by it."""
 
 
+def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
+    """Model of rows with gaps, also where they are fewer than the sensors."""
+    shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
+    frame = pd.DataFrame(rows, columns=list(names))
+    return GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
+
+
 @dataclass(frozen=True, eq=False)
 class SensorPlan:
     """What the pipelines take from plan.json, everything in units of ε.
@@ -70,9 +77,7 @@ class SensorPlan:
         first, windows = self.table.split()[0].values, self.windows
         rows, samples = windows.aggregate(first, 0, windows.ending_in(0, len(first)))
         least = windows.width if windows.query == "sum" else windows.width / 2
-        frame = pd.DataFrame(np.where(samples >= least, rows, np.nan), columns=self.table.names)
-        shrinkage: float | str = "auto" if len(frame) <= 2 * frame.shape[1] else SHRINKAGE
-        return GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
+        return fitted(np.where(samples >= least, rows, np.nan), self.table.names)
 
     def write_log(self, directory: Path) -> SensorLog:
         """The second half as a log below a directory, kept and reused when it is there."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 from markupsafe import Markup
 
-from aftlib.core.paths import atomic_file, reports_dir
+from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval
 from aftlib.reports.data_out import PLOTLY, shown_in
 from aftlib.reports.documents import CLAIMS
@@ -242,6 +242,4 @@ def write_comparison(runs: Sequence[Run]) -> Path:
         js=asset("report.js"),
     )
     share_plotly(reports_dir())
-    with atomic_file(target) as scratch:
-        scratch.write_text(page, encoding="utf-8")
-    return target
+    return write_whole(target, page)

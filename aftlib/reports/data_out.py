@@ -20,28 +20,18 @@ PLOTLY = "application/vnd.plotly.v1+json"
 PICTURES = ("image/svg+xml", "image/png", "image/jpeg")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
-_SYMBOLS = dict(
-    zip(
-        "αβγδεθλμνπρστφχψωΔΣΦΩ",
-        (
-            *("alpha", "beta", "gamma", "delta", "varepsilon", "theta", "lambda", "mu", "nu", "pi"),
-            *(
-                "rho",
-                "sigma",
-                "tau",
-                "varphi",
-                "chi",
-                "psi",
-                "omega",
-                "Delta",
-                "Sigma",
-                "Phi",
-                "Omega",
-            ),
-        ),
-        strict=True,
-    )
-) | {"≤": "le", "≥": "ge", "≈": "approx", "−": "-", "×": "times", "∞": "infty"}
+_GREEK = (
+    "alpha beta gamma delta varepsilon theta lambda mu nu pi rho sigma tau varphi chi psi omega "
+    "Delta Sigma Phi Omega"
+)
+_SYMBOLS = dict(zip("αβγδεθλμνπρστφχψωΔΣΦΩ", _GREEK.split(), strict=True)) | {
+    "≤": "le",
+    "≥": "ge",
+    "≈": "approx",
+    "−": "-",
+    "×": "times",
+    "∞": "infty",
+}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import nbformat
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import atomic_file, write_whole
 from aftlib.reports.claims import MIME, ClaimRecord, Settled
 from aftlib.reports.documents import CLAIMS, DOCUMENTS
 from aftlib.reports.notebook import Notebook, read_notebook, summary_of, title_of
@@ -150,8 +150,6 @@ def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> li
 
 def write_claims(claims: Sequence[ClaimRecord], target: Path) -> Path:
     """Write `claims` as the JSON list that other tools read, and return its path."""
-    with atomic_file(target) as scratch:
-        lines = [asdict(claim) for claim in claims]
-        text = json.dumps(lines, ensure_ascii=False, indent=1, allow_nan=False)
-        scratch.write_text(text + "\n", encoding="utf-8")
-    return target
+    lines = [asdict(claim) for claim in claims]
+    text = json.dumps(lines, ensure_ascii=False, indent=1, allow_nan=False)
+    return write_whole(target, text + "\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from aftlib.core.paths import atomic_file, reports_dir, require_writable
+from aftlib.core.paths import reports_dir, require_writable, write_whole
 
 PAGE = "explorer.html"
 
@@ -77,9 +77,7 @@ def render_explorer() -> str:
 
 def write_explorer(target: Path) -> Path:
     """Write the page to `target`, and return it."""
-    with atomic_file(target) as scratch:
-        scratch.write_text(render_explorer(), encoding="utf-8")
-    return target
+    return write_whole(target, render_explorer())
 
 
 @click.command("explorer")

@@ -18,7 +18,7 @@ from typing import Any
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from aftlib.core.paths import atomic_file, reports_dir
+from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval, tally
 from aftlib.reports.documents import CLAIMS
 from aftlib.reports.executed import Executed
@@ -186,9 +186,7 @@ def write_sweep(sweep: Sweep) -> Path:
         js=asset("report.js"),
     )
     share_plotly(reports_dir())
-    with atomic_file(sweep.page) as scratch:
-        scratch.write_text(page, encoding="utf-8")
-    return sweep.page
+    return write_whole(sweep.page, page)
 
 
 def _cell(run: Run, id: str) -> dict[str, str]:

@@ -14,6 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from aftlib.spark.sweep import by_number
+
 _SHARED: set[tuple[str, Path]] = set()
 """Application and folder of what was found to be shared."""
 _OTHERS: dict[str, set[str]] = {}
@@ -76,16 +78,12 @@ def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, s
         os.fsync(file.fileno())
         path = Path(file.name)
 
-        def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for index in batch.column(0).to_pylist():
-                    row = this_machine(), platform.node(), trouble_with(path, token, index)
-                    yield pa.RecordBatch.from_arrays(
-                        [[each] for each in row], names=["machine", "host", "trouble"]
-                    )
+        def look(index: int) -> Iterator[pa.RecordBatch]:
+            row = this_machine(), platform.node(), trouble_with(path, token, index)
+            names = ["machine", "host", "trouble"]
+            yield pa.RecordBatch.from_arrays([[each] for each in row], names=names)
 
-        rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
-        return [tuple(row) for row in rows]
+        return [tuple(row) for row in by_number(spark, tasks, look, _SCHEMA).collect()]
 
 
 def trouble_with(path: Path, token: str, index: int) -> str:

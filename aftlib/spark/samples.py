@@ -13,6 +13,7 @@ from aftlib.core.generators import draw_range
 from aftlib.core.paths import atomic_directory
 from aftlib.core.sensorlog import ROWS_PER_RANGE, SensorLog, rows_of, write_manifest, write_part
 from aftlib.spark.machines import require_shared
+from aftlib.spark.sweep import by_number
 
 
 def write_samples(
@@ -40,16 +41,14 @@ def write_samples(
     ranges = -(-rows // ROWS_PER_RANGE)
     with atomic_directory(Path(path)) as scratch:
 
-        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for index in batch.column(0).to_pylist():
-                    part = rows_of(index, rows)
-                    values = draw_range(model, seed, index)[: part.stop - part.start]
-                    write_part(scratch, index, values, model.names)
-                yield batch
+        def write(index: int) -> Iterator[pa.RecordBatch]:
+            part = rows_of(index, rows)
+            values = draw_range(model, seed, index)[: part.stop - part.start]
+            write_part(scratch, index, values, model.names)
+            yield pa.RecordBatch.from_pydict({"id": [index]})
 
         tasks = min(ranges, 4 * spark.sparkContext.defaultParallelism)
-        written = spark.range(0, ranges, 1, tasks).mapInArrow(write, "id long").count()
+        written = by_number(spark, ranges, write, "id long", tasks).count()
         if written != ranges:
             raise RuntimeError(f"wrote {written} of {ranges} row ranges; run again")
         write_manifest(scratch, model.names, rows, about)

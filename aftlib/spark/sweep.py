@@ -1,14 +1,34 @@
-"""A pure function over many parameter sets, as one Spark job."""
+"""Work that is the same but for its number or its parameters, as one Spark job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 Point = TypeVar("Point")
 Result = TypeVar("Result")
+
+
+def by_number(
+    spark: SparkSession,
+    numbers: int,
+    work: Callable[[int], Iterator[pa.RecordBatch]],
+    schema: str,
+    tasks: int | None = None,
+    barrier: bool = False,
+) -> DataFrame:
+    """Frame of what `work` yields for each number from 0 on, by default a Spark task each."""
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from work(number)
+
+    spread = spark.range(0, numbers, 1, tasks or numbers)
+    return spread.mapInArrow(each, schema, barrier=barrier)
 
 
 def sweep(

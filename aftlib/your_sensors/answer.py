@@ -14,6 +14,7 @@ from aftlib.core.datasets import SensorTable
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.planfile import VERSION
 from aftlib.core.requirement import Requirement
+from aftlib.core.sensorplan import fitted
 from aftlib.core.windows import Windows
 from aftlib.your_sensors.backtest import (
     DECLARED,
@@ -31,8 +32,6 @@ from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.survey import Survey
 from aftlib.your_sensors.window_results import WindowResults
 
-SHRINKAGE = 1e-4
-"""Sensors that repeat each other are borne by it."""
 MOST_CORRELATIONS = 80
 
 
@@ -132,13 +131,6 @@ def answer_survey(
         "stretches": stretches(walk, inventory, windows),
         "cautions": cautions(inventory, results, limits, walk),
     }
-
-
-def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
-    """Model of rows with gaps, also where they are fewer than the sensors."""
-    shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
-    frame = pd.DataFrame(rows, columns=list(names))
-    return GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
 
 
 def assigned(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:

@@ -107,7 +107,6 @@ class Layout:
 
     def _lines(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
         """Lines that begin in the stretch; the first file's or any other's heading is none."""
-        separator, decimal = self.signs
         with stretch.file.open("rb") as file:
             if stretch.begin:  # on a line that the stretch before has begun
                 file.seek(stretch.begin - 1)
@@ -116,16 +115,22 @@ class Layout:
                 left = stretch.end - file.tell()
                 text = file.read(min(left, BATCH * CELL_BYTES))
                 text += b"" if text.endswith(b"\n") else file.readline()
-                frame: pd.DataFrame = pd.read_csv(
-                    io.BytesIO(text),
-                    sep=separator,
-                    decimal=decimal,
-                    header=None,
-                    names=list(self.labels),
-                    usecols=range(len(self.labels)),
-                    index_col=False,
-                )
-                yield frame
+                yield lines_of(text, self.labels, self.signs)
+
+
+def lines_of(text: bytes, labels: Sequence[str], signs: tuple[str, str]) -> pd.DataFrame:
+    """The frame of a text table's lines, without its heading."""
+    separator, decimal = signs
+    frame: pd.DataFrame = pd.read_csv(
+        io.BytesIO(text),
+        sep=separator,
+        decimal=decimal,
+        header=None,
+        names=list(labels),
+        usecols=range(len(labels)),
+        index_col=False,
+    )
+    return frame
 
 
 def named(frame: pd.DataFrame) -> pd.DataFrame:
@@ -274,16 +279,7 @@ def last_row(file: Path, labels: Sequence[str], signs: tuple[str, str]) -> pd.Da
         with file.open("rb") as lines:
             lines.seek(max(0, file.stat().st_size - LAST_BYTES))
             line = lines.read().rstrip().rpartition(b"\n")[2]
-        frame: pd.DataFrame = pd.read_csv(
-            io.BytesIO(line),
-            sep=signs[0],
-            decimal=signs[1],
-            header=None,
-            names=list(labels),
-            usecols=range(len(labels)),
-            index_col=False,
-        )
-        return frame
+        return lines_of(line, labels, signs)
     with pq.ParquetFile(file) as groups:
         for batch in groups.iter_batches(HEAD, row_groups=[groups.num_row_groups - 1]):
             last = batch

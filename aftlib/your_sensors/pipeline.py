@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from aftlib.core.datasets import Quality
 from aftlib.core.windows import Windows
+from aftlib.spark.sweep import by_number
 from aftlib.your_sensors.inventory import Inventory, Tally
 from aftlib.your_sensors.layout import Layout, Stretch, layout_of, stretches_of
 from aftlib.your_sensors.question import Question
@@ -69,15 +70,13 @@ def survey_by_spark(
     stretches, recent = stretches_of(layout, cells), recent_rows(layout.steps)
     task = Task(layout, windows, recent)
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in (place for batch in batches for place in batch.column(0).to_pylist()):
-            for number, message in enumerate(task.run(stretches[place])):
-                row = dict(zip(SENT.names, (place, number, *message), strict=True))
-                yield pa.RecordBatch.from_pylist([row], SENT)
+    def read(place: int) -> Iterator[pa.RecordBatch]:
+        for number, message in enumerate(task.run(stretches[place])):
+            row = dict(zip(SENT.names, (place, number, *message), strict=True))
+            yield pa.RecordBatch.from_pylist([row], SENT)
 
-    tasks = spark.range(0, len(stretches), 1, len(stretches)).mapInArrow(read, SCHEMA)
     found = Found(layout, windows, recent)
-    for batch in tasks.toArrow().to_batches():
+    for batch in by_number(spark, len(stretches), read, SCHEMA).toArrow().to_batches():
         for row in batch.to_pylist():
             found.take((row["place"], row["number"]), row["kind"], row["at"], row["rows"])
     return found.survey()

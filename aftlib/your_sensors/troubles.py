@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from aftlib.core.sensorplan import fitted
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_loans, pool_unit
-from aftlib.your_sensors.answer import fitted
 from aftlib.your_sensors.backtest import (
     GUARD,
     PLAIN,

@@ -67,7 +67,7 @@ def test_where_too_many_choices_are_left_bounds_enclose_the_truth(monkeypatch, e
             truth = one_by_one(model, assignment, count)
             assert (found.least <= truth * (1 + 1e-9)).all()
             assert (truth <= found.most * (1 + 1e-9)).all()
-            promised, most = found.reliability(ASKED), found.reliability_at_most(ASKED)
+            promised, most = found.reliability(ASKED), ASKED.reliability(found.least)
             assert (promised <= most + 1e-12).all()
             inexact += not found.exact
     assert inexact >= 3

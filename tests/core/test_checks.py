@@ -38,7 +38,7 @@ def test_lists_are_refused_by_their_values():
     with pytest.raises(ValueError, match="xs must hold at least one value, got none"):
         require_numbers("xs", [])
     for no_list in (3, None, "x"):
-        with pytest.raises(ValueError, match=f"xs must be a list, got {no_list!r}"):
+        with pytest.raises(ValueError, match=f"xs must be a list of numbers, got {no_list!r}"):
             require_numbers("xs", no_list)
     with pytest.raises(ValueError, match="each of xs must be above 0, got -1"):
         require_numbers("xs", [1, -1], above=0)

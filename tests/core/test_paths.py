@@ -16,6 +16,7 @@ from aftlib.core.paths import (
     keep_identity,
     project_root,
     require_writable,
+    write_whole,
 )
 from tests.tiny_project import make_project
 
@@ -246,3 +247,11 @@ def test_a_streams_identity_is_kept_and_another_is_refused(tmp_path):
         ValueError, match=r"the query of its stream in .*query\.json, which is miss"
     ):
         keep_identity(note, "query", own, left)
+
+
+def test_a_text_is_written_whole_or_not_at_all(tmp_path):
+    target = write_whole(tmp_path / "new" / "text.txt", "ε ≤ 1\n")
+    assert target.read_bytes() == "ε ≤ 1\n".encode()
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(target, "half of it \ud800")
+    assert target.read_text(encoding="utf-8") == "ε ≤ 1\n"

@@ -66,16 +66,19 @@ def approximately_once(spark: SparkSession, place: Path) -> Any:
     return {"windows": done.windows.to_dict("list"), "outages": lost}
 
 
-def checkpoint_planning(spark: SparkSession, place: Path) -> Any:
-    """D2: a window with planned checkpoints, and another driver killed in it and started again."""
+def checkpoint_planning(spark: SparkSession, place: Path, killed: str = "spark") -> Any:
+    """D2: a window with planned checkpoints, and another driver killed in it and started again.
+
+    That one streams on Spark, or without it where it is `killed` "bare".
+    """
     model = block_model(8, 2, 4.0, 3.0, mean=5.0)
     log = SensorLog.write(place / "log", draw(model, 60, 2), model.names)
     query = ReplayQuery(model, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
 
     done = replay_stream(spark, query, log, place / "d2")
-    killed = restarts(query, log, place / "killed", 1, 1, kinds=("spark",))
+    restarted = restarts(query, log, place / "killed", 1, 1, kinds=(killed,))
     found = [[r.start, r.key, r.value, r.half_width, r.samples] for r in done.results]
-    return found, killed[["batch", "sensors"]].to_dict("list")
+    return found, restarted[["batch", "sensors"]].to_dict("list")
 
 
 def shared_state(spark: SparkSession, place: Path, url: str, strike: Strike = _nobody) -> Any:

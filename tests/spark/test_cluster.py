@@ -38,7 +38,7 @@ def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, 
     )
     jobs = {
         "D1": lambda at: cluster_jobs.approximately_once(spark, at),
-        "D2": lambda at: cluster_jobs.checkpoint_planning(spark, at),
+        "D2": lambda at: cluster_jobs.checkpoint_planning(spark, at, "bare"),
         "D3": lambda at: cluster_jobs.shared_state(spark, at, postgres_url),
         "D5": lambda at: cluster_jobs.exponential_histogram(spark, at),
     }

@@ -1,8 +1,9 @@
 """A sweep gives what a loop gives, however it is spread over tasks."""
 
+import pyarrow as pa
 import pytest
 
-from aftlib.spark.sweep import sweep
+from aftlib.spark.sweep import by_number, sweep
 
 
 def square(point):
@@ -18,3 +19,14 @@ def test_results_come_in_order(spark):
 def test_a_sweep_needs_a_point(spark):
     with pytest.raises(ValueError, match="points must hold at least one parameter set, got none"):
         sweep(spark, square, [])
+
+
+@pytest.mark.parametrize("tasks", [None, 2])
+def test_every_number_is_worked_on_once(spark, tasks):
+    def twice(number):
+        yield pa.RecordBatch.from_pydict({"id": [number]})
+        yield pa.RecordBatch.from_pydict({"id": [10 * number]})
+
+    frame = by_number(spark, 3, twice, "id long", tasks)
+    assert frame.rdd.getNumPartitions() == (tasks or 3)
+    assert [row.id for row in frame.collect()] == [0, 0, 1, 10, 2, 20]

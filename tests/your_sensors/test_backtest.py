@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.sensorplan import fitted
 from aftlib.core.windows import Windows
 from aftlib.guard import Guard
 from aftlib.your_sensors import backtest
-from aftlib.your_sensors.answer import fitted
 from aftlib.your_sensors.backtest import (
     ALWAYS,
     CONFORMAL,

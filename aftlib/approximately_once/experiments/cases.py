@@ -109,7 +109,7 @@ def check_parameters(
     require_number("pipeline_steps", pipeline_steps, least=1, whole=True)
     streams = {"pipeline_steps": pipeline_steps}
     if epsilons is not None:
-        require_numbers("epsilons", _listed("epsilons", epsilons), above=0)
+        require_numbers("epsilons", epsilons, above=0)
     if plan is not None:
         reading = {"data": data, "time": time, "resample": resample, "drop": drop}
         _check_plan(plan, reading | {"workers": workers, "epsilons": epsilons})
@@ -141,7 +141,7 @@ def check_parameters(
                 "give more steps or a smaller width"
             )
     if workers is not None:
-        require_numbers("workers", _listed("workers", workers), least=1, most=n, whole=True)
+        require_numbers("workers", workers, least=1, most=n, whole=True)
         for m in workers:
             if n % m and data is None:
                 raise ValueError(
@@ -162,12 +162,6 @@ def _check_plan(plan: str, own: Mapping[str, Any]) -> None:
             f"{planned.windows.width} steps, got {len(planned.table.values)} steps; plan for more "
             "data, or smaller windows"
         )
-
-
-def _listed(name: str, values: Sequence[float]) -> Sequence[float]:
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise ValueError(f"{name} must be a list of numbers, got {values!r}")
-    return values
 
 
 def _divisors(n: int) -> list[int]:

@@ -88,12 +88,8 @@ def check_parameters(**given: Any) -> None:
     """
     for name, value in given.items():
         bounds = _REAL.get(name) or dict(zip(("least", "most"), _WHOLE[name], strict=True))
-        if name not in _LISTS:
-            require_number(name, value, **bounds, whole=name in _WHOLE)
-        elif isinstance(value, list | tuple):
-            require_numbers(name, value, **bounds, whole=name in _WHOLE)
-        else:
-            raise ValueError(f"{name} must be a list of numbers, got {value!r}: put it in [ ]")
+        require: Any = require_numbers if name in _LISTS else require_number
+        require(name, value, **bounds, whole=name in _WHOLE)
 
     windows, windows_of_events = given["windows"], given["windows_of_events"]
     if windows_of_events * max(windows) > _MOST_SWEPT:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from aftlib.core.paths import atomic_file, flush
+from aftlib.core.paths import flush, write_whole
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
@@ -46,8 +46,7 @@ class Output:
                 values = self.stage.function.result(rows.values).tolist()
                 lines = zip(rows.keys.tolist(), values, strict=True)
                 draft = self.stage.directory / f"draft-{os.getpid()}.csv"
-                with atomic_file(draft) as scratch:
-                    scratch.write_text("".join(f"{start},{k},{v}\n" for k, v in lines))
+                write_whole(draft, "".join(f"{start},{k},{v}\n" for k, v in lines))
                 with suppress(FileExistsError):  # unlike a rename, a link replaces nothing
                     os.link(draft, path)
                 draft.unlink()

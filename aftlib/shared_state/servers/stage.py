@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aftlib.core.checks import require_number
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import write_whole
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
 from aftlib.shared_state.stores.opening import claim, open_table
@@ -192,8 +192,7 @@ class Stage:
         self.directory.mkdir(parents=True, exist_ok=True)
         path, now = self.directory / IDENTITY, self.identity
         if not path.exists():
-            with atomic_file(path) as scratch:
-                scratch.write_text(json.dumps(now | {"id": uuid.uuid4().hex}, default=str))
+            write_whole(path, json.dumps(now | {"id": uuid.uuid4().hex}, default=str))
         before = json.loads(path.read_text())
         differ = [name for name in now if before.get(name) != now[name]]
         if differ:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import write_whole
 from aftlib.shared_state.stream.intake import Intake, noted
 
 LEFT = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*", "mail-*")
@@ -41,8 +41,8 @@ def note_task(
 ) -> None:
     """Leave the times of a task that is through."""
     times = {"began": began, "ended": time.time(), **intake.seconds, "merge": merge_s}
-    with atomic_file(directory / f"task-{task:05d}.json") as scratch:
-        scratch.write_text(json.dumps({"task": task, "tuples": intake.tuples, **times}))
+    found = {"task": task, "tuples": intake.tuples, **times}
+    write_whole(directory / f"task-{task:05d}.json", json.dumps(found))
 
 
 def reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:

@@ -33,6 +33,7 @@ from aftlib.shared_state.stream.sums import SUMS, SliceSums, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 from aftlib.spark.machines import other_machines, require_shared
+from aftlib.spark.sweep import by_number
 
 STRATEGIES = ("upfront", "late local", "late global")
 """Where tuples of a key meet: before one aggregation, after each task's, or in a shared table."""
@@ -192,7 +193,7 @@ def shuffled(spark: SparkSession, given: LogMerge) -> DataFrame:
         intake.take()
         note_task(given.directory, task, intake, began)
 
-    return _per_task(spark, given.tasks, tuples, TUPLE_SCHEMA).repartition(given.tasks, "key")
+    return by_number(spark, given.tasks, tuples, TUPLE_SCHEMA).repartition(given.tasks, "key")
 
 
 def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]]:
@@ -230,7 +231,7 @@ def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
         note_task(given.directory, index, intake, began)
         yield _packed(index, partials)
 
-    rows = _per_task(spark, given.tasks, sums, SUM_SCHEMA).toArrow().to_pylist()
+    rows = by_number(spark, given.tasks, sums, SUM_SCHEMA).toArrow().to_pylist()
     before = time.perf_counter()
     slices = merged(_unpacked(row) for row in rows)
     return slices, time.perf_counter() - before
@@ -269,7 +270,7 @@ def late_global(
         about = json.dumps(given.log.identity | rules, sort_keys=True, default=str)
         claim(shared, f"log {hashlib.sha256(about.encode()).hexdigest()}")
 
-    _per_task(spark, given.tasks, merge, "task long").collect()
+    by_number(spark, given.tasks, merge, "task long").collect()
     before = time.perf_counter()
     with table() as shared:
         stands = shared.progress()
@@ -309,19 +310,6 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
     merge_s += merge()
     note_try(given.directory, index, attempt, tuples=intake.tuples)
     note_task(given.directory, index, intake, began, merge_s)
-
-
-def _per_task(
-    spark: SparkSession, tasks: int, work: Callable[[int], Iterator[pa.RecordBatch]], schema: str
-) -> DataFrame:
-    """Frame of what `work` yields for each task number, one Spark task each."""
-
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from work(index)
-
-    return spark.range(0, tasks, 1, tasks).mapInArrow(each, schema)
 
 
 def _packed(index: int, partials: Partials) -> pa.RecordBatch:

@@ -27,6 +27,7 @@ from aftlib.shared_state.strategies.notes import note_try, require_fresh, tries
 from aftlib.shared_state.strategies.pipeline import LogMerge
 from aftlib.shared_state.stream.intake import Intake
 from aftlib.shared_state.stream.sums import SliceSums, merged
+from aftlib.spark.sweep import by_number
 
 PATIENCE_S = 60
 """Seconds to wait for a task that Spark takes to be alive."""
@@ -67,13 +68,11 @@ def pipelined(
     """
     require_fresh(given.directory)
 
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                _Member(given, index).work(every, checkpoint)
-            yield batch
+    def member(index: int) -> Iterator[pa.RecordBatch]:
+        _Member(given, index).work(every, checkpoint)
+        yield pa.RecordBatch.from_pydict({"id": [index]})
 
-    members = spark.range(0, given.tasks, 1, given.tasks).mapInArrow(each, "id long", barrier=True)
+    members = by_number(spark, given.tasks, member, "id long", barrier=True)
     members.count()  # not `collect`: Spark starts a barrier stage anew only before an exchange
     last = [SavedSums.load(given.directory / f"result-{index}") for index in range(given.tasks)]
     return merged(part.sums for part in last), tries(given.directory)

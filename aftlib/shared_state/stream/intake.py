@@ -13,16 +13,19 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import write_whole
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import END, Progress
 from aftlib.shared_state.stream import loops
 from aftlib.shared_state.stream.parsing import BLOCK, PartitionReader, Rejected, Rules
 from aftlib.shared_state.stream.sums import SUMS, SliceSums
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COUNTS = ("tuples", "late", "rejected")
 
@@ -138,8 +141,8 @@ def note(
     found = {"partition": partition, "since": before.offset, "offset": after.offset}
     found |= {name: getattr(after, name) - getattr(before, name) for name in COUNTS}
     lines = [asdict(line) for line in rejects]
-    with atomic_file(directory / f"part-{partition:05d}-from-{before.offset}.json") as scratch:
-        scratch.write_text(json.dumps(found | {"rejects": lines}))
+    target = directory / f"part-{partition:05d}-from-{before.offset}.json"
+    write_whole(target, json.dumps(found | {"rejects": lines}))
 
 
 def take_away(directory: Path, partition: int, since: int) -> None:
@@ -154,6 +157,8 @@ def noted(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     Columns partition, offset, tuples, late, rejected; and partition, offset, reason, line.
     """
+    import pandas as pd  # which the processes of a stage need not load
+
     found = [json.loads(path.read_text()) for path in directory.glob("part-*-from-*.json")]
     stretches = pd.DataFrame(found, columns=["partition", "offset", *COUNTS])
     how = {"offset": "max"} | dict.fromkeys(COUNTS, "sum")

@@ -24,7 +24,7 @@ SLICE, KEY, VALUE, COUNT = range(4)
 #: Count of a row that has gone to a cell of its own.
 GONE = -1
 #: How a table's values merge.
-MERGES = ADD, MIN, MAX = range(3)
+ADD, MIN, MAX = range(3)
 #: What `split`, `add` and `merge` came back for.
 DONE, FULL, CROWDED, OVERFLOW = range(4)
 

@@ -128,17 +128,16 @@ def write_tuples(
             )
         return log
     from aftlib.spark.machines import require_shared
+    from aftlib.spark.sweep import by_number
 
     require_shared(spark, Path(path).parent)
     with atomic_directory(Path(path)) as scratch:
 
-        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for partition in batch.column(0).to_pylist():
-                    draw_part(scratch, stream, partition, partitions)
-                yield batch
+        def write(partition: int) -> Iterator[pa.RecordBatch]:
+            draw_part(scratch, stream, partition, partitions)
+            yield pa.RecordBatch.from_pydict({"id": [partition]})
 
-        written = spark.range(0, partitions, 1, partitions).mapInArrow(write, "id long").count()
+        written = by_number(spark, partitions, write, "id long").count()
         if written != partitions:
             raise RuntimeError(f"wrote {written} of {partitions} partitions; run again")
         write_manifest(scratch, partitions, stream.tuples, asdict(stream))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import write_whole
 from aftlib.upstream_backup.failures import drawn_phases, failure_times
 from aftlib.upstream_backup.ns3.scenario import Scenario
 from aftlib.upstream_backup.parameters import Parameters, Phases, Tcp
@@ -71,10 +71,7 @@ def made(
 
 def write(name: str, table: pd.DataFrame) -> Path:
     """Store a table with the command that made it in its first line."""
-    target = PLACE / f"{name}.csv"
-    with atomic_file(target) as path:
-        path.write_text(f"# {COMMAND}\n" + table.to_csv(index=False))
-    return target
+    return write_whole(PLACE / f"{name}.csv", f"# {COMMAND}\n" + table.to_csv(index=False))
 
 
 def read(name: str) -> pd.DataFrame:

@@ -140,7 +140,25 @@ def test_a_window_is_never_replaced_by_another(stage):
     assert put_out(stage) == {path.name: ["there"]}
 
 
-def test_only_one_supervisor_runs_a_stage_and_the_other_says_whom_it_waits_for(stage, caplog):
+IMPATIENT = """#!/bin/sh
+exec {python} -c '
+import sys
+from aftlib.shared_state.servers import lifetime, supervisor
+
+lifetime.SILENT_S, supervisor.OTHERS_S = 0.3, 1.0
+supervisor.Supervisor(supervisor.Stage.from_json(sys.stdin.read())).run()
+'
+"""
+"""A supervisor that says after 0.3 s whom it waits for, and gives up after a second."""
+
+
+def test_only_one_supervisor_runs_a_stage_and_the_other_says_whom_it_waits_for(
+    stage, tmp_path, monkeypatch, caplog
+):
+    script = tmp_path / "python"
+    script.write_text(IMPATIENT.format(python=sys.executable))
+    script.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(script))
     stage.keep_folder()
     held = rf"supervisor.lock' is held by process {getpid()}"
     with (
