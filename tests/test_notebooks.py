@@ -1,9 +1,14 @@
 """Every notebook is thin, clean and known to the profiles; the smoke profile runs them."""
 
 import ast
+import re
+from importlib import import_module
+from typing import get_type_hints
 
+import plotly.graph_objects as go
 import pytest
 
+from aftlib.reports.data_out import is_caption
 from aftlib.reports.documents import DOCUMENTS, PROFILES
 from aftlib.reports.notebook import all_notebooks, profile_parameters
 
@@ -26,6 +31,26 @@ def test_notebook_is_thin_and_clean(name):
         assert not isinstance(node, ast.ClassDef)
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno <= 5
+
+
+def makes_figure(cell, figures) -> bool:
+    """Whether a cell calls a function of the room's `figures` that returns a figure."""
+    calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
+    named = [c.func.attr for c in calls if ast.unparse(c.func).startswith("figures.")]
+    return any(get_type_hints(getattr(figures, name))["return"] is go.Figure for name in named)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_figure_says_what_to_see_in_it(name):
+    figures = import_module(f"aftlib.{name.partition('_')[2]}.figures")
+    cells = NOTEBOOKS[name].content.cells
+    made = [i for i, c in enumerate(cells) if c.cell_type == "code" and makes_figure(c, figures)]
+    captions = [i for i, cell in enumerate(cells) if is_caption(cell)]
+    assert made and captions == [i + 1 for i in made]
+    for caption in captions:
+        sentences = re.split(r"(?<=[.?!]) (?=[A-ZΣ])", cells[caption].source)
+        assert 1 <= len(sentences) <= 2 and sentences[-1].endswith("."), sentences
+        assert "$" not in cells[caption].source  # a screen reader reads it out as it stands
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

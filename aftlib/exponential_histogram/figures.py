@@ -42,13 +42,14 @@ def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
          "fillcolor": "rgba(0, 114, 178, 0.15)"},
         {"mode": "markers+text", "name": "event", "textfont": {"color": "white", "size": 15},
          "marker": {"symbol": "square", "size": 26, "color": GREY}},
-        {"mode": "text", "name": "timestamp, count", "textfont": {"color": BLUE, "size": 14}},
-        {"mode": "text", "name": "answers", "textfont": {"size": 15}},
+        {"mode": "text", "name": "timestamp, count", "textfont": {"color": BLUE, "size": 14},
+         "showlegend": False},
+        {"mode": "text", "name": "answers", "textfont": {"size": 15}, "showlegend": False},
     ]  # fmt: skip
     figure = go.Figure()
     for look, data in zip(looks, frames[str(start)], strict=True):
         figure.add_scatter(hoverinfo="skip", **look, **data)
-    styled(figure, "Buckets step by step (fig. 4): timestamp above, count below", "time t", "")
+    styled(figure, "Buckets step by step (fig. 4)", "time t", "")
     figure.update_xaxes(range=[0.2, len(events) + 0.8], dtick=1)
     figure.update_yaxes(range=[-1.9, 1.9], visible=False)
     figure = with_slider(figure, "t", frames, start - 1)
@@ -150,7 +151,7 @@ def error_ratios(
         curves[epsilon] = worst.rename(index="{:g}".format) if x == "burst" else worst, 1.0
     titles = title, _AXES[x], "largest relative error / ε"
     figure = _with_promise(curves, "ε", start, titles)
-    figure.update_xaxes(type="category" if x == "burst" else "log")
+    figure.update_xaxes(**({"type": "category"} if x == "burst" else {"type": "log", "dtick": 1}))
     return figure.update_yaxes(rangemode="tozero")
 
 

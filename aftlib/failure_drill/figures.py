@@ -139,6 +139,9 @@ def recovery(drilled: Drilled) -> go.Figure:
         hoverinfo="skip",
     )  # fmt: skip
     styled(figure, "Recovery in its parts, median", "ms", "", 150 + 28 * len(table))
+    figure.update_xaxes(
+        range=[0, 1.25 * table["recovery_ms"].max()]
+    )  # room for the longest's number
     figure.update_yaxes(autorange="reversed")
     return figure.update_layout(barmode="stack", margin={"l": 230})
 
@@ -182,27 +185,25 @@ def latency(drilled: Drilled) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero")
 
 
-def soak(result: Mapping | None) -> go.Figure:
+def soak(result: Mapping) -> go.Figure:
     """Memory of each scheme over a soak, and what it kept on disk beyond its input."""
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.12)
-    for color, (name, one) in zip(
-        COLORS, (result or {"schemes": {}})["schemes"].items(), strict=False
-    ):
+    for color, (name, one) in zip(COLORS, result["schemes"].items(), strict=False):
         hours = {"x": np.array(one["at_s"]) / 60, "name": name, "line": {"color": color}}
         figure.add_scatter(**hours, y=one["memory_mb"], row=1, col=1)
         figure.add_scatter(**hours, y=one["kept_mb"], row=2, col=1, showlegend=False)
     title = "A soak: memory and files of four schemes struck side by side"
-    styled(figure, title if result else "No soak was run yet: make soak", "", "", HEIGHT + 150)
+    styled(figure, title, "", "", HEIGHT + 150)
     figure.update_yaxes(title_text="memory, MB", row=1, col=1, rangemode="tozero")
     figure.update_yaxes(title_text="on disk, MB", row=2, col=1, rangemode="tozero")
     return figure.update_xaxes(title_text="minutes", row=2, col=1)
 
 
-def soak_table(result: Mapping | None) -> pd.DataFrame:
+def soak_table(result: Mapping) -> pd.DataFrame:
     """What each scheme of a soak came to: its own account, and how its memory grew, MB an hour."""
     rows = {
         name: one["found"] | {f"memory_{part}": v for part, v in (one["growth"] or {}).items()}
-        for name, one in (result or {"schemes": {}})["schemes"].items()
+        for name, one in result["schemes"].items()
     }
     return pd.DataFrame(rows).T.convert_dtypes().round(2)
 

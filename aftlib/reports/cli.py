@@ -116,7 +116,8 @@ def reproduce(
 ) -> None:
     """Run the notebooks and say, claim by claim, what held.
 
-    The exit status is 0 only if every notebook ran and every claim came out as recorded.
+    The exit status is 0 only if every notebook ran and every claim came out as recorded. After an
+    interrupt the index shows what was done until then.
     """
     from aftlib.core.paths import reports_dir, require_writable
     from aftlib.reports.claims import not_default
@@ -127,8 +128,12 @@ def reproduce(
             raise ValueError(f"unexpected {' '.join(more)!r}: name notebooks after --only")
         require_writable(reports_dir())
         planned = plan(profile, [*only, *more], overrides(parameters), fresh)
-        attend({job.notebook.name: partial(perform, job) for job in planned}, jobs)
-        outcome = conclude(planned, readme or (profile == "full" and not only))
+        try:
+            attend({job.notebook.name: partial(perform, job) for job in planned}, jobs)
+            outcome = conclude(planned, readme or (profile == "full" and not only))
+        except KeyboardInterrupt:
+            click.echo(f"Reports so far: {conclude(planned).index}")
+            raise
 
     for claim in outcome.surprises:
         values = "".join(f" ({text})" for text in not_default(claim.changed))

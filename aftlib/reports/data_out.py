@@ -18,6 +18,7 @@ from aftlib.reports.claims import MIME
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PICTURES = ("image/svg+xml", "image/png", "image/jpeg")
+CAPTION = "caption"  # tag of the cell that says what to see in a figure
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
 _GREEK = (
@@ -43,20 +44,30 @@ class Shown:
     cell: int  # its position in the notebook
     output: int  # and in the cell's outputs
     data: Mapping[str, Any]  # by MIME type
+    caption: str = ""  # of a figure: what to see in it, Markdown
 
 
 def shown_in(content: nbformat.NotebookNode) -> list[Shown]:
     """Return the figures and tables of a notebook in the order in which a report shows them.
 
-    Scorecards are none: they have their own form, ``claims.json``.
+    A figure's caption is the Markdown cell behind its own that is tagged ``caption``. Scorecards
+    are none: they have their own form, ``claims.json``.
     """
     found: list[Shown] = []
     for cell, source in enumerate(content.cells):
+        behind = content.cells[cell + 1] if cell + 1 < len(content.cells) else None
+        caption = behind.source if behind and is_caption(behind) else ""
         for output, made in enumerate(source.get("outputs", [])):
             if kind := kind_of(made.get("data", {})):
                 number = 1 + sum(shown.kind == kind for shown in found)
-                found.append(Shown(kind, number, cell, output, made.data))
+                said = caption if kind == "figure" else ""
+                found.append(Shown(kind, number, cell, output, made.data, said))
     return found
+
+
+def is_caption(cell: nbformat.NotebookNode) -> bool:
+    """Whether a cell says what to see in the figure of the cell before it."""
+    return cell.cell_type == "markdown" and CAPTION in cell.metadata.get("tags", [])
 
 
 def kind_of(data: Mapping[str, Any]) -> str:

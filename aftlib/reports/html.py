@@ -6,6 +6,7 @@ Code is there but hidden, behind one switch, and every figure links to the cell 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -37,6 +38,7 @@ from aftlib.reports.data_out import (
     PLOTLY,
     Shown,
     figure_csv,
+    is_caption,
     shown_in,
     table_csv,
     table_latex,
@@ -98,6 +100,8 @@ def render_report(executed: Executed, root: str | None = "") -> str:
     evidence = figures_of([s.id for s in executed.settled], numbered.values())
     document = {d.notebook: d for d in DOCUMENTS.values()}.get(executed.record["name"])
     for index, cell in enumerate(executed.content.cells):
+        if is_caption(cell):
+            continue  # it stands below its figure
         if cell.cell_type == "markdown":
             source = cell.source
             lines = source.splitlines()
@@ -248,23 +252,23 @@ def _numbered(inside: str, shown: Shown, notebook: str, settles: Sequence[str]) 
         kind = next(kind for kind in PICTURES if kind in data)
         suffix = kind.rpartition("/")[2].partition("+")[0]
         links = [_download(f"{name}.{suffix}", suffix.upper(), kind, data[kind])]
-    below = f"<b>{anchor.replace('-', ' ').capitalize()}</b>"
-    if settles:
-        leads = [
-            f'<a href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>'
-            for id in settles
-        ]
-        below += f"<span>settles {', '.join(leads)}</span>"
-    below += "".join([*links, code])
+    named, below = f"<b>{anchor.replace('-', ' ').capitalize()}</b>", "".join([*links, code])
     if shown.kind == "table":
-        return f'<div id="{anchor}">{inside}<p class="aft-data">{below}</p></div>'
-    said = [f"Figure {shown.number}: {title_of_figure(shown)}"]
+        return f'<div id="{anchor}">{inside}<p class="aft-data">{named}{below}</p></div>'
+    caption = to_inline_html(shown.caption)
+    title = f"Figure {shown.number}: {title_of_figure(shown)}".removesuffix(": ")
+    said = [re.sub(r"(?<![.?!])$", ".", title), Markup(caption).striptags()]
     said += [f"It settles {id}: {CLAIMS[id].statement}" for id in settles]
-    label = escape(" ".join(said))
+    label = escape(" ".join(filter(None, said)))
+    leads = [
+        f'<a class="nobreak" href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>'
+        for id in settles
+    ]
+    told = [named, caption, f"It settles {', '.join(leads)}." if leads else ""]
     return (
         f'<figure class="figure" id="{anchor}" aria-label="{label}">'
-        f'<div class="canvas">{inside}</div>'
-        f'<figcaption class="aft-data">{below}</figcaption></figure>'
+        f'<div class="canvas">{inside}</div><figcaption><p>{" ".join(filter(None, told))}</p>'
+        f'<p class="aft-data">{below}</p></figcaption></figure>'
     )
 
 

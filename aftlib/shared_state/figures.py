@@ -28,12 +28,18 @@ _PARTS = {
 }
 
 
-def scaling(measured: pd.DataFrame, modelled: pd.DataFrame, strategy: str, title: str) -> go.Figure:
+def scaling(
+    measured: pd.DataFrame,
+    modelled: pd.DataFrame,
+    strategy: str,
+    title: str,
+    start: int | None = None,
+) -> go.Figure:
     """Throughput against parallelism: curves are modelled, filled marks measured, a colour a skew.
 
     Frames are those of the experiments of the same names, `modelled` for several numbers of tuples,
-    which a slider chooses: marks are shown where as many tuples were measured. What is modelled for
-    a pipelined shuffle is dotted.
+    which a slider chooses; it begins at `start`, or at the fewest. Marks are shown where as many
+    tuples were measured. What is modelled for a pipelined shuffle is dotted.
     """
     found, model = (frame[frame["strategy"] == strategy] for frame in (measured, modelled))
     kinds = {False: ("modelled", "dash"), True: ("modelled, pipelined", "dot")}
@@ -54,11 +60,13 @@ def scaling(measured: pd.DataFrame, modelled: pd.DataFrame, strategy: str, title
             error_y={"thickness": 1},
         )  # fmt: skip
         drawn.append(found[found["skew"] == skew])
+    stops = sorted(model["tuples"].unique())
     frames = {
         f"{tuples:,}": [_spread(rows[rows["tuples"] == tuples], "tasks") for rows in drawn]
-        for tuples in sorted(model["tuples"].unique())
+        for tuples in stops
     }
-    for trace, data in zip(figure.data, next(iter(frames.values())), strict=True):
+    active = 0 if start is None else stops.index(start)
+    for trace, data in zip(figure.data, list(frames.values())[active], strict=True):
         trace.update(data)
     styled(figure, title, "parallelism (tasks, logarithmic)", "million tuples a second")
     ticks = sorted(model["tasks"].unique())
@@ -69,7 +77,7 @@ def scaling(measured: pd.DataFrame, modelled: pd.DataFrame, strategy: str, title
         legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"},
         hovermode="closest",
     )
-    return with_slider(figure, "tuples", frames, 0)
+    return with_slider(figure, "tuples", frames, active)
 
 
 def _spread(runs: pd.DataFrame, by: str) -> dict:
@@ -82,15 +90,23 @@ def _spread(runs: pd.DataFrame, by: str) -> dict:
 
 
 def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
-    """Measured throughput against skew, a curve a strategy; bars span the runs."""
+    """Measured throughput against skew, a curve a strategy; bars span the runs.
+
+    Dotted is what the fewest tasks reached, where there are fewer than `tasks`.
+    """
     figure = go.Figure()
-    chosen = measured[measured["tasks"] == tasks]
+    few = measured["tasks"].min()
     for strategy, look in LOOK.items():
-        runs = chosen[chosen["strategy"] == strategy]
-        if len(runs):
+        for count, dash in {few: "dot", tasks: "solid"}.items():
+            at = (measured["strategy"] == strategy) & (measured["tasks"] == count)
+            if not at.any():
+                continue
+            most = bool(count == tasks)
+            name = strategy if most else f"{strategy}, {count} task{'s' if count > 1 else ''}"
             figure.add_scatter(
-                **_spread(runs, "skew"), name=strategy, mode="lines+markers",
-                line={"color": look["color"]}, marker={"symbol": look["symbol"], "size": 9},
+                **_spread(measured[at], "skew"), name=name, legendgroup=strategy, showlegend=most,
+                mode="lines+markers", line={"color": look["color"], "dash": dash},
+                marker={"symbol": look["symbol"] + ("" if most else "-open"), "size": 9},
             )  # fmt: skip
     styled(figure, title, "skew (1.0 is uniform)", "million tuples a second")
     return figure.update_yaxes(rangemode="tozero")
@@ -148,7 +164,8 @@ def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
     figure = go.Figure()
     for color, (store, rows) in zip((BLUE, ORANGE, GREEN), runs.groupby("store"), strict=False):
         figure.add_scatter(
-            x=rows["mode"], y=rows["throughput"] / 1e6, mode="markers", name=store,
+            x=rows["mode"].str.replace(", ", ",<br>"), y=rows["throughput"] / 1e6,
+            mode="markers", name=store,
             marker={"color": color, "size": 10},
         )  # fmt: skip
     figure.update_yaxes(rangemode="tozero")

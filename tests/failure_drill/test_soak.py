@@ -91,8 +91,6 @@ def test_a_life_without_end_is_ended(tmp_path, monkeypatch):
 def test_the_last_result_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(soak, "data_dir", lambda: tmp_path)
     assert soak.last_soak() is None
-    assert "make soak" in figures.soak(None).layout.title.text
-    assert figures.soak_table(None).empty
     one = {"found": {"lost": 0}, "at_s": [0, 60], "memory_mb": [5, 6], "kept_mb": [1, 2]}
     result = {"schemes": {"D2": one | {"growth": {"slope": 1.5, "low": -1, "high": 4}}}}
     (tmp_path / "soak.json").write_text(json.dumps(result))

@@ -158,10 +158,13 @@ def test_doctor_tells_what_is_missing_and_the_way_out(monkeypatch):
     assert aft("doctor").exit_code == 0
 
 
-def started(home: Path, *command: str, cells: list[str]) -> subprocess.Popen[str]:
-    """Start `aft` as a supervisor does, in a session of its own with its output in a pipe."""
-    for name in ("01_approximately_once", "02_failing"):
-        source = [new_code_cell(cell) for cell in cells]
+def started(home: Path, *command: str, cells: list[str] | None = None) -> subprocess.Popen[str]:
+    """Start `aft` as a supervisor does, in a session of its own with its output in a pipe.
+
+    Both notebooks have `cells`, where they are given.
+    """
+    for name in ("01_approximately_once", "02_failing") if cells else ():
+        source = [new_code_cell(cell) for cell in cells or ()]
         write_notebook(home / "notebooks" / f"{name}.ipynb", source)
     return subprocess.Popen(
         [sys.executable, "-m", "aftlib.reports.cli", *command],
@@ -202,13 +205,33 @@ def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, numbe
     process.send_signal(signal.SIGTERM)  # an impatient supervisor changes nothing
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
+    index = [f"Reports so far: {home / 'reports' / 'index.html'}"] * (command == ("reproduce",))
     assert output.splitlines() == [
         "▶ 01_approximately_once runs, 1 cells",
+        *index,
         f"Error: {INTERRUPTED}",
     ]
-    assert not [path for path in home.glob("reports/**/*") if path.is_file()]
+    assert index or not [path for path in home.glob("reports/**/*") if path.is_file()]
+    assert not [*home.glob("reports/*.ipynb"), *home.glob("reports/runs/*/*")]
     with pytest.raises(ProcessLookupError):
         os.kill(kernel, 0)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_first_reproduction_shows_what_was_finished(home, number):
+    endless = [new_code_cell(sleeping(home / "pid"))]
+    write_notebook(home / "notebooks" / "02_failing.ipynb", endless)
+    process = started(home, "reproduce")
+    _written(home / "pid")
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and f"Error: {INTERRUPTED}" in output
+    page = (home / "reports" / "index.html").read_text()
+    assert '<a href="01_approximately_once.html">' in page and "not run yet" in page
+    found = verdicts(home)
+    assert {found.pop(f"D1-{i}") for i in range(1, 6)} == {"holds"}
+    assert set(found.values()) == {"not run"}
 
 
 @pytest.mark.crash

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from nbformat.v4 import new_markdown_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from aftlib.reports import html, markdown
 from aftlib.reports.claims import MIME, ClaimRecord, settle, why_and_rest
@@ -44,19 +44,30 @@ def test_claim_and_figure_lead_to_each_other(monkeypatch):
     claims = [settle(f"D1-{i}", expected=1, measured=1, holds=True) for i in (1, 2)]
     figure = {"data": [], "layout": {"title": {"text": "<b>Squares</b> of m"}}}
     other = {"data": [], "layout": {"title": {"text": "Another (fig. 3)"}}}
-    cells = [shows({PLOTLY: other}), shows({PLOTLY: figure})]
+    says = new_markdown_cell("It *grows*: $m < m^2$.", metadata={"tags": ["caption"]})
+    cells = [shows({PLOTLY: other}), shows({PLOTLY: figure}), says]
     cells.append(shows({MIME: [vars(claim) for claim in claims]}))
     page = html.render_report(executed(cells), "../")
     first, second = page.split('id="claim-D1-')[1:]
-    assert '<a href="#figure-2">Figure 2</a> · <a href="#code-2">code' in first and "<math" in first
+    assert '<a href="#figure-2">Figure 2</a> · <a href="#code-3">code' in first and "<math" in first
     assert 'href="../documents/d1.html#eq-9">equation (9)</a></small>' in first
-    assert "#figure" not in second and '<a href="#code-2">code of the verdict</a>' in second
+    assert "#figure" not in second and '<a href="#code-3">code of the verdict</a>' in second
     assert 'href="../documents/d1.html">what D1 says</a></small>' in second
     figures = page.split('<figure class="figure"')[1:]
-    assert "settles" not in figures[0]
+    assert "settles" not in figures[0] and 'aria-label="Figure 1: Another (fig. 3)."' in figures[0]
     assert "in a title is the document's own figure" in page
-    assert 'aria-label="Figure 2: Squares of m It settles D1-1: ' in figures[1]
-    assert '<span>settles <a href="#claim-D1-1" title=' in figures[1]
+    assert 'aria-label="Figure 2: Squares of m. It grows: ' in figures[1]
+    assert re.search(r'aria-label="[^"]*\. It settles D1-1: ', figures[1])
+    assert "<b>Figure 2</b> It <em>grows</em>: " in figures[1]
+    assert 'It settles <a class="nobreak" href="#claim-D1-1" title=' in figures[1]
+    assert page.count("<em>grows</em>") == 1  # below its figure, and not as prose once more
+
+
+def test_a_caption_without_its_figure_is_left_out():
+    says = new_markdown_cell("It grows.", metadata={"tags": ["caption"]})
+    assert "It grows" not in html.render_report(executed([new_code_cell("m = 1"), says]))
+    table = shows({"text/html": "<table><tr><td>1</td></tr></table>"})
+    assert "It grows" not in html.render_report(executed([table, says]))
 
 
 def test_equations_that_a_note_names_are_linked_where_the_page_has_them(monkeypatch, home):

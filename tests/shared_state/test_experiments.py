@@ -424,7 +424,11 @@ def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failur
     assert [list(trace.x) for trace in figure.data] == first
     assert first[:3] == [TASKS, [], [1, 2]] and second[:3] == [[], TASKS, []]
     assert len(figures.scaling(measured, model, "late local", "title").data) == 8
-    assert [t.name for t in figures.by_skew(measured, 2, "title").data] == list(STRATEGIES)
+    begun = figures.scaling(measured, model, "upfront", "title", start=10**8)
+    assert begun.layout.sliders[0].active == 1
+    assert [list(trace.x) for trace in begun.data] == second
+    drawn = figures.by_skew(measured, 2, "title").data
+    assert [trace.name for trace in drawn if trace.showlegend] == list(STRATEGIES)
     bars = figures.breakdown(measured, 2, "title")
     total = sum(np.array(bar.x) for bar in bars.data)
     chosen = measured[(measured["tasks"] == 2) & (measured["skew"] == 1)].set_index("strategy")

@@ -57,10 +57,15 @@ def test_the_model_is_drawn_through_what_was_measured(models):
 def test_throughput_by_skew_is_the_median_of_its_runs():
     both = pd.concat([FRAMES["measured"], FRAMES["served"]])
     drawn = {trace.name: trace for trace in figures.by_skew(both, 2, "title").data}
-    assert [*drawn] == [*STRATEGIES, "servers and tasks"]
-    at = both[(both["tasks"] == 2) & (both["skew"] == 1.4) & (both["strategy"] == "late local")]
-    middle = dict(zip(drawn["late local"].x, drawn["late local"].y, strict=True))[1.4]
-    assert middle == pytest.approx(at["throughput"].median() / 1e6)
+    names = [*STRATEGIES, "servers and tasks"]
+    assert [*drawn] == [name for each in names for name in (f"{each}, 1 task", each)]
+    for tasks, name in ((1, "late local, 1 task"), (2, "late local")):
+        at = (both["tasks"] == tasks) & (both["skew"] == 1.4) & (both["strategy"] == "late local")
+        middle = dict(zip(drawn[name].x, drawn[name].y, strict=True))[1.4]
+        assert middle == pytest.approx(both[at]["throughput"].median() / 1e6)
+        assert drawn[name].line.dash == ("dot" if tasks == 1 else "solid")
+    alone = figures.by_skew(both[both["tasks"] == 2], 2, "title").data
+    assert [trace.name for trace in alone] == names
 
 
 def test_parts_of_a_run_add_up_to_it():
