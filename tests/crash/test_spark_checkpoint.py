@@ -16,7 +16,6 @@ from contextlib import closing
 from functools import partial
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
 from aftlib.approximately_once import pipeline as approximately_once
@@ -30,7 +29,7 @@ from aftlib.exponential_histogram import pipeline as exponential_histogram
 from aftlib.exponential_histogram.operator import HistogramQuery
 from aftlib.exponential_histogram.pipeline import run
 from aftlib.exponential_histogram.source import BitEvents
-from tests.crash import guard_driver, power, recovery_driver, replay_driver
+from tests.crash import power, recovery_driver, replay_driver
 
 pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
@@ -323,21 +322,3 @@ def test_state_that_spark_lost_is_refused(streams):
     cut(stream.place / "checkpoint" / "state" / "0" / "0" / f"{MIDDLE}.zip")
     with pytest.raises(Exception, match="CANNOT_LOAD_STATE_STORE"):
         stream.go_on()
-
-
-def test_a_guards_stream_goes_on_or_says_what_is_missing(spark, tmp_path):
-    """Anybody's stream: its guard's state is ours and synced, its windows are the user's."""
-    guard_driver.prepare(tmp_path / "incoming")
-    place = tmp_path / "stream"
-    place.mkdir()
-    expected = guard_driver.run(spark, place)
-    lose(place / "state" / "checkpoint" / "commits", 1)
-    pd.testing.assert_frame_equal(guard_driver.run(spark, place), expected)
-
-    (place / "windows.sqlite").unlink()  # so that all of it has to come again
-    shutil.rmtree(place / "state" / "checkpoint")
-    pd.testing.assert_frame_equal(guard_driver.run(spark, place), expected)
-
-    lose_both(place / "state", 3)
-    with pytest.raises(Exception, match="directory must hold the guard's state in .* start anew"):
-        guard_driver.run(spark, place)
