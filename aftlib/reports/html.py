@@ -261,7 +261,8 @@ def _numbered(inside: str, shown: Shown, notebook: str, settles: Sequence[str]) 
     said += [f"It settles {id}: {CLAIMS[id].statement}" for id in settles]
     label = escape(" ".join(filter(None, said)))
     leads = [
-        f'<a href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>' for id in settles
+        f'<a class="nobreak" href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>'
+        for id in settles
     ]
     told = [named, caption, f"It settles {', '.join(leads)}." if leads else ""]
     return (

@@ -59,7 +59,7 @@ def test_claim_and_figure_lead_to_each_other(monkeypatch):
     assert 'aria-label="Figure 2: Squares of m. It grows: ' in figures[1]
     assert re.search(r'aria-label="[^"]*\. It settles D1-1: ', figures[1])
     assert "<b>Figure 2</b> It <em>grows</em>: " in figures[1]
-    assert 'It settles <a href="#claim-D1-1" title=' in figures[1]
+    assert 'It settles <a class="nobreak" href="#claim-D1-1" title=' in figures[1]
     assert page.count("<em>grows</em>") == 1  # below its figure, and not as prose once more
 
 
