@@ -139,6 +139,9 @@ def recovery(drilled: Drilled) -> go.Figure:
         hoverinfo="skip",
     )  # fmt: skip
     styled(figure, "Recovery in its parts, median", "ms", "", 150 + 28 * len(table))
+    figure.update_xaxes(
+        range=[0, 1.25 * table["recovery_ms"].max()]
+    )  # room for the longest's number
     figure.update_yaxes(autorange="reversed")
     return figure.update_layout(barmode="stack", margin={"l": 230})
 

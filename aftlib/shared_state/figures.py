@@ -164,7 +164,8 @@ def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
     figure = go.Figure()
     for color, (store, rows) in zip((BLUE, ORANGE, GREEN), runs.groupby("store"), strict=False):
         figure.add_scatter(
-            x=rows["mode"], y=rows["throughput"] / 1e6, mode="markers", name=store,
+            x=rows["mode"].str.replace(", ", ",<br>"), y=rows["throughput"] / 1e6,
+            mode="markers", name=store,
             marker={"color": color, "size": 10},
         )  # fmt: skip
     figure.update_yaxes(rangemode="tozero")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, pairwise
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -48,6 +48,9 @@ def _styled_by_rate(
     styled(figure, title, "input rate (tuples/s, logarithmic)", y, **more)
     ticks = sorted(frame["rate"].unique())
     texts = [f"{v / 1000:g}k" if v >= 1000 else f"{v:g}" for v in ticks]  # short: they lie close
+    for place, (tick, above) in enumerate(pairwise(ticks)):
+        if above < 1.5 * tick:
+            texts[place] = ""
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
 
 
@@ -127,8 +130,11 @@ def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
             mode="lines+markers", line={"color": color},
         )  # fmt: skip
     styled(figure, title, "primary's share of the tuples", "recovery time (ms)")
-    label = "both nodes loaded alike"
-    return figure.add_vline(matching, line={"color": GREY, "dash": "dash"}, annotation_text=label)
+    figure.add_annotation(  # along the line: beside its end it would widen the axis
+        x=matching, y=0.5, yref="paper", text="both nodes loaded alike", textangle=-90,
+        showarrow=False, xanchor="right",
+    )  # fmt: skip
+    return figure.add_vline(matching, line={"color": GREY, "dash": "dash"})
 
 
 def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
@@ -181,6 +187,7 @@ def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.
     figure.update_xaxes(showgrid=False)
     figure.update_yaxes(range=[end_ms, begin_ms - 14])
     figure.update_layout(hovermode=False)
+    figure.update_layout(meta={"least": 640})  # pixels: on a phone it is scrolled
     return with_slider(figure, "time", frames, active).update_layout(height=820)
 
 
