@@ -71,6 +71,27 @@
     }
   }
 
+  // Panels side by side are stacked, each with its title above and its own numbers; returns how many.
+  function stacked(layout) {
+    const axes = Object.keys(layout).filter((name) => /^xaxis\d*$/.test(name) && layout[name].domain);
+    const before = axes.map((name) => layout[name].domain);
+    const rows = new Set(Object.keys(layout).filter((name) => /^yaxis/.test(name)).map((name) => `${layout[name].domain}`));
+    if (new Set(before.map(String)).size < 2 || rows.size > 1) return 1;
+    const moved = new Set();
+    axes.forEach((name, place) => {
+      const top = 1 - place / axes.length, y = layout[name.replace("x", "y")];
+      layout[name].domain = [0, 1];
+      Object.assign(y, { domain: [top - 0.66 / axes.length, top], showticklabels: true });
+      for (const text of layout.annotations || []) {
+        const [left, right] = before[place];
+        if (moved.has(text) || text.xref !== "paper" || text.x < left || text.x > right) continue;
+        moved.add(Object.assign(text, { x: 0.5, y: top }));
+      }
+      if (place < axes.length - 1 && layout[axes.at(-1)].title?.text === layout[name].title?.text) delete layout[name].title;
+    });
+    return axes.length;
+  }
+
   // Near-black becomes near-white, also in single traces, and white fillings become the page's colour.
   function darkened(figure) {
     const seen = getComputedStyle(document.documentElement);
@@ -111,9 +132,10 @@
     const beside = box.clientWidth < 600 && figure.config?.displayModeBar !== false;
     const narrow = (phone.matches || beside) && !printing && !least;
     box.closest(".figure")?.classList.toggle("narrow", narrow);
+    const panels = narrow ? stacked(layout) : 1;
     const domains = Object.keys(layout).filter((name) => /^yaxis\d*$/.test(name)).map((name) => `${layout[name].domain}`);
     const bars = figure.data.filter((trace) => trace.orientation === "h").map((trace) => trace.y.length);
-    const room = Math.max(230, 90 * new Set(domains).size, 19 * Math.max(0, ...bars));
+    const room = Math.max(230, (panels > 1 ? 200 : 90) * new Set(domains).size, 19 * Math.max(0, ...bars));
     if (narrow || printing) spread(layout);
     else if (least && phone.matches) delete layout.title;
     if (narrow) narrowed(layout);
