@@ -3,16 +3,34 @@
   const found = [], shown = (rect) => rect.width > 1 && rect.height > 1;
   const name = (part) => `${part.tagName} ${part.textContent.trim().slice(0, 30)}`;
   const width = document.documentElement.clientWidth;
-  const paper = matchMedia("print").matches ? [255, 255, 255]
-    : getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number);
+  const colours = (text) => text.match(/[\d.]+/g)?.map(Number);
+  const filled = (part) => colours(getComputedStyle(part).backgroundColor);
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches && !matchMedia("print").matches;
+  const canvas = isDark ? [18, 18, 18] : [255, 255, 255]; // a browser's own
+  const paper = matchMedia("print").matches || filled(document.body)[3] === 0 ? canvas : filled(document.body);
 
   if (document.documentElement.scrollWidth > width) found.push("the page is wider than its window");
 
   // Text of the page that its window cuts off, unless it can be scrolled to.
-  for (const part of document.querySelectorAll("main :is(p, li, td, th, h1, h2, h3, small, strong, output, pre)")) {
-    const rect = part.getBoundingClientRect(), scrolled = part.closest(".wide, pre, .formula-block, thead");
-    if (shown(rect) && rect.right > width + 1 && !(scrolled && getComputedStyle(scrolled).overflowX === "auto")
-      && !part.closest("thead")) found.push(`cut off: ${name(part)}`);
+  for (const part of document.querySelectorAll("main :is(p, li, td, th, h1, h2, h3, small, strong, output, pre, math, label, img, svg text)")) {
+    const rect = part.getBoundingClientRect(), scrolled = part.closest(".wide, pre, .formula-block, .aft-formula, thead");
+    const box = part.closest("main section svg")?.getBoundingClientRect() || { left: 0, right: width };
+    if (!shown(rect) || part.closest("thead, .canvas")) continue;
+    if ((rect.right > box.right + 1 || rect.left < box.left - 1)
+      && !(scrolled && getComputedStyle(scrolled).overflowX === "auto")) found.push(`cut off: ${name(part)}`);
+  }
+
+  // Text of the page that is hardly seen, and text of a drawing in the page that lies on other text.
+  for (const part of document.querySelectorAll("main :is(p, li, td, th, h1, h2, h3, a, summary, code, label, output, button, legend, figcaption, svg text)")) {
+    const drawing = part.closest("svg"), own = [...part.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!own || part.closest(".canvas") || !shown(part.getBoundingClientRect()) || +getComputedStyle(part).opacity === 0) continue;
+    let behind = part;
+    while (behind && (filled(behind)?.[3] === 0 || !filled(behind))) behind = behind.parentElement;
+    const seen = colours(drawing ? getComputedStyle(part).fill : getComputedStyle(part).color);
+    if (seen && contrast(seen, behind ? filled(behind) : paper) < 4.5) found.push(`no contrast: ${name(part)}`);
+  }
+  for (const drawing of document.querySelectorAll("main section svg")) {
+    pairs([...drawing.querySelectorAll("text")].map((text) => [text, text.getBoundingClientRect()]), "drawing");
   }
 
   // Cells of a claim's card.
@@ -30,10 +48,11 @@
     const whole = box.closest(".figure").getBoundingClientRect();
     const texts = [...box.querySelectorAll("svg text")].map((text) => [text, text.getBoundingClientRect()])
       .filter(([text, rect]) => shown(rect) && text.textContent.trim());
+    const scrolls = box.parentElement.scrollWidth > box.parentElement.clientWidth + 1; // as it says itself
     for (const [text, rect] of texts) {
-      if (rect.left < whole.left - 1 || rect.right > Math.min(whole.right, width) + 1 || rect.top < whole.top - 1
-        || rect.bottom > whole.bottom + 1) found.push(`cut off: ${name(text)}`);
-      const colour = getComputedStyle(text).fill.match(/[\d.]+/g)?.map(Number);
+      if (!scrolls && (rect.left < whole.left - 1 || rect.right > Math.min(whole.right, width) + 1 || rect.top < whole.top - 1
+        || rect.bottom > whole.bottom + 1)) found.push(`cut off: ${name(text)}`);
+      const colour = colours(getComputedStyle(text).fill);
       const plain = !text.closest(".scatterlayer, .barlayer, .annotation, .layers");
       if (colour && plain && contrast(colour, paper) < 4.5) found.push(`no contrast: ${name(text)}`);
     }

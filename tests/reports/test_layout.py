@@ -11,7 +11,10 @@ from plotly.subplots import make_subplots
 
 from aftlib.reports import browser, data_out, html, index
 from aftlib.reports.claims import ClaimRecord, Scorecard, settle
+from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.explorer import write_explorer
 from aftlib.reports.notebook import Notebook
+from aftlib.reports.pages import write_pages
 from aftlib.reports.style import GREEN, ORANGE, styled, with_slider
 from tests.reports import chromium
 from tests.tiny_project import FIRST, executed, shows, write_notebook
@@ -19,6 +22,7 @@ from tests.tiny_project import FIRST, executed, shows, write_notebook
 CHROMIUM = browser.find_browser()
 COMPLAINTS = Path(__file__).with_name("layout.js").read_text(encoding="utf-8")
 A4 = 688  # pixels between its margins
+PAGES = ["report", "index", "explorer", *(document.page for document in DOCUMENTS.values())]
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine"),
@@ -51,7 +55,7 @@ def figures() -> list[go.Figure]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """A report and an index, each with claims of long notes, one of them out of date."""
+    """A report and an index with claims of long notes, one out of date; all that never changes."""
     folder = tmp_path_factory.mktemp("pages")
     said = {"expected": "a < b, at every rate", "measured": 0.5, "interval": (0.25, 0.75)}
     said["note"] = "A ratio of medians. " + "The others were measured beside it, by (9). " * 5
@@ -67,7 +71,10 @@ def pages(tmp_path_factory):
     notebook = Notebook(write_notebook(folder / "notebooks" / f"{run.name}.ipynb", FIRST))
     claims = [claims[0].outdated(), claims[1]]
     front = index.write_index([notebook], {run.name: run}, claims, [], folder / "index.html")
-    return {"report": report, "index": front}
+    write_pages(folder / "documents")
+    written = {path.stem: path for path in (folder / "documents").glob("*.html")}
+    explorer = write_explorer(folder / "explorer.html")
+    return {"report": report, "index": front, "explorer": explorer} | written
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +83,7 @@ def page(tmp_path_factory):
         yield page
 
 
-@pytest.mark.parametrize("name", ["report", "index"])
+@pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize(
     ("width", "scheme"), [(390, "light"), (390, "dark"), (1100, "light"), (1100, "dark")]
 )
@@ -128,7 +135,7 @@ def on_paper(page, path: Path) -> list[str]:
     return page.run(COMPLAINTS)
 
 
-@pytest.mark.parametrize("name", ["report", "index"])
+@pytest.mark.parametrize("name", PAGES)
 def test_nothing_is_cut_off_or_hidden_on_paper(page, pages, name):
     assert on_paper(page, pages[name]) == []
 
