@@ -36,7 +36,7 @@ def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
     """Buckets of `experiments.figure_3` around the events, a slider for the time (fig. 4)."""
     events = table["event"].tolist()
     frames = {str(row.t): _step(row, events, window) for row in table.itertuples()}
-    looks = [
+    looks: list[dict[str, Any]] = [
         {"mode": "lines", "name": "window", "line": {"color": "#333", "dash": "dot", "width": 2}},
         {"mode": "lines", "name": "bucket", "line": {"color": BLUE, "width": 2}, "fill": "toself",
          "fillcolor": "rgba(0, 114, 178, 0.15)"},
