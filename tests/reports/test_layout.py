@@ -140,6 +140,45 @@ def test_nothing_is_cut_off_or_hidden_on_paper(page, pages, name):
     assert on_paper(page, pages[name]) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "medium", "style"),
+    [
+        ("d1", "phone", "main p { white-space: nowrap }"),
+        ("explorer", "phone", "pre { white-space: pre; overflow: visible; width: fit-content }"),
+        ("d1", "dark", ":root { --ink: #444 !important }"),
+        ("explorer", "dark", "svg text { fill: #444 !important }"),
+        ("d1", "paper", ".wide code { white-space: nowrap }"),
+        ("explorer", "paper", "svg text { font-size: 60px !important }"),
+    ],
+)
+def test_a_page_that_is_made_worse_is_complained_of(page, pages, name, medium, style):
+    page.show(pages[name], 390 if medium == "phone" else 1100, "dark")
+    if medium == "paper":
+        page.medium("print", "dark")
+        page.size(A4)
+    worse = (
+        "document.head.append(Object.assign(document.createElement('style'), {textContent: %r}))"
+    )
+    page.run(f"{worse % style}; 0")
+    assert page.run(COMPLAINTS) != []
+
+
+def test_on_a_phone_panels_are_stacked_with_their_titles(page, tmp_path):
+    panels = make_subplots(cols=2, shared_yaxes=True, subplot_titles=["a long title", "another"])
+    for column in (1, 2):
+        panels.add_scatter(y=[1, 2], row=1, col=column)
+    shown = styled(panels, "A title", "the same axis for both", "")
+    cells = [FIRST[0], shows({data_out.PLOTLY: shown.to_plotly_json()})]
+    page.show(html.write_report(executed(cells), tmp_path / "report.html"), 390)
+    assert page.run(COMPLAINTS) == []
+    layout = "document.querySelector('.canvas > .plotly')._fullLayout"
+    assert page.run(f"[{layout}.xaxis.domain, {layout}.xaxis2.domain]") == [[0, 1], [0, 1]]
+    upper, lower = page.run(f"[{layout}.yaxis.domain, {layout}.yaxis2.domain]")
+    assert lower[1] < upper[0]
+    tops = page.run(f"{layout}.annotations.map((text) => [text.x, text.y])")
+    assert tops == [[0.5, upper[1]], [0.5, lower[1]]]
+
+
 def test_after_printing_the_page_is_as_it_was(page, pages):
     width = "document.querySelector('.main-svg').getAttribute('width')"
     page.show(pages["report"], 1100, "dark")
