@@ -5,7 +5,7 @@
   const missing = "This figure is drawn by plotly.min.js, which should lie beside this page and does not. " +
     "Copy the whole reports folder rather than a single page, or run the notebook again.";
   const phone = matchMedia("(max-width: 600px)"), dark = matchMedia("(prefers-color-scheme: dark)");
-  const PAPER = 660; // pixels that fit between the margins of A4 and of Letter
+  const PAPER = 660, PAGE = 860; // pixels that fit between the margins of A4 and of Letter
   let printing = false;
 
   const element = (tag, name, text = "") =>
@@ -148,6 +148,10 @@
       layout.autosize = true;
     }
     layout.height = narrow ? room + 130 : layout.height || parseFloat(box.style.minHeight);
+    if (printing) layout.height = Math.min(layout.height, PAGE);
+    if (printing && layout.meta?.least) {
+      for (const axis of [layout.xaxis, layout.yaxis]) axis.tickfont = { ...axis.tickfont, size: 9 };
+    }
     // No button that would send a figure's data to a server.
     const config = Object.assign({ responsive: !printing && !least, displaylogo: false }, figure.config,
       { showSendToCloud: false, plotlyServerURL: "" }, narrow ? { displayModeBar: false } : {});
