@@ -65,7 +65,7 @@ def python_workers():
     rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
     parent = {int(pid): int(ppid) for pid, ppid, *_ in rows}
     daemons = {
-        int(pid) for pid, _, *args in rows if args and "pyspark.daemon pyspark.worker" in args[0]
+        int(pid) for pid, _, *args in rows if args and "daemon pyspark.worker" in args[0]
     }
 
     def ours(pid):

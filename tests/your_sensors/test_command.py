@@ -177,7 +177,7 @@ def ragged(f, name):
         (
             lambda f, name: name.write_text("Hello,you\nthis,is,a,text\n"),
             (),
-            "(its rows have 2 values more than its first line)",
+            "(its rows have 2 values more than its first line, which names the columns",
         ),
         (
             lambda f, name: name.write_bytes("time,für\n".encode("latin-1")),
