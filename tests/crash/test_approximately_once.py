@@ -60,13 +60,11 @@ def _touches(window, outage):
 def python_workers():
     """Workers of our tasks, not of planning: children of the `pyspark.worker` daemon."""
     listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
     parent = {int(pid): int(ppid) for pid, ppid, *_ in rows}
-    daemons = {
-        int(pid) for pid, _, *args in rows if args and "daemon pyspark.worker" in args[0]
-    }
+    daemons = {int(pid) for pid, _, *args in rows if args and "daemon pyspark.worker" in args[0]}
 
     def ours(pid):
         while pid in parent:
