@@ -309,7 +309,10 @@ class ApproximatelyOnce(Job):
     def victims(self, members: list[int]) -> list[int]:
         """Python workers of its tasks."""
         listing = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+            ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
         parent = {int(pid): int(ppid) for pid, ppid, *_ in rows}
