@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from aftlib.spark.java import UNOPTIMIZED
 from aftlib.spark.session import session
 from tests.postgres import Schema, any_server, fresh_schema
 
@@ -17,7 +18,7 @@ settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 # A test's JVM ends before it pays to optimize what it runs; that of a driver to be killed, too.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", UNOPTIMIZED)
 
 
 @pytest.fixture(scope="session")

@@ -55,7 +55,7 @@ def make(java: Path) -> list[Path]:
     """
     from pyspark import SparkContext
 
-    from aftlib.spark.session import session
+    from aftlib.spark.session import environment, session
 
     if SparkContext._active_spark_context is not None:
         raise ValueError("a session is running, which must not become the archive's: stop it first")
@@ -68,12 +68,10 @@ def make(java: Path) -> list[Path]:
             dump = [str(java), "-Xshare:dump", f"-XX:SharedArchiveFile={draft}"]
             subprocess.run(dump, check=False, capture_output=True, timeout=_PATIENCE_S)
             _keep(BASE, java, draft)
-        before = os.environ.get("SPARK_SUBMIT_OPTS", "")
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{before} {_SILENT} -XX:ArchiveClassesAtExit={draft}"
-        try:
+        own = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        kept = f"{own} {_SILENT} -XX:ArchiveClassesAtExit={draft}"
+        with environment(SPARK_SUBMIT_OPTS=kept):
             spark = session("archive")
-        finally:
-            os.environ["SPARK_SUBMIT_OPTS"] = before
         rehearse(spark, Path(scratch))
         jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         spark.stop()

@@ -109,7 +109,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     builder = SparkSession.builder.appName(app)
     for name, value in {**properties, **conf}.items():
         builder = builder.config(name, value)
-    with _environment(**variables):
+    with environment(**variables):
         running = builder.getOrCreate()
     context = running.sparkContext
     if not str(context.master).startswith("local"):
@@ -168,7 +168,7 @@ def packed_library() -> Path:
 
 
 @contextmanager
-def _environment(**variables: str) -> Iterator[None]:
+def environment(**variables: str) -> Iterator[None]:
     """Set environment variables while the block runs: pyspark hands them on in no other way."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

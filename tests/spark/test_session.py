@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from aftlib.spark.session import _environment, is_loopback, master, session
+from aftlib.spark.session import environment, is_loopback, master, session
 
 # What Spark's start script calls. `java` usually lives in the same directory as these.
 TOOLS = ("bash", "dirname", "ls", "ps", "sh", "uname")
@@ -79,7 +79,7 @@ def test_argument_goes_before_the_default(spark):
 
 def test_environment_is_as_it_was(monkeypatch):
     monkeypatch.setenv("AFT_KNOWN", "before")
-    with pytest.raises(KeyError), _environment(AFT_KNOWN="inside", AFT_NEW="inside"):
+    with pytest.raises(KeyError), environment(AFT_KNOWN="inside", AFT_NEW="inside"):
         assert (os.environ["AFT_KNOWN"], os.environ["AFT_NEW"]) == ("inside", "inside")
         raise KeyError
     assert os.environ["AFT_KNOWN"] == "before"
