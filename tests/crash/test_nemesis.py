@@ -12,12 +12,14 @@ from tests.crash.nemesis import Fault, Nemesis, Outcome, suffer, table
 from tests.crash.nemesis_jobs import Job, compared
 
 FULL = os.environ.get("AFT_TRIALS") == "full"
-SAMPLE = [*range(7), *range(17, 20), 23, 25, 27]
+SAMPLE = [0, 1, 2, 5, 17, 18, 23, 29]
+"""Of each room, and among them every kind of store and of fault but the database's own."""
 NUMBERS = range(nemesis.JOBS_WITHOUT_SPARK) if FULL else SAMPLE
 ON_SPARK = range(nemesis.JOBS_WITHOUT_SPARK, nemesis.JOBS_WITHOUT_SPARK + nemesis.JOBS_ON_SPARK)
 EARLY, LATER = (Fault("restart", 0.0, 0.0, 0.0, windows) for windows in (1, 4))
 OLDER = Fault("older copy", 0.0, 0.99, 0.0)
 """Of the last store by name, which is the shared one."""
+FELL = {"restart": 2, "older copy": 1}
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +49,21 @@ def test_a_job_on_spark_is_right_or_says_why_not(number, tmp_path, outcomes, onc
 
 
 def taken_back(directory, broken):
-    """D3 with its global store taken back by one life, whether anybody compares or not."""
-    struck = Nemesis(0, directory, "shared_state", broken)
-    struck.job.on_postgres, struck.job.own = False, "rocksdb"
-    struck.job.batch = 20  # slow enough to be struck where that is wanted
-    try:
-        return struck.run([([EARLY], None), ([LATER], OLDER), ([], None)])
-    finally:
-        struck.close()
+    """D3 with its global store taken back by one life, whether anybody compares or not.
+
+    Where the machine was too busy to strike as told, it tells nothing, and is done again.
+    """
+    for number in range(3):
+        struck = Nemesis(0, directory / str(number), "shared_state", broken)
+        struck.job.on_postgres, struck.job.own = False, "rocksdb"
+        struck.job.batch = 20  # slow enough to be struck where that is wanted
+        try:
+            outcome = struck.run([([EARLY], None), ([LATER], OLDER), ([], None)])
+        finally:
+            struck.close()
+        if outcome.faults == FELL:
+            break
+    return outcome
 
 
 @pytest.mark.crash
@@ -62,7 +71,7 @@ def test_a_store_that_forgets_is_caught(tmp_path):
     """The broken control: servers tell the global store where it stands, and compare nothing."""
     assert taken_back(tmp_path / "broken", "trusting").wrong.startswith("lost")
     sound = taken_back(tmp_path / "sound", "")
-    assert (sound.wrong, sound.faults) == ("", {"restart": 2, "older copy": 1})
+    assert (sound.wrong, sound.faults) == ("", FELL)
     assert sound.stops[0].startswith("older copy")
 
 
