@@ -59,6 +59,9 @@ def test_a_slider_gives_all_that_it_can_choose():
     menu = [{"buttons": [{"label": "b", "method": "restyle", "args": [{"y": [[7, 8]]}, [0]]}]}]
     (one, _) = rows(figure_csv(figure(updatemenus=menu).to_plotly_json()))
     assert (one["choice"], one["rate"]) == ("b", "7")
+    hidden = {"label": "b", "method": "update", "args": [{"visible": False}, {"title": "b"}, [0]]}
+    two = figure(updatemenus=[{"buttons": [hidden]}]).add_scatter(y=[5], name="two")
+    assert {row["trace"] for row in rows(figure_csv(two.to_plotly_json()))} == {"two"}
 
 
 def test_a_drawing_stands_where_its_slider_begins_or_where_it_is_put():
