@@ -97,7 +97,7 @@ def test_a_run_that_failed_is_kept_until_the_next_try(home):
     assert runs.kept_run(find_notebook("2"), {}) is None
 
 
-def test_a_profiles_own_values_are_told_by_its_name(short):
+def test_a_profiles_own_values_are_told_by_its_name(quick):
     for given in ({}, {"m": "7"}):
         (job,) = reproduce.plan("smoke", ["D1"], given)
         reproduce.perform(job)
@@ -113,7 +113,10 @@ def kept(home, name, **record):
     return folder
 
 
-@pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", '{"started": "2025"}', "\udcff"])
+OLD = json.dumps(dict.fromkeys(runs.FIELDS - {"versions"}, "2025"))
+
+
+@pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", OLD, "\udcff"])
 def test_a_record_that_cannot_be_read_is_no_run_and_makes_way(home, done, text):
     kept(home, "mine/b", changed={}, seconds=1.0, started="2026-01-03T00:00:00")
     executed = Executed.read(done[0] / "01_approximately_once.ipynb")
