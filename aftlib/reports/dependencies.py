@@ -28,7 +28,6 @@ _RESULTS = ("reports/claims.py", "reports/style.py")
 _OWN = re.compile(rf"{PACKAGE.name}(\.\w+)+(:\w+)?$", re.ASCII)
 _NO_DATA = {".py", ".pyc", ".typed"}
 _INSTALLED = {"site-packages", "dist-packages"}
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None
         top, *rest = name.split(".")
         home, found = package.parent, _modules(package, rest)
         if top != package.name:
-            tried = [(folder, located(folder, top, rest)) for folder in homes(top, beside)]
+            tried = [(folder, _modules(folder, [top, *rest])) for folder in homes(top, beside)]
             home, found = next((pair for pair in tried if pair[1]), (beside, []))
             if not found and top not in sys.stdlib_module_names:
                 packages.add(top)
@@ -125,12 +124,6 @@ def named_files(source: str, beside: Path) -> list[Path]:
     return [path for path in paths if os.path.isfile(path)]
 
 
-def located(folder: Path, top: str, rest: list[str]) -> list[Path]:
-    """Return the files that importing a module below `folder` runs: of a package, or itself."""
-    found = [*_file(folder / top, "__init__"), *_modules(folder / top, rest)]
-    return found or _file(folder, top)
-
-
 def source_in(path: Path) -> str:
     """Return the code of one's own file in its encoding, nothing where that is broken."""
     try:
@@ -140,19 +133,13 @@ def source_in(path: Path) -> str:
         return ""
 
 
-def _file(folder: Path, name: str) -> list[Path]:
-    path = folder / f"{name}.py"
-    return [path] if path.is_file() else []
-
-
 def _modules(folder: Path, parts: list[str]) -> list[Path]:
     """Return the files that importing `parts` of the package at `folder` runs, but its own."""
     found = []
     for part in parts:
-        found += _file(folder, part)
+        found += [folder / f"{part}.py", folder / part / "__init__.py"]
         folder = folder / part
-        found += _file(folder, "__init__")
-    return found
+    return [path for path in found if path.is_file()]
 
 
 def _imports(source: str, within: Sequence[str] = ()) -> list[str]:
@@ -266,8 +253,5 @@ def content_hashes(value: Any) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _content(path: Path, *state: int) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

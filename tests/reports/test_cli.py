@@ -218,13 +218,12 @@ def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, numbe
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_first_reproduction_shows_what_was_finished(home, number):
+def test_an_interrupted_first_reproduction_shows_what_was_finished(home):
     endless = [new_code_cell(sleeping(home / "pid"))]
     write_notebook(home / "notebooks" / "02_failing.ipynb", endless)
     process = started(home, "reproduce")
     _written(home / "pid")
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and f"Error: {INTERRUPTED}" in output
     page = (home / "reports" / "index.html").read_text()
@@ -238,11 +237,12 @@ def test_an_interrupted_first_reproduction_shows_what_was_finished(home, number)
 @pytest.mark.spark
 def test_an_interrupt_amid_a_spark_job_is_one_line_too(home):
     spark = "from aftlib.spark.session import session\nspark = session('interrupted')"
-    job = "spark.range(2).rdd.map(lambda i: time.sleep(600)).count()"
+    task = f"open({str(home / 'task')!r}, 'w').write(str(i)), time.sleep(600)"
+    job = f"spark.range(2).rdd.map(lambda row: [({task}) for i in row]).count()"
     begun = sleeping(home / "pid").replace("time.sleep(600)", job)
     process = started(home, "run", "1", cells=[spark, begun])
     kernel = _written(home / "pid")
-    time.sleep(3)
+    _written(home / "task")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
