@@ -14,7 +14,7 @@ import platform
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
@@ -55,8 +55,8 @@ def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None
     named: set[Path] = set()
     packages, seen = set(), set()
 
-    def own(source: str, within: Sequence[str] = ()) -> None:
-        taken = public if _takes_all(source, package.name) else []
+    def own(source: str, within: tuple[str, ...] = ()) -> None:
+        taken = public if _takes_all(source, package.name) else ()
         pending.extend([*_imports(source, within), *taken])
         named.update(named_files(source, beside))
 
@@ -142,7 +142,8 @@ def _modules(folder: Path, parts: list[str]) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def _imports(source: str, within: Sequence[str] = ()) -> list[str]:
+@lru_cache(maxsize=4096)  # several notebooks import the same modules
+def _imports(source: str, within: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return each module that `source`, of the package `within`, imports, and what may be one."""
     found = []
     for node in (node for tree in parsed(source) for node in ast.walk(tree)):
@@ -154,7 +155,7 @@ def _imports(source: str, within: Sequence[str] = ()) -> list[str]:
             found += [module, *(f"{module}.{alias.name}" for alias in node.names)] if module else []
         elif isinstance(node, ast.Constant) and _OWN.match(str(node.value)):
             found.append(str(node.value).partition(":")[0])  # to be run or imported by its name
-    return found
+    return tuple(found)
 
 
 def _takes_all(source: str, package: str) -> bool:
@@ -213,12 +214,15 @@ def package_data(files: Iterable[Path]) -> list[Path]:
     return sorted(path for path in data if "__pycache__" not in path.parts)
 
 
+_distributions = cache(importlib.metadata.packages_distributions)
+
+
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of Python and of the distributions that bring the given packages.
 
     A package that is not installed is "none", so that installing it counts.
     """
-    brought = importlib.metadata.packages_distributions()
+    brought = _distributions()
     names = {name for package in packages for name in brought.get(package, [package])}
     found = {"Python": platform.python_version()}
     for name in sorted(names, key=str.lower):
