@@ -157,9 +157,9 @@ def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, l
         bars = {**(trace.get(f"error_{axis}") or {})}
         bars |= {k.split(".")[1]: v for k, v in trace.items() if k.startswith(f"error_{axis}.")}
         if bars.get("array") is not None and axis in arrays:
-            above, middle = unpacked(bars["array"]).astype(float), arrays[axis].astype(float)
+            above, middle = _numbers(unpacked(bars["array"])), _numbers(arrays[axis])
             less = bars.get("arrayminus")
-            below = above if less is None else unpacked(less).astype(float)  # None becomes NaN
+            below = above if less is None else _numbers(unpacked(less))
             if len(above) == len(below) == len(middle):
                 arrays[f"{axis} low"], arrays[f"{axis} high"] = middle - below, middle + above
     titles = {axis: _title(layout, axis, trace) for axis in ("x", "y")}
@@ -197,11 +197,19 @@ def unpacked(values: Any) -> np.ndarray:
     """Return an array of a figure, which Plotly may have packed as ``{dtype, bdata, shape}``."""
     if not isinstance(values, Mapping):
         kinds = {type(value) for value in values} if isinstance(values, Sequence) else set()
-        ragged = len(kinds - {int, float}) > 0 and kinds != {list}
-        return np.array(values, dtype=object) if ragged else np.array(values)
+        mixed = len(kinds - {int, float}) > 0 and kinds != {list}
+        try:
+            return np.array(values, dtype=object) if mixed else np.array(values)
+        except ValueError:  # rows of unequal length
+            return np.array(values, dtype=object)
     flat = np.frombuffer(base64.b64decode(values["bdata"]), dtype=np.dtype(values["dtype"]))
     shape = values.get("shape")
     return flat.reshape([int(n) for n in str(shape).split(",")]) if shape else flat
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    """Return an array as numbers, NaN for what is none, such as a date."""
+    return pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").to_numpy(float)
 
 
 def plain_text(text: str) -> str:
@@ -222,7 +230,8 @@ def table_of(html: str) -> tuple[list[list[str]], list[list[str]], str]:
         for cell in row.select("td, th"):
             while column in grid[number]:
                 column += 1
-            high, wide = (int(str(cell.get(span) or 1)) for span in ("rowspan", "colspan"))
+            spans = (str(cell.get(name)) for name in ("rowspan", "colspan"))
+            high, wide = (max(1, int(span)) if span.isdecimal() else 1 for span in spans)
             for down in grid[number : number + high]:
                 down |= {column + across: _text_of(cell) for across in range(wide)}
     width = max((max(row, default=-1) + 1 for row in grid), default=0)

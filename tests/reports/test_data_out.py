@@ -90,6 +90,8 @@ def test_packed_arrays_and_heat_maps_are_unfolded():
     traces[0]["text"] = [["none", "1<b>%</b>", "–"], ["a", "b", "c"]]
     told = rows(figure_csv({"data": traces, "layout": {}}))
     assert [row["text"] for row in told] == ["none", "1%", "–", "a", "b", "c"]
+    dated = {"x": ["2024-01-31"], "y": [1], "error_x": {"array": [9]}, "z": [[1, 2], [3]]}
+    assert [row["x"] for row in rows(figure_csv({"data": [dated]}))] == ["2024-01-31", ""]
     mixed = {"data": [{"x": ["1", 2], "y": ["a<br>b", None]}]}
     assert figure_csv(mixed) == "trace,x,y\ntrace 1,1,a b\ntrace 1,2,\n"
 
@@ -105,6 +107,8 @@ def test_a_table_is_read_as_it_is_seen():
     assert r"m & a\_b & c \\" in lines and r"4 & $-$3\% & $\varepsilon$ \\" in lines
     assert lines.index(r"\midrule") == 5
     assert table_of("<p>none</p>") == ([], [], "")
+    odd = '<table><tr><td rowspan="0">1</td><td colspan="all">2</td></tr></table>'
+    assert table_of(odd) == ([], [["1", "2"]], "")
     assert latex_text("a~b") == r"a\textasciitilde{}b"
 
 
