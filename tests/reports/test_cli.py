@@ -196,8 +196,9 @@ def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("command", [("reproduce",), ("run", "1")])
+@pytest.mark.parametrize(
+    ("command", "number"), [(("reproduce",), signal.SIGINT), (("run", "1"), signal.SIGTERM)]
+)
 def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, number):
     process = started(home, *command, cells=[sleeping(home / "pid")])
     kernel = _written(home / "pid")
