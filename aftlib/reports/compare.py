@@ -10,7 +10,6 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 import nbformat
-from markupsafe import Markup
 
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval
@@ -228,7 +227,7 @@ def write_comparison(runs: Sequence[Run]) -> Path:
         outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
         drawn.append([data[PLOTLY] for data in outputs if PLOTLY in data])
     figures = [
-        [Markup(plotly_box(mine[number])) if number < len(mine) else "" for mine in drawn]
+        [plotly_box(mine[number]) if number < len(mine) else "" for mine in drawn]
         for number in range(max(map(len, drawn)))
     ]
     page = render(

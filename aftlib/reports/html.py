@@ -215,10 +215,10 @@ def _shown(data: NotebookNode) -> str:
     return ""
 
 
-def plotly_box(figure: Mapping[str, Any]) -> str:
+def plotly_box(figure: Mapping[str, Any]) -> Markup:
     """Return the part of a page in which its script draws a Plotly figure."""
     height = figure.get("layout", {}).get("height") or _DEFAULT_HEIGHT
-    return (
+    return Markup(
         f'<div class="plotly" style="min-height:{height:g}px"></div>'
         f'<script type="application/json">{in_script(figure)}</script>'
         '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
-from markupsafe import Markup
 
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval, tally
@@ -182,7 +181,7 @@ def write_sweep(sweep: Sweep) -> Path:
         statements={id: CLAIMS[id].statement for id in ids},
         stable={id: stability(run.verdicts.get(id, "") for _, run in done) for id in ids},
         over="over seeds" if sweep.varied == (SEED,) else "over all runs",
-        figures=[Markup(plotly_box(figure)) for figure in figures if figure],
+        figures=[plotly_box(figure) for figure in figures if figure],
         home="../../",
     )
     share_plotly(reports_dir())
