@@ -16,7 +16,6 @@ from aftlib.reports.html import in_script, share_plotly
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SECONDS = 120
-_WIDTH = 960  # pixels of a picture
 _MARGIN = 16  # pixels of white around a picture
 _FLAGS = (
     "--headless",
@@ -55,11 +54,11 @@ def find_browser() -> str | None:
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
-def draw_plotly(figure: dict[str, Any], target: Path, browser: str) -> Path:
-    """Draw a Plotly `figure` as the PNG `target`, or raise RuntimeError."""
+def draw_plotly(figure: dict[str, Any], target: Path, browser: str, width: int = 960) -> Path:
+    """Draw a Plotly `figure`, `width` pixels wide, as the PNG `target`, or raise RuntimeError."""
     height = int(figure.get("layout", {}).get("height") or 540)
-    layout = figure.get("layout", {}) | {"width": _WIDTH, "height": height}
-    size = f"--window-size={_WIDTH + 2 * _MARGIN},{height + 2 * _MARGIN}"
+    layout = figure.get("layout", {}) | {"width": width, "height": height}
+    size = f"--window-size={width + 2 * _MARGIN},{height + 2 * _MARGIN}"
     figure = figure | {"layout": layout}
     return _drawn(figure, target, browser, "--screenshot", size, margin=_MARGIN)
 
