@@ -34,6 +34,7 @@ FIRST = [
     new_markdown_cell("## Formulas\n\n$$\\frac{1}{2} \\tag{7}$$\n\n## Verdicts"),
     new_code_cell(CLAIMS),
 ]
+SEEDED = [FIRST[0], new_code_cell("m = 4\nseed = 1", metadata={"tags": ["parameters"]})]
 FAILING = [
     new_markdown_cell("# A failure\n\nIt divides by zero."),
     new_code_cell("workers = 2  # workers", metadata={"tags": ["parameters"]}),

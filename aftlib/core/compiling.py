@@ -21,9 +21,8 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 # Arguments may be read-only and start anywhere, as Arrow's buffers do.
-OCTETS, WORDS, LONGS, DOUBLES = (
-    f"Array({kind}, 1, 'C', readonly=True, aligned=False)"
-    for kind in ("uint8", "uint64", "int64", "float64")
+OCTETS, LONGS, DOUBLES = (
+    f"Array({kind}, 1, 'C', readonly=True, aligned=False)" for kind in ("uint8", "int64", "float64")
 )
 
 

@@ -128,10 +128,8 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
     """One column a sensor, and one row a time, of rows that hold one sample each."""
     if len(long) != 3 or len(set(long)) != 3:
         raise ValueError(f"long must name three columns, time, sensor and value, got {list(long)}")
-    absent = [name for name in long if name not in frame.columns]
-    if absent:
-        known = ", ".join(repr(str(name)) for name in frame.columns[:8])
-        raise ValueError(f"long must name columns, got {absent}; columns are {known}")
+    if absent := [name for name in long if name not in frame.columns]:
+        raise ValueError(f"long must name columns, got {absent}; columns are {listed(frame)}")
     time, sensor, value = long
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
         raise ValueError(
@@ -154,6 +152,8 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
             f"({int(twice.sum())} such); keep one of them, or average them by resample="
         )
     samples = samples.assign(**{sensor: samples[sensor].astype(str)})
+    if (samples[sensor] == time).any():
+        raise ValueError(f"a sensor is called {time!r}, as the column of times: rename that column")
     wide = samples.pivot_table(index=time, columns=sensor, values=value, dropna=False)
     wide.columns.name = None
     return wide.reset_index()
@@ -303,12 +303,9 @@ def _usual(times: pd.DatetimeIndex) -> str:
     """The usual distance of sorted times, a round one that is near it, as `resample` takes it."""
     distances = np.diff(times.unique().asi8)
     usual = pd.Timedelta(int(np.median(distances)) if len(distances) else 0, unit=times.unit)
-    near = (
-        [text for text in _ROUND.split() if abs(pd.Timedelta(text) / usual - 1) < 0.02]
-        if usual
-        else []
-    )
-    return near[0] if near else f"{max(1, round(usual.total_seconds()))}s"
+    rounds = _ROUND.split() if usual else []
+    near = (text for text in rounds if abs(pd.Timedelta(text) / usual - 1) < 0.02)
+    return next(near, f"{max(1, round(usual.total_seconds()))}s")
 
 
 def _averaged(

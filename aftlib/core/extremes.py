@@ -37,29 +37,11 @@ class WindowExtremes(GaussianModel):
 
     Its mean and covariance are those of the keys' extremes, counted on half of the draws. A lost
     extreme is estimated from the others' by the best linear estimate, for which these are enough.
-    How far that errs is counted on the other half.
+    How far that errs is counted on the other half, the attribute `draws`, shape (draws, n).
 
-    Parameters
-    ----------
-    model : GaussianModel
-        Model of the n keys at one step.
-    steps : int
-        Steps of a window, independent of each other.
-    query : {"min", "max"}
-    rng : numpy.random.Generator
-        Draws twice `draws` windows.
-    draws : int
-        At least 2n + 2, for a covariance.
-
-    Attributes
-    ----------
-    draws : ndarray, shape (draws, n)
-        Extremes that the moments are not from.
-
-    Raises
-    ------
-    ValueError
-        When the query is another, `steps` is less than 1, or there are too few draws.
+    `model` is of one step, of which a window has `steps`, independent of each other. `rng` draws
+    twice `draws` windows, at least 2n + 2 for a covariance. ValueError when `query` is neither
+    "min" nor "max", or a number is too small.
 
     Examples
     --------
@@ -123,31 +105,14 @@ def most_likely_within(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Estimate windows' extremes from posteriors of their steps: in closed form but for a search.
 
-    Parameters
-    ----------
-    means : ndarray, shape (steps, k)
-        Posterior mean of each of k sensors at each step that was lost (D2 eq. (5)).
-    variance : array_like, shape (k,) or (steps, k)
-        Posterior variance of a step, squared sensor units.
-    requirement : Requirement
-        ε and δ.
-    known : array_like, shape (k,), optional
-        Extreme of the window's other steps, such as a checkpoint's; by default there are none.
-    query : {"min", "max"}
+    `means` (steps, k) and `variance` (k,) or (steps, k) are the posteriors of k sensors at the
+    steps that were lost (D2 eq. (5)); `known` (k,) has the extremes of the windows' other steps,
+    such as a checkpoint's, where there are any.
 
-    Returns
-    -------
-    value, reliability, half_width : ndarray, shape (k,)
-        The value that is most likely within ε of the window's extreme, the probability that it is,
-        and the half-width around it that holds with probability 1 − δ.
+    Returns, (k,) each, the value that is most likely within ε of the window's extreme, the
+    probability that it is, and the half-width around it that holds with probability 1 − δ.
+    ValueError when the query is neither "min" nor "max", or there is no step or no sensor.
 
-    Raises
-    ------
-    ValueError
-        When the query is another, or there is no step or no sensor.
-
-    Notes
-    -----
     Given what was observed the steps are independent, so that the maximum Y of the lost steps and
     of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v_t) for x ≥ c, and 0 below. The best value is
     looked for from ε below the largest m_t, or c, on, in steps of ε/32, or wider ones where ε is

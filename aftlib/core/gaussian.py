@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dpotri
 
-from aftlib.core.checks import listed
+from aftlib.core.checks import listed, require_number
 from aftlib.core.covariance import (
     complete_moments,
     independent_groups,
@@ -214,14 +214,9 @@ class GaussianModel(Bounded):
     @cached_property
     def cholesky(self) -> np.ndarray:
         """Lower factor L with Σ = L Lᵀ, shape (n, n)."""
-        factor = np.zeros((self.size, self.size) if len(self.groups) > 1 else (0, 0))
+        lower = partial(cholesky, lower=True, check_finite=False)
         try:
-            for group in self.groups:
-                if len(group) == self.size:
-                    factor = cholesky(self.covariance, lower=True, check_finite=False)
-                else:
-                    at = np.ix_(group, group)
-                    factor[at] = cholesky(self.covariance[at], lower=True, check_finite=False)
+            factor = self._each_group(lower, self.covariance)
         except np.linalg.LinAlgError:
             factor = np.zeros_like(self.covariance)
         pivots, scale = np.diag(factor) ** 2, np.diag(self.covariance)
@@ -237,14 +232,21 @@ class GaussianModel(Bounded):
     @cached_property
     def precision(self) -> np.ndarray:
         """Λ = Σ⁻¹, shape (n, n)."""
-        if len(self.groups) == 1:
-            return _inverse(self.cholesky)
-        inverse = np.zeros_like(self.covariance)
-        for group in self.groups:
-            at = np.ix_(group, group)
-            inverse[at] = _inverse(self.cholesky[at])
+        inverse = self._each_group(_inverse, self.cholesky)
         inverse.flags.writeable = False
         return inverse
+
+    def _each_group(
+        self, act: Callable[[np.ndarray], np.ndarray], matrix: np.ndarray
+    ) -> np.ndarray:
+        """What `act` makes of the blocks of the independent groups; 0 between them."""
+        if len(self.groups) == 1:
+            return act(matrix)
+        made = np.zeros_like(matrix)
+        for group in self.groups:
+            at = np.ix_(group, group)
+            made[at] = act(matrix[at])
+        return made
 
     def condition(self, observed: Mapping[str, float]) -> Posterior:
         """Posterior of the other keys given some values (D1 eqs (1), (2)).
@@ -349,8 +351,7 @@ class GaussianModel(Bounded):
         ValueError
             When steps < 1 or the query is another.
         """
-        if not (isinstance(steps, int | np.integer) and steps >= 1):
-            raise ValueError(f"steps must be a whole number of at least 1, got {steps!r}")
+        require_number("steps", steps, least=1, whole=True)
         if query not in ("mean", "sum"):
             raise ValueError(f"query must be 'mean' or 'sum', got {query!r}")
         if query == "mean":
@@ -359,10 +360,10 @@ class GaussianModel(Bounded):
 
     def indices(self, argument: str, keys: ArrayLike) -> np.ndarray:
         """Key indices as an integer array, checked; errors name `argument`."""
-        listed: Any = sorted(keys) if isinstance(keys, set | frozenset) else keys
-        if not isinstance(listed, np.ndarray):
-            listed = list(listed) if isinstance(listed, Iterable) else [[listed]]
-        given = np.asarray(listed)
+        several: Any = sorted(keys) if isinstance(keys, set | frozenset) else keys
+        if not isinstance(several, np.ndarray):
+            several = list(several) if isinstance(several, Iterable) else [[several]]
+        given = np.asarray(several)
         if given.size == 0:
             return np.empty(0, dtype=np.intp)
         if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
@@ -376,8 +377,9 @@ class GaussianModel(Bounded):
 
 
 def _frozen(values: ArrayLike) -> np.ndarray:
-    if isinstance(values, np.ndarray):
-        kept = values.flags.owndata and not values.flags.writeable and values.dtype == float
+    """The values as an array that nobody can change: themselves where they are one, or a copy."""
+    if isinstance(values, np.ndarray) and values.dtype == float:
+        kept = values.flags.owndata and not values.flags.writeable
         if kept:
             return values
     array = np.array(values, dtype=float)
@@ -393,6 +395,4 @@ def _inverse(factor: np.ndarray) -> np.ndarray:
         inverse[first:last, last:] = inverse[last:, first:last].T
         corner = np.tril(inverse[first:last, first:last])
         inverse[first:last, first:last] = corner + np.tril(corner, -1).T
-    inverse = inverse.T  # row by row in memory
-    inverse.flags.writeable = False
-    return inverse
+    return inverse.T  # row by row in memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import ROWS_PER_RANGE
 
@@ -38,11 +39,10 @@ def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarr
     `rows`, `seed` or `first` is negative.
     """
     for argument, value in (("rows", rows), ("seed", seed), ("first", first)):
-        if value < 0:
-            raise ValueError(f"{argument} must be at least 0, got {value!r}")
+        require_number(argument, value, least=0)
     ranges = range(first // ROWS_PER_RANGE, -(-(first + rows) // ROWS_PER_RANGE))
     parts = [draw_range(model, seed, i) for i in ranges]
-    whole = np.concatenate(parts) if parts else np.empty((0, model.size))
+    whole = np.concatenate([np.empty((0, model.size)), *parts])
     offset = first - ranges.start * ROWS_PER_RANGE
     return whole[offset : offset + rows]
 

@@ -97,10 +97,10 @@ def atomic_file(target: str | os.PathLike[str]) -> Iterator[Path]:
         flush(target.parent)
 
 
-def write_whole(target: str | os.PathLike[str], text: str) -> Path:
-    """Make `text` the contents of the file `target`, all of it or none, and return its path."""
+def write_whole(target: str | os.PathLike[str], contents: str | bytes) -> Path:
+    """Make the file `target` hold `contents`, all of it or none, and return its path."""
     with atomic_file(target) as scratch:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_bytes(contents.encode() if isinstance(contents, str) else contents)
     return Path(target)
 
 

@@ -11,147 +11,137 @@ from aftlib.core.paths import write_whole
 
 VERSION = 1
 
-_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
-_MAYBE = {"type": ["number", "null"]}
-_NAMES = {"type": "array", "items": {"type": "string"}}
-_INTERVAL = {"type": ["array", "null"], "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+_NUMBER, _INTEGER, _TEXT = ({"type": kind} for kind in ("number", "integer", "string"))
+_MAYBE, _TEXT_OR_NONE = ({"type": [kind, "null"]} for kind in ("number", "string"))
+_SHARE = _NUMBER | {"minimum": 0, "maximum": 1}
+_POSITIVE = _NUMBER | {"exclusiveMinimum": 0}
+_COUNT = _INTEGER | {"minimum": 1}
+
+
+def _said(what: dict[str, Any], description: str) -> dict[str, Any]:
+    return what | {"description": description}
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
 
 
 def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
+def _or_none(what: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [what, {"type": "null"}]}
+
+
+_NAMES = _list(_TEXT)
+_INTERVAL = {"type": ["array", "null"], "items": _NUMBER, "minItems": 2, "maxItems": 2}
+
+_SOURCE = _object(
+    path=_TEXT,
+    sha256=_TEXT,
+    long=_or_none(_NAMES),
+    time=_TEXT_OR_NONE,
+    resample=_TEXT_OR_NONE,
+    drop=_NAMES,
+)
+_DATA = _object(
+    name=_TEXT,
+    taken=_said(_NAMES, "what was taken for time, step and sensors, in words"),
+    steps=_INTEGER,
+    step_seconds=_MAYBE,
+    windows=_INTEGER,
+    quality={"type": "object", "additionalProperties": _INTEGER},
+)
+_DATA["properties"]["source"] = _said(
+    _SOURCE | {"type": ["object", "null"]},
+    "which file it was, and how it was read; the pipelines read it again",
+)
+_QUESTION = _object(
+    epsilon=_said(
+        {"type": "object", "additionalProperties": _POSITIVE},
+        "largest error of a window's result, sensor by sensor",
+    ),
+    delta=_POSITIVE | {"exclusiveMaximum": 1},
+    t_sla_ms=_POSITIVE,
+    window=_said(_COUNT, "steps"),
+    slide=_said(_COUNT, "steps"),
+    query={"enum": ["mean", "sum"]},
+    workers=_COUNT,
+    horizons=_COUNT,
+    fixed_ms=_NUMBER,
+    per_tuple_ms=_NUMBER,
+)
+_REPLAY = _object(
+    **{"from": _INTEGER},
+    until=_INTEGER,
+    sensors=_NAMES,
+    tuples=_INTEGER,
+    ms=_said(_NUMBER, "how long that takes, at most T_SLA"),
+)
+_BACKTEST = _object(
+    declared_recoverable=_said(
+        _SHARE,
+        "share of (sensor, window) pairs of the second half that were "
+        "declared recoverable before the loss, horizons weighted H : … : 1",
+    ),
+    within_epsilon=_said(
+        _or_none(_SHARE), "share of those whose estimate was within ε; null without any"
+    ),
+    interval=_said(_INTERVAL, "95 % interval of within_epsilon"),
+    worst_sensor=_said(_MAYBE, "smallest share within ε of a sensor with 400 promises or more"),
+    worst_sensor_name=_TEXT_OR_NONE,
+    worst_stretch={"type": ["object", "null"]},
+    promises=_said(_INTEGER, "declared pairs, all horizons"),
+    N=_said(_INTEGER, "promises one window ahead, both halves"),
+    slack_errors=_said(_NUMBER, "errors beyond δN that the theorem lets pass"),
+    slack=_said(_MAYBE, "slack_errors / N"),
+    replay_within=_said(
+        _MAYBE,
+        "share of window results of the second half within ε, had a whole "
+        "window been lost and only the first replay set been read again; not guarded",
+    ),
+    replay_worst_sensor=_said(_MAYBE, "the same of the worst sensor"),
+    excess_over_theorem=_NUMBER | {"maximum": 0},
+)
+_SENSOR = _object(
+    name=_TEXT,
+    worker=_INTEGER,
+    epsilon=_NUMBER,
+    explained=_said(_NUMBER, "share of its variance that sensors of other workers explain"),
+    closest=_TEXT_OR_NONE,
+    correlation=_NUMBER,
+    declared=_said(_list(_SHARE), "horizons 1 … H"),
+    within=_list(_MAYBE),
+    longest=_said(_INTEGER, "windows that it may be lost for, at least half of the time"),
+    now=_said(
+        _list({"type": "boolean"}),
+        "whether a loss after the file's end is declared recoverable",
+    ),
+    N=_list(_INTEGER),
+    slack=_list(_MAYBE),
+    least_epsilon=_said(_MAYBE, "smallest ε that would be worth asking"),
+)
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "A plan for sensors, with its promise back-tested",
     **_object(
         version={"const": VERSION, "description": "raised when a field changes its meaning"},
-        data=_object(
-            name={"type": "string"},
-            taken={**_NAMES, "description": "what was taken for time, step and sensors, in words"},
-            steps={"type": "integer"},
-            step_seconds=_MAYBE,
-            windows={"type": "integer"},
-            quality={"type": "object", "additionalProperties": {"type": "integer"}},
+        data=_DATA,
+        question=_QUESTION,
+        assignment=_said(_list(_NAMES), "the sensors of each worker"),
+        checkpoints=_said(
+            _list(_INTEGER), "steps since a window began at which a checkpoint is taken"
         ),
-        question=_object(
-            epsilon={
-                "type": "object",
-                "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
-                "description": "largest error of a window's result, sensor by sensor",
-            },
-            delta={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-            t_sla_ms={"type": "number", "exclusiveMinimum": 0},
-            window={"type": "integer", "minimum": 1, "description": "steps"},
-            slide={"type": "integer", "minimum": 1, "description": "steps"},
-            query={"enum": ["mean", "sum"]},
-            workers={"type": "integer", "minimum": 1},
-            horizons={"type": "integer", "minimum": 1},
-            fixed_ms={"type": "number"},
-            per_tuple_ms={"type": "number"},
+        replay=_said(
+            _list(_REPLAY), "sensors that are read again when the window fails between two times"
         ),
-        assignment={
-            "type": "array",
-            "items": _NAMES,
-            "description": "the sensors of each worker",
-        },
-        checkpoints={
-            "type": "array",
-            "items": {"type": "integer"},
-            "description": "steps since a window began at which a checkpoint is taken",
-        },
-        replay={
-            "type": "array",
-            "description": "sensors that are read again when the window fails between two times",
-            "items": _object(
-                **{"from": {"type": "integer"}},
-                until={"type": "integer"},
-                sensors=_NAMES,
-                tuples={"type": "integer"},
-                ms={"type": "number", "description": "how long that takes, at most T_SLA"},
-            ),
-        },
-        backtest=_object(
-            declared_recoverable={
-                **_SHARE,
-                "description": "share of (sensor, window) pairs of the second half that were "
-                "declared recoverable before the loss, horizons weighted H : … : 1",
-            },
-            within_epsilon={
-                "anyOf": [_SHARE, {"type": "null"}],
-                "description": "share of those whose estimate was within ε; null without any",
-            },
-            interval={**_INTERVAL, "description": "95 % interval of within_epsilon"},
-            worst_sensor={
-                **_MAYBE,
-                "description": "smallest share within ε of a sensor with 400 promises or more",
-            },
-            worst_sensor_name={"type": ["string", "null"]},
-            worst_stretch={"type": ["object", "null"]},
-            promises={"type": "integer", "description": "declared pairs, all horizons"},
-            N={"type": "integer", "description": "promises one window ahead, both halves"},
-            slack_errors={
-                "type": "number",
-                "description": "errors beyond δN that the theorem lets pass",
-            },
-            slack={**_MAYBE, "description": "slack_errors / N"},
-            replay_within={
-                **_MAYBE,
-                "description": "share of window results of the second half within ε, had a whole "
-                "window been lost and only the first replay set been read again; not guarded",
-            },
-            replay_worst_sensor={**_MAYBE, "description": "the same of the worst sensor"},
-            excess_over_theorem={"type": "number", "maximum": 0},
-        ),
-        compared={
-            "type": "array",
-            "items": _object(
-                method={"type": "string"}, declared=_SHARE, within=_MAYBE, interval=_INTERVAL
-            ),
-        },
-        sensors={
-            "type": "array",
-            "items": _object(
-                name={"type": "string"},
-                worker={"type": "integer"},
-                epsilon={"type": "number"},
-                explained={
-                    "type": "number",
-                    "description": "share of its variance that sensors of other workers explain",
-                },
-                closest={"type": ["string", "null"]},
-                correlation={"type": "number"},
-                declared={"type": "array", "items": _SHARE, "description": "horizons 1 … H"},
-                within={"type": "array", "items": _MAYBE},
-                longest={
-                    "type": "integer",
-                    "description": "windows that it may be lost for, at least half of the time",
-                },
-                now={
-                    "type": "array",
-                    "items": {"type": "boolean"},
-                    "description": "whether a loss after the file's end is declared recoverable",
-                },
-                N={"type": "array", "items": {"type": "integer"}},
-                slack={"type": "array", "items": _MAYBE},
-                least_epsilon={**_MAYBE, "description": "smallest ε that would be worth asking"},
-            ),
-        },
-        stretches={"type": "array", "items": {"type": "object"}},
-        cautions={**_NAMES, "description": "what to know before trusting the plan"},
+        backtest=_BACKTEST,
+        compared=_list(_object(method=_TEXT, declared=_SHARE, within=_MAYBE, interval=_INTERVAL)),
+        sensors=_list(_SENSOR),
+        stretches=_list({"type": "object"}),
+        cautions=_said(_NAMES, "what to know before trusting the plan"),
     ),
-}
-SCHEMA["properties"]["data"]["properties"]["source"] = {
-    **_object(
-        path={"type": "string"},
-        sha256={"type": "string"},
-        long={"anyOf": [_NAMES, {"type": "null"}]},
-        time={"type": ["string", "null"]},
-        resample={"type": ["string", "null"]},
-        drop=_NAMES,
-    ),
-    "type": ["object", "null"],
-    "description": "which file it was, and how it was read; the pipelines read it again",
 }
 
 
@@ -162,21 +152,13 @@ def write_plan(plan: dict, path: Path | str) -> Path:
 
 
 def read_plan(path: Path | str) -> dict:
-    """Read a plan that `write_plan` wrote.
-
-    Raises
-    ------
-    ValueError
-        When the file is no plan, or one of another version.
-    """
-    if not isinstance(path, str | Path):
-        raise ValueError(f"plan must name a file that aft plan wrote, got {path!r}")
+    """Read a plan that `write_plan` wrote; ValueError when it is none, or of another version."""
     try:
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        if not isinstance(plan, dict):
+            raise ValueError(f"{type(plan).__name__} instead of an object")
+    except (OSError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"plan must name a file that aft plan wrote, got {path!r}") from error
-    if not isinstance(plan, dict):
-        raise ValueError(f"plan must name a file that aft plan wrote, got {str(path)!r}")
     missing = [name for name in SCHEMA["required"] if name not in plan]
     if missing and plan.get("version", VERSION) == VERSION:
         raise ValueError(f"plan {str(path)!r} lacks {', '.join(missing)}: make it anew by aft plan")

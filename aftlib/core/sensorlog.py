@@ -32,49 +32,28 @@ class SensorLog:
 
     Reading |O| keys over l steps costs |O|·l values, rounded up to row groups, because Parquet
     stores each key's column apart.
-
-    Attributes
-    ----------
-    path : Path
-        Directory of `part-00000.parquet` … and the manifest, which is written last.
-    names : tuple of str
-        The n keys.
-    steps : int
-        Number of steps.
-    about : dict
-        Whatever the writer noted: parameters, quality counts.
     """
 
-    path: Path
-    names: tuple[str, ...]
+    path: Path  # directory of `part-00000.parquet` … and the manifest, which is written last
+    names: tuple[str, ...]  # the n keys
     steps: int
-    about: dict
+    about: dict  # whatever the writer noted: parameters, quality counts
 
     @classmethod
     def open(cls, path: Path | str) -> SensorLog:
-        """Open a log that was written whole.
-
-        Raises
-        ------
-        ValueError
-            When there is no complete log at `path`.
-        """
+        """Open a log that was written whole; ValueError when there is none at `path`."""
         path = Path(path)
         try:
             manifest = json.loads((path / MANIFEST).read_text())
             log = cls(path, tuple(manifest["names"]), manifest["steps"], manifest["about"])
-            parts = range(-(-log.steps // ROWS_PER_RANGE))
+            parts = [part_path(path, index) for index in range(-(-log.steps // ROWS_PER_RANGE))]
+            if missing := next((part.name for part in parts if not part.exists()), None):
+                raise ValueError(f"without {missing}")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"path holds no complete sensor log, got {str(path)!r} ({error}); "
                 "write one with SensorLog.write or delete the directory and make it again"
             ) from error
-        for index in parts:
-            if not part_path(path, index).exists():
-                raise ValueError(
-                    f"path holds no complete sensor log, got {str(path)!r} without "
-                    f"{part_path(path, index).name}; delete the directory and make it again"
-                )
         return log
 
     @property
@@ -97,12 +76,7 @@ class SensorLog:
     ) -> SensorLog:
         """Write samples, shape (steps, n), NaN where one is missing, as a log at `path`.
 
-        Raises
-        ------
-        ValueError
-            When the sizes do not fit.
-        FileExistsError
-            When `path` is already there.
+        ValueError when the sizes do not fit, FileExistsError when `path` is already there.
         """
         values = np.asarray(values, dtype=float)
         if values.ndim != 2 or values.shape[1] != len(names):
@@ -117,23 +91,10 @@ class SensorLog:
         return cls.open(path)
 
     def read(self, keys: Sequence[int] | None, begin: int, stop: int) -> np.ndarray:
-        """Samples of some keys over the steps [begin, stop), NaN where one is missing.
+        """Samples over the steps [begin, stop), NaN where one is missing: (stop − begin, keys).
 
-        Parameters
-        ----------
-        keys : sequence of int or None
-            Key indices, in the order of the columns wanted; None for all.
-        begin, stop : int
-            Steps inside the log.
-
-        Returns
-        -------
-        ndarray, shape (stop − begin, len(keys))
-
-        Raises
-        ------
-        ValueError
-            When the steps lie outside the log or a key index is unknown.
+        `keys` are indices, in the order of the columns wanted, or None for all. ValueError when one
+        is unknown, or the steps lie outside of the log.
         """
         out = np.empty((max(0, stop - begin), len(self.names if keys is None else keys)))
         done = 0

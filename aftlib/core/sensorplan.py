@@ -21,6 +21,7 @@ from aftlib.core.windows import Windows
 
 SHRINKAGE = 1e-4
 """Of the model of window results: sensors that repeat each other are borne by it."""
+_ANEW = "make it anew by aft plan"
 
 
 def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
@@ -34,41 +35,21 @@ def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
 class SensorPlan:
     """What the pipelines take from plan.json, everything in units of ε.
 
-    A sample is divided by its sensor's ε, so that one tolerance, 1, does for all.
-
-    Attributes
-    ----------
-    table : SensorTable
-        All samples of the plan's data, in units of ε.
-    digest : str
-        Of the data's contents.
-    epsilon : ndarray, shape (n,)
-        ε in the sensors' own units.
-    delta : float
-    windows : Windows
-    workers : tuple of tuple of int
-        Key indices of each worker.
-    times : tuple of int
-        Steps of a window at which it begins, takes checkpoints, and ends.
-    replay : tuple of tuple of int
-        Key indices that a failure between two of these times reads again.
-    seasons : tuple of float
-        Periods of known rhythms, in windows.
-    t_sla_ms, fixed_ms, per_tuple_ms : float
-        T_SLA, and the recovery time that the plan counts on.
+    A sample is divided by its sensor's ε, so that one tolerance, 1, does for all. Sensors are key
+    indices.
     """
 
-    table: SensorTable
-    digest: str
-    epsilon: np.ndarray
+    table: SensorTable  # all samples of the plan's data
+    digest: str  # of the data's contents
+    epsilon: np.ndarray  # (n,), in the sensors' own units
     delta: float
     windows: Windows
-    workers: tuple[tuple[int, ...], ...]
-    times: tuple[int, ...]
-    replay: tuple[tuple[int, ...], ...]
-    seasons: tuple[float, ...]
+    workers: tuple[tuple[int, ...], ...]  # the sensors of each
+    times: tuple[int, ...]  # steps of a window: it begins, takes checkpoints, and ends
+    replay: tuple[tuple[int, ...], ...]  # what a failure between two of these times reads again
+    seasons: tuple[float, ...]  # periods of known rhythms, in windows
     t_sla_ms: float
-    fixed_ms: float
+    fixed_ms: float  # of the recovery time that the plan counts on
     per_tuple_ms: float
 
     @cached_property
@@ -94,13 +75,7 @@ def open_plan(path: Path | str) -> SensorPlan:
     """Read a plan, and the data that it was made for.
 
     The data are looked for where they were, then beside the plan; they must be the same to the
-    byte.
-
-    Raises
-    ------
-    ValueError
-        When the file is no plan of this version, its data are gone or have changed, or it does not
-        fit them. The message names the plan, and the way out.
+    byte. ValueError when they are not, or the file is no plan of this version that fits them.
     """
     plan = read_plan(path)
     source = plan["data"].get("source") if isinstance(plan["data"], dict) else None
@@ -113,9 +88,6 @@ def open_plan(path: Path | str) -> SensorPlan:
         raise ValueError(f"plan {str(path)!r} is damaged ({error!r}): {_ANEW}") from error
     except ValueError as error:
         raise ValueError(f"plan {str(path)!r}: {error}") from error
-
-
-_ANEW = "make it anew by aft plan"
 
 
 def source_of(
@@ -181,8 +153,8 @@ def _fitted(plan: dict, table: SensorTable, digest: str) -> SensorPlan:
     if asked["query"] not in ("mean", "sum"):
         raise ValueError(f"query must be 'mean' or 'sum', got {asked['query']!r}; {_ANEW}")
     require_number("delta", asked["delta"], above=0, below=1)
-    for name, least in (("t_sla_ms", 0), ("fixed_ms", 0), ("per_tuple_ms", 0)):
-        require_number(name, asked[name], least=least)
+    for name in ("t_sla_ms", "fixed_ms", "per_tuple_ms"):
+        require_number(name, asked[name], least=0)
     require_number("window", asked["window"], least=1, most=len(table.values) // 4, whole=True)
     require_number("slide", asked["slide"], least=1, whole=True)
 

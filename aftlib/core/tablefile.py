@@ -28,10 +28,7 @@ PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 def read_frame(path: Path | str) -> pd.DataFrame:
     """Read a .csv (commas, semicolons or tabs; with decimal commas too) or .parquet file as it is.
 
-    Raises
-    ------
-    ValueError
-        When there is no such file, it cannot be read as a table, or would fill the memory.
+    ValueError when there is no such file, it cannot be read as a table, or would fill the memory.
     """
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):

@@ -10,6 +10,5 @@ which `export` makes files), the front pages (`index`) and ``claims.json``.
 
 What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).
 `explorer` is a page of sliders, with or without a notebook; `drawing` has the figures of single
-results, and `cite` says how to cite. `doctor` says what the machine lacks;
-`browser` draws pictures, where there is one.
+results. `doctor` says what the machine lacks; `browser` draws pictures, where there is one.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aftlib.core.paths import atomic_file
-from aftlib.reports.html import share_plotly
+from aftlib.reports.html import in_script, share_plotly
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SECONDS = 120
@@ -60,12 +59,8 @@ def draw_plotly(figure: dict[str, Any], target: Path, browser: str, width: int =
     height = int(figure.get("layout", {}).get("height") or 540)
     layout = figure.get("layout", {}) | {"width": width, "height": height}
     size = f"--window-size={width + 2 * _MARGIN},{height + 2 * _MARGIN}"
-    script = _DRAW.format(figure=_literal(figure | {"layout": layout}))
-    with atomic_file(target) as scratch:
-        said = _show(browser, script, [size, f"--screenshot={scratch}"], _MARGIN)
-        if not scratch.exists():
-            raise RuntimeError(f"the browser {browser} drew nothing: {said.stderr.strip()[-500:]}")
-    return target
+    figure = figure | {"layout": layout}
+    return _drawn(figure, target, browser, "--screenshot", size, margin=_MARGIN)
 
 
 def print_page(figure: dict[str, Any], target: Path, browser: str) -> Path:
@@ -76,13 +71,8 @@ def print_page(figure: dict[str, Any], target: Path, browser: str) -> Path:
     width, height = figure["layout"]["width"], figure["layout"]["height"]
     # a pixel more than the figure: rounding must not give a second page
     style = f"@page {{ size: {width}px {height + 1}px; margin: 0 }}"
-    flags = ["--no-pdf-header-footer"]
-    with atomic_file(target) as scratch:
-        script = _DRAW.format(figure=_literal(figure))
-        said = _show(browser, script, [*flags, f"--print-to-pdf={scratch}"], style=style)
-        if not scratch.exists():
-            raise RuntimeError(f"the browser {browser} drew nothing: {said.stderr.strip()[-500:]}")
-    return target
+    flag = "--no-pdf-header-footer"
+    return _drawn(figure, target, browser, "--print-to-pdf", flag, style=style)
 
 
 def evaluate(expression: str, browser: str) -> str:
@@ -95,8 +85,16 @@ def evaluate(expression: str, browser: str) -> str:
     return unescape(found[2])
 
 
-def _literal(figure: dict[str, Any]) -> str:
-    return json.dumps(figure).replace("</", "<\\/")
+def _drawn(
+    figure: dict[str, Any], target: Path, browser: str, act: str, *flags: str, **page: Any
+) -> Path:
+    """Have the browser make the file `target` by the flag `act`."""
+    script = _DRAW.format(figure=in_script(figure))
+    with atomic_file(target) as scratch:
+        said = _show(browser, script, [*flags, f"{act}={scratch}"], **page)
+        if not scratch.exists():
+            raise RuntimeError(f"the browser {browser} drew nothing: {said.stderr.strip()[-500:]}")
+    return target
 
 
 def _show(

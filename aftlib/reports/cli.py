@@ -5,19 +5,20 @@ What a command needs is imported when it runs, so that `aft --help` is there at 
 
 from __future__ import annotations
 
-import ast
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import aftlib
 from aftlib.reports.documents import PROFILES
 
 if TYPE_CHECKING:
@@ -28,23 +29,16 @@ if TYPE_CHECKING:
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_ROOMS = {
-    "cite": "aftlib.reports.cite:command",
     "cluster": "aftlib.spark.cluster_command:command",
+    "compare": "aftlib.reports.run_commands:compare",
     "explorer": "aftlib.reports.explorer:command",
+    "export": "aftlib.reports.run_commands:export_data",
+    "open": "aftlib.reports.run_commands:open_run",
     "plan": "aftlib.your_sensors.command:command",
+    "runs": "aftlib.reports.run_commands:runs",
+    "sweep": "aftlib.reports.run_commands:sweep",
 }
-"""Commands that rooms bring, by name; each is imported only when it is asked for."""
-
-_OF_RUNS = {
-    name: f"aftlib.reports.run_commands:{function}"
-    for name, function in {
-        "runs": "runs",
-        "open": "open_run",
-        "sweep": "sweep",
-        "compare": "compare",
-        "export": "export_data",
-    }.items()
-}
+"""Commands of other modules, by name; each is imported only when it is asked for."""
 
 parameters_option = click.option(
     "-p",
@@ -62,29 +56,24 @@ class _Gathered(click.Group):
     for its imports. A list of them takes the first line of each from its source.
     """
 
-    later = OF_ROOMS | _OF_RUNS
-
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted([*super().list_commands(context), *self.later])
+        return sorted([*super().list_commands(context), *OF_ROOMS])
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in self.later:
+        if name not in OF_ROOMS:
             return super().get_command(context, name)
-        module, _, command = self.later[name].partition(":")
-        found: click.Command = getattr(import_module(module), command)
+        found: click.Command = resolve_name(OF_ROOMS[name])
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         lines = {}
         for name in self.list_commands(context):
-            if name in self.later:
-                # of its docstring, read without importing what it needs
-                module, _, function = self.later[name].partition(":")
+            if name in OF_ROOMS:
+                module, _, function = OF_ROOMS[name].partition(":")
                 path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
-                nodes = ast.parse(path.read_text(encoding="utf-8")).body
-                named = (n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == function)
-                about = next((ast.get_docstring(node) or "" for node in named), "")
-                lines[name] = about.partition("\n")[0]
+                docstring = rf'^def {function}\(.*?"""([^\n"]*)'
+                found = re.search(docstring, path.read_text(encoding="utf-8"), re.M | re.S)
+                lines[name] = found[1] if found else ""
             elif command := self.get_command(context, name):
                 lines[name] = command.get_short_help_str(formatter.width)
         with formatter.section("Commands"):
@@ -184,6 +173,20 @@ def doctor() -> None:
     sys.exit(0 if all(check.ok for check in checks) else 1)
 
 
+@main.command()
+def cite() -> None:
+    """Print how to cite this version, as BibTeX."""
+    click.echo(
+        "@software{aftlib,\n"
+        "  title = {{aftlib: approximate fault tolerance for data streams}},\n"
+        "  author = {{The aftlib authors}},\n"
+        f"  version = {{{aftlib.__version__}}},\n"
+        "  license = {Apache-2.0},\n"
+        "}"
+    )
+    click.echo("Cite the documents whose experiments you use as well (docs/citation.md).", err=True)
+
+
 def overrides(
     given: Iterable[str], option: str = "-p", shape: str = "NAME=VALUE"
 ) -> dict[str, str]:
@@ -237,22 +240,23 @@ def attend(
 
     `way_out` is said of a work that had nothing to do, because it had been done before.
     """
-    from aftlib.reports.execute import stoppable
+    from aftlib.reports.execute import stop_all
 
-    with ThreadPoolExecutor(jobs) as pool, stoppable():
-        futures = [
-            pool.submit(_say_progress, name, work, position, way_out)
-            for position, (name, work) in enumerate(works.items())
-        ]
+    with ThreadPoolExecutor(jobs) as pool:
         try:
+            futures = [
+                pool.submit(_say_progress, name, work, position, way_out)
+                for position, (name, work) in enumerate(works.items())
+            ]
             pending = set(futures)
             while pending:  # shortly: a signal that another thread took does not end a long wait
                 done, pending = wait(futures, timeout=0.2)
                 found = [future.result() for future in done]
             return found
         except BaseException:
-            # No new work; then `stoppable` kills the kernels, and the pool awaits their threads.
+            # No new work, no kernel; then the pool awaits their threads.
             pool.shutdown(wait=False, cancel_futures=True)
+            stop_all()
             raise
 
 

@@ -6,16 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 import nbformat
-from markupsafe import Markup
 
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval
 from aftlib.reports.data_out import PLOTLY, shown_in
 from aftlib.reports.documents import CLAIMS
-from aftlib.reports.html import asset, plotly_box, render, share_plotly, started
+from aftlib.reports.html import plotly_box, render, share_plotly, started
 from aftlib.reports.kept import SHOWN, keys_of, read_kept
 from aftlib.reports.runs import TABLES, Run, file_stem, runs_dir
 
@@ -55,7 +55,7 @@ def inputs(runs: Sequence[Run], part: str) -> list[Line]:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{_text(part)}" for part in value.values())
+        return ", ".join(map(_text, value.values()))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -125,7 +125,7 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
     if not keys or not known or a.duplicated(keys).any() or b.duplicated(keys).any():
         return [Line(name, ("no columns tell the rows of both apart",), "changed")]
     try:
-        joined = a.merge(b.rename(columns={c: f"{c}{_B}" for c in b if c not in keys}), on=keys)
+        joined = a.merge(b, on=keys, suffixes=("", _B))
     except ValueError:  # a key that is a number in one and a text in the other
         joined = a.head(0)
     if joined.empty:
@@ -135,18 +135,18 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
 
     bounds = intervals_of(a)
     skipped = {*keys, *(bound for pair in bounds.values() for bound in pair)}
-    theirs, mine = ({str(c) for c in f.select_dtypes("number")} for f in (a, b))
+    numbers, theirs = ({*frame.select_dtypes("number")} for frame in (a, b))
     odd = {c: "A" if c in a else "B" for c in [*a, *b] if (c in a) != (c in b)}
     lines = [Line(f"{name}.{c}", (f"only in {one}",), "changed") for c, one in odd.items()]
     for column in (c for c in a if c in b and c not in skipped):
-        if (column in theirs) != (column in mine):
+        if (column in numbers) != (column in theirs):
             lines.append(Line(f"{name}.{column}", ("numbers in one only",), "changed"))
             continue
         x, y = joined[column], joined[f"{column}{_B}"]
         differ = ~((x == y) | (x.isna() & y.isna()))
         state = "changed" if differ.any() or alone else "same"
         text = f"{common}: {int(differ.sum())} differ"
-        if column not in theirs:  # texts, and what is true or false
+        if column not in numbers:  # texts, and what is true or false
             lines.append(Line(f"{name}.{column}", (text,), state))
             continue
         if column in bounds and all(f"{bound}{_B}" in joined for bound in bounds[column]):
@@ -192,7 +192,7 @@ def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
 def told(runs: Sequence[Run]) -> list[str]:
     """Return the comparison of `runs` as lines of text; what is the same is only counted."""
     lines = []
-    for letter, run in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", runs, strict=False):
+    for letter, run in zip(ascii_uppercase, runs, strict=False):
         lines.append(f"{letter}  {run.name}  {started(run.record)}")
     for title, found in _parts(runs).items():
         same = sum(line.state == "same" for line in found)
@@ -227,19 +227,17 @@ def write_comparison(runs: Sequence[Run]) -> Path:
         outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
         drawn.append([data[PLOTLY] for data in outputs if PLOTLY in data])
     figures = [
-        [Markup(plotly_box(mine[number])) if number < len(mine) else "" for mine in drawn]
+        [plotly_box(mine[number]) if number < len(mine) else "" for mine in drawn]
         for number in range(max(map(len, drawn)))
     ]
     page = render(
         "compare.html.j2",
         runs=runs,
-        letters=[chr(ord("A") + number) for number in range(len(runs))],
-        started=started,
+        letters=ascii_uppercase[: len(runs)],
+        home="../../",
         parts=_parts(runs),
         statements={id: claim.statement for id, claim in CLAIMS.items()},
         figures=figures,
-        css=asset("base.css") + asset("report.css"),
-        js=asset("report.js"),
     )
     share_plotly(reports_dir())
     return write_whole(target, page)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from typing import Any
 
 import nbformat
 import numpy as np
+import pandas as pd
+from bs4 import BeautifulSoup, Tag
 
 from aftlib.reports.claims import MIME
 
@@ -87,19 +86,16 @@ def figure_csv(figure: Mapping[str, Any]) -> str:
     The columns are the trace, what the slider or menu chooses, the coordinates under the titles of
     their axes, and the bounds of error bars as values.
     """
-    layout = figure.get("layout", {})
-    rows: list[dict[str, Any]] = []
+    parts = [pd.DataFrame()]
     for choice, traces in _states(figure):
         for number, trace in enumerate(traces, 1):
-            name = plain_text(str(trace.get("name") or f"trace {number}"))
-            about = {"trace": name} | choice
-            rows += [about | point for point in _points(trace, layout)]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+            columns = _columns(trace, figure.get("layout", {}))
+            if length := max(map(len, columns.values()), default=0):
+                called = plain_text(str(trace.get("name") or f"trace {number}"))
+                values = {name: pd.Series(column, dtype=object) for name, column in columns.items()}
+                about = {"trace": called} | choice | values
+                parts.append(pd.DataFrame(about, range(length), dtype=object))
+    return pd.concat(parts).to_csv(index=False, lineterminator="\n")
 
 
 def _states(
@@ -116,11 +112,14 @@ def _states(
         yield {}, data
     for step in steps:
         changes, *where = step.get("args") or [{}]
-        which = where[0] if where and isinstance(where[0], list) else range(len(data))
+        named = (which for which in where if isinstance(which, list | int))  # `update` has a layout
+        which = next(named, range(len(data)))
         traces = [dict(trace) for trace in data]
         for attribute, values in changes.items():
-            for position, trace in enumerate(which):
-                if isinstance(values, list) and values:
+            for position, trace in enumerate([which] if isinstance(which, int) else which):
+                if not isinstance(values, list | tuple):  # one for all
+                    traces[trace][attribute] = values
+                elif values:
                     traces[trace][attribute] = values[position % len(values)]
         label = plain_text(str(step.get("label", "")))
         yield {name: label}, [trace for trace in traces if trace.get("visible", True)]
@@ -150,16 +149,17 @@ def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, 
     return {**figure, "data": traces}, f"{name} = {label}"
 
 
-def _points(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, list]:
+    """Return the coordinates of a trace's points under their titles, some perhaps shorter."""
     arrays = {name: unpacked(trace[name]) for name in _COORDINATES if trace.get(name) is not None}
     arrays = {name: values for name, values in arrays.items() if values.ndim}
     for axis in ("x", "y"):
         bars = {**(trace.get(f"error_{axis}") or {})}
         bars |= {k.split(".")[1]: v for k, v in trace.items() if k.startswith(f"error_{axis}.")}
         if bars.get("array") is not None and axis in arrays:
-            above, middle = unpacked(bars["array"]).astype(float), arrays[axis].astype(float)
+            above, middle = _numbers(unpacked(bars["array"])), _numbers(arrays[axis])
             less = bars.get("arrayminus")
-            below = above if less is None else unpacked(less).astype(float)  # None becomes NaN
+            below = above if less is None else _numbers(unpacked(less))
             if len(above) == len(below) == len(middle):
                 arrays[f"{axis} low"], arrays[f"{axis} high"] = middle - below, middle + above
     titles = {axis: _title(layout, axis, trace) for axis in ("x", "y")}
@@ -171,24 +171,13 @@ def _points(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> list[dict[st
             text = unpacked(trace.get("text") or [])  # what is written into the cells
             if text.shape == (height, width):
                 arrays["text"] = text.ravel()
-    named = {
-        f"{titles.get(name[0], '') or name[0]}{name[1:]}" if name[:1] in titles else name: values
+    return {
+        f"{titles.get(name[0], '') or name[0]}{name[1:]}" if name[:1] in titles else name: [
+            plain_text(value) if isinstance(value, str) else value for value in values.tolist()
+        ]
         for name, values in arrays.items()
         if values.ndim == 1
     }
-    length = max((len(values) for values in named.values()), default=0)
-    return [
-        {name: _plain(values[row]) for name, values in named.items() if row < len(values)}
-        for row in range(length)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of a figure as CSV shows it: nothing for NaN, texts without markup."""
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, str):
-        return plain_text(value)
-    return "" if value is None or value != value else value
 
 
 def _title(layout: Mapping[str, Any], axis: str, trace: Mapping[str, Any]) -> str:
@@ -208,11 +197,19 @@ def unpacked(values: Any) -> np.ndarray:
     """Return an array of a figure, which Plotly may have packed as ``{dtype, bdata, shape}``."""
     if not isinstance(values, Mapping):
         kinds = {type(value) for value in values} if isinstance(values, Sequence) else set()
-        ragged = len(kinds - {int, float}) > 0 and kinds != {list}
-        return np.array(values, dtype=object) if ragged else np.array(values)
+        mixed = len(kinds - {int, float}) > 0 and kinds != {list}
+        try:
+            return np.array(values, dtype=object) if mixed else np.array(values)
+        except ValueError:  # rows of unequal length
+            return np.array(values, dtype=object)
     flat = np.frombuffer(base64.b64decode(values["bdata"]), dtype=np.dtype(values["dtype"]))
     shape = values.get("shape")
     return flat.reshape([int(n) for n in str(shape).split(",")]) if shape else flat
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    """Return an array as numbers, NaN for what is none, such as a date."""
+    return pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").to_numpy(float)
 
 
 def plain_text(text: str) -> str:
@@ -220,60 +217,36 @@ def plain_text(text: str) -> str:
     return re.sub(r"<[^>]*>", "", re.sub(r"<br */?>", " ", text)).strip()
 
 
-class _Cells(HTMLParser):
-    """Collects the cells of the first table: text, rows and columns that they take."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.caption, self.rows, self.heads, self.within = "", list[list[list]](), 0, [""]
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "tr":
-            self.rows.append([])
-            self.heads += "thead" in self.within
-        elif tag in ("td", "th"):
-            spans = dict(attrs)
-            self.rows[-1].append(["", *(int(spans.get(k) or 1) for k in ("rowspan", "colspan"))])
-        if tag in ("td", "th", "thead", "caption", "style"):
-            self.within.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self.within:
-            del self.within[self.within.index(tag) :]
-
-    def handle_data(self, data: str) -> None:
-        if self.within[-1] in ("td", "th"):
-            self.rows[-1][-1][0] += data
-        elif self.within[-1] == "caption":
-            self.caption += data
-
-
 def table_of(html: str) -> tuple[list[list[str]], list[list[str]], str]:
     """Return the head rows, the other rows and the caption of an HTML table, as texts.
 
     A cell over several rows or columns is repeated in each.
     """
-    cells = _Cells()
-    cells.feed(html)
-    grid: list[dict[int, str]] = [{} for _ in cells.rows]
-    for number, row in enumerate(cells.rows):
+    page = BeautifulSoup(html, "html.parser")
+    rows, heads = page.select("tr"), len(page.select("thead tr"))
+    grid: list[dict[int, str]] = [{} for _ in rows]
+    for number, row in enumerate(rows):
         column = 0
-        for text, high, wide in row:
+        for cell in row.select("td, th"):
             while column in grid[number]:
                 column += 1
+            spans = (str(cell.get(name)) for name in ("rowspan", "colspan"))
+            high, wide = (max(1, int(span)) if span.isdecimal() else 1 for span in spans)
             for down in grid[number : number + high]:
-                down |= {column + across: " ".join(text.split()) for across in range(wide)}
+                down |= {column + across: _text_of(cell) for across in range(wide)}
     width = max((max(row, default=-1) + 1 for row in grid), default=0)
     filled = [[row.get(column, "") for column in range(width)] for row in grid]
-    return filled[: cells.heads], filled[cells.heads :], " ".join(cells.caption.split())
+    return filled[:heads], filled[heads:], " ".join(map(_text_of, page.select("caption")))
+
+
+def _text_of(tag: Tag) -> str:
+    return " ".join(tag.get_text().split())
 
 
 def table_csv(html: str) -> str:
     """Return an HTML table as CSV, with its numbers as they are shown; head rows come first."""
     heads, rows, _ = table_of(html)
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([*heads, *rows])
-    return text.getvalue()
+    return pd.DataFrame([*heads, *rows]).to_csv(header=False, index=False, lineterminator="\n")
 
 
 def table_latex(html: str) -> str:

@@ -14,7 +14,7 @@ import platform
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
@@ -28,7 +28,6 @@ _RESULTS = ("reports/claims.py", "reports/style.py")
 _OWN = re.compile(rf"{PACKAGE.name}(\.\w+)+(:\w+)?$", re.ASCII)
 _NO_DATA = {".py", ".pyc", ".typed"}
 _INSTALLED = {"site-packages", "dist-packages"}
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None
     named: set[Path] = set()
     packages, seen = set(), set()
 
-    def own(source: str, within: Sequence[str] = ()) -> None:
-        taken = public if _takes_all(source, package.name) else []
+    def own(source: str, within: tuple[str, ...] = ()) -> None:
+        taken = public if _takes_all(source, package.name) else ()
         pending.extend([*_imports(source, within), *taken])
         named.update(named_files(source, beside))
 
@@ -71,7 +70,7 @@ def closure(sources: Iterable[str], package: Path = PACKAGE, beside: Path | None
         top, *rest = name.split(".")
         home, found = package.parent, _modules(package, rest)
         if top != package.name:
-            tried = [(folder, located(folder, top, rest)) for folder in homes(top, beside)]
+            tried = [(folder, _modules(folder, [top, *rest])) for folder in homes(top, beside)]
             home, found = next((pair for pair in tried if pair[1]), (beside, []))
             if not found and top not in sys.stdlib_module_names:
                 packages.add(top)
@@ -125,12 +124,6 @@ def named_files(source: str, beside: Path) -> list[Path]:
     return [path for path in paths if os.path.isfile(path)]
 
 
-def located(folder: Path, top: str, rest: list[str]) -> list[Path]:
-    """Return the files that importing a module below `folder` runs: of a package, or itself."""
-    found = [*_file(folder / top, "__init__"), *_modules(folder / top, rest)]
-    return found or _file(folder, top)
-
-
 def source_in(path: Path) -> str:
     """Return the code of one's own file in its encoding, nothing where that is broken."""
     try:
@@ -140,22 +133,17 @@ def source_in(path: Path) -> str:
         return ""
 
 
-def _file(folder: Path, name: str) -> list[Path]:
-    path = folder / f"{name}.py"
-    return [path] if path.is_file() else []
-
-
 def _modules(folder: Path, parts: list[str]) -> list[Path]:
     """Return the files that importing `parts` of the package at `folder` runs, but its own."""
     found = []
     for part in parts:
-        found += _file(folder, part)
+        found += [folder / f"{part}.py", folder / part / "__init__.py"]
         folder = folder / part
-        found += _file(folder, "__init__")
-    return found
+    return [path for path in found if path.is_file()]
 
 
-def _imports(source: str, within: Sequence[str] = ()) -> list[str]:
+@lru_cache(maxsize=4096)  # several notebooks import the same modules
+def _imports(source: str, within: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return each module that `source`, of the package `within`, imports, and what may be one."""
     found = []
     for node in (node for tree in parsed(source) for node in ast.walk(tree)):
@@ -167,7 +155,7 @@ def _imports(source: str, within: Sequence[str] = ()) -> list[str]:
             found += [module, *(f"{module}.{alias.name}" for alias in node.names)] if module else []
         elif isinstance(node, ast.Constant) and _OWN.match(str(node.value)):
             found.append(str(node.value).partition(":")[0])  # to be run or imported by its name
-    return found
+    return tuple(found)
 
 
 def _takes_all(source: str, package: str) -> bool:
@@ -226,12 +214,15 @@ def package_data(files: Iterable[Path]) -> list[Path]:
     return sorted(path for path in data if "__pycache__" not in path.parts)
 
 
+_distributions = cache(importlib.metadata.packages_distributions)
+
+
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of Python and of the distributions that bring the given packages.
 
     A package that is not installed is "none", so that installing it counts.
     """
-    brought = importlib.metadata.packages_distributions()
+    brought = _distributions()
     names = {name for package in packages for name in brought.get(package, [package])}
     found = {"Python": platform.python_version()}
     for name in sorted(names, key=str.lower):
@@ -266,8 +257,5 @@ def content_hashes(value: Any) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _content(path: Path, *state: int) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,8 +10,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -177,16 +177,6 @@ def _run(
         last_words = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
         return "\n".join([f"{type(error).__name__}: {error}", *last_words])
     return None
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Make sure that no kernel outlives the block: an error or an interrupt stops them all."""
-    try:
-        yield
-    except BaseException:
-        stop_all()
-        raise
 
 
 def stop_all() -> None:

@@ -5,7 +5,6 @@ The arithmetic is in ``templates/explorer.js``; the tests hold it equal to the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -16,26 +15,15 @@ from aftlib.core.paths import reports_dir, require_writable, write_whole
 PAGE = "explorer.html"
 
 
-@dataclass(frozen=True)
-class Slider:
-    """One of the page's sliders; `m` counts the divisors of the sensors."""
-
-    id: str
-    name: str
-    low: float
-    high: float
-    step: float
-    start: float
-
-
+# Its id, name, least and largest value, step and where it begins; m counts the sensors' divisors.
 SLIDERS = [
-    Slider("epsilon", "tolerance ε", 0.05, 2.5, 0.01, 0.8),
-    Slider("delta", "permitted failure probability δ", 0.005, 0.3, 0.005, 0.05),
-    Slider("m", "workers m", 1, 15, 1, 7),
-    Slider("tSla", "longest recovery T_SLA", 30, 300, 1, 50),
-    Slider("groups", "sensors", 1, 20, 1, 10),
-    Slider("rho", "correlation inside a group", 0, 0.99, 0.01, 0.9),
-    Slider("relative", "a histogram's relative error ε", 0.01, 0.5, 0.01, 0.1),
+    ("epsilon", "tolerance ε", 0.05, 2.5, 0.01, 0.8),
+    ("delta", "permitted failure probability δ", 0.005, 0.3, 0.005, 0.05),
+    ("m", "workers m", 1, 15, 1, 7),
+    ("tSla", "longest recovery T_SLA", 30, 300, 1, 50),
+    ("groups", "sensors", 1, 20, 1, 10),
+    ("rho", "correlation inside a group", 0, 0.99, 0.01, 0.9),
+    ("relative", "a histogram's relative error ε", 0.01, 0.5, 0.01, 0.1),
 ]
 FIGURES = {
     "workers": "Estimable workers (D1)",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from aftlib.core.paths import atomic_file, reports_dir
+from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.browser import evaluate, find_browser, print_page
 from aftlib.reports.data_out import (
     PLOTLY,
@@ -22,6 +22,7 @@ from aftlib.reports.data_out import (
     table_latex,
 )
 from aftlib.reports.executed import Executed
+from aftlib.reports.html import in_script
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.runs import find_run
 
@@ -92,13 +93,13 @@ def export(
         )
     if shown.kind == "table":
         write = table_csv if kind == "csv" else table_latex
-        return _written(target, write(shown.data["text/html"]).encode())
+        return write_whole(target, write(shown.data["text/html"]))
     figure = shown.data.get(PLOTLY)
     if figure is None:
         raise ValueError(f"figure {shown.number} is a picture, without data: save it in the report")
     if kind in ("csv", "json"):
         text = figure_csv(figure) if kind == "csv" else json.dumps(figure, ensure_ascii=False)
-        return _written(target, text.encode())
+        return write_whole(target, text)
 
     figure, _ = chosen(figure, at)
     browser = find_browser()
@@ -112,16 +113,16 @@ def export(
     drawn = {"data": figure["data"], "layout": for_paper(figure.get("layout", {})) | size}
     if height is None:  # what legend and labels take is given back to the plot
         room = "then((box) => `${box._fullLayout._size.h}`)"
-        plot = float(evaluate(f"Plotly.newPlot('figure', {_script(drawn)}).{room}", browser))
+        plot = float(evaluate(f"Plotly.newPlot('figure', {in_script(drawn)}).{room}", browser))
         size["height"] += round(max(0, size["height"] - 40 - plot))
         drawn["layout"] |= size
     if kind == "pdf":
         return print_page(drawn, target, browser)
     asked = size | {"format": kind, "scale": _DOTS if kind == "png" else 1}
-    url = evaluate(f"Plotly.toImage({_script(drawn)}, {_script(asked)})", browser)
+    url = evaluate(f"Plotly.toImage({in_script(drawn)}, {in_script(asked)})", browser)
     about, _, content = url.partition(",")
     made = base64.b64decode(content) if "base64" in about else unquote(content).encode()
-    return _written(target, made)
+    return write_whole(target, made)
 
 
 def for_paper(layout: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,13 +135,3 @@ def for_paper(layout: Mapping[str, Any]) -> dict[str, Any]:
         "font": {**made.get("font", {}), "size": 10},
         "autosize": False,
     }
-
-
-def _script(value: Any) -> str:
-    return json.dumps(value).replace("</", "<\\/")
-
-
-def _written(target: Path, content: bytes) -> Path:
-    with atomic_file(target) as scratch:
-        scratch.write_bytes(content)
-    return target

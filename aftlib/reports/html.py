@@ -23,9 +23,10 @@ from nbconvert.filters import Highlight2HTML, ansi2html
 from nbformat import NotebookNode
 from plotly.utils import PlotlyJSONEncoder
 
-from aftlib.core.paths import atomic_file, notebooks_dir, reports_dir
+from aftlib.core.paths import atomic_file, notebooks_dir, reports_dir, write_whole
 from aftlib.reports.claims import (
     MIME,
+    SYMBOLS,
     ClaimRecord,
     Settled,
     claims_table,
@@ -59,8 +60,10 @@ def render(template: str, **values: Any) -> str:
     """Return a page made from `template`; texts are escaped unless marked as HTML."""
     loader = jinja2.FileSystemLoader(TEMPLATES)
     made = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-    made.filters["literal"] = partial(json.dumps, ensure_ascii=False, default=str)
-    made.filters["counted"] = counted
+    literal = partial(json.dumps, ensure_ascii=False, default=str)
+    made.filters |= {"literal": literal, "counted": counted}
+    words = (asset, duration, not_default, started, tally)
+    made.globals |= {word.__name__: word for word in words} | {"symbols": SYMBOLS}
     return made.get_template(template).render(values)
 
 
@@ -78,9 +81,7 @@ def write_report(executed: Executed, target: Path, root: str = "") -> Path:
     alone = not root and target.parent.resolve() != reports_dir().resolve()
     page = render_report(executed, None if alone else root)
     share_plotly(reports_dir() if root else target.parent)
-    with atomic_file(target) as scratch:
-        scratch.write_text(page, encoding="utf-8")
-    return target
+    return write_whole(target, page)
 
 
 def share_plotly(folder: Path) -> Path:
@@ -122,24 +123,18 @@ def render_report(executed: Executed, root: str | None = "") -> str:
 
     return render(
         "report.html.j2",
+        executed=executed,
         title=Markup(to_inline_html(executed.title)),
         document=document,
-        record=executed.record,
         root=root,
+        home=root or "",
         known=read_parameters(executed.content),
-        started=started(executed.record),
-        duration=duration(executed.record["seconds"]),
         counts=tally(settled.verdict for settled in executed.settled),
-        not_default=not_default(executed.changed),
-        error=executed.error,
         failed_cell=failed,
         sections=[(Markup(title), slug(title)) for title in headings],
         cites_figures=bool(document) and any("(fig" in part for part in parts),
         parts=[Markup(part) for part in parts if part],
-        executed_link=executed.path.name,
-        has_plotly=any('class="plotly"' in part for part in parts),
-        css=asset("base.css") + asset("report.css"),
-        js=asset("report.js"),
+        figures=any('class="plotly"' in part for part in parts),
     )
 
 
@@ -220,18 +215,21 @@ def _shown(data: NotebookNode) -> str:
     return ""
 
 
-def plotly_box(figure: Mapping[str, Any]) -> str:
+def plotly_box(figure: Mapping[str, Any]) -> Markup:
     """Return the part of a page in which its script draws a Plotly figure."""
     height = figure.get("layout", {}).get("height") or _DEFAULT_HEIGHT
-    # Nothing inside a script element may look like its end.
-    text = json.dumps(figure, ensure_ascii=False, cls=PlotlyJSONEncoder)
-    text = text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
-    return (
+    return Markup(
         f'<div class="plotly" style="min-height:{height:g}px"></div>'
-        f'<script type="application/json">{text}</script>'
+        f'<script type="application/json">{in_script(figure)}</script>'
         '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '
         "this page.</p></noscript>"
     )
+
+
+def in_script(value: Any) -> str:
+    """Return `value` as JSON for a script element; nothing in it looks like the element's end."""
+    text = json.dumps(value, ensure_ascii=False, cls=PlotlyJSONEncoder)
+    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
 def _numbered(inside: str, shown: Shown, notebook: str, settles: Sequence[str]) -> str:

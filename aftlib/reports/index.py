@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from aftlib.core.paths import atomic_file, require_writable
+from aftlib.core.paths import require_writable, write_whole
 from aftlib.reports.browser import draw_plotly, find_browser
 from aftlib.reports.claims import (
     SYMBOLS,
@@ -25,7 +25,7 @@ from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.evidence import cited
 from aftlib.reports.executed import Executed
-from aftlib.reports.html import asset, duration, render, started
+from aftlib.reports.html import duration, render
 from aftlib.reports.markdown import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
 from aftlib.reports.runs import Run, runs_dir
@@ -66,16 +66,9 @@ def write_index(
         old=sum(bool(claim.earlier) for claim in claims),
         tables=tables,
         own=[run for run in runs if not run.record["profile"]],
-        tally=tally,
         sweeps=sorted(f"{p.parent.name}/{p.name}" for p in runs_dir().glob("*/sweep-*.html")),
-        started=started,
-        duration=duration,
-        symbols=SYMBOLS,
-        css=asset("base.css") + asset("index.css"),
     )
-    with atomic_file(target) as scratch:
-        scratch.write_text(page, encoding="utf-8")
-    return target
+    return write_whole(target, page)
 
 
 def _card(
@@ -129,9 +122,7 @@ def write_readme(
         if lines:
             head = "| claim | what the document says | expected | measured | interval | verdict |"
             parts.append("\n".join([head, "|---|---|---|---|---|---|", *lines]))
-    with atomic_file(target) as scratch:
-        scratch.write_text("\n\n".join(filter(None, parts)) + "\n", encoding="utf-8")
-    return target
+    return write_whole(target, "\n\n".join(filter(None, parts)) + "\n")
 
 
 def _line(claim: ClaimRecord) -> str:
@@ -176,8 +167,7 @@ def draw_pictures(reports: Mapping[str, Executed], folder: Path) -> list[str]:
                     raise RuntimeError("no browser found: install Chromium or set AFT_BROWSER")
                 draw_plotly(drawn[PLOTLY], target, browser)
             else:
-                with atomic_file(target) as scratch:
-                    scratch.write_bytes(base64.b64decode(drawn["image/png"]))
+                write_whole(target, base64.b64decode(drawn["image/png"]))
         except (RuntimeError, FileNotFoundError) as error:
             problems.append(f"picture of {name}: {error}")
     return problems

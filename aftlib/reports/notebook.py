@@ -30,7 +30,6 @@ from aftlib.reports.dependencies import (
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.parameter_cell import Parameter, check_parameters, read_parameters
 
-_CHECK = ".check_parameters"
 SETTINGS = ("AFT_MASTER",)  # of the environment: where Spark runs
 
 
@@ -110,23 +109,20 @@ class Notebook:
         ValueError as that raises it, before a kernel or Spark was started.
         """
         code = [c.source for c in self.content.cells if c.cell_type == "code"]
-        trees = [tree for source in code[1:2] for tree in parsed(source)]
-        calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        call = next((c for c in calls if ast.unparse(c.func).endswith(_CHECK)), None)
-        homes = [
-            f"{node.module}.{alias.name}"
-            for tree in trees
-            for node in ast.walk(tree)
+        nodes = [node for part in code[1:2] for tree in parsed(part) for node in ast.walk(tree)]
+        homes = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in nodes
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
-            if call and ast.unparse(call.func) == f"{alias.asname or alias.name}{_CHECK}"
-        ]
-        if call is None or not homes:
-            return
+        }
         values = self.values(given)
-        named = [(k.arg, k.value) for k in call.keywords]
-        asked = {a: values[v.id] for a, v in named if a and isinstance(v, ast.Name)}
-        import_module(homes[0]).check_parameters(**asked)
+        for node in nodes:
+            match node:
+                case ast.Call(ast.Attribute(ast.Name(room), "check_parameters")) if room in homes:
+                    named = {k.arg: k.value for k in node.keywords if k.arg}
+                    asked = {a: values[v.id] for a, v in named.items() if isinstance(v, ast.Name)}
+                    import_module(homes[room]).check_parameters(**asked)
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from aftlib.core.paths import atomic_file
+from aftlib.core.paths import write_whole
 from aftlib.reports.documents import CLAIMS, DOCUMENTS
-from aftlib.reports.html import asset, render
+from aftlib.reports.html import render
 from aftlib.reports.markdown import to_html
 
 FOLDER = "documents"  # within the reports
@@ -32,8 +32,5 @@ def write_pages(folder: Path) -> None:
             "document.html.j2",
             title=document.title,
             body=Markup(to_html(text, str(document.source.parents[2]))),
-            css=asset("base.css") + asset("report.css"),
         )
-        folder.mkdir(exist_ok=True)
-        with atomic_file(folder / f"{document.page}.html") as scratch:
-            scratch.write_text(page, encoding="utf-8")
+        write_whole(folder / f"{document.page}.html", page)

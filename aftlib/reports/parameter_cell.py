@@ -37,7 +37,8 @@ class Parameter:
 
     def check(self, value: Any) -> Any:
         """Return `value` as the notebook wants it: a text is parsed, 1e6 is fine for an int."""
-        for candidate in (value, literal(value)):
+        read = [literal(value), value]  # a text stays one where it may be one
+        for candidate in read if self.kind == "Any" else reversed(read):
             fits, converted = _fit(candidate, self.kind)
             if fits:
                 return converted
@@ -48,9 +49,19 @@ class Parameter:
 
 
 def read_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]:
-    """Return the parameters of `notebook` by name; empty when no cell is tagged ``parameters``."""
+    """Return the parameters of `notebook` by name; empty when no cell is tagged ``parameters``.
+
+    ValueError when that cell is no Python, such as one with a magic.
+    """
     code = (cell for cell in notebook.cells if cell.cell_type == "code")
     source = next((c.source for c in code if TAG in c.metadata.get("tags", [])), "")
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError as error:
+        raise ValueError(
+            f"the cell tagged {TAG} must be plain Python, got {(error.text or '').strip()!r} in "
+            f"line {error.lineno} ({error.msg}): put magics into another cell"
+        ) from error
     comments: dict[int, str] = {}  # by line; one that fills its line keeps a leading #
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
@@ -58,7 +69,7 @@ def read_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]:
             comments[token.start[0]] = "#" * own_line + token.string.lstrip("# ")
 
     found = {}
-    for statement in ast.parse(source).body:
+    for statement in statements:
         match statement:
             case ast.AnnAssign(ast.Name(name), annotation, ast.expr() as value):
                 kind = ast.unparse(annotation)
@@ -68,8 +79,8 @@ def read_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]:
                 continue
         try:
             default = ast.literal_eval(value)
-        except ValueError:
-            default = ast.get_source_segment(source, value)
+        except ValueError:  # an expression: what it comes to is not known
+            default, kind = ast.get_source_segment(source, value), kind or "Any"
         default = list(default) if isinstance(default, tuple) else default
 
         about = comments.get(statement.end_lineno or 0, "")
@@ -137,7 +148,7 @@ def literal(value: Any) -> Any:
 
 def _fit(value: Any, kind: str) -> tuple[bool, Any]:
     """Return whether `value` is a `kind`, and the value converted to it."""
-    kind = kind.strip("'\" ")
+    kind = re.sub(r"^(?:typing\.)?Optional\[(.*)\]$", r"\1 | None", kind.strip("'\" "))
     alternatives = re.split(r"\|(?![^\[]*\])", kind)  # at each bar outside of brackets
     if len(alternatives) > 1:
         tried = [_fit(value, part) for part in alternatives]
@@ -160,5 +171,5 @@ def _fit(value: Any, kind: str) -> tuple[bool, Any]:
         return number, float(value) if number else value
     if kind in ("list", "tuple"):
         return isinstance(value, list), value
-    known = {"bool": bool, "str": str, "dict": dict}.get(kind)
+    known = {"bool": bool, "str": str, "dict": dict}.get(kind.partition("[")[0])
     return known is None or isinstance(value, known), value

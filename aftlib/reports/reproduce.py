@@ -52,28 +52,24 @@ class Outcome:
         return not self.failed and not self.surprises
 
 
-def choose(only: Sequence[str]) -> list[Notebook]:
-    """Return the notebooks that `only` names, each once and in order; all when it is empty."""
+def plan(
+    profile: str, only: Sequence[str], overrides: Mapping[str, Any], fresh: bool = False
+) -> list[Job]:
+    """Return the jobs of a reproduction, in order; all parameters are checked before anything runs.
+
+    They are of the notebooks that `only` names, or of all. ValueError for an unknown profile or
+    notebook, a value of the wrong type, or a parameter that none of the notebooks knows: the
+    message lists those they know.
+    """
     known = all_notebooks()
     if not known:
         raise ValueError("the project has no notebooks (notebooks/NN_name.ipynb)")
     wanted = {find_notebook(name).name for name in only}
-    return [notebook for notebook in known if not only or notebook.name in wanted]
-
-
-def plan(
-    profile: str, only: Sequence[str], overrides: Mapping[str, Any], fresh: bool = False
-) -> list[Job]:
-    """Return the jobs of a reproduction; every parameter is checked before anything runs.
-
-    ValueError for an unknown profile or notebook, a value of the wrong type, or a parameter that
-    none of the notebooks knows: the message lists those they know.
-    """
-    chosen = choose(only)
+    chosen = [notebook for notebook in known if not only or notebook.name in wanted]
     for name in overrides:
         if not any(name in notebook.parameters for notebook in chosen):
-            known = [f"{n.name}: {listing(n.parameters.values())}" for n in chosen]
-            raise ValueError(f"no chosen notebook has a parameter {name!r}; " + "\n".join(known))
+            lists = [f"{n.name}: {listing(n.parameters.values())}" for n in chosen]
+            raise ValueError(f"no chosen notebook has a parameter {name!r}; " + "\n".join(lists))
 
     jobs = []
     for notebook in chosen:

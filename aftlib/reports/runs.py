@@ -28,7 +28,8 @@ from aftlib.reports.parameter_cell import read_parameters
 
 RECORD, TABLES = "run.json", "tables"
 KEY_LENGTH = 12  # digits of the key that name a folder
-FIELDS = {"parameters", "changed", "profile", "claims", "error", "started", "seconds"}
+FIELDS = {"key", "parameters", "changed", "profile", "claims", "error", "started", "seconds"}
+FIELDS |= {"notebook", "versions", "commit", "dirty", "machine"}
 """What a record must have to be that of a run."""
 
 

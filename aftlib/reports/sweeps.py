@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
-from markupsafe import Markup
 
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval, tally
 from aftlib.reports.documents import CLAIMS
 from aftlib.reports.executed import Executed
-from aftlib.reports.html import asset, duration, plotly_box, render, share_plotly
+from aftlib.reports.html import duration, plotly_box, render, share_plotly
 from aftlib.reports.notebook import Notebook, profile_parameters
 from aftlib.reports.runs import KEY_LENGTH, Run, all_runs, file_stem, runs_dir
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
@@ -106,7 +105,8 @@ def split_values(text: str) -> list[str]:
     """
     parts, depth, quote = [""], 0, ""
     for letter in text:
-        if quote or letter in "'\"":
+        begins = parts[-1].rstrip()[-1:] in "[({,:"  # an apostrophe in a word does not
+        if quote or (begins and letter in "'\""):
             quote = "" if letter == quote else quote or letter
         depth += (letter in "[{(") - (letter in "]})") if not quote else 0
         if letter == "," and not depth and not quote:
@@ -142,7 +142,7 @@ def stability(verdicts: Iterable[str]) -> str:
 
 def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run]) -> dict[str, str]:
     """Return how stable each claim of `report` is: over `runs` that differ from it by seed only."""
-    if report is None or SEED not in notebook.parameters or report.error:
+    if report is None or report.error or SEED not in report.record["parameters"]:
         return {}
     own = dict(report.record["parameters"])
     by_seed = {own.pop(SEED): {s.id: s.verdict for s in report.settled}}
@@ -181,9 +181,8 @@ def write_sweep(sweep: Sweep) -> Path:
         statements={id: CLAIMS[id].statement for id in ids},
         stable={id: stability(run.verdicts.get(id, "") for _, run in done) for id in ids},
         over="over seeds" if sweep.varied == (SEED,) else "over all runs",
-        figures=[Markup(plotly_box(figure)) for figure in figures if figure],
-        css=asset("base.css") + asset("report.css"),
-        js=asset("report.js"),
+        figures=[plotly_box(figure) for figure in figures if figure],
+        home="../../",
     )
     share_plotly(reports_dir())
     return write_whole(sweep.page, page)

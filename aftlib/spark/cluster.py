@@ -49,15 +49,10 @@ class Daemon:
 class LocalCluster:
     """A master and workers of Spark on the loopback, ended with the block that it opens.
 
-    Parameters
-    ----------
-    workers, cores : int
-        Workers, each of which starts an executor, and tasks that each runs at once.
-    memory : str
-        Memory of a worker for its executors, such as ``"1g"``, which one executor takes.
-
-    Only who knows `secret` may send work: session() takes it from ``AFT_CLUSTER_SECRET``. Messages
-    are encrypted. ValueError when a number is below 1, RuntimeError when a daemon does not start.
+    Each of the `workers` starts an executor, which takes all of its `memory` and runs `cores` tasks
+    at once. Only who knows `secret` may send work: session() takes it from ``AFT_CLUSTER_SECRET``.
+    Messages are encrypted. ValueError when a number is below 1, RuntimeError when a daemon does not
+    start.
     """
 
     def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:

@@ -20,13 +20,16 @@ def command(workers: int, cores: int) -> None:
     WORKERS (2) with so many CORES (1) each. What is printed tells how to use it.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with LocalCluster(workers, cores) as cluster:
-        variables = cluster.folder / "environment"  # like all of the folder, for nobody else
-        lines = (f"export {name}={value}\n" for name, value in cluster.environment.items())
-        variables.write_text("".join(lines))
-        click.echo(f"{workers} workers of {cluster.url}. In another shell, to work on them:")
-        click.echo(f"  . {variables}")
-        click.echo("Ctrl-C ends them.")
-        with suppress(KeyboardInterrupt):
-            while True:
-                signal.pause()
+    try:
+        with LocalCluster(workers, cores) as cluster:
+            variables = cluster.folder / "environment"  # like all of the folder, for nobody else
+            lines = (f"export {name}={value}\n" for name, value in cluster.environment.items())
+            variables.write_text("".join(lines))
+            click.echo(f"{workers} workers of {cluster.url}. In another shell, to work on them:")
+            click.echo(f"  . {variables}")
+            click.echo("Ctrl-C ends them.")
+            with suppress(KeyboardInterrupt):
+                while True:
+                    signal.pause()
+    except (OSError, RuntimeError) as error:  # no Java, or one that does not start
+        raise click.ClickException(str(error)) from error

@@ -43,7 +43,9 @@ class Fault:
         if point != self.point or reached < self.after or self.note.exists():
             return
         self.notes.mkdir(parents=True, exist_ok=True)
-        self.note.write_text(json.dumps({"pid": os.getpid(), "reached": reached}))
+        draft = self.note.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps({"pid": os.getpid(), "reached": reached}))
+        draft.replace(self.note)  # whole or not there: others look for it all the time
         os.kill(os.getpid(), self.signal)
 
 
@@ -53,21 +55,26 @@ def woken(notes: Path, after_s: float) -> Iterator[None]:
 
     When the block ends, whoever stands still then is woken, too.
     """
-    over, awake = threading.Event(), set[Path]()
+    over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(TICK_S):
-            for note in set(notes.glob("fault-*.json")) - awake:
+        awake = set[Path]()
+        while True:
+            ended = over.is_set()  # asked for first: what falls before the end is seen
+            waiting = {*notes.glob("fault-*.json")} - awake
+            if ended and not waiting:
+                return
+            for note in waiting:
                 if time.time() - note.stat().st_mtime >= after_s:
                     with suppress(ProcessLookupError):
                         os.kill(json.loads(note.read_text())["pid"], signal.SIGCONT)
                     awake.add(note)
+            time.sleep(TICK_S)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        time.sleep(0 if not set(notes.glob("fault-*.json")) - awake else after_s)
         over.set()
         thread.join()

@@ -28,12 +28,7 @@ def require_shared(spark: SparkSession, *folders: Path | str) -> None:
 
     Looked at from tasks, once an application: they must read what the driver wrote there, write
     beside it, and find the driver's lock held. Folders are made when missing; those in a folder
-    that is known to be shared are not looked at again.
-
-    Raises
-    ------
-    ValueError
-        With the folder, the machine, what is amiss there, and the way out.
+    that is known to be shared are not looked at again. ValueError with what is amiss, and where.
     """
     if is_local(spark):
         return

@@ -22,19 +22,10 @@ class Noted:
 
 
 def noted(directory: Path | str, way_out: str) -> Noted:
-    """What the checkpoint in a stream's directory says.
+    """What the folder `checkpoint` in a stream's directory says.
 
-    Parameters
-    ----------
-    directory : path
-        Spark's checkpoint is the folder `checkpoint` in it.
-    way_out : str
-        What becomes of the stream when that folder is torn, for the error.
-
-    Raises
-    ------
-    ValueError
-        When its last files are empty or cut, or there is a commit of a batch that has not begun.
+    ValueError when its last files are empty or cut, or there is a commit of a batch that has not
+    begun; `way_out` says what becomes of the stream then.
     """
     place = Path(directory) / "checkpoint"
     begun, committed = (last_number(place / name) for name in ("offsets", "commits"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import draw_range
 from aftlib.core.paths import atomic_directory
@@ -25,10 +26,8 @@ def write_samples(
     however Spark cuts the work. ValueError when `rows` is less than 1, `path` holds a log of other
     parameters, or not all machines of a cluster share it.
     """
-    if rows < 1:
-        raise ValueError(f"rows must be at least 1, got {rows!r}")
-    digest = model.digest()
-    about = {"rows": rows, "seed": seed, "model": digest.hexdigest()[:16]}
+    require_number("rows", rows, least=1)
+    about = {"rows": rows, "seed": seed, "model": model.digest().hexdigest()[:16]}
     if Path(path).exists():
         log = SensorLog.open(path)
         if log.about != about:

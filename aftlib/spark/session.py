@@ -42,25 +42,12 @@ _LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 
 def session(app: str = "aft", **conf: str) -> SparkSession:
-    """Return the running session, or start one.
+    """Return the running session, or start one that Spark shows as `app`.
 
-    Parameters
-    ----------
-    app
-        The name that Spark shows.
-    **conf
-        Spark properties that go before the defaults here, such as
-        ``**{"spark.sql.shuffle.partitions": "64"}``. Static ones count only if no session runs.
+    `conf` has Spark properties that go before the defaults here, such as
+    ``**{"spark.sql.shuffle.partitions": "64"}``; static ones count only if no session runs.
+    FileNotFoundError when no Java is usable, ValueError when ``AFT_DRIVER_MEMORY`` is not a size.
 
-    Raises
-    ------
-    FileNotFoundError
-        No Java is usable.
-    ValueError
-        ``AFT_DRIVER_MEMORY`` is not a size.
-
-    Notes
-    -----
     ``AFT_MASTER`` (default ``local[*,4]``) chooses where it runs, ``AFT_DRIVER_MEMORY`` (default
     ``2g``) the memory of the driver, which with a local master is that of all tasks.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.core.datasets import Quality, even_grid, read_table
+from aftlib.core.datasets import Quality, even_grid, read_long, read_table
 
 TIMES = pd.date_range("2026-01-01", periods=6, freq="h")
 
@@ -247,3 +247,9 @@ def test_a_file_that_is_no_table_is_named(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ValueError, match=r"path must hold a table, got '.*x.csv' \(.*\)"):
         read_table(tmp_path / "x.csv")
+
+
+def test_a_sensor_called_as_the_column_of_times_is_told(tmp_path):
+    (tmp_path / "x.csv").write_text("time,id,v\n2026-01-01,time,1\n2026-01-02,time,2\n")
+    with pytest.raises(ValueError, match="a sensor is called 'time', as the column of times: ren"):
+        read_long(tmp_path / "x.csv", ["time", "id", "v"])

@@ -99,7 +99,7 @@ def test_what_is_no_gaussian_is_refused(arguments, message):
         (lambda: TWO.block_variance([-1]), "keys must be different key indices"),
         (lambda: TWO.block_variance([0.5]), "keys must be a sequence of key indices"),
         (lambda: TWO.block_variance(3), "keys must be a sequence of key indices"),
-        (lambda: TWO.aggregate(0), "steps must be a whole number of at least 1, got 0"),
+        (lambda: TWO.aggregate(0), "steps must be a whole number at least 1, got 0"),
         (lambda: TWO.aggregate(1.5), "steps must be a whole number"),
         (lambda: TWO.aggregate(3, "median"), "query must be 'mean' or 'sum', got 'median'"),
         (lambda: GaussianModel.fit(np.zeros(3)), r"frame must have shape \(rows, n\)"),

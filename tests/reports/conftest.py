@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import nbformat
 import pytest
 
-from aftlib.reports import browser, reproduce
-from tests.tiny_project import make_project, only_tiny_claims
+from aftlib.reports import browser, reproduce, runs
+from aftlib.reports.claims import MIME, settle
+from aftlib.reports.executed import Executed
+from tests.tiny_project import (
+    SEEDED,
+    executed,
+    make_project,
+    only_tiny_claims,
+    shows,
+    write_notebook,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +30,37 @@ def home(tmp_path, monkeypatch):
     root = make_project(tmp_path / "home {x}")  # papermill would read braces as a pattern
     monkeypatch.setenv("AFT_HOME", str(root))
     return root
+
+
+@pytest.fixture
+def quick(home, monkeypatch):
+    """A notebook with a seed, executed by hand: m = 9 fails, D1-1 holds where m is odd."""
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", SEEDED)
+    ran = []
+
+    def execute(notebook, parameters, target, profile="", on_cell=None, tables=None):
+        values = notebook.values(parameters)
+        ran.append(dict(parameters))
+        m = values["m"]
+        found = settle("D1-1", expected=1, measured=m / 10, holds=m % 2 == 1, interval=(0, m))
+        cells = [*SEEDED, shows({MIME: [vars(found)]})]
+        made = executed(
+            cells,
+            name=notebook.name,
+            profile=profile,
+            parameters=values,
+            given=dict(parameters),
+            key=notebook.key(parameters),
+            error="ValueError: nine" if m == 9 else None,
+            seconds=60.0,
+        )
+        if on_cell:
+            on_cell(0, 1, "")
+        nbformat.write(made.content, target)
+        return Executed.read(target)
+
+    monkeypatch.setattr(runs, "execute", execute)
+    return ran
 
 
 @pytest.fixture(scope="session")

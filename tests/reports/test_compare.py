@@ -34,7 +34,12 @@ def kept(home):
         for title, frame in tables.items():
             frame.to_csv(folder / runs.TABLES / f"{title}.csv", index=False)
         told = {
-            **{"notebook": name, "parameters": {"m": 4}, "versions": {"Python": "3.11"}},
+            **{
+                "key": key,
+                "notebook": name,
+                "parameters": {"m": 4},
+                "versions": {"Python": "3.11"},
+            },
             **{"commit": "c", "dirty": False, "machine": {"cores": 2}, "seconds": 1.0},
             **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": "", "changed": {}},
         }

@@ -59,6 +59,9 @@ def test_a_slider_gives_all_that_it_can_choose():
     menu = [{"buttons": [{"label": "b", "method": "restyle", "args": [{"y": [[7, 8]]}, [0]]}]}]
     (one, _) = rows(figure_csv(figure(updatemenus=menu).to_plotly_json()))
     assert (one["choice"], one["rate"]) == ("b", "7")
+    hidden = {"label": "b", "method": "update", "args": [{"visible": False}, {"title": "b"}, [0]]}
+    two = figure(updatemenus=[{"buttons": [hidden]}]).add_scatter(y=[5], name="two")
+    assert {row["trace"] for row in rows(figure_csv(two.to_plotly_json()))} == {"two"}
 
 
 def test_a_drawing_stands_where_its_slider_begins_or_where_it_is_put():
@@ -87,6 +90,8 @@ def test_packed_arrays_and_heat_maps_are_unfolded():
     traces[0]["text"] = [["none", "1<b>%</b>", "–"], ["a", "b", "c"]]
     told = rows(figure_csv({"data": traces, "layout": {}}))
     assert [row["text"] for row in told] == ["none", "1%", "–", "a", "b", "c"]
+    dated = {"x": ["2024-01-31"], "y": [1], "error_x": {"array": [9]}, "z": [[1, 2], [3]]}
+    assert [row["x"] for row in rows(figure_csv({"data": [dated]}))] == ["2024-01-31", ""]
     mixed = {"data": [{"x": ["1", 2], "y": ["a<br>b", None]}]}
     assert figure_csv(mixed) == "trace,x,y\ntrace 1,1,a b\ntrace 1,2,\n"
 
@@ -102,6 +107,8 @@ def test_a_table_is_read_as_it_is_seen():
     assert r"m & a\_b & c \\" in lines and r"4 & $-$3\% & $\varepsilon$ \\" in lines
     assert lines.index(r"\midrule") == 5
     assert table_of("<p>none</p>") == ([], [], "")
+    odd = '<table><tr><td rowspan="0">1</td><td colspan="all">2</td></tr></table>'
+    assert table_of(odd) == ([], [["1", "2"]], "")
     assert latex_text("a~b") == r"a\textasciitilde{}b"
 
 
@@ -199,9 +206,9 @@ def test_a_browser_that_fails_is_one_line(report, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
 def test_a_browser_draws_svg_and_pdf_of_the_asked_width(report, tmp_path):
-    for kind in ("svg", "pdf"):
+    for kind, height in (("svg", []), ("pdf", ["--height", "50mm"])):  # asked for or found
         target = tmp_path / f"figure.{kind}"
-        result = aft("01", "--figure", "1", "--width", "84mm", "--output", str(target))
+        result = aft("01", "--figure", "1", "--width", "84mm", *height, "--output", str(target))
         assert result.exit_code == 0, result.output
     assert 'width="317"' in (tmp_path / "figure.svg").read_text()
     box = re.findall(rb"/MediaBox ?\[0 0 ([\d.]+)", (tmp_path / "figure.pdf").read_bytes())

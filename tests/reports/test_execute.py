@@ -104,9 +104,9 @@ def test_an_interrupted_run_kills_its_kernel_and_keeps_the_last_report(home):
 
     def interrupt(done, total, heading):
         if done == 1:
-            threading.Timer(1.0, execute.stop_all).start()
+            threading.Timer(0.2, execute.stop_all).start()
 
-    with pytest.raises(KeyboardInterrupt), execute.stoppable():
+    with pytest.raises(KeyboardInterrupt):
         execute.execute(Notebook(asleep), {}, target, on_cell=interrupt)
     assert target.read_text() == "the last report"
     with pytest.raises(ProcessLookupError):
@@ -144,4 +144,4 @@ def test_a_project_without_notebooks_is_an_error(home):
     for path in (home / "notebooks").glob("*.ipynb"):
         path.unlink()
     with pytest.raises(ValueError, match="the project has no notebooks"):
-        reproduce.choose([])
+        reproduce.plan("smoke", [], {})

@@ -78,6 +78,12 @@ def test_a_failed_report_says_where(done):
     assert "before" in page
 
 
+def test_a_failure_in_the_first_cell_is_told_too():
+    error = new_output("error", ename="E", evalue="no", traceback=[])
+    page = page_of(new_code_cell("1 / 0", outputs=[error]), error="E: no")
+    assert 'This run failed</strong> in <a href="#code-0">cell 0</a>: E: no<br>' in page
+
+
 def test_the_script_is_shared_and_repaired(done, tmp_path):
     shared = html.share_plotly(tmp_path)
     size = shared.stat().st_size

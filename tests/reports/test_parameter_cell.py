@@ -40,9 +40,16 @@ def test_parameters_that_papermill_misses_are_read():
     assert known == {
         "path": Parameter("path", "str | None", None, "a file"),
         "eps": Parameter("eps", "list[float]", [0.65, 0.7], "tolerances, smallest first"),
-        "root": Parameter("root", "str", "2 ** 0.5", ""),
+        "root": Parameter("root", "Any", "2 ** 0.5", ""),
         "pair": Parameter("pair", "list[float]", [1, 2], ""),
     }
+
+
+def test_a_parameters_cell_with_a_magic_is_refused():
+    with pytest.raises(
+        ValueError, match=r"plain Python, got '%time m = 2' in line 2 .*: put magic"
+    ):
+        parse("m = 4\n%time m = 2")
 
 
 def test_a_notebook_without_a_parameters_cell_has_none():
@@ -70,7 +77,12 @@ def test_a_notebook_without_a_parameters_cell_has_none():
         ("tuple[int, ...]", [1, 2], [1, 2]),
         ("list", "[]", []),
         ("dict", "{a: 1}", {"a": 1}),
+        ("dict[str, int]", "{a: 1}", {"a": 1}),
+        ("Optional[int]", "5", 5),
+        ("typing.Optional[list[int]]", "null", None),
         ("Any", "12:30", "12:30"),
+        ("Any", "5", 5),
+        ("Any", "null", None),
         ("Any", "[1, 2", "[1, 2"),
         ("Path", "a/b", "a/b"),
     ],

@@ -69,40 +69,49 @@ def test_a_run_is_kept_once_with_all_that_was_found(short):
     assert aft("open", run.name[:-4]).output == f"{run.page}\n"
 
 
-def test_a_reproduction_is_kept_too_and_taken_from_there(short):
+def test_a_reproduction_is_kept_too_and_taken_from_there(quick, home):
     assert aft("run", "1", "-p", "m=3").exit_code == 0
     (job,) = reproduce.plan("smoke", ["D1"], {})
     assert job.reusable
     executed = reproduce.perform(job)
-    assert executed.profile == "smoke" and executed.path.parent == short / "reports"
+    assert executed.profile == "smoke" and executed.path.parent == home / "reports"
     assert runs.all_runs()[0].record["profile"] == ""  # the store is not touched
     (fresh,) = reproduce.plan("smoke", ["D1"], {}, fresh=True)
-    started = runs.all_runs()[0].record["started"]
-    assert not fresh.reusable and reproduce.perform(fresh).error is None
+    written = (runs.all_runs()[0].folder / runs.RECORD).stat().st_mtime_ns
+    assert not fresh.reusable and reproduce.perform(fresh).error is None and len(quick) == 2
     (run,) = runs.all_runs()
-    assert run.record["started"] == started
+    assert (run.folder / runs.RECORD).stat().st_mtime_ns == written
 
 
-def test_a_run_that_failed_is_kept_until_the_next_try(home):
-    assert aft("run", "2").exit_code == 1
+def test_a_run_that_failed_is_kept_until_the_next_try(quick):
+    failed = aft("run", "1", "-p", "m=9")
+    assert failed.exit_code == 1
+    assert "✘ 01_approximately_once failed: ValueError: nine" in failed.output
     (run,) = runs.all_runs()
-    assert run.record["error"].startswith("ZeroDivisionError") and run.page.exists()
-    listed = aft("runs", "--failed").output
-    assert "✘ failed: ZeroDivisionError: division by zero" in listed
+    assert run.record["error"] == "ValueError: nine" and run.page.exists()
+    assert "✘ failed: ValueError: nine" in aft("runs", "--failed").output
     (run.folder / "old").touch()
-    again = aft("run", "2")
-    assert again.exit_code == 1 and "▶ 02_failing runs" in again.output
+    again = aft("run", "1", "-p", "m=9")
+    assert again.exit_code == 1 and "▶ 01_approximately_once runs" in again.output
     (run,) = runs.all_runs()
     assert not (run.folder / "old").exists()
-    assert runs.kept_run(find_notebook("2"), {}) is None
+    assert runs.kept_run(find_notebook("1"), {"m": 9}) is None
 
 
-def test_a_profiles_own_values_are_told_by_its_name(short):
+def test_a_profiles_own_values_are_told_by_its_name(quick):
     for given in ({}, {"m": "7"}):
         (job,) = reproduce.plan("smoke", ["D1"], given)
         reproduce.perform(job)
     seven, plain, _ = aft("runs").output.splitlines()
     assert plain.endswith("  profile smoke") and seven.endswith("  profile smoke m=7")
+
+
+def test_run_takes_the_values_of_a_profile_where_none_is_given(quick):
+    result = aft("run", "1", "--profile", "smoke", "-p", "seed=2")
+    assert result.exit_code == 0, result.output
+    (run,) = runs.all_runs()
+    assert run.record["parameters"] == {"m": 3, "seed": 2}
+    assert "unchanged" in aft("run", "1", "-p", "m=3", "-p", "seed=2").output
 
 
 def kept(home, name, **record):
@@ -113,7 +122,10 @@ def kept(home, name, **record):
     return folder
 
 
-@pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", '{"started": "2025"}', "\udcff"])
+OLD = json.dumps(dict.fromkeys(runs.FIELDS - {"versions"}, "2025"))
+
+
+@pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", OLD, "\udcff"])
 def test_a_record_that_cannot_be_read_is_no_run_and_makes_way(home, done, text):
     kept(home, "mine/b", changed={}, seconds=1.0, started="2026-01-03T00:00:00")
     executed = Executed.read(done[0] / "01_approximately_once.ipynb")

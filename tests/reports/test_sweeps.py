@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
 
-from aftlib.reports import cli, notebook, reproduce, runs
-from aftlib.reports.claims import MIME, settle
+from aftlib.reports import cli, notebook, reproduce, run_commands, runs
 from aftlib.reports.executed import Executed
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.sweeps import (
@@ -22,44 +21,11 @@ from aftlib.reports.sweeps import (
     time_of_one,
     write_sweep,
 )
-from tests.tiny_project import FIRST, executed, shows, write_notebook
-
-SEEDED = [*FIRST[:1], new_code_cell("m = 4\nseed = 1", metadata={"tags": ["parameters"]})]
+from tests.tiny_project import SEEDED, executed, write_notebook
 
 
 def aft(*arguments: str):
     return CliRunner().invoke(cli.main, list(arguments))
-
-
-@pytest.fixture
-def quick(home, monkeypatch):
-    """A notebook with a seed, executed by hand: m = 9 fails, D1-1 holds where m is odd."""
-    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", SEEDED)
-    ran = []
-
-    def execute(notebook, parameters, target, profile="", on_cell=None, tables=None):
-        values = notebook.values(parameters)
-        ran.append(dict(parameters))
-        m = values["m"]
-        found = settle("D1-1", expected=1, measured=m / 10, holds=m % 2 == 1, interval=(0, m))
-        cells = [*SEEDED, shows({MIME: [vars(found)]})]
-        made = executed(
-            cells,
-            name=notebook.name,
-            profile=profile,
-            parameters=values,
-            given=dict(parameters),
-            key=notebook.key(parameters),
-            error="ValueError: nine" if m == 9 else None,
-            seconds=60.0,
-        )
-        if on_cell:
-            on_cell(0, 1, "")
-        nbformat.write(made.content, target)
-        return Executed.read(target)
-
-    monkeypatch.setattr(runs, "execute", execute)
-    return ran
 
 
 def sweep_of(**given) -> list[dict]:
@@ -87,8 +53,8 @@ def test_values_are_combined_or_taken_together(quick):
 def test_quotes_keep_a_texts_commas_and_are_no_part_of_it(home):
     cells = [new_code_cell("name = 'a'", metadata={"tags": ["parameters"]})]
     write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
-    values = [point["name"] for point in sweep_of(name="""a,'b, c',"d, e",it's""")]
-    assert values == ["a", "b, c", "d, e", "it's"]
+    values = [point["name"] for point in sweep_of(name="""a,it's,'b, c',"d, e",[it's, 1]""")]
+    assert values == ["a", "it's", "b, c", "d, e", "[it's, 1]"]
 
 
 @pytest.mark.parametrize(
@@ -158,11 +124,7 @@ def test_a_sweep_without_claims_went_well_too(quick, monkeypatch):
 
 def test_spark_runs_one_at_a_time(quick, monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        cli.import_module("aftlib.reports.run_commands"),
-        "attend",
-        lambda works, jobs: asked.append(jobs) or [],
-    )
+    monkeypatch.setattr(run_commands, "attend", lambda works, jobs: asked.append(jobs) or [])
     assert aft("sweep", "1", "-p", "m=1,2", "--jobs", "2").exit_code == 0
     cells = [*SEEDED, new_code_cell("from aftlib.spark.session import session")]
     write_notebook(notebook.notebooks_dir() / "01_approximately_once.ipynb", cells)
@@ -181,6 +143,8 @@ def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
     assert over_seeds(first, report, runs.all_runs()) == {"D1-1": "holds in 4 of 4"}
     assert '<td class="aft-seeds">holds in 4 of 4</td>' in (home / "reports/index.html").read_text()
     assert over_seeds(first, None, []) == {}
+    del report.record["parameters"]["seed"]  # of before the notebook had one
+    assert over_seeds(first, report, runs.all_runs()) == {}
     assert stability(["holds", "deviates"]) == "holds in 1 of 2"
     started = write_sweep(plan_sweep(first, {"m": "3", "seed": "2,9"})).read_text()
     assert "1 of 2 runs went well, 1 did not run yet." in started

