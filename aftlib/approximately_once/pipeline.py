@@ -27,7 +27,7 @@ from aftlib.approximately_once.assignment import Assignment
 from aftlib.approximately_once.delivery import Delivery
 from aftlib.approximately_once.guarded_master import GuardedMaster
 from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Audit, Master, Outage
+from aftlib.approximately_once.master import Master, Outage
 from aftlib.approximately_once.operator import Worker
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
@@ -35,6 +35,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from aftlib.guard.audit import Audit
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
 from aftlib.spark.offsets import noted

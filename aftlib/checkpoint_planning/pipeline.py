@@ -41,7 +41,8 @@ from aftlib.spark.planned import PlannedInput
 from aftlib.spark.sweep import by_number
 
 if TYPE_CHECKING:
-    from aftlib.checkpoint_planning.guarded_replay import Audited, GuardedReplay
+    from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
+    from aftlib.guard.audit import Audit
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
 _LONG = pa.int64()
@@ -173,7 +174,7 @@ class ReplayedStream:
 
     results: list[WindowResult]
     records: list[IntervalRecord]
-    audited: Audited | None = None  # what became of a guard's estimates
+    audited: Audit | None = None  # what became of a guard's estimates
 
 
 def replay_stream(

@@ -104,8 +104,9 @@ def learn(wrong: Any, said: Any, accounts: Any, pool: Any, delta: float, unit: f
         prove(pool, blocked_errors, blocked, delta, wrong.size)
 
 
+@jit()
 def pool_unit(sensors: int) -> float:
-    """U of the pooled account."""
+    """Unit u of the pooled account."""
     return max(2.0, 0.3 * sensors)
 
 

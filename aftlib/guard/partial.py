@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from aftlib.core.checks import require_number
 from aftlib.core.requirement import Requirement
 from aftlib.guard.accounts import Accounts, slack
-from aftlib.guard.guard import FORGET, History
+from aftlib.guard.guard import FORGET, History, limits_of, require_measured
 from aftlib.guard.rounds import LARGEST, LEVEL_FORGET
 
 LOADING = 0.01
@@ -109,19 +109,12 @@ class PartialGuard:
             raise ValueError(
                 f"intervals must hold (a, b) with 0 ≤ a < b ≤ window = {window}, got {intervals!r}"
             )
-        limits = np.asarray(epsilon, float)
-        finite = np.isfinite(limits).all() and (limits > 0).all()
-        if limits.shape not in ((), (sensors,)) or not finite:
-            raise ValueError(
-                f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
-                f"sensors, got {epsilon!r}"
-            )
+        limits = limits_of(epsilon, sensors)
         self.window, self.select, self.rounds = int(window), select, 0
         self.periods, z = np.array(seasons, float), Requirement(1, delta).z
-        accounts = [Accounts(sensors, delta) for _ in intervals]
         self.intervals = [
-            _Interval(a, b, np.broadcast_to(limits * window / (b - a), sensors), z, account)
-            for (a, b), account in zip(intervals, accounts, strict=True)
+            _Interval(a, b, limits * window / (b - a), z, Accounts(sensors, delta))
+            for a, b in intervals
         ]
 
     @property
@@ -154,11 +147,7 @@ class PartialGuard:
                 f"windows must have shape {shape} or (rounds, *{shape}), got "
                 f"{np.shape(windows)}; cut the samples into windows, one column a sensor"
             )
-        wild = np.abs(values) >= LARGEST
-        if wild.any():
-            raise ValueError(
-                f"windows must be below {LARGEST:g} in size, got {values[wild][0]}; make it NaN"
-            )
+        require_measured(values)
         said = np.zeros((len(values), len(self.intervals), shape[1]), np.int64)
         estimate = np.zeros(said.shape)
         for t, samples in enumerate(values):

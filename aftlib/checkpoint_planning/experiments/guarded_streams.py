@@ -11,7 +11,6 @@ import pandas as pd
 
 from aftlib.checkpoint_planning.experiments.guarding import GRID, LOOSE, WINDOW, wandering
 from aftlib.checkpoint_planning.experiments.planned import planned_query, require_planned
-from aftlib.checkpoint_planning.guarded_replay import Audited
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -19,6 +18,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import CONFIDENCE, RESAMPLES
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.guard.audit import Audit
 
 WAYS = {"Σ/L": "model", "guard": "guard"}
 _DEAD = "the process that died"
@@ -77,7 +77,7 @@ def planned_stream(file: Path | str) -> GuardedStream:
 
 def failing_streams(
     stream: GuardedStream, scratch: Path, seed: int, chance: float = 0.5
-) -> tuple[pd.DataFrame, Audited]:
+) -> tuple[pd.DataFrame, Audit]:
     """Stream samples by the model and by the guard; processes die in windows of the second half.
 
     In each window one dies by `chance`, at a step of nobody's choosing: the interval of that step
@@ -88,7 +88,7 @@ def failing_streams(
     pairs : DataFrame
         way, part, window, sensor, estimated, off: distance from the truth in units of ε; those
         windows only in which one died, and no sensor whose samples are all missing.
-    audited : Audited
+    audited : Audit
         What the guard's stream found of its own estimates afterwards.
     """
     query, values, rng, frames = stream.query, stream.values, np.random.default_rng(seed), []
@@ -122,7 +122,7 @@ def failing_streams(
         cells = {"way": way, "part": np.array(list(stream.parts))[of], "window": window}
         cells |= {"sensor": sensor, "estimated": found["half_width"] > 0, "off": off}
         frames.append(pd.DataFrame(cells)[window.isin(struck)].dropna())
-    audited = cast("Audited", replay_in_process(asked, log, scratch / "guard").audited)
+    audited = cast("Audit", replay_in_process(asked, log, scratch / "guard").audited)
     return pd.concat(frames, ignore_index=True), audited
 
 
