@@ -81,20 +81,21 @@ class PlannedLog(PlannedInput):
             return start
         store = CheckpointStore(self.state, self.fingerprint)
         checkpoint = cast("Checkpoint", store.restore())
-        done = [record.stop for record in store.records() if record.start == start]
-        if done:  # Spark's checkpoint is behind the state, as a power failure may leave it
-            return done[0]
-        if checkpoint.position != start:
-            raise ValueError(
-                f"batch must go on at step {checkpoint.position}, where the state ends, got "
-                f"{start} from Spark's checkpoint; restore both from the same copy, or delete both"
-            )
-        return checkpoint.next_boundary
+        if checkpoint.position == start:
+            return checkpoint.next_boundary
+        # Spark's checkpoint is behind the state, as a power failure may leave it
+        for record in store.records():
+            if record.start == start:
+                return record.stop
+        raise ValueError(
+            f"batch must go on at step {checkpoint.position}, where the state ends, got {start} "
+            "from Spark's checkpoint; restore both from the same copy, or delete both"
+        )
 
     def partitions(self, start: int, stop: int) -> list[SensorSlice]:
         """Slices of all sensors; of none when the operator has committed these steps already."""
-        done = self._checkpoint().position != start
-        keys = range(0 if done else len(SensorLog.open(self.log).names))
+        position = CheckpointStore(self.state, self.fingerprint).restore().position  # type: ignore[union-attr]
+        keys = range(len(SensorLog.open(self.log).names) if position == start else 0)
         return [SensorSlice(part, start, stop) for part in sliced(keys, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -105,9 +106,6 @@ class PlannedLog(PlannedInput):
         inside = [first + tau for tau in self.grid if piece.start < first + tau < piece.stop]
         for start, stop in pairwise([piece.start, *inside, piece.stop]):
             yield sum_slice(log, piece.keys, start, stop, self.query)
-
-    def _checkpoint(self) -> Checkpoint:
-        return cast("Checkpoint", CheckpointStore(self.state, self.fingerprint).restore())
 
 
 def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
@@ -133,22 +131,18 @@ def collected(frame: DataFrame) -> Read:
     rows: list[dict] = []
 
     def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        sums: dict[int, float] = {}
-        counts: dict[int, int] = {}
         rows.extend([] if rows else frame.toArrow().to_pylist())
-        known = {(row["start"], row["stop"]) for row in rows}
-        for row in rows:
-            if (start, stop) not in known:
-                raise ValueError(
-                    f"batch must cover the steps [{start}, {stop}) that the state waits for, got "
-                    f"[{row['start']}, {row['stop']}); state and Spark's checkpoint must be of one "
-                    "stream: restore both from the same copy"
-                )
-            if (row["start"], row["stop"]) != (start, stop):
-                continue
-            sums |= zip(row["keys"], row["sums"], strict=True)
-            counts |= zip(row["keys"], row["counts"], strict=True)
-        return np.array([sums[k] for k in keys]), np.array([counts[k] for k in keys], np.int64)
+        mine = [row for row in rows if (row["start"], row["stop"]) == (start, stop)]
+        if not mine:
+            raise ValueError(
+                f"batch must cover the steps [{start}, {stop}) that the state waits for, got "
+                f"[{rows[0]['start']}, {rows[0]['stop']}); state and Spark's checkpoint must be of "
+                "one stream: restore both from the same copy"
+            )
+        each = [zip(*(row[name] for name in _LISTS), strict=True) for row in mine]
+        found = {key: (value, count) for part in each for key, value, count in part}
+        sums, counts = ([found[key][i] for key in keys] for i in (0, 1))
+        return np.array(sums), np.array(counts, np.int64)
 
     return read
 

@@ -128,10 +128,10 @@ def test_counts_need_a_t_sla_of_one_step(spark, document):
         experiments.checkpoint_counts(spark, hasty)
 
 
-def test_plan_table_is_the_digests(document):
-    table = experiments.plan_table(document.plan(0.12, 0.05, 50))
+def test_the_plan_is_the_digests(document):
+    table = document.plan(0.12, 0.05, 50).to_frame()
     assert [*table["begin"], *table["end"][-1:]] == [0, 1161, 3483, 8127, 10_000]
-    assert table["sensors"].tolist() == [20, 10, 5, 0]
+    assert table["replayed"].tolist() == [20, 10, 5, 0]
     assert table["tuples"].tolist() == [23_220, 23_220, 23_220, 0]
     assert table["reliability"].tolist() == pytest.approx(
         [0.9545, 0.9564, 0.9733, 0.9997], abs=5e-5
