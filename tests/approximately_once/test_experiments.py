@@ -259,6 +259,19 @@ def test_parameters_are_checked_against_a_users_file(tmp_path):
         experiments.check_parameters(**own | {"width": 21, "slide": 21})
 
 
+@pytest.mark.parametrize("parts", [0, 1])
+def test_sensors_that_are_hardly_ever_all_there_are_refused(tmp_path, parts):
+    """No window would be whole, or those of one part only, which has no interval."""
+    frame, file = real_table(), tmp_path / "sensors.csv"
+    gaps = slice(len(frame) // 2 + parts * (len(frame) // 2 // 10), None, 3)
+    frame.iloc[gaps, 2] = np.nan
+    frame.to_csv(file, index=False)
+    own = USUAL | {"data": str(file)}
+    with pytest.raises(ValueError, match=f"data must have windows of 3 .* {frame.columns[2]!r} mi"):
+        experiments.check_parameters(**own)
+    experiments.check_parameters(**own | {"width": 2})
+
+
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
     """A plan whose workers have one and three sensors, each of its own ε."""

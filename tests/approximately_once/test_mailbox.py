@@ -20,8 +20,8 @@ def box(tmp_path):
 
 def sending(box, end):
     """Send two windows and come to an end in another process."""
-    with box.writing(1, 40, 0, begin=30) as sender:
-        sender.send(55, range(7, 9), VALUES, SAMPLES)
+    with box.writing(1, 40, 0, begin=30) as send:
+        send(55, range(7, 9), VALUES, SAMPLES)
         end()
 
 

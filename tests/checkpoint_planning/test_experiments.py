@@ -207,6 +207,17 @@ def test_one_disjoint_window_is_not_resampled(spark, case, directory):
     assert found["document"].notna().all()
 
 
+def test_a_variance_of_many_digits_has_samples_of_its_own(spark, case, directory):
+    grid = {"epsilons": [0.45], "deltas": [0.05], "t_slas": [20], "rows": 30}
+    logs = [
+        experiments.block_case(
+            spark, directory, **SMALL | {"variance": variance}, **grid, windows=case.windows
+        ).log
+        for variance in (SMALL["variance"], SMALL["variance"] + 1e-7)
+    ]
+    assert logs[0].about["model"] != logs[1].about["model"]
+
+
 def test_success_needs_replications_and_a_window(spark, case, document):
     alone = experiments.PlanningCase(**{**vars(case), "replications": 0})
     with pytest.raises(ValueError, match="replications must be at least 1, got 0"):

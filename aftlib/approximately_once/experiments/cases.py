@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.signal import lfilter
 
 from aftlib.approximately_once.assignment import assess, assign_greedy
@@ -134,6 +135,7 @@ def check_parameters(
             raise ValueError(f"data must name a wide CSV or Parquet file, got {data!r}")
         model, test, _ = fitted(read_table(data, time, resample=resample, drop=drop))
         n, streams = model.size, streams | {f"a {PARTS}th of data": len(test.values) // PARTS}
+        _require_whole("data", test, Windows(width, slide))
     for name, steps in streams.items():
         if steps < width:
             raise ValueError(
@@ -161,6 +163,27 @@ def _check_plan(plan: str, own: Mapping[str, Any]) -> None:
             f"plan must have data of which a {2 * PARTS}th holds a window of "
             f"{planned.windows.width} steps, got {len(planned.table.values)} steps; plan for more "
             "data, or smaller windows"
+        )
+    _require_whole("plan", test, planned.windows)
+
+
+def _require_whole(name: str, test: SensorTable, windows: Windows) -> None:
+    """Refuse real sensors that are hardly ever all there: nothing could be counted, or in one part.
+
+    A part that is too short for any window is another matter.
+    """
+    part = len(test.values) // PARTS
+    there = np.isfinite(test.values[: PARTS * part])
+    whole = there.all(axis=1).reshape(PARTS, part)
+    if part < windows.width:
+        return
+    runs = sliding_window_view(whole, windows.width, axis=1)[:, :: windows.slide].all(axis=2)
+    if runs.any(axis=1).sum() < 2:
+        rarest = test.names[int(there.mean(axis=0).argmin())]
+        raise ValueError(
+            f"{name} must have windows of {windows.width} steps in which no sensor misses a "
+            f"sample, in two {PARTS}ths of its second half at least; {rarest!r} misses most: leave "
+            "it out, take smaller windows, or resample to a longer period"
         )
 
 

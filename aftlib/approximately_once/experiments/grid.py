@@ -38,6 +38,7 @@ ASSIGN: Mapping[str, Callable[..., Assignment]] = {
     "random": lambda model, m, asked, rng: assign_random(model, m, asked, rng, uneven=True),
 }
 METHODS = tuple(ASSIGN)
+_COUNTS = ("method", "workers", "epsilon", "estimable")
 
 
 def grid(
@@ -191,14 +192,11 @@ def bests(spark: SparkSession, case: SensorCase, reading: str, delta: float) -> 
         rows = []
         for epsilon in case.epsilons:
             asked = model, m, Requirement(epsilon, delta)
-            best = assign_best(*asked, uneven=True)
             found = {method: ASSIGN[method](*asked, rng=None) for method in ("greedy", "h-best")}
-            found |= {"best": best}
-            counts = {method: int(a.estimable.sum()) for method, a in found.items()}
-            rows += [
-                (method, m, epsilon, c) for method, c in (counts | {"bound": best.bound}).items()
-            ]
-        return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
+            found["best"] = best = assign_best(*asked, uneven=True)
+            rows += [(method, m, epsilon, int(a.estimable.sum())) for method, a in found.items()]
+            rows.append(("bound", m, epsilon, best.bound))
+        return pd.DataFrame(rows, columns=_COUNTS)
 
     return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
 
@@ -220,7 +218,7 @@ def deaths_survived(
             for asked in requirements:
                 kept = int(asked.is_met_by(deaths.reliability(asked)).sum())
                 rows.append((f"{f} die{'s' if f == 1 else ''}", m, asked.epsilon, kept))
-        return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
+        return pd.DataFrame(rows, columns=_COUNTS)
 
     return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
 

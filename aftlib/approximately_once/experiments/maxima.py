@@ -36,12 +36,10 @@ def maxima(case: SensorCase, workers: int, width: int, delta: float, seed: int) 
         due = windows.ending_in(0, len(samples))
         truth, counts = windows.aggregate(samples, 0, due)
         truth = truth[(counts == width).all(axis=1)]
-        draws, rng = max(DRAWS, 2 * step.size + 2), np.random.default_rng(seed)
-        model = (
-            step.aggregate(width)
-            if query == "mean"
-            else WindowExtremes(step, width, query, rng, draws)
-        )
+        model = step.aggregate(width)
+        if query != "mean":
+            draws, rng = max(DRAWS, 2 * step.size + 2), np.random.default_rng(seed)
+            model = WindowExtremes(step, width, query, rng, draws)
         off = truth - model.mean
         half, prior, held = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
         for keys in map(np.array, groups):

@@ -80,7 +80,7 @@ def block_case(
     The log is kept under `directory`, keyed by its parameters, and reused when it is there.
     """
     model = block_model(sensors, groups, variance, covariance)
-    kind = f"n{sensors}-g{groups}-v{variance:g}-c{covariance:g}"
+    kind = f"n{sensors}-g{groups}-v{variance:.15g}-c{covariance:.15g}"
     path = directory / f"groups-{kind}-rows{rows}-seed{seed}"
     log = write_samples(spark, model, rows, seed, path)
     grid = tuple(epsilons), tuple(deltas), tuple(t_slas)
