@@ -7,7 +7,6 @@ starts; Spark then runs it again, and the operator finds it committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +22,7 @@ from aftlib.checkpoint_planning.operator import (
     Read,
     ReplayQuery,
     bare_read,
+    only_driver,
     prepare,
 )
 from aftlib.checkpoint_planning.state import (
@@ -32,7 +32,6 @@ from aftlib.checkpoint_planning.state import (
     WindowResult,
 )
 from aftlib.checkpoint_planning.steps import interval_sums
-from aftlib.core.paths import take_lock
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
@@ -269,12 +268,3 @@ def _replayed(operator: PartialReplay) -> ReplayedStream:
     guarded = operator.query.recover == "guard"
     audited = cast("GuardedReplay", operator).close() if guarded else None
     return ReplayedStream(operator.store.results(), operator.store.records(), audited)
-
-
-@contextmanager
-def only_driver(directory: Path | str) -> Iterator[None]:
-    """Let no other driver work on the stream in this directory: it would take us for dead."""
-    Path(directory).mkdir(parents=True, exist_ok=True)
-    with (Path(directory) / "driver.lock").open("a+") as file:
-        take_lock(file)
-        yield
