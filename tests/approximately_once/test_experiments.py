@@ -1,6 +1,7 @@
 """D1's experiments give the document's tables, and every number a slow twin's."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from aftlib.core.planfile import SCHEMA, VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorplan import source_of
 from aftlib.core.windows import Windows
+from tests.approximately_once import processes
 
 
 def test_figure_8_comes_out_of_the_pipeline(spark, tmp_path):
@@ -127,9 +129,16 @@ def test_recovery_cost_compares_three_runs(spark, case, tmp_path):
     assert streams["exact"].outages == []
 
 
-def test_three_ways_to_recover_on_sensors_that_drift(spark, tmp_path):
+@pytest.fixture
+def without_spark(monkeypatch):
+    """Tasks are processes, which die as Spark's do and start sooner."""
+    streams = import_module("aftlib.approximately_once.experiments.streams")
+    monkeypatch.setattr(streams, "recover_stream", processes.recover_stream)
+
+
+def test_three_ways_to_recover_on_sensors_that_drift(without_spark, tmp_path):
     case = experiments.drifting_case(tmp_path, Windows(3, 1), 2400, seed=1)
-    by = experiments.ways_to_recover(spark, case, tmp_path / "ways", 0.05, 2400)
+    by = experiments.ways_to_recover(None, case, tmp_path / "ways", 0.05, 2400)
     by = by.set_index("recovery")
     assert by.loc["guard", "within_epsilon"] > by.loc["model", "within_epsilon"]
     assert by.loc["guard", "aggregates_estimated"] < by.loc["model", "aggregates_estimated"]
@@ -338,7 +347,7 @@ def test_a_plan_that_cannot_be_run_is_refused(plan, monkeypatch, other, message)
     ],
     ids=str,
 )
-def test_odd_parameters_work_to_the_end(spark, tmp_path, odd):
+def test_odd_parameters_work_to_the_end(spark, without_spark, tmp_path, odd):
     sizes = {"dimensions": 12, "blocks": 2, "rows": 60, "replications": 3} | odd
     pipeline_steps = 12
     experiments.check_parameters(**USUAL | sizes | {"pipeline_steps": pipeline_steps})

@@ -103,7 +103,8 @@ def test_spark_drivers_killed(spark, tmp_path, seed, once):
     killed_at(tmp_path, "spark", POINTS[seed % 4], batch)
     if FULL:
         killed_at(tmp_path, "spark", chance.choice(POINTS[1:4]), batch)
-    killed_at(tmp_path, "spark", "committed", batch)  # recovered, but what follows is not planned
+    # recovered, but what follows is not planned: all of that before a Spark would be asked
+    killed_at(tmp_path, "spark" if FULL else "bare", "committed", batch)
     if FULL:
         killed_at(tmp_path, "spark", "committed", batch + 1)
         store = finished(tmp_path, "spark")

@@ -102,9 +102,8 @@ def failing_streams(
     sums = np.where(number > 0, np.nansum(samples, axis=1), np.nan)
     truth = sums / np.maximum(number, 1) if query.query == "mean" else sums
     for way, recover in WAYS.items():
-        first = (
-            0 if recover == "guard" else windows // 2 * w
-        )  # the guard learns while nothing fails
+        # the guard learns while nothing fails
+        first = 0 if recover == "guard" else windows // 2 * w
         log = SensorLog.write(scratch / recover / "log", values[first : windows * w], names)
         asked = replace(query, recover=recover, grid=query.grid if recover == "guard" else ())
         operator, read = prepare(asked, log, scratch / recover), bare_read(log)
