@@ -78,14 +78,12 @@ class Mailbox:
             at, reached = at + 16 * size, step
         return Mail(pid, reached, False, windows)
 
-    def death(
-        self, worker: int, start: int, attempt: int, keys: int, patience_s: float = 1.0
-    ) -> Mail | None:
+    def death(self, worker: int, start: int, attempt: int, keys: int) -> Mail | None:
         """Mail of an attempt whose process is gone; None when that is not proven.
 
-        A process that is just ending gets `patience_s` to do so.
+        A process that is just ending gets a second to do so.
         """
-        path, deadline = self._path(worker, start, attempt), time.monotonic() + patience_s
+        path, deadline = self._path(worker, start, attempt), time.monotonic() + 1.0
         while path.exists():
             with path.open("rb") as file:
                 try:

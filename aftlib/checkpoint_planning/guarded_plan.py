@@ -66,10 +66,7 @@ def plan_guarded(
     Each window has its own plan, for O follows the accounts: made when the last is through. The
     sensors in `also` are read in any case. What is left after a failure is planned from a `start`.
 
-    Raises
-    ------
-    ValueError
-        When T_SLA does not reach from one time of the grid to the next.
+    ValueError when T_SLA does not reach from one time of the grid to the next.
     """
     marks = [*(interval.start for interval in guard.intervals), guard.window]
     replay = [np.union1d(o, also).astype(int) for o in guard.replay]

@@ -113,18 +113,8 @@ def pool_unit(sensors: int) -> float:
 class Accounts:
     """An account a sensor, and one over all of them, for promises `horizon` rounds ahead.
 
-    Parameters
-    ----------
-    sensors : int
-    delta : float
-        Share δ of the declared rounds that may be wrong.
-    horizon : int
-        Rounds h until an outcome is known.
-
-    Raises
-    ------
-    ValueError
-        When sensors or horizon is no whole number ≥ 1, or delta lies outside (0, 1).
+    Of the declared rounds a share `delta` may be wrong; outcomes are known `horizon` rounds later.
+    ValueError when sensors or horizon is no whole number ≥ 1, or delta lies outside (0, 1).
 
     Examples
     --------

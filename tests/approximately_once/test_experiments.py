@@ -162,7 +162,7 @@ def real_table(rows=400):
 def test_real_sensors_by_one_file(spark, tmp_path):
     file = tmp_path / "sensors.csv"
     real_table().to_csv(file, index=False)
-    case = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None, parts=4)
+    case = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None)
     assert case.workers == (2, 3, 4)
     assert case.about["incomplete rows left out of the fit"] == 1
     assert case.log.steps == 200

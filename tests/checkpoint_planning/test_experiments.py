@@ -321,9 +321,7 @@ def test_queries_ask_for_what_a_budget_takes(case):
 
 
 def test_recoveries_are_refused_where_nothing_can_be_recovered(case, tmp_path):
-    queries, read = experiments.queries(case, 0.45, 0.05, [20]), bare_read(case.log)
-    with pytest.raises(ValueError, match=r"chance must lie inside \(0, 1\], got 0"):
-        experiments.recoveries(queries, case.log, read, tmp_path, 1, 1, chance=0)
+    queries = experiments.queries(case, 0.45, 0.05, [20])
     short = SensorLog.write(tmp_path / "short", np.zeros((5, 6)), list(case.model.names))
     with pytest.raises(ValueError, match="log must hold a window of 24 steps, got 5"):
         experiments.recoveries(queries, short, bare_read(short), tmp_path, 1, 1)

@@ -50,14 +50,11 @@ def grid(
     1 + `replications` equal parts, the first of which is the document's experiment. `seed` is of
     the `draws` random assignments a point and of resampling.
 
-    Returns
-    -------
-    DataFrame
-        method, workers, epsilon, draw, estimable; windows: those counted, which miss no sample;
-        error, error_low, error_high: rate of (9) in the first part with its bootstrap interval
-        over whole windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval
-        over parts; error_all, pooled_all: the same over all keys, estimable or not; expected: the
-        rate that the model foresees for the keys counted. NaN where no key counts.
+    method, workers, epsilon, draw, estimable; windows: those counted, which miss no sample; error,
+    error_low, error_high: rate of (9) in the first part with its bootstrap interval over whole
+    windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval over parts;
+    error_all, pooled_all: the same over all keys, estimable or not; expected: the rate that the
+    model foresees for the keys counted. NaN where no key counts.
     """
     model, windows = case.readings[reading].model, case.readings[reading].windows
     parts, part = 1 + case.replications, case.log.steps // (1 + case.replications)

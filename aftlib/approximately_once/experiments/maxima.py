@@ -21,12 +21,9 @@ def maxima(case: SensorCase, workers: int, width: int, delta: float, seed: int) 
     Rows are samples, windows tumbling ones of `width`; every worker of h-best is lost once from
     every whole window of the log. `seed` is of the draws of extremes.
 
-    Returns
-    -------
-    DataFrame
-        query; half_width and prior: with probability 1 − δ, of an estimate from the others and of
-        one from nothing, medians over the keys; within: the share of estimates whose half-width
-        held; windows.
+    query; half_width and prior: with probability 1 − δ, of an estimate from the others and of one
+    from nothing, medians over the keys; within: the share of estimates whose half-width held;
+    windows.
     """
     step, samples = case.readings[ROWS].model, case.log.read(None, 0, min(case.log.steps, STEPS))
     groups = assign_spread(step, workers, Requirement(1.0, delta), uneven=True).workers

@@ -46,7 +46,7 @@ def wide_log(directory: Path, sensors: int, tuples: int, seed: int) -> SensorLog
     return SensorLog.write(path, values, [f"X{i}" for i in range(1, sensors + 1)])
 
 
-def equally_correlated(sensors: int, size: int, correlation: float = CORRELATION) -> ReplaySet:
+def equally_correlated(sensors: int, size: int) -> ReplaySet:
     """The first `size` of n equally correlated sensors, variance 1, without an n × n matrix.
 
     Below the diagonal every column of their Cholesky factor holds one number, so the factor has a
@@ -55,7 +55,7 @@ def equally_correlated(sensors: int, size: int, correlation: float = CORRELATION
     factor, explained = np.zeros((size, sensors)), 0.0
     for row in range(size):
         pivot = np.sqrt(1 - explained)
-        below = (correlation - explained) / pivot
+        below = (CORRELATION - explained) / pivot
         factor[row, row], factor[row, row + 1 :] = pivot, below
         explained += below**2
     variance = np.full(sensors, 1 - explained)

@@ -75,27 +75,21 @@ def planned_stream(file: Path | str) -> GuardedStream:
     return GuardedStream(guarded, values, {"all": 0})
 
 
-def failing_streams(
-    stream: GuardedStream, scratch: Path, seed: int, chance: float = 0.5
-) -> tuple[pd.DataFrame, Audit]:
+def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd.DataFrame, Audit]:
     """Stream samples by the model and by the guard; processes die in windows of the second half.
 
-    In each window one dies by `chance`, at a step of nobody's choosing: the interval of that step
-    is on record as begun by another process, and is recovered as it would be then.
+    In every other window, by chance, one dies at a step of nobody's choosing: the interval of that
+    step is on record as begun by another process, and is recovered as it would be then.
 
-    Returns
-    -------
-    pairs : DataFrame
-        way, part, window, sensor, estimated, off: distance from the truth in units of ε; those
-        windows only in which one died, and no sensor whose samples are all missing.
-    audited : Audit
-        What the guard's stream found of its own estimates afterwards.
+    Pairs: way, part, window, sensor, estimated, off: distance from the truth in units of ε; those
+    windows only in which one died, and no sensor whose samples are all missing. Beside them what
+    the guard's stream found of its own estimates afterwards.
     """
     query, values, rng, frames = stream.query, stream.values, np.random.default_rng(seed), []
     w = query.window
     windows, names = len(values) // w, query.model.names
     struck = np.arange(windows // 2, windows)
-    struck = struck[rng.random(len(struck)) < chance]
+    struck = struck[rng.random(len(struck)) < 0.5]
     steps = struck * w + rng.integers(w, size=len(struck))
     samples = values[: windows * w].reshape(windows, w, -1)
     number = np.isfinite(samples).sum(axis=1)

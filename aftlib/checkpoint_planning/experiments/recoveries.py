@@ -31,6 +31,8 @@ committing what was recovered; and then planning the rest of the window anew."""
 
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds, for measuring before a machine's times are known."""
+CHANCE = 0.8
+"""With which an interval fails."""
 _DEAD = "the process that died"
 _DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
@@ -55,7 +57,6 @@ def recoveries(
     scratch: Path,
     count: int,
     seed: int,
-    chance: float = 0.8,
 ) -> pd.DataFrame:
     """Recover `count` failed intervals under each query: restore, replay O, estimate, plan anew.
 
@@ -67,18 +68,16 @@ def recoveries(
     operator treats it as it would then. What Spark needs to restart is no part of T_rec.
 
     The queries differ in T_SLA only; `read` is `bare_read` or `spark_read` of the log, `scratch` a
-    new directory, and `chance` ∈ (0, 1] the probability that an interval fails. A row a recovery:
-    t_sla_ms, window, start, stop, sensors, tuples, res_ms, rep_ms, est_ms, total_ms.
+    new directory. A row a recovery: t_sla_ms, window, start, stop, sensors, tuples, res_ms, rep_ms,
+    est_ms, total_ms.
     """
-    if not 0 < chance <= 1:
-        raise ValueError(f"chance must lie inside (0, 1], got {chance!r}; nothing fails by 0")
     for query in queries:
         if log.steps < query.window:
             raise ValueError(
                 f"log must hold a window of {query.window} steps, got {log.steps}; write more rows"
             )
     streams = [
-        _recovered(query, log, read, scratch / str(i), np.random.default_rng([seed, i]), chance)
+        _recovered(query, log, read, scratch / str(i), np.random.default_rng([seed, i]))
         for i, query in enumerate(queries)
     ]
     # the first recovery of each warms up; taking turns spreads what else the machine does
@@ -90,19 +89,14 @@ def recoveries(
 
 
 def _recovered(
-    query: ReplayQuery,
-    log: SensorLog,
-    read: Read,
-    scratch: Path,
-    rng: np.random.Generator,
-    chance: float,
+    query: ReplayQuery, log: SensorLog, read: Read, scratch: Path, rng: np.random.Generator
 ) -> Iterator[dict[str, float]]:
     """What each recovery took, of one query's stream over the log again and again."""
     for run in itertools.count():  # which has a state of its own
         operator = prepare(query, log, scratch / str(run))
         batch, position = 0, 0
         while position < log.steps - log.steps % query.window:
-            if failed := rng.random() < chance:
+            if failed := rng.random() < CHANCE:
                 operator.store.begin(batch, position, _DEAD)
             operator.process(batch, read)
             record = operator.store.records()[-1]
