@@ -177,8 +177,8 @@ def _require_whole(name: str, test: SensorTable, windows: Windows) -> None:
     whole = there.all(axis=1).reshape(PARTS, part)
     if part < windows.width:
         return
-    runs = sliding_window_view(whole, windows.width, axis=1)[:, :: windows.slide].all(axis=2)
-    if runs.any(axis=1).sum() < 2:
+    runs = sliding_window_view(whole, windows.width, axis=1)[:, :: windows.slide]
+    if np.any(np.all(runs, axis=2), axis=1).sum() < 2:
         rarest = test.names[int(there.mean(axis=0).argmin())]
         raise ValueError(
             f"{name} must have windows of {windows.width} steps in which no sensor misses a "
