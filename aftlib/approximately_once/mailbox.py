@@ -49,7 +49,15 @@ class Mailbox:
 
             def send(reached: int, windows: range, values: np.ndarray, samples: np.ndarray) -> None:
                 letter = _LETTER.pack(reached, windows.start, len(windows))
-                file.write(letter + values.tobytes() + samples.astype(np.int64).tobytes())
+                letter += values.tobytes() + samples.astype(np.int64).tobytes()
+                at, sent = file.tell(), 0
+                try:
+                    while sent < len(letter):
+                        sent += file.write(letter[sent:])
+                except OSError:  # of half a letter the next one would be the other half
+                    file.truncate(at)
+                    file.seek(at)
+                    raise
 
             send(begin, range(0), np.empty((0, 0)), np.empty((0, 0)))
             try:
@@ -78,12 +86,14 @@ class Mailbox:
             at, reached = at + 16 * size, step
         return Mail(pid, reached, False, windows)
 
-    def death(self, worker: int, start: int, attempt: int, keys: int) -> Mail | None:
+    def death(
+        self, worker: int, start: int, attempt: int, keys: int, patience_s: float = 1.0
+    ) -> Mail | None:
         """Mail of an attempt whose process is gone; None when that is not proven.
 
-        A process that is just ending gets a second to do so.
+        A process that is just ending gets `patience_s` to do so.
         """
-        path, deadline = self._path(worker, start, attempt), time.monotonic() + 1.0
+        path, deadline = self._path(worker, start, attempt), time.monotonic() + patience_s
         while path.exists():
             with path.open("rb") as file:
                 try:
