@@ -118,22 +118,22 @@ def test_grid_needs_replications_and_windows(spark, case):
         experiments.grid(spark, many, experiments.WINDOWS, 0.05, 1)
 
 
-def test_recovery_cost_compares_three_runs(spark, case, tmp_path):
+@pytest.fixture
+def without_spark(monkeypatch):
+    """Tasks are processes, which die as Spark's do and start sooner."""
+    streams = import_module("aftlib.approximately_once.experiments.streams")
+    monkeypatch.setattr(streams, "recover_stream", processes.recover_stream)
+
+
+def test_recovery_cost_compares_three_runs(without_spark, case, tmp_path):
     query = case.query(6, 0.75, 0.05, 120)
-    table, streams = experiments.recovery_cost(spark, query, tmp_path, [Outage(0, 50, 60)])
+    table, streams = experiments.recovery_cost(None, query, tmp_path, [Outage(0, 50, 60)])
     by = table.set_index("recovery")
     assert by.loc["none", "aggregates_estimated"] == by.loc["exact", "aggregates_estimated"] == 0
     assert by.loc["model", "aggregates_estimated"] > 0
     assert by.loc["exact", "samples_read_again"] > by.loc["model", "samples_read_again"]
     assert (by["largest_other_difference"] == 0).all()
     assert streams["exact"].outages == []
-
-
-@pytest.fixture
-def without_spark(monkeypatch):
-    """Tasks are processes, which die as Spark's do and start sooner."""
-    streams = import_module("aftlib.approximately_once.experiments.streams")
-    monkeypatch.setattr(streams, "recover_stream", processes.recover_stream)
 
 
 def test_three_ways_to_recover_on_sensors_that_drift(without_spark, tmp_path):
