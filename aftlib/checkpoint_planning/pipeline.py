@@ -180,21 +180,12 @@ def replay_stream(
 ) -> ReplayedStream:
     """Stream the whole windows of a log; go on where an earlier process died.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    query : ReplayQuery
-    log : SensorLog
-        Its keys are the model's, in the same order, and a cluster's machines share its folder; else
-        a ValueError.
-    directory : path
-        Place of the state, the prepared replay sets and Spark's own checkpoint; those of another
-        stream, and a checkpoint that is torn or ahead of the state, are refused by a ValueError, a
-        driver that is at work on it by a TimeoutError.
-    passes : callable, optional
-        Told of each point that a batch passes; faults strike there.
-    tasks : int
-        Slices of the sensors that are read in parallel.
+    The log's keys are the model's, in the same order, and a cluster's machines share its folder;
+    else a ValueError. The directory is the place of the state, the prepared replay sets and Spark's
+    own checkpoint. Those of another stream, and a checkpoint that is torn or ahead of the state,
+    are refused by a ValueError, a driver that is at work on it by a TimeoutError. `passes` is told
+    of each point that a batch passes, for faults to strike there; the sensors are read in so many
+    parallel `tasks`.
     """
     require_shared(spark, log.path)
     with only_driver(directory):

@@ -45,17 +45,11 @@ class Recovered:
 class History:
     """What the guard said of windows that were there, as if each had been lost.
 
-    Attributes
-    ----------
-    said : ndarray, shape (rounds, horizons, n)
-        0 not proposed, 1 proposed but blocked by an account, 2 declared, before a loss that began
-        so many rounds ago.
-    estimate : ndarray, shape (rounds, horizons, n)
-        The shadow predictions.
+    Both arrays have shape (rounds, horizons, n): a loss would have begun so many rounds before.
     """
 
-    said: np.ndarray
-    estimate: np.ndarray
+    said: np.ndarray  # 0 not proposed, 1 proposed but blocked by an account, 2 declared
+    estimate: np.ndarray  # the shadow predictions
 
 
 def limits_of(epsilon: ArrayLike, sensors: int) -> np.ndarray:

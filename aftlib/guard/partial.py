@@ -44,29 +44,13 @@ class PartialGuard:
     is wrong, for every sequence of data: the theorem in `guard.accounts` with h = 1. It holds for
     losses that come independently of the data.
 
-    Parameters
-    ----------
-    window : int
-        Samples w of a window; windows follow each other.
-    intervals : sequence of (int, int)
-        (a, b): the samples a … b − 1 may be lost, 0 ≤ a < b ≤ w. (τ, w) is the worst case after a
-        checkpoint at τ, in which all that follows fails too (D2 eq. (12)).
-    epsilon : float or array_like, shape (n,)
-        Largest error ε of a window's mean, in sensor units.
-    delta : float
-        Share δ of the declared estimates that may be wrong.
-    sensors : int
-        n.
-    select : callable
-        From a covariance (n, n) and the variance that each sensor may have, 0 for those that must
-        be read, to the sensors to read: any rule will do for the promise, a good one reads few.
-    seasons : sequence of float
-        Periods of known rhythms in samples, such as a day.
-
-    Raises
-    ------
-    ValueError
-        When a number or an interval is outside its range, or a window's shape does not fit.
+    Windows have w samples and follow each other. Of the intervals (a, b) the samples a … b − 1 may
+    be lost; (τ, w) is the worst case after a checkpoint at τ, in which all that follows fails too
+    (D2 eq. (12)). ε is of a window's mean, in sensor units, one or one for each of n sensors, and
+    seasons are periods of known rhythms in samples. From a covariance (n, n) and the variance that
+    each sensor may have, 0 for those that must be read, `select` chooses the sensors to read: any
+    rule will do for the promise, a good one reads few. ValueError when a number or an interval is
+    outside its range, or a window's shape does not fit.
 
     Notes
     -----
