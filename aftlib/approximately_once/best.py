@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -121,7 +121,7 @@ def assign_best(
         most = [_most_estimable(model, part[lone[part]], requirement, known) for part in parts]
         held = np.minimum(alive, np.outer(range(m + 1), most)).sum(axis=1)
         bound = int(np.flatnonzero(held >= np.cumsum([0, *sorted(sizes)])).max())
-    found = [assess(model, list(_deal(parts, lone, sizes, m)), requirement)]
+    found = [assess(model, _deal(parts, lone, sizes, m), requirement)]
     if max(sizes) - min(sizes) <= 1:
         asked, order = (model, m, requirement), np.concatenate(groups)
         found.append(assign_greedy(*asked, uneven=True))
@@ -133,15 +133,14 @@ def assign_best(
     low, high = int(best.estimable.sum()), bound
     while low < high:  # the largest number that a dealt and then mended assignment reaches
         k = (low + high + 1) // 2
-        dealt = list(_deal(parts, lone, sizes, k))
-        tried = assess(model, _mend(model, dealt, sizes, k, requirement), requirement)
+        mended = _mend(model, _deal(parts, lone, sizes, k), sizes, k, requirement)
+        tried = assess(model, mended, requirement)
         best = max(best, tried, key=_merit)
         low, high = (k, high) if best.estimable.sum() >= k else (low, k - 1)
         low = max(low, int(best.estimable.sum()))
     # those of other functions come with the larger workers first, or in the order of closing
-    larger = sorted(range(m), key=lambda i: (-len(best.workers[i]), i))
-    place = np.argsort(sorted(range(m), key=lambda i: (-sizes[i], i)))
-    like = [larger[i] for i in place]
+    larger = np.argsort([-len(keys) for keys in best.workers], kind="stable")
+    like = larger[np.argsort(np.argsort([-size for size in sizes], kind="stable"))]
     ordered = tuple(best.workers[i] for i in like)
     reached = best.reliability[like], best.estimable[like]
     return BestAssignment(ordered, *reached, bound, names=model.names)
@@ -217,14 +216,13 @@ def _most_estimable(
 
 def _deal(
     parts: Sequence[np.ndarray], lone: np.ndarray, sizes: Sequence[int], k: int
-) -> Iterator[list[int]]:
+) -> list[list[int]]:
     """Deal the parts' keys out to the k smallest workers in turn; the others take what is left."""
-    order = sorted(range(len(sizes)), key=lambda i: (sizes[i], i))
+    order = np.argsort(sizes, kind="stable").tolist()
     chosen, room = order[:k], sum(sizes[i] for i in order[:k])
     # Where keys must be left over, those that cannot be estimated go first, then from the fullest.
-    spare = [sorted(part.tolist(), key=lambda key: bool(lone[key])) for part in parts]
-    left = [key for part in spare for key in part if not lone[key]]
-    spare = [[key for key in part if lone[key]] for part in spare]
+    left = [key for part in parts for key in part[~lone[part]].tolist()]
+    spare = [part[lone[part]].tolist() for part in parts]
     while sum(map(len, spare)) > room:
         left.append(max(spare, key=len).pop())
     queue = [key for part in spare for key in part]
@@ -240,7 +238,7 @@ def _deal(
         turn += 1
     for i in order[k:]:
         members[i], left = left[: sizes[i]], left[sizes[i] :]
-    yield from members
+    return members
 
 
 def _mend(
@@ -251,7 +249,7 @@ def _mend(
     requirement: Requirement,
 ) -> list[list[int]]:
     """Swap keys as long as that brings the k smallest workers nearer to being estimable."""
-    chosen = set(sorted(range(len(sizes)), key=lambda i: (sizes[i], i))[:k])
+    chosen = set(np.argsort(sizes, kind="stable")[:k].tolist())
     members = [np.array(keys) for keys in dealt]
     limit, rng = requirement.max_variance, np.random.default_rng(0)
 

@@ -24,13 +24,9 @@ _NUMBERS = 2e6  # of matrices that are inverted together
 class Deaths:
     """What f workers that die at once leave of each worker's reliability, whichever they are.
 
-    Attributes
-    ----------
-    count : int
-        f, the worker itself among them.
-    least, most : ndarray, shape (m,)
-        Bounds of the largest variance of a key of each worker, given the keys of all workers but
-        the f dead ones, over all choices of the others; equal where that is known exactly.
+    `least` and `most`, shape (m,), bound the largest variance of a key of each worker, given the
+    keys of all workers but `count` = f dead ones, itself among them, over all choices of the
+    others. They are equal where that is known exactly.
     """
 
     count: int
@@ -50,19 +46,8 @@ class Deaths:
 def die_together(model: GaussianModel, assignment: Assignment, deaths: int) -> Deaths:
     """Bound every worker's variance when it dies together with any others, `deaths` in all.
 
-    Parameters
-    ----------
-    model : GaussianModel
-        Model of the n keys' aggregates.
-    assignment : Assignment
-        Of its keys to m workers.
-    deaths : int
-        f of 1 … m. With 1 it is D1 eq. (7).
-
-    Raises
-    ------
-    ValueError
-        When `deaths` is no whole number of 1 … m, or the model is of minima or maxima.
+    One death is D1 eq. (7). ValueError when `deaths` is no whole number of 1 … m, or the model is
+    of minima or maxima.
 
     Notes
     -----

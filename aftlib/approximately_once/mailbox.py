@@ -6,16 +6,17 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 _PROCESS, _LETTER = struct.Struct("<q"), struct.Struct("<qqq")
 _ENDED = -1
+Send = Callable[[int, range, np.ndarray, np.ndarray], None]
+"""Sends the step that was reached, and finished windows: values and samples (windows, keys)."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,28 @@ class Mailbox:
     folder: Path  # new for each start of a stream, so that no earlier file is taken for mail
 
     @contextmanager
-    def writing(self, worker: int, start: int, attempt: int, begin: int) -> Iterator[Sender]:
-        """Take the place of one attempt at a shift until the block ends."""
+    def writing(self, worker: int, start: int, attempt: int, begin: int) -> Iterator[Send]:
+        """Take the place of one attempt at a shift until the block ends; what it sends by."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._path(worker, start, attempt).open("wb", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.write(_PROCESS.pack(os.getpid()))
-            sender = Sender(file)
-            sender.send(begin, range(0), np.empty((0, 0)), np.empty((0, 0)))
+
+            def send(reached: int, windows: range, values: np.ndarray, samples: np.ndarray) -> None:
+                letter = _LETTER.pack(reached, windows.start, len(windows))
+                letter += values.tobytes() + samples.astype(np.int64).tobytes()
+                at, sent = file.tell(), 0
+                try:
+                    while sent < len(letter):
+                        sent += file.write(letter[sent:])
+                except OSError:  # of half a letter the next one would be the other half
+                    file.truncate(at)
+                    file.seek(at)
+                    raise
+
+            send(begin, range(0), np.empty((0, 0)), np.empty((0, 0)))
             try:
-                yield sender
+                yield send
             finally:
                 file.write(_LETTER.pack(_ENDED, 0, 0))
 
@@ -110,15 +123,3 @@ class Mailbox:
 
     def _path(self, worker: int, start: int, attempt: int) -> Path:
         return self.folder / f"worker-{worker}-{start}-{attempt}"
-
-
-@dataclass(frozen=True)
-class Sender:
-    """One attempt's way to the mailbox."""
-
-    file: BinaryIO
-
-    def send(self, reached: int, windows: range, values: np.ndarray, samples: np.ndarray) -> None:
-        """Send finished windows, shape (windows, keys), and the step that was reached."""
-        letter = _LETTER.pack(reached, windows.start, len(windows))
-        self.file.write(letter + values.tobytes() + samples.astype(np.int64).tobytes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from aftlib.core.extremes import EXTREMES, WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
+
+if TYPE_CHECKING:
+    from aftlib.guard.audit import Audit
 
 
 @dataclass(frozen=True)
@@ -24,15 +27,6 @@ class Outage:
     recovery: int
     dead_pid: int | None = None  # process before and after
     substitute_pid: int | None = None
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What became of the estimates of real outages, compared with the log afterwards."""
-
-    audited: int  # estimates whose truth was read
-    wrong: int  # of these, off by more than ε
-    bound: float  # most that may be wrong, whatever the data and the outages
 
 
 Read = Callable[[int, Sequence[int]], tuple[np.ndarray, np.ndarray]]

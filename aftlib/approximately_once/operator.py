@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -47,11 +47,8 @@ class Shift(InputPartition):
     resume: int | None  # where a substitute goes on; None for one that reads all again
 
 
-class Blocks(Protocol):
-    """A worker's input: samples of its keys over the steps [begin, stop), a block at a time."""
-
-    def __call__(self, keys: Sequence[int], begin: int, stop: int) -> Iterator[np.ndarray]:
-        """Blocks of shape (steps, keys)."""
+Blocks = Callable[[Sequence[int], int, int], Iterator[np.ndarray]]
+"""A worker's input: samples of its keys over the steps [begin, stop), in blocks (steps, keys)."""
 
 
 @dataclass
@@ -119,13 +116,13 @@ class Worker:
         taken = range(self.windows.ending_in(shift.start, shift.stop).start, memory.next)
         if taken:
             yield result_row(said, taken)
-        with box.writing(shift.worker, shift.start, attempt, begin) as sender:
+        with box.writing(shift.worker, shift.start, attempt, begin) as send:
             for block in blocks(shift.keys, begin, shift.stop):
                 said["again"] += max(0, min(known - memory.reached, len(block))) * keys
                 cuts = [max(0, o.failure - memory.reached) for o in own]
                 for part in np.split(block, sorted(cut for cut in cuts if cut < len(block))):
                     finished = memory.take(part)
-                    sender.send(memory.reached, *finished)
+                    send(memory.reached, *finished)
                     yield result_row(said, *finished)
                     for outage in own:
                         if outage.failure <= memory.reached:

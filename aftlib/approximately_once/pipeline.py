@@ -27,7 +27,7 @@ from aftlib.approximately_once.assignment import Assignment
 from aftlib.approximately_once.delivery import Delivery
 from aftlib.approximately_once.guarded_master import GuardedMaster
 from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Audit, Master, Outage
+from aftlib.approximately_once.master import Master, Outage
 from aftlib.approximately_once.operator import Worker
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
@@ -35,6 +35,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from aftlib.guard.audit import Audit
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
 from aftlib.spark.offsets import noted
@@ -47,38 +48,22 @@ RECOVER: tuple[Way, ...] = get_args(Way)
 class Query:
     """A windowed aggregate a key over a log, and how its workers are recovered.
 
-    Attributes
-    ----------
-    log, windows, model, assignment, requirement
-        The model is of the window aggregates.
-    every : int
-        Steps a micro-batch. A death that was not scheduled takes the worker's input from the last
-        block of steps that it had taken in until the end of the micro-batch.
-    stop : int, optional
-        Step at which the stream ends; default the end of the log.
-    recover : {"model", "guard", "exact"}
-        What a dead worker lost is estimated by the model where the worker is estimable, or by a
-        guard that is fed every window, where that had declared the sensor before; all else is read
-        again, with "exact" everything.
-    seasons : tuple of float
-        Periods of known rhythms in windows, such as a day, for the guard.
-
-    Raises
-    ------
-    ValueError
-        When sizes do not fit, `every` is less than 1, `stop` lies outside the log, or `recover` is
-        not of the three.
+    What a dead worker lost is estimated by the "model" where the worker is estimable, or by a
+    "guard" that is fed every window, where that had declared the sensor before; all else is read
+    again, with "exact" everything. A death that was not scheduled takes the worker's input from the
+    last block of steps that it had taken in until the end of the micro-batch. ValueError when sizes
+    do not fit, or a field is out of its range.
     """
 
     log: SensorLog
     windows: Windows
-    model: GaussianModel
+    model: GaussianModel  # of the window aggregates
     assignment: Assignment
     requirement: Requirement
-    every: int
-    stop: int | None = None
+    every: int  # steps a micro-batch
+    stop: int | None = None  # step at which the stream ends; by default the log's end
     recover: Way = "model"
-    seasons: tuple[float, ...] = ()
+    seasons: tuple[float, ...] = ()  # periods of known rhythms in windows, for the guard
 
     def __post_init__(self) -> None:
         keys = sorted(k for worker in self.assignment.workers for k in worker)
@@ -233,23 +218,13 @@ class StreamRun:
 def recover_stream(
     spark: SparkSession, query: Query, directory: Path | str, outages: Sequence[Outage] = ()
 ) -> StreamRun:
-    """Stream the whole log through the query, killing workers as scheduled.
+    """Stream the whole log through the query, killing workers at the steps of their outages.
 
-    Parameters
-    ----------
-    spark, query
-    directory : path
-        Place of the sink and of Spark's own checkpoint; an interrupted stream goes on from there.
-    outages : sequence of Outage
-        Workers to kill, each at a step of the log.
-
-    Raises
-    ------
-    ValueError
-        When an outage names no worker or no step of the log, or ends before it begins; when the
-        directory is another query's, or not on storage that a cluster's machines share; when
-        Spark's checkpoint in it is torn, or ahead of the sink; when `spark.speculation` is on,
-        whose second attempts at slow tasks cost time and never help.
+    The directory is the place of the sink and of Spark's own checkpoint; an interrupted stream goes
+    on from there. ValueError when an outage names no worker or no step of the log, or ends before
+    it begins; when the directory is another query's, or not on storage that a cluster's machines
+    share; when Spark's checkpoint in it is torn, or ahead of the sink; when `spark.speculation` is
+    on, whose second attempts at slow tasks cost time and never help.
     """
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise ValueError(

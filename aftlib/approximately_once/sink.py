@@ -73,9 +73,8 @@ class WindowSink:
 
     def master(self) -> bytes:
         """What the master knew after the last write; empty when nothing was kept."""
-        with closing(self._connection()) as connection:
-            found = connection.execute("SELECT state FROM master").fetchone()
-        return found[0] if found else b""
+        found = self._rows("SELECT state FROM master")
+        return found[0][0] if found else b""
 
     def windows(self) -> pd.DataFrame:
         """All results by start and key: start, stop, key, value, half_width, estimated, samples."""
@@ -87,9 +86,7 @@ class WindowSink:
 
     def count(self, before: int) -> int:
         """Number of results of windows that begin before a step."""
-        with closing(self._connection()) as connection:
-            counted = "SELECT count(*) FROM windows WHERE start < ?"
-            return connection.execute(counted, [before]).fetchone()[0]
+        return self._rows("SELECT count(*) FROM windows WHERE start < ?", before)[0][0]
 
     def exact(self, starts: Iterable[int]) -> dict[tuple[int, str], tuple[float, int]]:
         """Value and samples by (start, key) of what is not estimated in some windows."""
@@ -108,15 +105,15 @@ class WindowSink:
         """Outages by failure and worker."""
         from aftlib.approximately_once.master import Outage
 
-        with closing(self._connection()) as connection:
-            rows = connection.execute("SELECT * FROM outages ORDER BY failure, worker")
-            return [Outage(*row) for row in rows.fetchall()]
+        return [Outage(*o) for o in self._rows("SELECT * FROM outages ORDER BY failure, worker")]
 
     def held(self) -> dict[int, int]:
         """Step since which each worker that was down has held its input."""
+        return dict(self._rows("SELECT worker, max(recovery) FROM outages GROUP BY worker"))
+
+    def _rows(self, query: str, *values: object) -> list[tuple]:
         with closing(self._connection()) as connection:
-            rows = connection.execute("SELECT worker, max(recovery) FROM outages GROUP BY worker")
-            return dict(rows.fetchall())
+            return connection.execute(query, values).fetchall()
 
     def _connection(self) -> sqlite3.Connection:
         def create(connection: sqlite3.Connection) -> None:

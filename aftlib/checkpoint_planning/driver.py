@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery, only_driver, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -64,7 +64,8 @@ def main(place: str, kind: str, point: str = "", batch: str = "0") -> None:
 
     query, log = read_task(directory)
     passes("loaded", -1)
-    prepare(query, log, directory, passes).recover()
+    with only_driver(directory):
+        prepare(query, log, directory, passes).recover()
 
     from aftlib.checkpoint_planning.pipeline import replay_in_process, replay_stream
     from aftlib.spark.session import session

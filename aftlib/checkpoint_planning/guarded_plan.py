@@ -66,21 +66,18 @@ def plan_guarded(
     Each window has its own plan, for O follows the accounts: made when the last is through. The
     sensors in `also` are read in any case. What is left after a failure is planned from a `start`.
 
-    Raises
-    ------
-    ValueError
-        When T_SLA does not reach from one time of the grid to the next.
+    ValueError when T_SLA does not reach from one time of the grid to the next.
     """
-    starts = [interval.start for interval in guard.intervals]
+    marks = [*(interval.start for interval in guard.intervals), guard.window]
     replay = [np.union1d(o, also).astype(int) for o in guard.replay]
     most = recovery_time.max_tuples(t_sla_ms)
     times, chosen = [start], []
     while times[-1] < guard.window:
-        o = replay[starts.index(times[-1])]
+        o = replay[marks.index(times[-1])]
         reach = times[-1] + most // len(o) if len(o) else guard.window
-        following = [tau for tau in [*starts, guard.window] if times[-1] < tau <= reach]
+        following = [tau for tau in marks if times[-1] < tau <= reach]
         if not following:
-            after = min(tau for tau in [*starts, guard.window] if tau > times[-1])
+            after = min(tau for tau in marks if tau > times[-1])
             needed = recovery_time(len(o) * (after - times[-1]))
             raise ValueError(
                 f"t_sla_ms must be at least {needed:.6g} to replay {len(o)} sensors from "

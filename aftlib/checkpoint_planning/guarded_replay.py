@@ -3,8 +3,7 @@
 While nothing fails the guard is fed each window and declares, for every time τ of a grid, which
 sensors' rest of the window could be estimated. After a failure at τ only the others, O, are read up
 to the window's end (D2 eq. (12)). A sensor whose account is used up joins O, and the next window is
-planned anew within T_SLA. What was estimated is read from the log later and booked in a second
-account, which stops it where real failures do not go as declared.
+planned anew within T_SLA. What was estimated is audited from the log later (`guard.audit`).
 """
 
 from __future__ import annotations
@@ -20,20 +19,11 @@ from aftlib.checkpoint_planning.guarded_plan import plan_guarded, replay_guard
 from aftlib.checkpoint_planning.operator import PartialReplay, Read, fresh
 from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord, WindowResult
 from aftlib.checkpoint_planning.steps import interval_sums
-from aftlib.guard.accounts import Accounts, pooled_slack
+from aftlib.guard.audit import Audit, Estimates
 from aftlib.guard.rounds import LARGEST
 
 GUARDED = "guarded"
 """Name of every plan that follows a guard."""
-
-
-@dataclass(frozen=True)
-class Audited:
-    """What became of the estimates of real failures, compared with the log afterwards."""
-
-    estimates: int  # whose truth was read
-    wrong: int  # of these, off by more than ε
-    bound: float  # most that may be wrong, whatever the data and the failures
 
 
 @dataclass(eq=False)
@@ -72,10 +62,7 @@ class GuardedReplay(PartialReplay):
     """
 
     trail: Trail = field(init=False)
-    # estimates that are to be audited: window, stretch, flags and estimated means, (n,) each
-    open: list[tuple[int, int, np.ndarray, np.ndarray]] = field(init=False)
-    # estimates audited, wrong ones, failures, and the most estimates that were open at one time
-    counted: np.ndarray = field(init=False)
+    estimates: Estimates = field(init=False)
 
     def __post_init__(self) -> None:
         """Go on where an earlier process was, or begin with nothing known."""
@@ -99,26 +86,19 @@ class GuardedReplay(PartialReplay):
         """Take up what was committed last, or begin with nothing known."""
         q, n = self.query, self.query.model.size
         self.guard = replay_guard(q.window, q.grid, self.limit, q.requirement.delta, n)
-        self.account = Accounts(n, q.requirement.delta)
-        self.trail, self.open = Trail.empty(len(self.sizes), n), []
-        self.counted = np.zeros(4, np.int64)
+        self.estimates = Estimates(n, q.requirement.delta, "windows", "stretches")
+        self.trail = Trail.empty(len(self.sizes), n)
         if known := self.store.memory(GUARDED):
             self.guard.restore(known)
         if known := self.store.memory("trail"):
             with np.load(io.BytesIO(known), allow_pickle=False) as found:
                 self.trail = Trail(found["sums"], found["counts"], int(found["lost"]))
-                self.counted = found["counted"]
-                self.account.accounts, self.account.pool = found["accounts"], found["pool"]
-                columns = found["windows"].tolist(), found["stretches"].tolist()
-                self.open = list(zip(*columns, found["said"], found["estimates"], strict=True))
+                self.estimates.restore({**found, "counts": found["counted"]})
 
     @property
-    def audited(self) -> Audited:
-        """The second account so far."""
-        estimates, wrong, rounds, most = self.counted.tolist()
-        delta, n = self.query.requirement.delta, self.query.model.size
-        slack = pooled_slack(rounds, delta, n, 0) + most * (1 - delta)
-        return Audited(estimates, wrong, delta * estimates + slack)
+    def audited(self) -> Audit:
+        """The account of real failures so far."""
+        return self.estimates.audited
 
     def process(self, batch: int, read: Read) -> None:
         """Aggregate the next planned interval; from a failure on only O, up to the window's end."""
@@ -177,7 +157,7 @@ class GuardedReplay(PartialReplay):
         self.passes("committed", batch)
         self.passes("planned", batch)
 
-    def close(self) -> Audited:
+    def close(self) -> Audit:
         """Audit what was estimated last, and plan by it what comes next.
 
         A window that has begun keeps its plan, and so the accounts that this counts on.
@@ -193,16 +173,12 @@ class GuardedReplay(PartialReplay):
         """Settle which sensors stay unread, by the guard and what became of earlier estimates."""
         others = np.ones(self.query.model.size, bool)
         others[self.guard.replay[stretch]] = False
-        said = self.account.declare(others)
+        self.estimates.declare((window, stretch), others, np.nan)
         self.trail.lost = stretch
-        self.open.append((window, stretch, said, np.full(said.size, np.nan)))
-        self.counted[2] += 1
-        at_once = sum(int((said == 2).sum()) for _, _, said, _ in self.open)
-        self.counted[3] = max(self.counted[3], at_once)
 
     def _unread(self, window: int) -> np.ndarray:
         """Sensors that are not read again."""
-        said = [said for of, _, said, _ in self.open if of == window]
+        said = [said for (of, _), said, _ in self.estimates.open if of == window]
         return said[-1] == 2 if said else np.zeros(self.query.model.size, bool)
 
     def _finish(self, checkpoint: Checkpoint) -> list[WindowResult]:
@@ -211,9 +187,9 @@ class GuardedReplay(PartialReplay):
         w, counts, unread = self.query.window, checkpoint.counts, self._unread(checkpoint.window)
         values = np.where(counts > 0, checkpoint.sums / np.maximum(counts, 1), np.nan)
         if self.trail.lost >= 0:
-            window, stretch, said, _ = self.open.pop()
-            estimate, tau = told.estimate[0, stretch], int(self.grid[stretch])
-            self.open.append((window, stretch, said, estimate))
+            place, said, _ = self.estimates.open.pop()
+            estimate, tau = told.estimate[0, place[1]], int(self.grid[place[1]])
+            self.estimates.open.append((place, said, estimate))
             before = np.where(counts > 0, values, estimate)
             values = np.where(unread, (tau * before + (w - tau) * estimate) / w, values)
         values = values * (1.0 if self.query.query == "mean" else np.where(unread, w, counts))
@@ -227,42 +203,26 @@ class GuardedReplay(PartialReplay):
     def _audit(self, position: int) -> None:
         """Read what was estimated of windows that end by a step, and book it in their order."""
         w = self.query.window
-        done = [estimate for estimate in self.open if estimate[0] + w <= position]
-        for window, stretch, said, estimate in done:
-            keys, tau = np.flatnonzero(said), int(self.grid[stretch])
-            sums, counts = interval_sums(self.log, keys.tolist(), window + tau, window + w)
-            truth, wrong = np.full(said.size, np.nan), np.full(said.size, np.nan)
-            truth[keys] = np.divide(sums, counts, out=np.full(len(keys), np.nan), where=counts > 0)
-            off = np.abs(estimate - truth) * (w - tau) / w
-            known = ~np.isnan(off)
-            wrong[known] = off[known] > self.limit[known]
-            self.account.update(said, wrong)
-            declared = known & (said == 2)
-            self.counted[:2] += int(declared.sum()), int(wrong[declared].sum())
-        self.open = [estimate for estimate in self.open if estimate[0] + w > position]
+
+        def off(place: tuple[int, ...], keys: list[int], estimate: np.ndarray) -> np.ndarray:
+            window, tau = place[0], int(self.grid[place[1]])
+            sums, counts = interval_sums(self.log, keys, window + tau, window + w)
+            truth = np.divide(sums, counts, out=np.full(len(keys), np.nan), where=counts > 0)
+            return np.abs(estimate - truth) * (w - tau) / w
+
+        self.estimates.audit(off, self.limit, position - w)
 
     def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint at a window's beginning, planned by what both accounts bear."""
         self._audit(checkpoint.window - self.query.window)
-        closed = np.flatnonzero(self.account.declare(np.ones(self.query.model.size)) != 2)
+        closed = np.flatnonzero(self.estimates.account.declare(np.ones(self.query.model.size)) != 2)
         asked = self.query.recovery_time, self.query.t_sla_ms
         plan = plan_guarded(self.guard, *asked, closed.tolist())
         times = tuple(checkpoint.window + tau for tau in plan.times)
         return replace(checkpoint, times=times, plan=GUARDED)
 
     def _to_bytes(self) -> bytes:
-        file, shape = io.BytesIO(), (len(self.open), self.query.model.size)
-        np.savez(
-            file,
-            sums=self.trail.sums,
-            counts=self.trail.counts,
-            lost=self.trail.lost,
-            counted=self.counted,
-            accounts=self.account.accounts,
-            pool=self.account.pool,
-            windows=np.array([estimate[0] for estimate in self.open], np.int64),
-            stretches=np.array([estimate[1] for estimate in self.open], np.int64),
-            said=np.array([estimate[2] for estimate in self.open], np.int64).reshape(shape),
-            estimates=np.array([estimate[3] for estimate in self.open], float).reshape(shape),
-        )
+        file, audited = io.BytesIO(), self.estimates.arrays()
+        trail = {**vars(self.trail), "counted": audited.pop("counts")}
+        np.savez(file, allow_pickle=False, **audited, **trail)
         return file.getvalue()

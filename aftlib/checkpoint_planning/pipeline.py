@@ -7,7 +7,6 @@ starts; Spark then runs it again, and the operator finds it committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +22,7 @@ from aftlib.checkpoint_planning.operator import (
     Read,
     ReplayQuery,
     bare_read,
+    only_driver,
     prepare,
 )
 from aftlib.checkpoint_planning.state import (
@@ -32,7 +32,6 @@ from aftlib.checkpoint_planning.state import (
     WindowResult,
 )
 from aftlib.checkpoint_planning.steps import interval_sums
-from aftlib.core.paths import take_lock
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.drain import drain
 from aftlib.spark.machines import require_shared
@@ -41,7 +40,8 @@ from aftlib.spark.planned import PlannedInput
 from aftlib.spark.sweep import by_number
 
 if TYPE_CHECKING:
-    from aftlib.checkpoint_planning.guarded_replay import Audited, GuardedReplay
+    from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
+    from aftlib.guard.audit import Audit
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
 _LONG = pa.int64()
@@ -80,20 +80,21 @@ class PlannedLog(PlannedInput):
             return start
         store = CheckpointStore(self.state, self.fingerprint)
         checkpoint = cast("Checkpoint", store.restore())
-        done = [record.stop for record in store.records() if record.start == start]
-        if done:  # Spark's checkpoint is behind the state, as a power failure may leave it
-            return done[0]
-        if checkpoint.position != start:
-            raise ValueError(
-                f"batch must go on at step {checkpoint.position}, where the state ends, got "
-                f"{start} from Spark's checkpoint; restore both from the same copy, or delete both"
-            )
-        return checkpoint.next_boundary
+        if checkpoint.position == start:
+            return checkpoint.next_boundary
+        # Spark's checkpoint is behind the state, as a power failure may leave it
+        for record in store.records():
+            if record.start == start:
+                return record.stop
+        raise ValueError(
+            f"batch must go on at step {checkpoint.position}, where the state ends, got {start} "
+            "from Spark's checkpoint; restore both from the same copy, or delete both"
+        )
 
     def partitions(self, start: int, stop: int) -> list[SensorSlice]:
         """Slices of all sensors; of none when the operator has committed these steps already."""
-        done = self._checkpoint().position != start
-        keys = range(0 if done else len(SensorLog.open(self.log).names))
+        position = CheckpointStore(self.state, self.fingerprint).restore().position  # type: ignore[union-attr]
+        keys = range(len(SensorLog.open(self.log).names) if position == start else 0)
         return [SensorSlice(part, start, stop) for part in sliced(keys, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -104,9 +105,6 @@ class PlannedLog(PlannedInput):
         inside = [first + tau for tau in self.grid if piece.start < first + tau < piece.stop]
         for start, stop in pairwise([piece.start, *inside, piece.stop]):
             yield sum_slice(log, piece.keys, start, stop, self.query)
-
-    def _checkpoint(self) -> Checkpoint:
-        return cast("Checkpoint", CheckpointStore(self.state, self.fingerprint).restore())
 
 
 def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
@@ -132,22 +130,18 @@ def collected(frame: DataFrame) -> Read:
     rows: list[dict] = []
 
     def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        sums: dict[int, float] = {}
-        counts: dict[int, int] = {}
         rows.extend([] if rows else frame.toArrow().to_pylist())
-        known = {(row["start"], row["stop"]) for row in rows}
-        for row in rows:
-            if (start, stop) not in known:
-                raise ValueError(
-                    f"batch must cover the steps [{start}, {stop}) that the state waits for, got "
-                    f"[{row['start']}, {row['stop']}); state and Spark's checkpoint must be of one "
-                    "stream: restore both from the same copy"
-                )
-            if (row["start"], row["stop"]) != (start, stop):
-                continue
-            sums |= zip(row["keys"], row["sums"], strict=True)
-            counts |= zip(row["keys"], row["counts"], strict=True)
-        return np.array([sums[k] for k in keys]), np.array([counts[k] for k in keys], np.int64)
+        mine = [row for row in rows if (row["start"], row["stop"]) == (start, stop)]
+        if not mine:
+            raise ValueError(
+                f"batch must cover the steps [{start}, {stop}) that the state waits for, got "
+                f"[{rows[0]['start']}, {rows[0]['stop']}); state and Spark's checkpoint must be of "
+                "one stream: restore both from the same copy"
+            )
+        each = [zip(*(row[name] for name in _LISTS), strict=True) for row in mine]
+        found = {key: (value, count) for part in each for key, value, count in part}
+        sums, counts = ([found[key][i] for key in keys] for i in (0, 1))
+        return np.array(sums), np.array(counts, np.int64)
 
     return read
 
@@ -173,7 +167,7 @@ class ReplayedStream:
 
     results: list[WindowResult]
     records: list[IntervalRecord]
-    audited: Audited | None = None  # what became of a guard's estimates
+    audited: Audit | None = None  # what became of a guard's estimates
 
 
 def replay_stream(
@@ -186,21 +180,12 @@ def replay_stream(
 ) -> ReplayedStream:
     """Stream the whole windows of a log; go on where an earlier process died.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    query : ReplayQuery
-    log : SensorLog
-        Its keys are the model's, in the same order, and a cluster's machines share its folder; else
-        a ValueError.
-    directory : path
-        Place of the state, the prepared replay sets and Spark's own checkpoint; those of another
-        stream, and a checkpoint that is torn or ahead of the state, are refused by a ValueError, a
-        driver that is at work on it by a TimeoutError.
-    passes : callable, optional
-        Told of each point that a batch passes; faults strike there.
-    tasks : int
-        Slices of the sensors that are read in parallel.
+    The log's keys are the model's, in the same order, and a cluster's machines share its folder;
+    else a ValueError. The directory is the place of the state, the prepared replay sets and Spark's
+    own checkpoint. Those of another stream, and a checkpoint that is torn or ahead of the state,
+    are refused by a ValueError, a driver that is at work on it by a TimeoutError. `passes` is told
+    of each point that a batch passes, for faults to strike there; the sensors are read in so many
+    parallel `tasks`.
     """
     require_shared(spark, log.path)
     with only_driver(directory):
@@ -274,12 +259,3 @@ def _replayed(operator: PartialReplay) -> ReplayedStream:
     guarded = operator.query.recover == "guard"
     audited = cast("GuardedReplay", operator).close() if guarded else None
     return ReplayedStream(operator.store.results(), operator.store.records(), audited)
-
-
-@contextmanager
-def only_driver(directory: Path | str) -> Iterator[None]:
-    """Let no other driver work on the stream in this directory: it would take us for dead."""
-    Path(directory).mkdir(parents=True, exist_ok=True)
-    with (Path(directory) / "driver.lock").open("a+") as file:
-        take_lock(file)
-        yield

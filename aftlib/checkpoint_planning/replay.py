@@ -74,8 +74,16 @@ class ReplaySet(Bounded):
 
     @classmethod
     def of(cls, model: GaussianModel, sensors: Sequence[int]) -> ReplaySet:
-        """The given sensors, whatever is then known of the others."""
+        """The given sensors, whatever is then known of the others.
+
+        ValueError when they are not different ones of 0 … n − 1.
+        """
         o = list(sensors)
+        if len(set(o)) < len(o) or not set(o) <= set(range(model.size)):
+            raise ValueError(
+                f"sensors must be different ones of 0 … {model.size - 1}, got {o!r}; give key "
+                "indices"
+            )
         root = np.linalg.cholesky(model.covariance[np.ix_(o, o)])
         factor = solve_triangular(root, model.covariance[o], lower=True, check_finite=False)
         variance = np.maximum(model.covariance.diagonal() - (factor**2).sum(axis=0), 0)
@@ -120,8 +128,14 @@ class ReplaySet(Bounded):
         """Set that suffices once every target has grown to `times` ≥ 1 times the given one.
 
         Growing all targets alike keeps the order of choice, so that set is a prefix of this one:
-        O(n) for each sensor dropped instead of a new selection.
+        O(n) for each sensor dropped instead of a new selection. ValueError for sensors that were
+        given and not chosen: nobody knows their targets.
         """
+        if np.isnan(self.share).any():
+            raise ValueError(
+                f"the sensors {self.sensors} were given without targets that could grow; choose "
+                "them by select_replay"
+            )
         size = int(np.argmax(self.share <= times * (1 + COMPARED_TO)))
         if size == len(self.sensors):
             return self

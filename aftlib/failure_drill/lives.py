@@ -82,7 +82,7 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     rows = list(zip(*places, came["value"].tolist(), came["estimated"].tolist(), strict=True))
     found = judged(log, rows, stop, REQUIREMENT.epsilon)
     if audit:
-        found |= {"audited": audit.audited, "wrong_promises": audit.wrong, "bound": audit.bound}
+        found |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
     third = heap_mb[len(heap_mb) // 3]
     found |= {"heap_mb_after_a_third": third, "heap_mb": heap_mb[-1]}
     return {"rounds": rounds, "failures": failures} | found

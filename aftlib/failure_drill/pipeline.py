@@ -121,7 +121,7 @@ def stream(
     elif scheme == MODEL:
         more["planned"] = drill.in_vain[~drill.spared].sum() / max(1, drill.in_vain.sum())
     if audit := None if relays else master.close():
-        more |= {"audited": audit.audited, "wrong_promises": audit.wrong, "bound": audit.bound}
+        more |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
     reached = [min((i + 1) * drill.every, end) for i in range(len(ends))]
     return Run(
         relayed(drill, mail) if relays else committed(drill, master.sink.windows()),

@@ -5,8 +5,8 @@ While nothing fails, every window is predicted as if its worker had died 1 … H
 learns from the errors where a promise is worth trying; `accounts` lets a promise be made only while
 those before it were kept, with a theorem that asks nothing of the data; `rounds` takes these steps
 for one window after another, and `Guard` is what is used of it. `partial` has accounts of its own
-for windows of which only a part is lost. `pipeline` puts the guard behind any Spark stream of
-samples (docs/any_stream.md).
+for windows of which only a part is lost; `audit` looks the estimates of real failures up later.
+`pipeline` puts the guard behind any Spark stream of samples (docs/any_stream.md).
 """
 
 from aftlib.guard.guard import Guard, History, Recovered

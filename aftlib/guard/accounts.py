@@ -104,26 +104,17 @@ def learn(wrong: Any, said: Any, accounts: Any, pool: Any, delta: float, unit: f
         prove(pool, blocked_errors, blocked, delta, wrong.size)
 
 
+@jit()
 def pool_unit(sensors: int) -> float:
-    """U of the pooled account."""
+    """Unit u of the pooled account."""
     return max(2.0, 0.3 * sensors)
 
 
 class Accounts:
     """An account a sensor, and one over all of them, for promises `horizon` rounds ahead.
 
-    Parameters
-    ----------
-    sensors : int
-    delta : float
-        Share δ of the declared rounds that may be wrong.
-    horizon : int
-        Rounds h until an outcome is known.
-
-    Raises
-    ------
-    ValueError
-        When sensors or horizon is no whole number ≥ 1, or delta lies outside (0, 1).
+    Of the declared rounds a share `delta` may be wrong; outcomes are known `horizon` rounds later.
+    ValueError when sensors or horizon is no whole number ≥ 1, or delta lies outside (0, 1).
 
     Examples
     --------

@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aftlib.core.checks import require_number
-from aftlib.guard.accounts import (
-    POOL_START,
-    START,
-    WEALTH,
-    pool_unit,
-    slack,
-)
+from aftlib.guard.accounts import POOL_START, START, WEALTH, pool_unit, slack
 from aftlib.guard.prediction import Model, new_model
 from aftlib.guard.proposal import Risk, new_risk
 from aftlib.guard.rounds import LARGEST, Rules, State, advance
@@ -51,17 +45,31 @@ class Recovered:
 class History:
     """What the guard said of windows that were there, as if each had been lost.
 
-    Attributes
-    ----------
-    said : ndarray, shape (rounds, horizons, n)
-        0 not proposed, 1 proposed but blocked by an account, 2 declared, before a loss that began
-        so many rounds ago.
-    estimate : ndarray, shape (rounds, horizons, n)
-        The shadow predictions.
+    Both arrays have shape (rounds, horizons, n): a loss would have begun so many rounds before.
     """
 
-    said: np.ndarray
-    estimate: np.ndarray
+    said: np.ndarray  # 0 not proposed, 1 proposed but blocked by an account, 2 declared
+    estimate: np.ndarray  # the shadow predictions
+
+
+def limits_of(epsilon: ArrayLike, sensors: int) -> np.ndarray:
+    """ε of each sensor, shape (n,); ValueError unless each is above 0 and finite."""
+    limits = np.asarray(epsilon, float)
+    if limits.shape not in ((), (sensors,)) or not (np.isfinite(limits) & (limits > 0)).all():
+        raise ValueError(
+            f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
+            f"sensors, got {epsilon!r}"
+        )
+    return np.array(np.broadcast_to(limits, (sensors,)))
+
+
+def require_measured(windows: np.ndarray) -> None:
+    """Refuse what is too large to have been measured; NaN may be there."""
+    wild = np.abs(windows) >= LARGEST
+    if wild.any():
+        raise ValueError(
+            f"windows must be below {LARGEST:g} in size, got {windows[wild][0]}: mark gaps by NaN"
+        )
 
 
 class Guard:
@@ -126,12 +134,9 @@ class Guard:
         of = np.zeros(n, np.int64)
         for number, worker in enumerate(workers):
             of[list(worker)] = number
-        limits = np.array(np.broadcast_to(np.asarray(epsilon, float), (n,)))
-        if not (np.isfinite(limits).all() and (limits > 0).all()):
-            raise ValueError(f"epsilon must be above 0 and finite for each sensor, got {epsilon!r}")
         every = max(int(horizons), n // 3)
         periods = np.array(seasons, float)
-        self._rules = Rules(limits, float(delta), of, periods, FORGET, every)
+        self._rules = Rules(limits_of(epsilon, n), float(delta), of, periods, FORGET, every)
         self._model = new_model(n, horizons, periods.size, every)
         self._risk = new_risk(n, horizons)
         ring, here = (horizons + 1, n), (horizons, n)
@@ -203,11 +208,7 @@ class Guard:
             raise ValueError(
                 f"windows must have shape ({n},) or (rounds, {n}), got {np.shape(windows)}"
             )
-        wild = np.abs(rows) >= LARGEST
-        if wild.any():
-            raise ValueError(
-                f"windows must be below {LARGEST:g} in size, got {rows[wild][0]}: mark gaps by NaN"
-            )
+        require_measured(rows)
         recovered = np.empty((len(rows), n, 3))
         shape = (len(rows) if trace else 0, self.horizons, n)
         said, shadow = np.zeros(shape, np.int64), np.full(shape, np.nan)
@@ -238,7 +239,7 @@ class Guard:
         try:
             fields = dict(np.load(io.BytesIO(data), allow_pickle=False))
             version = int(fields["version"])
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"data holds no guard ({error}): begin anew") from error
         if version != VERSION:
             raise ValueError(f"data is of version {version}, this library's is {VERSION}")

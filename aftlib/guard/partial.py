@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from aftlib.core.checks import require_number
 from aftlib.core.requirement import Requirement
 from aftlib.guard.accounts import Accounts, slack
-from aftlib.guard.guard import FORGET, History
+from aftlib.guard.guard import FORGET, History, limits_of, require_measured
 from aftlib.guard.rounds import LARGEST, LEVEL_FORGET
 
 LOADING = 0.01
@@ -44,29 +44,13 @@ class PartialGuard:
     is wrong, for every sequence of data: the theorem in `guard.accounts` with h = 1. It holds for
     losses that come independently of the data.
 
-    Parameters
-    ----------
-    window : int
-        Samples w of a window; windows follow each other.
-    intervals : sequence of (int, int)
-        (a, b): the samples a … b − 1 may be lost, 0 ≤ a < b ≤ w. (τ, w) is the worst case after a
-        checkpoint at τ, in which all that follows fails too (D2 eq. (12)).
-    epsilon : float or array_like, shape (n,)
-        Largest error ε of a window's mean, in sensor units.
-    delta : float
-        Share δ of the declared estimates that may be wrong.
-    sensors : int
-        n.
-    select : callable
-        From a covariance (n, n) and the variance that each sensor may have, 0 for those that must
-        be read, to the sensors to read: any rule will do for the promise, a good one reads few.
-    seasons : sequence of float
-        Periods of known rhythms in samples, such as a day.
-
-    Raises
-    ------
-    ValueError
-        When a number or an interval is outside its range, or a window's shape does not fit.
+    Windows have w samples and follow each other. Of the intervals (a, b) the samples a … b − 1 may
+    be lost; (τ, w) is the worst case after a checkpoint at τ, in which all that follows fails too
+    (D2 eq. (12)). ε is of a window's mean, in sensor units, one or one for each of n sensors, and
+    seasons are periods of known rhythms in samples. From a covariance (n, n) and the variance that
+    each sensor may have, 0 for those that must be read, `select` chooses the sensors to read: any
+    rule will do for the promise, a good one reads few. ValueError when a number or an interval is
+    outside its range, or a window's shape does not fit.
 
     Notes
     -----
@@ -109,19 +93,12 @@ class PartialGuard:
             raise ValueError(
                 f"intervals must hold (a, b) with 0 ≤ a < b ≤ window = {window}, got {intervals!r}"
             )
-        limits = np.asarray(epsilon, float)
-        finite = np.isfinite(limits).all() and (limits > 0).all()
-        if limits.shape not in ((), (sensors,)) or not finite:
-            raise ValueError(
-                f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
-                f"sensors, got {epsilon!r}"
-            )
+        limits = limits_of(epsilon, sensors)
         self.window, self.select, self.rounds = int(window), select, 0
         self.periods, z = np.array(seasons, float), Requirement(1, delta).z
-        accounts = [Accounts(sensors, delta) for _ in intervals]
         self.intervals = [
-            _Interval(a, b, np.broadcast_to(limits * window / (b - a), sensors), z, account)
-            for (a, b), account in zip(intervals, accounts, strict=True)
+            _Interval(a, b, limits * window / (b - a), z, Accounts(sensors, delta))
+            for a, b in intervals
         ]
 
     @property
@@ -154,11 +131,7 @@ class PartialGuard:
                 f"windows must have shape {shape} or (rounds, *{shape}), got "
                 f"{np.shape(windows)}; cut the samples into windows, one column a sensor"
             )
-        wild = np.abs(values) >= LARGEST
-        if wild.any():
-            raise ValueError(
-                f"windows must be below {LARGEST:g} in size, got {values[wild][0]}; make it NaN"
-            )
+        require_measured(values)
         said = np.zeros((len(values), len(self.intervals), shape[1]), np.int64)
         estimate = np.zeros(said.shape)
         for t, samples in enumerate(values):

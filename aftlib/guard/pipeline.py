@@ -8,7 +8,7 @@ checkpoint, the guard from the state that it wrote after the last micro-batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -70,12 +70,14 @@ class Promise:
     query: str = "mean"
     samples: int = 1
     horizons: int = 5
-    seasons: Sequence[str] = field(default=())
+    seasons: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.query not in ("mean", "sum"):
             raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
         require_number("samples", self.samples, least=1, whole=True)
+        if not self.width:
+            raise ValueError(f"window must last, got {self.window!r}: give '10min' or so")
         if not 0 < self.step <= self.width:
             raise ValueError(
                 f"slide must be above 0 and at most window = {self.window}, got {self.slide}; "

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aftlib.core.compiling import jit
-from aftlib.guard.accounts import declare, learn
+from aftlib.guard.accounts import declare, learn, pool_unit
 from aftlib.guard.prediction import FIRST_FIT, absorb, conditional, learn_moments, predict, refit
 from aftlib.guard.proposal import FLOOR, RHYTHMS, half_width, learn_outcome, propose, refit_weights
 
@@ -79,7 +79,7 @@ def expect(state: Any, model: Any, rules: Any, now: Any, t: int, h: int, out: An
 def look_back(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int, out: Any) -> None:
     """Shadow-predict the window of now at every horizon, and learn what the promises came to."""
     horizons, n = state.accounts.shape[:2]
-    unit = max(2.0, 0.3 * n)
+    unit = pool_unit(n)
     wrong = np.empty(n)
     for h in range(1, min(horizons, t) + 1):
         slot = (t - h) % len(state.windows)
@@ -110,7 +110,7 @@ def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int) 
     """Declare which sensors could be lost from now on, and for how long."""
     horizons, n = state.accounts.shape[:2]
     slot, before = t % len(state.windows), (t - 1) % len(state.windows)
-    unit = max(2.0, 0.3 * n)
+    unit = pool_unit(n)
     proposed = np.empty(n, np.bool_)
     for h in range(horizons):
         average = risk.fast[h].mean()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from multiprocessing import get_context
 from types import SimpleNamespace
 
+import pandas as pd
 import pyarrow as pa
 
 from aftlib.approximately_once import source
+from aftlib.approximately_once.pipeline import StreamRun, staff
 
 
 def attempt(shifts, shift, number, gate):
@@ -42,3 +44,14 @@ def micro_batch(people, start, stop, gate=lambda shift, number: None):
         tables.append(next(table for table in tries if table is not None))
     coordinator(SimpleNamespace(toArrow=lambda: pa.concat_tables(tables)), 0)
     return coordinator.sink
+
+
+def recover_stream(_, query, directory, outages=()):
+    """As the pipeline's."""
+    shifts, coordinator = people = staff(query, directory, outages)
+    start = 0
+    while (stop := shifts.next_boundary(start)) > start:
+        micro_batch(people, start, stop)
+        start = stop
+    audit, sink = coordinator.close(), coordinator.sink
+    return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.shifts), audit)

@@ -144,7 +144,7 @@ def test_capacities_that_do_not_fit_are_refused(workers, capacities, message):
 
 def test_it_is_no_worse_even_when_dealing_and_swapping_fail(monkeypatch):
     def in_order(_, lone, sizes, k):
-        yield from np.split(np.arange(len(lone)), np.cumsum(sizes)[:-1])
+        return np.split(np.arange(len(lone)), np.cumsum(sizes)[:-1])
 
     monkeypatch.setattr(best_module, "_deal", in_order)
     monkeypatch.setattr(best_module, "_mend", lambda model, dealt, *_: dealt)

@@ -1,6 +1,7 @@
 """D1's experiments give the document's tables, and every number a slow twin's."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from aftlib.core.planfile import SCHEMA, VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorplan import source_of
 from aftlib.core.windows import Windows
+from tests.approximately_once import processes
 
 
 def test_figure_8_comes_out_of_the_pipeline(spark, tmp_path):
@@ -116,9 +118,16 @@ def test_grid_needs_replications_and_windows(spark, case):
         experiments.grid(spark, many, experiments.WINDOWS, 0.05, 1)
 
 
-def test_recovery_cost_compares_three_runs(spark, case, tmp_path):
+@pytest.fixture
+def without_spark(monkeypatch):
+    """Tasks are processes, which die as Spark's do and start sooner."""
+    streams = import_module("aftlib.approximately_once.experiments.streams")
+    monkeypatch.setattr(streams, "recover_stream", processes.recover_stream)
+
+
+def test_recovery_cost_compares_three_runs(without_spark, case, tmp_path):
     query = case.query(6, 0.75, 0.05, 120)
-    table, streams = experiments.recovery_cost(spark, query, tmp_path, [Outage(0, 50, 60)])
+    table, streams = experiments.recovery_cost(None, query, tmp_path, [Outage(0, 50, 60)])
     by = table.set_index("recovery")
     assert by.loc["none", "aggregates_estimated"] == by.loc["exact", "aggregates_estimated"] == 0
     assert by.loc["model", "aggregates_estimated"] > 0
@@ -127,9 +136,9 @@ def test_recovery_cost_compares_three_runs(spark, case, tmp_path):
     assert streams["exact"].outages == []
 
 
-def test_three_ways_to_recover_on_sensors_that_drift(spark, tmp_path):
+def test_three_ways_to_recover_on_sensors_that_drift(without_spark, tmp_path):
     case = experiments.drifting_case(tmp_path, Windows(3, 1), 2400, seed=1)
-    by = experiments.ways_to_recover(spark, case, tmp_path / "ways", 0.05, 2400)
+    by = experiments.ways_to_recover(None, case, tmp_path / "ways", 0.05, 2400)
     by = by.set_index("recovery")
     assert by.loc["guard", "within_epsilon"] > by.loc["model", "within_epsilon"]
     assert by.loc["guard", "aggregates_estimated"] < by.loc["model", "aggregates_estimated"]
@@ -153,7 +162,7 @@ def real_table(rows=400):
 def test_real_sensors_by_one_file(spark, tmp_path):
     file = tmp_path / "sensors.csv"
     real_table().to_csv(file, index=False)
-    case = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None, parts=4)
+    case = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None)
     assert case.workers == (2, 3, 4)
     assert case.about["incomplete rows left out of the fit"] == 1
     assert case.log.steps == 200
@@ -259,6 +268,19 @@ def test_parameters_are_checked_against_a_users_file(tmp_path):
         experiments.check_parameters(**own | {"width": 21, "slide": 21})
 
 
+@pytest.mark.parametrize("parts", [0, 1])
+def test_sensors_that_are_hardly_ever_all_there_are_refused(tmp_path, parts):
+    """No window would be whole, or those of one part only, which has no interval."""
+    frame, file = real_table(), tmp_path / "sensors.csv"
+    gaps = slice(len(frame) // 2 + parts * (len(frame) // 2 // 10), None, 3)
+    frame.iloc[gaps, 2] = np.nan
+    frame.to_csv(file, index=False)
+    own = USUAL | {"data": str(file)}
+    with pytest.raises(ValueError, match=f"data must have windows of 3 .* {frame.columns[2]!r} mi"):
+        experiments.check_parameters(**own)
+    experiments.check_parameters(**own | {"width": 2})
+
+
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
     """A plan whose workers have one and three sensors, each of its own ε."""
@@ -325,7 +347,7 @@ def test_a_plan_that_cannot_be_run_is_refused(plan, monkeypatch, other, message)
     ],
     ids=str,
 )
-def test_odd_parameters_work_to_the_end(spark, tmp_path, odd):
+def test_odd_parameters_work_to_the_end(spark, without_spark, tmp_path, odd):
     sizes = {"dimensions": 12, "blocks": 2, "rows": 60, "replications": 3} | odd
     pipeline_steps = 12
     experiments.check_parameters(**USUAL | sizes | {"pipeline_steps": pipeline_steps})

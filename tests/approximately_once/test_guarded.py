@@ -93,7 +93,7 @@ def test_a_stream_is_what_the_guard_says_of_the_same_windows(query, tmp_path):
     expected, (audited, wrong) = twin(query, OUTAGES)
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
     audit = coordinator.close()
-    assert (audit.audited, audit.wrong) == (audited, wrong)
+    assert (audit.estimates, audit.wrong) == (audited, wrong)
     assert audited == found["estimated"].sum() > 20 and wrong <= audit.bound
     assert {o.worker for o in coordinator.sink.outages()} == {0, 1}
 
@@ -109,7 +109,7 @@ def test_so_is_a_stream_on_spark(spark, query, tmp_path):
     done = recover_stream(spark, query, tmp_path, OUTAGES)
     expected, counts = twin(query, OUTAGES)
     pd.testing.assert_frame_equal(done.windows[COLUMNS], expected, check_exact=True)
-    assert [done.audit.audited, done.audit.wrong] == counts
+    assert [done.audit.estimates, done.audit.wrong] == counts
     assert (done.outages[0].failure, done.outages[0].recovery) == (2012, 2081)
 
 
@@ -151,7 +151,7 @@ def test_a_killed_driver_goes_on_with_what_the_guard_knew(query, tmp_path, batch
     pd.testing.assert_frame_equal(sink.windows()[COLUMNS], expected, check_exact=True)
     people[1].close()
     audit = staff(query, tmp_path)[1].close()
-    assert [audit.audited, audit.wrong] == counts
+    assert [audit.estimates, audit.wrong] == counts
 
 
 def test_outages_that_choose_their_moment_are_found_out():
@@ -184,7 +184,7 @@ def test_outages_that_choose_their_moment_are_found_out():
     assert audit.wrong == first.sum() and 0 < first.sum() <= 10
     assert not first[-100:].any()  # its second account is closed
     assert audit.wrong <= audit.bound
-    assert audit.audited == first.sum() + second.sum()
+    assert audit.estimates == first.sum() + second.sum()
 
 
 def test_a_gap_among_the_peers_makes_no_promise(query, tmp_path):

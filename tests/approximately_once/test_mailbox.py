@@ -1,6 +1,7 @@
 """The mailbox: what was sent before a death arrives, and only the dead are taken for dead."""
 
 import os
+import resource
 import signal
 import threading
 from multiprocessing import get_context
@@ -20,9 +21,34 @@ def box(tmp_path):
 
 def sending(box, end):
     """Send two windows and come to an end in another process."""
-    with box.writing(1, 40, 0, begin=30) as sender:
-        sender.send(55, range(7, 9), VALUES, SAMPLES)
+    with box.writing(1, 40, 0, begin=30) as send:
+        send(55, range(7, 9), VALUES, SAMPLES)
         end()
+
+
+def sending_on_a_full_disk(box):
+    """A letter that finds room for its half only, a moment before there is room again."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    with box.writing(1, 40, 0, begin=30) as send:
+        send(35, range(3, 5), VALUES, SAMPLES)
+        size = next(box.folder.iterdir()).stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 60, hard))
+        with pytest.raises(OSError, match="too large"):
+            send(45, range(5, 7), VALUES, SAMPLES)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        send(55, range(7, 9), VALUES, SAMPLES)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_half_a_letter_is_not_taken_for_one_with_the_next(box):
+    process = get_context("fork").Process(target=sending_on_a_full_disk, args=(box,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    mail = box.death(1, 40, 0, keys=2)
+    assert (mail.reached, sorted(mail.windows)) == (55, [3, 4, 7, 8])
+    np.testing.assert_array_equal([mail.windows[i][0] for i in (7, 8)], VALUES)
 
 
 def in_a_process(box, end):

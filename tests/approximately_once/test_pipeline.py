@@ -1,5 +1,6 @@
 """Approximately-once recovery through Spark, with workers killed for real."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,46 +63,38 @@ def test_undisturbed_stream_equals_the_batch_bit_for_bit(spark, log, tmp_path, w
     assert not done.windows["estimated"].any()
     assert done.outages == []
     assert_equal_where_computed(done.windows, batch(log, windows))
-
-
-def test_undisturbed_stream_equals_plain_spark(spark, log, tmp_path):
-    done = recover_stream(spark, query(log, Windows(10, 10)), tmp_path).windows
-    wide = spark.read.parquet(*map(str, sorted(log.path.glob("*.parquet"))))
-    means = [f.avg(f.when(~f.isnan(name), f.col(name))).alias(name) for name in log.names]
-    plain = wide.groupBy(f.floor(f.col("step") / 10).alias("w")).agg(*means).toPandas()
-    expected = plain.set_index(plain["w"] * 10)[list(log.names)].sort_index().stack()
-    found = done.set_index(["start", "key"])["value"].reindex(expected.index)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    if windows.slide == windows.width:
+        wide = spark.read.parquet(*map(str, sorted(log.path.glob("*.parquet"))))
+        sums = [f.sum(f.when(~f.isnan(name), f.col(name))).alias(name) for name in log.names]
+        plain = wide.groupBy(f.floor(f.col("step") / 7).alias("w")).agg(*sums).toPandas()
+        expected = plain.set_index(plain["w"] * 7)[list(log.names)].sort_index().iloc[:-1].stack()
+        found = done.windows.set_index(["start", "key"])["value"].reindex(expected.index)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tmp_path):
-    windows, outage = Windows(10, 5), Outage(1, failure=52, recovery=61)
+    """Twice: inside a micro-batch, and for longer, which the next one remembers."""
+    windows, outages = Windows(10, 5), [Outage(0, 12, 21), Outage(1, 70, 87)]
     asked = query(log, windows)
     assert asked.assignment.estimable.all()
-    done = recover_stream(spark, asked, tmp_path, [outage])
-    assert_equal_where_computed(done.windows, batch(log, windows))
+    done = recover_stream(spark, asked, tmp_path, outages)
+    true = batch(log, windows)
+    assert_equal_where_computed(done.windows, true)
     lost = done.windows[done.windows["estimated"]]
-    keys = {log.names[k] for k in asked.assignment.workers[1]}
+    sides = [[log.names[k] for k in worker] for worker in asked.assignment.workers]
     # windows that overlap [failure, recovery), and none else
     assert set(zip(lost["start"], lost["key"], strict=True)) == {
-        (start, key) for start in range(45, 61, 5) for key in keys
+        (start, key)
+        for starts, keys in zip((range(5, 21, 5), range(65, 86, 5)), sides, strict=True)
+        for start in starts
+        for key in keys
     }
     assert (lost["half_width"] <= REQUIREMENT.epsilon).all()
-    (recorded,) = done.outages
-    assert (recorded.worker, recorded.failure, recorded.recovery) == (1, 52, 61)
-    assert recorded.dead_pid not in (None, recorded.substitute_pid)
-
-
-def test_estimates_are_the_models_posterior_of_the_other_workers(spark, log, tmp_path):
-    windows = Windows(10, 10)
-    asked = query(log, windows)
-    done = recover_stream(spark, asked, tmp_path, [Outage(0, 45, 55)])
-    lost = done.windows[done.windows["estimated"]]
-    true = batch(log, windows)
-    others = [log.names[k] for k in asked.assignment.workers[1]]
-    assert len(lost) == 2 * 3
-    for row in lost.itertuples():
-        seen = {key: true[row.start, key][0] for key in others}
+    for recorded, asked_for in zip(done.outages, outages, strict=True):
+        assert replace(recorded, dead_pid=None, substitute_pid=None) == asked_for
+        assert recorded.dead_pid not in (None, recorded.substitute_pid)
+    for row in lost.itertuples():  # the model's posterior, given the other worker
+        seen = {key: true[row.start, key][0] for key in sides[row.key in sides[0]]}
         posterior = asked.model.condition(seen)
         i = posterior.names.index(row.key)
         assert row.value == pytest.approx(posterior.mean[i], abs=1e-12)
@@ -130,20 +123,11 @@ def test_a_maximum_is_estimated_too(spark, log, tmp_path):
     assert done.outages[0].dead_pid not in (None, done.outages[0].substitute_pid)
 
 
-def test_outage_longer_than_a_batch_is_remembered_by_the_next_ones(spark, log, tmp_path):
-    done = recover_stream(spark, query(log, Windows(10, 5)), tmp_path, [Outage(1, 70, 87)])
-    lost = done.windows[done.windows["estimated"]]
-    assert sorted(lost["start"].unique()) == list(range(65, 86, 5))
-    assert_equal_where_computed(done.windows, batch(log, Windows(10, 5)))
-
-
-TIGHT = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}
-
-
-@pytest.mark.parametrize("other", [TIGHT, {"recover": "exact"}])
-def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path, other):
-    windows = Windows(10, 5)
-    done = recover_stream(spark, query(log, windows, **other), tmp_path, [Outage(1, 52, 61)])
+def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path):
+    tight = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}
+    asked = query(log, windows := Windows(10, 5), **tight)
+    assert query(log, windows, recover="exact").approximate == asked.approximate == [False, False]
+    done = recover_stream(spark, asked, tmp_path, [Outage(1, 52, 61)])
     assert not done.windows["estimated"].any()
     assert_equal_where_computed(done.windows, batch(log, windows))
     assert done.outages == []

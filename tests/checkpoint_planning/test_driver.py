@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from aftlib.checkpoint_planning import driver
 from aftlib.checkpoint_planning.driver import read_task, write_task
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery, only_driver, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -48,6 +49,20 @@ def test_a_query_is_known_by_its_values_and_not_by_their_types():
     found = {replace(QUERY, **change).fingerprint for change in others}
     assert len(found) == len(others)
     assert QUERY.fingerprint not in found
+
+
+def test_a_driver_takes_no_live_one_for_dead(tmp_path):
+    log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
+    query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
+    write_task(tmp_path / "task", query, log)
+    with only_driver(tmp_path / "task"):
+        alive = prepare(query, log, tmp_path / "task")
+        alive.store.begin(0, 0, alive.process_id)
+        with pytest.raises(TimeoutError, match="is held by process .*: wait until that has ended"):
+            driver.main(str(tmp_path / "task"), "bare")
+        assert alive.store.records() == []
+    driver.main(str(tmp_path / "task"), "bare")
+    assert [record.recovered for record in alive.store.records()][0]
 
 
 def test_a_recovery_loads_no_pandas(tmp_path):

@@ -128,10 +128,10 @@ def test_counts_need_a_t_sla_of_one_step(spark, document):
         experiments.checkpoint_counts(spark, hasty)
 
 
-def test_plan_table_is_the_digests(document):
-    table = experiments.plan_table(document.plan(0.12, 0.05, 50))
+def test_the_plan_is_the_digests(document):
+    table = document.plan(0.12, 0.05, 50).to_frame()
     assert [*table["begin"], *table["end"][-1:]] == [0, 1161, 3483, 8127, 10_000]
-    assert table["sensors"].tolist() == [20, 10, 5, 0]
+    assert table["replayed"].tolist() == [20, 10, 5, 0]
     assert table["tuples"].tolist() == [23_220, 23_220, 23_220, 0]
     assert table["reliability"].tolist() == pytest.approx(
         [0.9545, 0.9564, 0.9733, 0.9997], abs=5e-5
@@ -205,6 +205,17 @@ def test_one_disjoint_window_is_not_resampled(spark, case, directory):
     found = experiments.success_rates(spark, few)
     assert found[["document_low", "document_high"]].isna().all(axis=None)
     assert found["document"].notna().all()
+
+
+def test_a_variance_of_many_digits_has_samples_of_its_own(spark, case, directory):
+    grid = {"epsilons": [0.45], "deltas": [0.05], "t_slas": [20], "rows": 30}
+    logs = [
+        experiments.block_case(
+            spark, directory, **SMALL | {"variance": variance}, **grid, windows=case.windows
+        ).log
+        for variance in (SMALL["variance"], SMALL["variance"] + 1e-7)
+    ]
+    assert logs[0].about["model"] != logs[1].about["model"]
 
 
 def test_success_needs_replications_and_a_window(spark, case, document):
@@ -310,9 +321,7 @@ def test_queries_ask_for_what_a_budget_takes(case):
 
 
 def test_recoveries_are_refused_where_nothing_can_be_recovered(case, tmp_path):
-    queries, read = experiments.queries(case, 0.45, 0.05, [20]), bare_read(case.log)
-    with pytest.raises(ValueError, match=r"chance must lie inside \(0, 1\], got 0"):
-        experiments.recoveries(queries, case.log, read, tmp_path, 1, 1, chance=0)
+    queries = experiments.queries(case, 0.45, 0.05, [20])
     short = SensorLog.write(tmp_path / "short", np.zeros((5, 6)), list(case.model.names))
     with pytest.raises(ValueError, match="log must hold a window of 24 steps, got 5"):
         experiments.recoveries(queries, short, bare_read(short), tmp_path, 1, 1)

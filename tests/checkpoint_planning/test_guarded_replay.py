@@ -171,7 +171,7 @@ def test_the_plan_after_the_last_audit_is_kept_with_its_accounts(tmp_path, monke
     audited = operator.close()
     monkeypatch.undo()
     again = prepare(QUERY, operator.log, tmp_path / "s")
-    assert again.audited == audited and audited.estimates > 0 and not again.open
+    assert again.audited == audited and audited.estimates > 0 and not again.estimates.open
 
 
 def test_a_sensor_that_goes_its_own_way_is_read_and_plans_are_made_anew(tmp_path):

@@ -55,7 +55,9 @@ def test_batches_are_the_plan_and_a_failed_one_replays_its_set(spark, log, tmp_p
         assert (result.half_width > 0) <= (start == 0)
 
 
-def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, log, tmp_path):
+def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, tmp_path):
+    log = SensorLog.write(tmp_path / "log", draw(MODEL, 60, 2), MODEL.names)
+
     def passes(point, batch):
         if (point, batch) == ("estimated", 2):
             raise RuntimeError("a full disk")
@@ -69,13 +71,6 @@ def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, log, tmp_path):
 
 def test_a_maximum_streams_and_recovers(spark, log, tmp_path):
     query = replace(QUERY, query="max", requirement=Requirement(6, 0.05))
-
-    def passes(point, batch):
-        if point == "begun":
-            raise RuntimeError("struck")
-
-    with pytest.raises(StreamingQueryException, match="struck"):
-        replay_stream(spark, query, log, tmp_path, passes)
     prepare(query, log, tmp_path).store.begin(0, 0, "one that is killed")
     done = replay_stream(spark, query, log, tmp_path)
     assert [r.recovered for r in done.records].count(True) == 1
@@ -96,15 +91,6 @@ def test_log_of_other_sensors_is_refused(spark, tmp_path):
     other = SensorLog.write(tmp_path / "log", np.zeros((60, 2)), ["a", "b"])
     with pytest.raises(ValueError, match="log must have the model's 8 keys in their order, got 2"):
         replay_stream(spark, QUERY, other, tmp_path)
-
-
-def test_state_that_is_not_sparks_is_refused(spark, log, tmp_path):
-    replay_stream(spark, QUERY, log, tmp_path)
-    for path in tmp_path.glob("state.sqlite*"):
-        path.unlink()
-    longer = SensorLog.write(tmp_path / "longer", draw(MODEL, 240, 2), MODEL.names)
-    with pytest.raises(ValueError, match="state must have come to step 120, .*, got 0"):
-        replay_stream(spark, QUERY, longer, tmp_path)
 
 
 def test_spark_is_told_where_the_states_batches_ended(log, tmp_path):

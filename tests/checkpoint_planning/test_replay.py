@@ -189,6 +189,15 @@ def test_a_target_just_met_replays_nothing_more():
     assert len(select_replay(GROUPS, 60 * (1 - 1e-11)).sensors) == 5
 
 
+def test_given_sensors_have_no_targets_and_are_different_ones():
+    model = block_model(4, 2)
+    with pytest.raises(ValueError, match=r"sensors \(2, 0\) were given without targets"):
+        ReplaySet.of(model, [2, 0]).loosened(1.0)
+    for sensors in ([1, 1], [4], [-1]):
+        with pytest.raises(ValueError, match="sensors must be different ones of 0 … 3, got"):
+            ReplaySet.of(model, sensors)
+
+
 def test_everything_is_never_loosened():
     everything = ReplaySet.everything(GROUPS)
     assert everything.loosened(1e9) is everything

@@ -26,9 +26,9 @@ QUERY = ReplayQuery(MODEL, WINDOW, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.0
 BATCHES = WINDOWS * len(QUERY.first_plan.replay)
 
 
-def write_log(directory: Path) -> SensorLog:
+def write_log(directory: Path, windows: int = WINDOWS) -> SensorLog:
     """The log that all drivers of a trial stream."""
-    return SensorLog.write(directory / "log", draw(MODEL, WINDOW * WINDOWS, 2), MODEL.names)
+    return SensorLog.write(directory / "log", draw(MODEL, WINDOW * windows, 2), MODEL.names)
 
 
 class SplitStore(CheckpointStore):

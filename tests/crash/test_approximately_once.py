@@ -196,11 +196,13 @@ class Forgetful(Worker):
         due = self.windows.ending_in(shift.start, shift.stop)
         needed = due.start * self.windows.slide
         hidden = np.zeros((max(0, begin - needed), len(shift.keys)))
-        return SlowMemory(self.windows, needed, due.start, hidden)
+        return Memory(self.windows, needed, due.start, hidden)
 
 
 def test_a_worker_that_hides_its_loss_is_caught(spark, log, tmp_path, working):
     working(Forgetful)
-    done = struck_stream(spark, log, tmp_path, seed=0)
+    stop, outage = 2 * driver.EVERY, Outage(1, 14_000, 14_400)
+    done = recover_stream(spark, query(log, stop=stop), tmp_path, [outage])
+    assert len(done.outages) == 1
     with pytest.raises(AssertionError):
-        check(done, log)
+        check(done, log, stop)

@@ -1,5 +1,7 @@
 """The guard: one by one is in bulk, bytes go on, gaps are conditioned on, promises are kept."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -232,8 +234,9 @@ def test_wild_values_do_not_blind_the_guard_of_many_sensors():
     [
         (([[0], [0]], 1, 0.05), "workers must hold each sensor 0 … n − 1 once"),
         (([], 1, 0.05), "workers must hold each sensor"),
-        (([[0], [1]], 0, 0.05), "epsilon must be above 0 and finite for each sensor, got 0"),
+        (([[0], [1]], 0, 0.05), "epsilon must be above 0 and finite, .* 2 sensors, got 0"),
         (([[0], [1]], np.nan, 0.05), "epsilon must be above 0"),
+        (([[0], [1]], [1, 2, 3], 0.05), "epsilon must .* one for each of the 2 sensors, got"),
         (([[0], [1]], 1, 1), "delta must be above 0 and below 1, got 1"),
         (([[0], [1]], 1, 0.05, 0), "horizons must be a whole number at least 1, got 0"),
         (([[0], [1]], 1, 0.05, 2, [0]), "each of seasons must be above 0, got 0"),
@@ -254,7 +257,11 @@ def test_windows_that_do_not_fit_are_refused():
     assert guard.rounds == 0
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense", b"PK\x03\x04"])
+NO_GUARD = io.BytesIO()
+np.save(NO_GUARD, np.zeros(3))
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"PK\x03\x04", NO_GUARD.getvalue()])
 def test_bytes_of_something_else_are_refused(data):
     with pytest.raises(ValueError, match="data holds no guard"):
         Guard.from_bytes(data)

@@ -174,6 +174,7 @@ def test_what_does_not_fit_stops_the_stream(tmp_path):
         ({"samples": 0}, "samples must be a whole number at least 1, got 0"),
         ({"slide": "6min"}, "slide must be above 0 and at most window = 5min, got 6min"),
         ({"slide": "0s"}, "slide must be above 0"),
+        ({"window": "0s"}, "window must last, got '0s'"),
         ({"window": "soon"}, "window must be a duration such as '10min', got 'soon'"),
         ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
         ({"workers": [["a"], ["a", "b"]]}, "each sensor once, got a twice"),

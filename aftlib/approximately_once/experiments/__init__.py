@@ -26,22 +26,7 @@ from aftlib.approximately_once.experiments.streams import (
 )
 
 __all__ = [
-    "METHODS",
-    "ROWS",
-    "WINDOWS",
-    "SensorCase",
-    "bests",
-    "block_case",
-    "check_parameters",
-    "coverage",
-    "deaths_survived",
-    "drifting_case",
-    "grid",
-    "maxima",
-    "planned_case",
-    "recovery_cost",
-    "sensor_case",
-    "six_sensors",
-    "ways_to_recover",
-    "smallest_epsilons",
-]
+    "METHODS", "ROWS", "WINDOWS", "SensorCase", "bests", "block_case", "check_parameters",
+    "coverage", "deaths_survived", "drifting_case", "grid", "maxima", "planned_case",
+    "recovery_cost", "sensor_case", "six_sensors", "smallest_epsilons", "ways_to_recover",
+]  # fmt: skip

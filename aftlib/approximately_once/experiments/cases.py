@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.signal import lfilter
 
 from aftlib.approximately_once.assignment import assess, assign_greedy
@@ -134,6 +135,7 @@ def check_parameters(
             raise ValueError(f"data must name a wide CSV or Parquet file, got {data!r}")
         model, test, _ = fitted(read_table(data, time, resample=resample, drop=drop))
         n, streams = model.size, streams | {f"a {PARTS}th of data": len(test.values) // PARTS}
+        _require_whole("data", test, Windows(width, slide))
     for name, steps in streams.items():
         if steps < width:
             raise ValueError(
@@ -161,6 +163,27 @@ def _check_plan(plan: str, own: Mapping[str, Any]) -> None:
             f"plan must have data of which a {2 * PARTS}th holds a window of "
             f"{planned.windows.width} steps, got {len(planned.table.values)} steps; plan for more "
             "data, or smaller windows"
+        )
+    _require_whole("plan", test, planned.windows)
+
+
+def _require_whole(name: str, test: SensorTable, windows: Windows) -> None:
+    """Refuse real sensors that are hardly ever all there: nothing could be counted, or in one part.
+
+    A part that is too short for any window is another matter.
+    """
+    part = len(test.values) // PARTS
+    there = np.isfinite(test.values[: PARTS * part])
+    whole = there.all(axis=1).reshape(PARTS, part)
+    if part < windows.width:
+        return
+    runs = sliding_window_view(whole, windows.width, axis=1)[:, :: windows.slide]
+    if np.any(np.all(runs, axis=2), axis=1).sum() < 2:
+        rarest = test.names[int(there.mean(axis=0).argmin())]
+        raise ValueError(
+            f"{name} must have windows of {windows.width} steps in which no sensor misses a "
+            f"sample, in two {PARTS}ths of its second half at least; {rarest!r} misses most: leave "
+            "it out, take smaller windows, or resample to a longer period"
         )
 
 
@@ -207,7 +230,6 @@ def sensor_case(
     windows: Windows,
     workers: Sequence[int] | None = None,
     epsilons: Sequence[float] | None = None,
-    parts: int = PARTS,
     *,
     time: str | None = None,
     resample: str | None = None,
@@ -219,16 +241,16 @@ def sensor_case(
     is kept under `directory`, keyed by the file's contents and how it is read. Any number of
     workers up to that of sensors will do: where it does not divide them, some have one sensor more.
     Default are up to ten numbers from 2 on, in about equal ratios; for `epsilons`, fractions of the
-    median standard deviation. The intervals come from `parts` equal stretches of time.
+    median standard deviation. The intervals come from ten equal stretches of time.
     """
     table = read_table(file, time, resample=resample, drop=drop)
     how = repr((time, resample, list(drop))).encode()
     contents = sha256(Path(file).read_bytes() + how).hexdigest()[:12]
     path = directory / f"{Path(file).stem}-{contents}-second-half"
-    return _table_case(table, path, windows, workers, epsilons, parts)
+    return _table_case(table, path, windows, workers, epsilons)
 
 
-def planned_case(file: Path | str, directory: Path, parts: int = PARTS) -> SensorCase:
+def planned_case(file: Path | str, directory: Path) -> SensorCase:
     """The sensors of a plan.json in units of ε, so that the plan's own ε is 1; see `open_plan`.
 
     The log, kept under `directory`, is the second half. `query` follows the plan.
@@ -241,7 +263,7 @@ def planned_case(file: Path | str, directory: Path, parts: int = PARTS) -> Senso
         readings={ROWS: Reading(ROWS, samples, Windows(1, 1)), WINDOWS: over},
         workers=tuple(_divisors(samples.size)[1:] or [1]),
         epsilons=(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
-        replications=parts - 1,
+        replications=PARTS - 1,
         block=max(1, log.steps // 200),
         about={"sensors": samples.size, **plan.table.quality.as_dict()}
         | {"incomplete rows left out of the fit": left_out},
@@ -262,7 +284,7 @@ def drifting_case(directory: Path, windows: Windows, steps: int, seed: int) -> S
     values = common[:, np.arange(n) % 2] + own
     frame = pd.DataFrame(values, columns=[f"s{i + 1}" for i in range(n)])
     path = directory / f"drifting-{steps}-seed{seed}"
-    return _table_case(even_grid(frame), path, windows, _divisors(n)[1:], None, PARTS)
+    return _table_case(even_grid(frame), path, windows, _divisors(n)[1:], None)
 
 
 def _table_case(
@@ -271,7 +293,6 @@ def _table_case(
     windows: Windows,
     workers: Sequence[int] | None,
     epsilons: Sequence[float] | None,
-    parts: int,
 ) -> SensorCase:
     model, test, left_out = fitted(table)
     log = SensorLog.open(path) if path.exists() else test.write_log(path)
@@ -286,7 +307,7 @@ def _table_case(
         readings=_readings(model, windows),
         workers=tuple(int(m) for m in with_value(usual if workers is None else workers)),
         epsilons=tuple(with_value(fractions if epsilons is None else epsilons)),
-        replications=parts - 1,
+        replications=PARTS - 1,
         block=max(1, log.steps // 200),
         about=counts | {"incomplete rows left out of the fit": left_out},
     )

@@ -38,6 +38,7 @@ ASSIGN: Mapping[str, Callable[..., Assignment]] = {
     "random": lambda model, m, asked, rng: assign_random(model, m, asked, rng, uneven=True),
 }
 METHODS = tuple(ASSIGN)
+_COUNTS = ("method", "workers", "epsilon", "estimable")
 
 
 def grid(
@@ -49,14 +50,11 @@ def grid(
     1 + `replications` equal parts, the first of which is the document's experiment. `seed` is of
     the `draws` random assignments a point and of resampling.
 
-    Returns
-    -------
-    DataFrame
-        method, workers, epsilon, draw, estimable; windows: those counted, which miss no sample;
-        error, error_low, error_high: rate of (9) in the first part with its bootstrap interval
-        over whole windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval
-        over parts; error_all, pooled_all: the same over all keys, estimable or not; expected: the
-        rate that the model foresees for the keys counted. NaN where no key counts.
+    method, workers, epsilon, draw, estimable; windows: those counted, which miss no sample; error,
+    error_low, error_high: rate of (9) in the first part with its bootstrap interval over whole
+    windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval over parts;
+    error_all, pooled_all: the same over all keys, estimable or not; expected: the rate that the
+    model foresees for the keys counted. NaN where no key counts.
     """
     model, windows = case.readings[reading].model, case.readings[reading].windows
     parts, part = 1 + case.replications, case.log.steps // (1 + case.replications)
@@ -191,14 +189,11 @@ def bests(spark: SparkSession, case: SensorCase, reading: str, delta: float) -> 
         rows = []
         for epsilon in case.epsilons:
             asked = model, m, Requirement(epsilon, delta)
-            best = assign_best(*asked, uneven=True)
             found = {method: ASSIGN[method](*asked, rng=None) for method in ("greedy", "h-best")}
-            found |= {"best": best}
-            counts = {method: int(a.estimable.sum()) for method, a in found.items()}
-            rows += [
-                (method, m, epsilon, c) for method, c in (counts | {"bound": best.bound}).items()
-            ]
-        return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
+            found["best"] = best = assign_best(*asked, uneven=True)
+            rows += [(method, m, epsilon, int(a.estimable.sum())) for method, a in found.items()]
+            rows.append(("bound", m, epsilon, best.bound))
+        return pd.DataFrame(rows, columns=_COUNTS)
 
     return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
 
@@ -220,7 +215,7 @@ def deaths_survived(
             for asked in requirements:
                 kept = int(asked.is_met_by(deaths.reliability(asked)).sum())
                 rows.append((f"{f} die{'s' if f == 1 else ''}", m, asked.epsilon, kept))
-        return pd.DataFrame(rows, columns=["method", "workers", "epsilon", "estimable"])
+        return pd.DataFrame(rows, columns=_COUNTS)
 
     return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
 

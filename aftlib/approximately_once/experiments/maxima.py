@@ -21,12 +21,9 @@ def maxima(case: SensorCase, workers: int, width: int, delta: float, seed: int) 
     Rows are samples, windows tumbling ones of `width`; every worker of h-best is lost once from
     every whole window of the log. `seed` is of the draws of extremes.
 
-    Returns
-    -------
-    DataFrame
-        query; half_width and prior: with probability 1 − δ, of an estimate from the others and of
-        one from nothing, medians over the keys; within: the share of estimates whose half-width
-        held; windows.
+    query; half_width and prior: with probability 1 − δ, of an estimate from the others and of one
+    from nothing, medians over the keys; within: the share of estimates whose half-width held;
+    windows.
     """
     step, samples = case.readings[ROWS].model, case.log.read(None, 0, min(case.log.steps, STEPS))
     groups = assign_spread(step, workers, Requirement(1.0, delta), uneven=True).workers
@@ -36,12 +33,10 @@ def maxima(case: SensorCase, workers: int, width: int, delta: float, seed: int) 
         due = windows.ending_in(0, len(samples))
         truth, counts = windows.aggregate(samples, 0, due)
         truth = truth[(counts == width).all(axis=1)]
-        draws, rng = max(DRAWS, 2 * step.size + 2), np.random.default_rng(seed)
-        model = (
-            step.aggregate(width)
-            if query == "mean"
-            else WindowExtremes(step, width, query, rng, draws)
-        )
+        model = step.aggregate(width)
+        if query != "mean":
+            draws, rng = max(DRAWS, 2 * step.size + 2), np.random.default_rng(seed)
+            model = WindowExtremes(step, width, query, rng, draws)
         off = truth - model.mean
         half, prior, held = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
         for keys in map(np.array, groups):

@@ -111,7 +111,7 @@ def recovery_cost(
                 "samples_read_again": int(done.shifts["again"].sum()),
                 "aggregates_estimated": len(guessed),
                 "within_epsilon": within,
-                "audited": audit.audited if audit else np.nan,
+                "audited": audit.estimates if audit else np.nan,
                 "wrong": audit.wrong if audit else np.nan,
                 "bound": audit.bound if audit else np.nan,
                 "largest_other_difference": float((computed["value"] - truth).abs().max()),

@@ -80,7 +80,7 @@ def block_case(
     The log is kept under `directory`, keyed by its parameters, and reused when it is there.
     """
     model = block_model(sensors, groups, variance, covariance)
-    kind = f"n{sensors}-g{groups}-v{variance:g}-c{covariance:g}"
+    kind = f"n{sensors}-g{groups}-v{variance:.15g}-c{covariance:.15g}"
     path = directory / f"groups-{kind}-rows{rows}-seed{seed}"
     log = write_samples(spark, model, rows, seed, path)
     grid = tuple(epsilons), tuple(deltas), tuple(t_slas)
@@ -138,20 +138,10 @@ def maximum_counts(
     scale, rows = float(np.sqrt(case.model.covariance.diagonal().max())), []
     for share in shares:
         asked = case.model, case.windows.width, Requirement(share * scale, delta)
-        asked_of = {m: (*asked, case.recovery_time, t_sla_ms, m, "max") for m in plan.METHODS[::-1]}
-        plans = {method: plan_checkpoints(*every) for method, every in asked_of.items()}
+        every = *asked, case.recovery_time, t_sla_ms
+        plans = {method: plan_checkpoints(*every, method, "max") for method in plan.METHODS[::-1]}
         sizes = [len(replay.sensors) for replay in plans["proposed"].replay]
         taken = {method: len(found.checkpoints) for method, found in plans.items()}
         row = {"deviations": share, "epsilon": share * scale, **taken}
         rows.append(row | {"sensors first": sizes[0], "sensors last": sizes[-1]})
     return pd.DataFrame(rows)
-
-
-def plan_table(plan: CheckpointPlan) -> pd.DataFrame:
-    """A plan's intervals: begin, end, sensors replayed, tuples, and reliability R of (12)."""
-    table = pd.DataFrame({"begin": plan.times[:-1], "end": plan.times[1:]})
-    return table.assign(
-        sensors=[len(replay.sensors) for replay in plan.replay],
-        tuples=plan.tuples,
-        reliability=plan.worst_case_reliability.min(axis=1),
-    )

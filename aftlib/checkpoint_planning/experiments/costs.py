@@ -46,7 +46,7 @@ def wide_log(directory: Path, sensors: int, tuples: int, seed: int) -> SensorLog
     return SensorLog.write(path, values, [f"X{i}" for i in range(1, sensors + 1)])
 
 
-def equally_correlated(sensors: int, size: int, correlation: float = CORRELATION) -> ReplaySet:
+def equally_correlated(sensors: int, size: int) -> ReplaySet:
     """The first `size` of n equally correlated sensors, variance 1, without an n × n matrix.
 
     Below the diagonal every column of their Cholesky factor holds one number, so the factor has a
@@ -55,7 +55,7 @@ def equally_correlated(sensors: int, size: int, correlation: float = CORRELATION
     factor, explained = np.zeros((size, sensors)), 0.0
     for row in range(size):
         pivot = np.sqrt(1 - explained)
-        below = (correlation - explained) / pivot
+        below = (CORRELATION - explained) / pivot
         factor[row, row], factor[row, row + 1 :] = pivot, below
         explained += below**2
     variance = np.full(sensors, 1 - explained)
@@ -100,23 +100,13 @@ def recovery_times(
     belongs to the plan (T_res); reads and adds up O over the whole of a `wide_log` (T_rep);
     estimates the others (T_est). The gain is that of `equally_correlated` sensors.
 
-    Parameters
-    ----------
-    reader : callable
-        `bare_read`, or a Spark job's `spark_read`.
-    directory, scratch : path
-        Where logs are kept, and a new one for the state and the gains.
-    ns, shares : sequence of int and of float
-        n, and |O| / n inside (0, 1]; 1, everything replayed and nothing estimated, is added.
-    repeats : int
-        Recoveries measured for each (n, |O|), after one that warms up.
-    tuples, seed : int
-        As `wide_log`.
+    `reader` is `bare_read`, or a Spark job's `spark_read`. Logs are kept under `directory`, each of
+    so many `tuples`; `scratch` is new, for state and gains. `shares` are |O| / n inside (0, 1]; 1,
+    everything replayed and nothing estimated, is added. `repeats` recoveries are measured for each
+    (n, |O|), after one that warms up.
 
-    Returns
-    -------
-    DataFrame
-        n, sensors: |O|, steps, tuples: |O| · steps, repeat, res_ms, rep_ms, est_ms, total_ms.
+    A row each: n, sensors: |O|, steps, tuples: |O| · steps, repeat, res_ms, rep_ms, est_ms,
+    total_ms.
     """
     require_numbers("shares", shares, above=0, most=1)
     rows = []

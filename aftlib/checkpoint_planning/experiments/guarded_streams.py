@@ -11,7 +11,6 @@ import pandas as pd
 
 from aftlib.checkpoint_planning.experiments.guarding import GRID, LOOSE, WINDOW, wandering
 from aftlib.checkpoint_planning.experiments.planned import planned_query, require_planned
-from aftlib.checkpoint_planning.guarded_replay import Audited
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -19,6 +18,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import CONFIDENCE, RESAMPLES
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.guard.audit import Audit
 
 WAYS = {"Σ/L": "model", "guard": "guard"}
 _DEAD = "the process that died"
@@ -75,36 +75,29 @@ def planned_stream(file: Path | str) -> GuardedStream:
     return GuardedStream(guarded, values, {"all": 0})
 
 
-def failing_streams(
-    stream: GuardedStream, scratch: Path, seed: int, chance: float = 0.5
-) -> tuple[pd.DataFrame, Audited]:
+def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd.DataFrame, Audit]:
     """Stream samples by the model and by the guard; processes die in windows of the second half.
 
-    In each window one dies by `chance`, at a step of nobody's choosing: the interval of that step
-    is on record as begun by another process, and is recovered as it would be then.
+    In every other window, by chance, one dies at a step of nobody's choosing: the interval of that
+    step is on record as begun by another process, and is recovered as it would be then.
 
-    Returns
-    -------
-    pairs : DataFrame
-        way, part, window, sensor, estimated, off: distance from the truth in units of ε; those
-        windows only in which one died, and no sensor whose samples are all missing.
-    audited : Audited
-        What the guard's stream found of its own estimates afterwards.
+    Pairs: way, part, window, sensor, estimated, off: distance from the truth in units of ε; those
+    windows only in which one died, and no sensor whose samples are all missing. Beside them what
+    the guard's stream found of its own estimates afterwards.
     """
     query, values, rng, frames = stream.query, stream.values, np.random.default_rng(seed), []
     w = query.window
     windows, names = len(values) // w, query.model.names
     struck = np.arange(windows // 2, windows)
-    struck = struck[rng.random(len(struck)) < chance]
+    struck = struck[rng.random(len(struck)) < 0.5]
     steps = struck * w + rng.integers(w, size=len(struck))
     samples = values[: windows * w].reshape(windows, w, -1)
     number = np.isfinite(samples).sum(axis=1)
     sums = np.where(number > 0, np.nansum(samples, axis=1), np.nan)
     truth = sums / np.maximum(number, 1) if query.query == "mean" else sums
     for way, recover in WAYS.items():
-        first = (
-            0 if recover == "guard" else windows // 2 * w
-        )  # the guard learns while nothing fails
+        # the guard learns while nothing fails
+        first = 0 if recover == "guard" else windows // 2 * w
         log = SensorLog.write(scratch / recover / "log", values[first : windows * w], names)
         asked = replace(query, recover=recover, grid=query.grid if recover == "guard" else ())
         operator, read = prepare(asked, log, scratch / recover), bare_read(log)
@@ -122,7 +115,7 @@ def failing_streams(
         cells = {"way": way, "part": np.array(list(stream.parts))[of], "window": window}
         cells |= {"sensor": sensor, "estimated": found["half_width"] > 0, "off": off}
         frames.append(pd.DataFrame(cells)[window.isin(struck)].dropna())
-    audited = cast("Audited", replay_in_process(asked, log, scratch / "guard").audited)
+    audited = cast("Audit", replay_in_process(asked, log, scratch / "guard").audited)
     return pd.concat(frames, ignore_index=True), audited
 
 

@@ -60,13 +60,9 @@ def guarded_windows(
     D2's own plan takes steps as independent, of the distribution of the first half's; the guard
     learns all the time. ε is so many standard deviations of the first half's window means.
 
-    Returns
-    -------
-    promises : DataFrame
-        way: "Σ/L" or "guard", tau, window, sensor, estimated, wrong: the window's mean is more than
-        ε off when only O is read from τ on; of sensors in O, estimated from the others of O.
-    plans : DataFrame
-        window, checkpoints, sensors and tuples: the most that a failure makes replay, total_ms.
+    Promises: way: "Σ/L" or "guard", tau, window, sensor, estimated, wrong: the window's mean is
+    more than ε off when only O is read from τ on; of sensors in O, estimated from the others of O.
+    Plans: window, checkpoints, sensors and tuples: the most that a failure makes replay, total_ms.
     """
     n, rounds = values.shape[1], len(values) // window
     x = values[: rounds * window].reshape(rounds, window, n)

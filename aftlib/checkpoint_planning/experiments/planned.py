@@ -65,12 +65,9 @@ def planned_recoveries(
 
     What the last of them left streams through the session. The log is kept under `directory`.
 
-    Returns
-    -------
-    DataFrame
-        A row an interval of the plan that failed: start, until, sensors: those read again, of all
-        `n`, tuples and total_ms of the recovery, estimated: results of its window that are
-        estimates, within: the share of them within ε of the truth.
+    A row an interval of the plan that failed: start, until, sensors: those read again, of all `n`,
+    tuples and total_ms of the recovery, estimated: results of its window that are estimates,
+    within: the share of them within ε of the truth.
     """
     plan = require_planned(file)
     query, log = planned_query(plan), plan.write_log(directory)

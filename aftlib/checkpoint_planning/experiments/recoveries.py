@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,8 @@ committing what was recovered; and then planning the rest of the window anew."""
 
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds, for measuring before a machine's times are known."""
+CHANCE = 0.8
+"""With which an interval fails."""
 _DEAD = "the process that died"
 _DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
@@ -56,7 +57,6 @@ def recoveries(
     scratch: Path,
     count: int,
     seed: int,
-    chance: float = 0.8,
 ) -> pd.DataFrame:
     """Recover `count` failed intervals under each query: restore, replay O, estimate, plan anew.
 
@@ -68,56 +68,42 @@ def recoveries(
     operator treats it as it would then. What Spark needs to restart is no part of T_rec.
 
     The queries differ in T_SLA only; `read` is `bare_read` or `spark_read` of the log, `scratch` a
-    new directory, and `chance` ∈ (0, 1] the probability that an interval fails. A row a recovery:
-    t_sla_ms, window, start, stop, sensors, tuples, res_ms, rep_ms, est_ms, total_ms.
+    new directory. A row a recovery: t_sla_ms, window, start, stop, sensors, tuples, res_ms, rep_ms,
+    est_ms, total_ms.
     """
-    if not 0 < chance <= 1:
-        raise ValueError(f"chance must lie inside (0, 1], got {chance!r}; nothing fails by 0")
     for query in queries:
         if log.steps < query.window:
             raise ValueError(
                 f"log must hold a window of {query.window} steps, got {log.steps}; write more rows"
             )
     streams = [
-        _Stream(query, log, read, scratch / str(i), np.random.default_rng([seed, i]), chance)
+        _recovered(query, log, read, scratch / str(i), np.random.default_rng([seed, i]))
         for i, query in enumerate(queries)
     ]
     # the first recovery of each warms up; taking turns spreads what else the machine does
-    rows = [stream.recovery() for _ in range(count + 1) for stream in streams][len(streams) :]
+    rows = [next(stream) for _ in range(count + 1) for stream in streams][len(streams) :]
     return pd.DataFrame(rows).assign(
         tuples=lambda t: t["sensors"] * (t["stop"] - t["start"]),
         total_ms=lambda t: t[["res_ms", "rep_ms", "est_ms"]].sum(axis=1),
     )
 
 
-@dataclass
-class _Stream:
-    """One query's stream over the log, again and again; each pass has a state of its own."""
-
-    query: ReplayQuery
-    log: SensorLog
-    read: Read
-    scratch: Path
-    rng: np.random.Generator
-    chance: float
-    passes: int = 0
-    position: int | None = None
-
-    def recovery(self) -> dict[str, float]:
-        """Go on until an interval has failed and been recovered; what that took."""
-        while True:
-            if self.position in (None, self.log.steps - self.log.steps % self.query.window):
-                self.operator = prepare(self.query, self.log, self.scratch / str(self.passes))
-                self.passes, self.batch, self.position = self.passes + 1, 0, 0
-            failed, store = self.rng.random() < self.chance, self.operator.store
-            if failed:
-                store.begin(self.batch, self.position, _DEAD)
-            self.operator.process(self.batch, self.read)
-            record = store.records()[-1]
-            self.batch, self.position = self.batch + 1, record.stop
+def _recovered(
+    query: ReplayQuery, log: SensorLog, read: Read, scratch: Path, rng: np.random.Generator
+) -> Iterator[dict[str, float]]:
+    """What each recovery took, of one query's stream over the log again and again."""
+    for run in itertools.count():  # which has a state of its own
+        operator = prepare(query, log, scratch / str(run))
+        batch, position = 0, 0
+        while position < log.steps - log.steps % query.window:
+            if failed := rng.random() < CHANCE:
+                operator.store.begin(batch, position, _DEAD)
+            operator.process(batch, read)
+            record = operator.store.records()[-1]
+            batch, position = batch + 1, record.stop
             if failed:
                 kept = {name: getattr(record, name) for name in _RECORDED}
-                return {"t_sla_ms": self.query.t_sla_ms, "window": self.query.window} | kept
+                yield {"t_sla_ms": query.t_sla_ms, "window": query.window} | kept
 
 
 def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
@@ -160,7 +146,7 @@ def restarts(
     rng = np.random.default_rng(seed)
     batches = max(1, len(query.first_plan.replay) * (log.steps // query.window))
     rows = []
-    for trial, kind in product(range(count), kinds):
+    for trial, kind in itertools.product(range(count), kinds):
         directory, batch = scratch / f"{kind}-{trial}", int(rng.integers(min(3, batches)))
         write_task(directory, query, log)
         killed_driver(directory, kind, "replayed", batch)

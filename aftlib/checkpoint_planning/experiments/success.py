@@ -32,19 +32,13 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     One Spark job; a task draws one part, sums it up and recovers it under all plans. Part 0 is the
     case's log, the document's experiment; the others are `replications` more.
 
-    Returns
-    -------
-    DataFrame
-        One row a planned interval: epsilon, delta, t_sla_ms, interval, time: τ_k, until: τ_{k+1},
-        end: the window's; sensors: |O|.
-
-        worst: the window's result when all intervals after τ_k fail, as in (12); single: when this
-        one fails; restored: the running aggregate at τ_{k+1} itself, which is promised nothing.
-        Each is the mean over all parts, with a t interval …_low, …_high over parts and the
-        probability …_expected that the plan gives. 1 where every sensor is replayed.
-
-        document, document_low, document_high: `worst` in part 0 alone, with the interval from
-        resampling disjoint windows (NaN where there is one only); windows: those of one part.
+    A row a planned interval: epsilon, delta, t_sla_ms, interval, time: τ_k, until: τ_{k+1}, end:
+    the window's; sensors: |O|. worst: the window's result when all intervals after τ_k fail, as in
+    (12); single: when this one fails; restored: the running aggregate at τ_{k+1} itself, which is
+    promised nothing. Each is the mean over all parts, with a t interval …_low, …_high over parts
+    and the probability …_expected that the plan gives. 1 where every sensor is replayed. document,
+    document_low, document_high: `worst` in part 0 alone, with the interval from resampling disjoint
+    windows (NaN where there is one only); windows: those of one part.
     """
     width, rows = case.windows.width, case.log.steps
     if case.replications < 1:
