@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -9,6 +10,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+_NAMED = threading.Lock()
+"""Inputs of a kind have one name in Spark: what is loaded is what was registered last."""
 
 
 class PlannedInput(ABC):
@@ -51,8 +55,9 @@ class PlannedInput(ABC):
             def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802, ARG002
                 return _Reader(plan)
 
-        spark.dataSource.register(Source)
-        return spark.readStream.format(named).load()
+        with _NAMED:
+            spark.dataSource.register(Source)
+            return spark.readStream.format(named).load()
 
 
 class _Reader(DataSourceStreamReader):

@@ -4,8 +4,11 @@ import gc
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import pyarrow as pa
@@ -65,6 +68,23 @@ def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_p
             time.sleep(0.01)
     # the second stream has the same name and another plan, which counts
     assert seen == [(0, [0, 1, 2], {2}), (1, list(range(3, 10)), {2}), (2, [10], {3})]
+
+
+def test_inputs_named_alike_at_the_same_time_keep_their_plans(spark, monkeypatch):
+    register = type(spark.dataSource).register
+
+    def slowly(self, source):
+        register(self, source)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(type(spark.dataSource), "register", slowly)
+    with ThreadPoolExecutor() as pool:
+        frames = list(pool.map(lambda n: Counting((n,)).stream(spark), (2, 5)))
+    for frame, numbers in zip(frames, (2, 5), strict=True):
+        counts = []
+        with TemporaryDirectory() as folder:
+            drain(frame.writeStream, Path(folder), lambda rows, _: counts.append(rows.count()))  # noqa: B023
+        assert counts == [numbers]
 
 
 def test_an_input_must_say_everything():
