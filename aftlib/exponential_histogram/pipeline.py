@@ -26,6 +26,7 @@ _SETTINGS = {
 }
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
+_TOLD = "at long, estimate double, event long, reason string, number long"
 #: Keys of any type are handed over as text, exactly, and come back.
 _EXACT = {
     "ignoreNullFields": "false",
@@ -86,13 +87,13 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
         # Spark drops rows behind the watermark without a word. So the times that move it are rows
         # of their own, which are dropped here, and the events go without a time.
         time = F.when(F.col("reason").isNull(), F.timestamp_millis("at"))
-        both = F.array(time, F.lit(None).cast("timestamp"))
+        both = F.array_distinct(F.array(time, F.lit(None).cast("timestamp")))
         rows = rows.withColumn("time", F.explode(both))
         rows = rows.withWatermark("time", f"{query.lateness} milliseconds")
         rows, timeout = rows.filter(F.col("time").isNull()), GroupStateTimeout.EventTimeTimeout
     found = rows.groupBy("group").applyInPandasWithState(
         query,
-        "key string, at long, estimate double, event long, reason string, number long",
+        f"key string, {_TOLD}",
         "keys binary",
         "append",
         timeout,
@@ -110,22 +111,10 @@ def run(
 ) -> DataFrame:
     """Stream all events that are there into estimates; go on where an earlier process died.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    events, query
-        As for `estimates`.
-    directory : path
-        Place of the query, of Spark's checkpoint (offsets and state) and of the estimates, as
-        Parquet files.
-    partitions : int, optional
-        Parts of the state, fixed when the stream first starts; by default the session's number of
-        shuffle partitions. More than there are keys only cost time.
-
-    Returns
-    -------
-    DataFrame
-        All estimates so far: key, at, estimate.
+    The directory is the place of the query, of Spark's checkpoint (offsets and state) and of the
+    estimates, as Parquet files; all of these so far are returned: key, at, estimate. `partitions`
+    are parts of the state, fixed when the stream first starts; by default the session's number of
+    shuffle partitions. More than there are keys only cost time.
 
     Raises
     ------
@@ -201,5 +190,9 @@ def put_out(log: Path, way_out: str) -> Iterator[tuple[Path, int]]:
 
 def rejects(spark: SparkSession, directory: Path) -> DataFrame:
     """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows."""
-    table = spark.read.parquet(str(Path(directory).absolute() / "estimates"))
+    place = Path(directory).absolute() / "estimates"
+    reader = spark.read
+    if not any(place.glob("*.parquet")):  # no event came, so no file says of what type the keys are
+        reader = reader.schema(f"key string, {_TOLD}")
+    table = reader.parquet(str(place))
     return table.filter("reason is not null").select("key", "at", "event", "reason", "number")

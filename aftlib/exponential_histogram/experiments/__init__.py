@@ -25,23 +25,10 @@ from aftlib.exponential_histogram.experiments.examples import WINDOW as FIGURE_3
 from aftlib.exponential_histogram.experiments.examples import figure_3, operator_demo, shown
 
 __all__ = [
-    "DOCUMENT_RATE",
-    "FIGURE_3_WINDOW",
-    "break_even",
-    "check_parameters",
-    "counterexamples",
-    "error_curve",
-    "few_ones",
-    "figure_3",
-    "long_run",
-    "operator_demo",
-    "parallel",
-    "rates",
-    "shown",
-    "sizes",
-    "sweep",
-    "variances",
-]
+    "DOCUMENT_RATE", "FIGURE_3_WINDOW", "break_even", "check_parameters", "counterexamples",
+    "error_curve", "few_ones", "figure_3", "long_run", "operator_demo", "parallel", "rates",
+    "shown", "sizes", "sweep", "variances",
+]  # fmt: skip
 
 #: Bounds of the notebook's parameters: least and most whole number.
 _WHOLE: dict[str, tuple[int, int]] = {
