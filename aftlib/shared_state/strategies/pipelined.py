@@ -39,11 +39,6 @@ def saved(path: Path) -> tuple[Partials, dict[int, Progress]]:
     return sums, understood(stands)
 
 
-def _keep(path: Path, message: bytes) -> None:
-    with atomic_file(path) as scratch:
-        scratch.write_bytes(message)
-
-
 def pipelined(
     spark: SparkSession, given: LogMerge, every: int, checkpoint: int
 ) -> tuple[Partials, list[dict]]:
@@ -102,7 +97,10 @@ class _Member:
         receivers = mine[1] % self.given.tasks
         for receiver in range(self.given.tasks):
             rows = Partials(*mine[:, receivers == receiver])
-            _keep(self._mail(self.index, receiver), packed("mail", mine.size > 0, rows))
+            path = self._mail(self.index, receiver)
+            scratch = path.with_name(f".{path.name}")  # not synced: after a death nobody reads it
+            scratch.write_bytes(packed("mail", mine.size > 0, rows))
+            scratch.replace(path)
 
         blocks, until = list[np.ndarray](), time.monotonic() + PATIENCE_S
         anything = False
@@ -132,7 +130,8 @@ class _Member:
 
     def _save(self, path: Path) -> None:
         self.total = merged([self.total, self.sums.take()])
-        _keep(path, packed("sums", told(self.intake.progress), self.total))
+        with atomic_file(path) as scratch:
+            scratch.write_bytes(packed("sums", told(self.intake.progress), self.total))
 
     @property
     def _checkpoint(self) -> Path:
