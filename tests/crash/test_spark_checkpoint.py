@@ -92,11 +92,11 @@ def streams(spark, tmp_path_factory):
             folder = tmp_path_factory.mktemp("stream")
             stream, write = STREAMS[name]
             write(folder)
-            go_on, place, whole = partial(stream, spark), folder / "stream", folder / "whole"
+            go_on, place = partial(stream, spark), folder / "stream"
             for until, kept in ((MIDDLE - 1, "earlier"), (MIDDLE, "middle"), (END, "end")):
-                go_on(place, until)
+                whole = go_on(place, until)
                 shutil.copytree(place, folder / kept)
-            known[name] = folder, partial(go_on, place, END), go_on(whole, END)
+            known[name] = folder, partial(go_on, place, END), whole
         folder, go_on, expected = known[name]
         place = folder / "stream"
         shutil.rmtree(place)
