@@ -267,7 +267,7 @@ def test_a_stream_without_events_has_no_answers(spark, tmp_path):
 def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tmp_path):
     query = HistogramQuery(500, 0.05)
     expected = [ExponentialHistogram(500, 0.05).estimates(bits) for bits in STREAMS]
-    for name, every, tasks, partitions in (("a", 1100, 3, 3), ("b", STOP, 1, 1)):
+    for name, every, tasks, partitions in (("a", 1600, 3, 3), ("b", STOP, 1, 1)):
         events = bit_events(spark, every, tasks)
         found = run(spark, events, query, tmp_path / name, partitions)
         table = found.toPandas().sort_values(["key", "at"])

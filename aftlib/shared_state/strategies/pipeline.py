@@ -204,8 +204,8 @@ def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]
             given.passes(index, tuples)
         yield _sent(sums.take())
 
-    sums = shuffled(spark, given).mapInArrow(receive, SUM_SCHEMA)
-    return _merged(sums.toArrow()), tries(given.directory)
+    table = shuffled(spark, given).mapInArrow(receive, SUM_SCHEMA).toArrow()
+    return _merged(table["sums"].to_pylist()), tries(given.directory)
 
 
 def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
@@ -220,9 +220,9 @@ def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
         note_task(given.directory, index, intake, began)
         yield _sent(partials)
 
-    table = by_number(spark, given.tasks, sums, SUM_SCHEMA).toArrow()
+    sent = by_number(spark, given.tasks, sums, SUM_SCHEMA).toArrow()["sums"].to_pylist()
     before = time.perf_counter()
-    return _merged(table), time.perf_counter() - before
+    return _merged(sent), time.perf_counter() - before
 
 
 def late_global(
@@ -304,5 +304,5 @@ def _sent(sums: Partials) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"sums": [packed("sums", rows=sums)]})
 
 
-def _merged(table: pa.Table) -> Partials:
-    return merged(unpacked(sums)[2] for sums in table["sums"].to_pylist())
+def _merged(sent: list[bytes]) -> Partials:
+    return merged(unpacked(sums)[2] for sums in sent)
