@@ -38,18 +38,10 @@ _EXACT = {
 def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
     """Answers of one histogram a key over a stream of events, and its rejects.
 
-    Parameters
-    ----------
-    events : DataFrame
-        Streaming; key: of any type; at: a whole number, the event's number within its key, or its
-        timestamp with `timed`; event: boolean or a whole number.
-    query : HistogramQuery
-
-    Returns
-    -------
-    DataFrame
-        Streaming; key, at, estimate; for what was rejected at, event (with the policy "keep"),
-        reason, number of rows.
+    The stream's columns are key: of any type; at: a whole number, the event's number within its
+    key, or its timestamp with `timed`; event: boolean or a whole number. Those of the answers are
+    key, at, estimate; for what was rejected at, event (with the policy "keep"), reason, number of
+    rows.
 
     Raises
     ------

@@ -66,12 +66,9 @@ _MOST_SWEPT = 5 * 10**7
 
 
 def check_parameters(**given: Any) -> None:
-    """Refuse parameters of the notebook with which it would not come to its end.
+    """Refuse parameters of the notebook with which it would not come to its end, by a ValueError.
 
-    Raises
-    ------
-    ValueError
-        That names the parameter, its value and the way out.
+    It names the parameter, its value and the way out.
     """
     for name, value in given.items():
         bounds = _REAL.get(name) or dict(zip(("least", "most"), _WHOLE[name], strict=True))

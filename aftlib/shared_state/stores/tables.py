@@ -82,21 +82,10 @@ class StateTable(ABC):
     ) -> bool:
         """Merge a batch and the offsets that it brings its partitions to, in one transaction.
 
-        Parameters
-        ----------
-        partials : Partials
-            n rows in any order; a window and key may occur more than once.
-        progress : mapping of partition to Progress
-        epoch : int
-            Table to merge into, 0 or above.
-        token : (server, epoch) or None
-            Name of a hand-over. A server hands its epochs over in order, and one that is not above
-            the last that was merged is not merged again.
-
-        Returns
-        -------
-        bool
-            False when the token's hand-over had been merged before.
+        Rows are in any order; a window and key may occur more than once. They go into the table
+        `epoch`, 0 or above. A token (server, epoch) names a hand-over: a server hands its epochs
+        over in order, and one that is not above the last that was merged is not merged again. It is
+        False then, else True.
 
         Raises
         ------
