@@ -26,7 +26,8 @@ _SETTINGS = {
 }
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
-_TOLD = "at long, estimate double, event long, reason string, number long"
+_ANEW = "restore the whole directory from one copy, or start anew in another directory"
+_LOG = "estimates/_spark_metadata"
 #: Keys of any type are handed over as text, exactly, and come back.
 _EXACT = {
     "ignoreNullFields": "false",
@@ -85,7 +86,7 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
         rows, timeout = rows.filter(F.col("time").isNull()), GroupStateTimeout.EventTimeTimeout
     found = rows.groupBy("group").applyInPandasWithState(
         query,
-        f"key string, {_TOLD}",
+        "key string, at long, estimate double, event long, reason string, number long",
         "keys binary",
         "append",
         timeout,
@@ -141,16 +142,15 @@ def require_in_step(place: Path) -> None:
     Spark would not notice: it puts a micro-batch out once by its number, whatever was in it, and
     reads no estimates that were written to another path.
     """
-    log = place / "estimates" / "_spark_metadata"
-    anew = "restore the whole directory from one copy, or start anew in another directory"
-    spark, written = noted(place, anew), last_number(log)
+    log = place / _LOG
+    spark, written = noted(place, _ANEW), last_number(log)
     if not spark.committed <= written <= spark.begun:
         raise ValueError(
             f"checkpoint and estimates in {str(place)!r} must be of one moment, got micro-batch "
             f"{spark.committed} as the last that was committed, {spark.begun} that began and "
-            f"{written} that was put out (-1: none): {anew}"
+            f"{written} that was put out (-1: none): {_ANEW}"
         )
-    for file, size in put_out(log, anew):
+    for file, size in put_out(log):
         if file.parent != log.parent:
             raise ValueError(
                 f"estimates must lie where they were written, in {str(file.parent)!r}, got "
@@ -160,11 +160,11 @@ def require_in_step(place: Path) -> None:
         if found != size:
             raise ValueError(
                 f"estimates must be whole, got {found} of {size} bytes of {str(file)!r}, as a "
-                f"power failure may leave them: {anew}"
+                f"power failure may leave them: {_ANEW}"
             )
 
 
-def put_out(log: Path, way_out: str) -> Iterator[tuple[Path, int]]:
+def put_out(log: Path) -> Iterator[tuple[Path, int]]:
     """Files of estimates that Spark's log of them names, and their bytes."""
     for path in log.glob("[0-9]*"):
         version, *lines = path.read_text().splitlines() or [""]
@@ -175,16 +175,16 @@ def put_out(log: Path, way_out: str) -> Iterator[tuple[Path, int]]:
         if version != "v1":
             raise ValueError(
                 f"log of the estimates must be whole, got {str(path)!r} cut or empty, as a power "
-                f"failure may leave it: {way_out}"
+                f"failure may leave it: {_ANEW}"
             )
         yield from ((Path(unquote(urlsplit(e["path"]).path)), e["size"]) for e in entries)
 
 
 def rejects(spark: SparkSession, directory: Path) -> DataFrame:
     """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows."""
-    place = Path(directory).absolute() / "estimates"
-    reader = spark.read
-    if not any(place.glob("*.parquet")):  # no event came, so no file says of what type the keys are
-        reader = reader.schema(f"key string, {_TOLD}")
-    table = reader.parquet(str(place))
+    place = Path(directory).absolute()
+    if (place / "query.json").exists() and not any(put_out(place / _LOG)):
+        schema = "key string, at long, event long, reason string, number long"
+        return spark.createDataFrame([], schema)
+    table = spark.read.parquet(str(place / "estimates"))
     return table.filter("reason is not null").select("key", "at", "event", "reason", "number")

@@ -363,6 +363,7 @@ def test_bad_rows_end_the_stream_with_their_key_and_nothing_committed(spark, tmp
     with pytest.raises(StreamingQueryException, match=r"key '[ab]' has a row whose"):
         run(spark, events, HistogramQuery(10, 0.1), place, 2)
     assert not list(place.glob("estimates/_spark_metadata/*"))
+    assert rejects(spark, place).count() == 0
     found = run(spark, events, HistogramQuery(10, 0.1, bad="drop"), place, 2)
     expected = [("a", 1, 1.0), ("b", 1, 1.0), ("b", 5, 1.0), (None, 1, 1.0)]
     assert listed(found, "key", "at", "estimate") == sorted(expected, key=str)
