@@ -23,6 +23,7 @@ BLOCK_SHIFT, BLOCK = 6, 64
 _STRIDE = 8  # blocks that a search skips at once
 #: Answers: the total, the sound estimate, or the article's.
 EXACT, SOUND, ARTICLE = range(3)
+_BEYOND = 2**62  # any doubled total
 
 _EACH_BYTE = np.uint64(0x0101010101010101)
 _TOP_BITS = np.uint64(0x8080808080808080)
@@ -202,18 +203,21 @@ def answer(
     for the largest bucket, whose size changes only where the total crosses a threshold. Doubled
     integers are halved last, which keeps all digits.
     """
-    total, threshold, deducted, level = base + units, 0, 0, 0
+    doubled, deducted, level = 2 * (base + units), 0, 0
+    limit = _BEYOND if how == EXACT else 0
     for event in range(first, after):
         if chunk.shift == 0:
-            total = base + chunk.cum[event + 1]
+            doubled = 2 * (base + chunk.cum[event + 1]) - deducted
         else:
-            total += np.int64(chunk.bits[event])
-        if how != EXACT and total >= threshold:
-            level = top_level(total, least, level)
-            threshold = ((least + 1) << (level + 1)) - least
+            doubled += 2 * np.int64(chunk.bits[event])
+        if doubled >= limit:
+            doubled += deducted
+            level = top_level(doubled >> 1, least, level)
             largest = 1 << level
             deducted = largest - (largest & 1) if how == ARTICLE else largest - 1
-        out[event] = 0.5 * (2 * total - deducted)
+            limit = 2 * (((least + 1) << (level + 1)) - least) - deducted
+            doubled -= deducted
+        out[event] = 0.5 * doubled
 
 
 @jit()
