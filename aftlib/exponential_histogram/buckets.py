@@ -173,7 +173,7 @@ class Buckets:
             (times, self.now),
             (self.stamps, self.total),
             (self.window, self.least),
-            (answers, sure, article),
+            (answers, sure, kernels.ARTICLE if article else kernels.SOUND),
         )
         self.replace(stamps, int(total))
         self.now = int(times[-1]) if times.size else self.now + units.size

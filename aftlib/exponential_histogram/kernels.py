@@ -21,6 +21,9 @@ emitted: Any = intrinsic  # mypy knows only the arguments of the decorated funct
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
 BLOCK_SHIFT, BLOCK = 6, 64
 _STRIDE = 8  # blocks that a search skips at once
+#: Answers: the total, the sound estimate, or the article's.
+EXACT, SOUND, ARTICLE = range(3)
+_BEYOND = 2**62  # any doubled total
 
 _EACH_BYTE = np.uint64(0x0101010101010101)
 _TOP_BITS = np.uint64(0x8080808080808080)
@@ -191,50 +194,34 @@ def first_at(chunk: Chunk, time: int, earliest: int) -> Any:
 
 
 @jit()
-def write(out: Any, chunk: Chunk, first: int, after: int, units: int, deducted: int) -> None:
-    """Answer events first … after - 1: the chunk's units so far, less half of what is deducted.
-
-    `units` came before event `first`. Doubled integers are halved last, which keeps all digits.
-    """
-    if chunk.shift == 0:
-        for event in range(first, after):
-            out[event] = 0.5 * (2 * chunk.cum[event + 1] - deducted)
-    else:
-        doubled: Any = 2 * units - deducted
-        for event in range(first, after):
-            doubled += 2 * np.int64(chunk.bits[event])
-            out[event] = 0.5 * doubled
-
-
-@jit()
 def answer(
-    out: Any, chunk: Chunk, first: int, after: int, ends: Any, base: int, least: int, article: bool
+    out: Any, chunk: Chunk, first: int, after: int, units: Any, base: int, least: int, how: int
 ) -> None:
-    """Estimates after each of some events between which nothing expires.
+    """Answer each of some events between which nothing expires.
 
-    The largest bucket's size changes only where the total, base + units, crosses a threshold.
-    `ends` are the units before event `first` and before event `after`.
+    The total before event `first` is `base` and the chunk's `units`. `how` says what is deducted
+    for the largest bucket, whose size changes only where the total crosses a threshold. Doubled
+    integers are halved last, which keeps all digits.
     """
-    units, all_units = ends
-    total = base + units
-    while first < after:
-        level = top_level(total, least)
-        limit = ((least + 1) << (level + 1)) - least
-        until = after
-        if base + all_units >= limit:
-            until = event_of(chunk, limit - base, first)
-        largest = 1 << level
-        deducted = largest - (largest & 1) if article else largest - 1
-        write(out, chunk, first, until, units, deducted - 2 * base)
-        if until < after:
-            units, total = units_before(chunk, until), base + units_before(chunk, until + 1)
-        first = until
+    doubled, deducted, level = 2 * (base + units), 0, 0
+    limit = _BEYOND if how == EXACT else 0
+    for event in range(first, after):
+        if chunk.shift == 0:
+            doubled = 2 * (base + chunk.cum[event + 1]) - deducted
+        else:
+            doubled += 2 * np.int64(chunk.bits[event])
+        if doubled >= limit:
+            doubled += deducted
+            level = top_level(doubled >> 1, least, level)
+            largest = 1 << level
+            deducted = largest - (largest & 1) if how == ARTICLE else largest - 1
+            limit = 2 * (((least + 1) << (level + 1)) - least) - deducted
+            doubled -= deducted
+        out[event] = 0.5 * doubled
 
 
 @jit()
-def sweep(
-    held: Held, chunk: Chunk, window: int, least: int, out: Any, sure: int, article: bool
-) -> int:
+def sweep(held: Held, chunk: Chunk, window: int, least: int, out: Any, sure: int, how: int) -> int:
     """Units that expire during the chunk: hop from one expiry of the oldest bucket to the next.
 
     What expires first is settled by the total at that moment: had the oldest bucket merged with its
@@ -243,7 +230,7 @@ def sweep(
     expired, event, level = 0, sure, 0
     units: Any = units_before(chunk, sure)
     oldest, brought = held.starts.size - 1, 0
-    write(out, chunk, 0, sure, 0, -2 * held.total)
+    answer(out, chunk, 0, sure, 0, held.total, least, EXACT)
     while event < chunk.size:
         total = held.total + units - expired
         level = top_level(total, least, level)
@@ -258,10 +245,9 @@ def sweep(
             while held.starts[oldest] > held.total - edge + 1:
                 oldest -= 1
             until = first_at(chunk, held.stamps[oldest] + window, event)
-        ends = units, units_before(chunk, until)
         if out.size:
-            answer(out, chunk, event, until, ends, held.total - expired, least, article)
-        event, units = until, ends[1]
+            answer(out, chunk, event, until, units, held.total - expired, least, how)
+        event, units = until, units_before(chunk, until)
         if total > 0 and top_level(held.total + units - expired, least, level) == level:
             # It did not merge with its neighbour in the meantime.
             expired += (1 << level) if event < chunk.size else 0
@@ -332,7 +318,7 @@ def count_blocks(bits: Any) -> tuple[NDArray[np.int64], bool]:
 @jit(
     "Tuple((int64[::1], int64))("
     f"Tuple((int64, {LONGS}, int64, {OCTETS})), Tuple(({LONGS}, int64)), "
-    f"Tuple(({LONGS}, int64)), UniTuple(int64, 2), Tuple((float64[::1], int64, boolean)))"
+    f"Tuple(({LONGS}, int64)), UniTuple(int64, 2), Tuple((float64[::1], int64, int64)))"
 )
 def apply(
     units: Any, clock: Any, buckets: Any, rules: Any, answers: Any
@@ -340,7 +326,7 @@ def apply(
     """Timestamps and total after a chunk.
 
     `units` is an `events.Units`, `buckets` those before the chunk; all are plain tuples. If `out`
-    has room, it gets the estimate after each event, the exact total for the first `sure`.
+    has room, it gets the estimate after each event, the exact total after the first `sure`.
     """
     size, cum, shift, bits = units
     (times, now), (stamps, total), (window, least) = clock, buckets, rules
@@ -349,8 +335,8 @@ def apply(
         tail = (tail << _U1) | np.uint64(bits[event])
     chunk = Chunk(cum, shift, bits, tail, times, now, size)
     held = Held(stamps, bucket_starts(total, least), total)
-    out, sure, article = answers
-    expired = sweep(held, chunk, window, least, out, sure, article)
+    out, sure, how = answers
+    expired = sweep(held, chunk, window, least, out, sure, how)
     total += cum[-1] - expired
     return regroup(held, chunk, total, least), total
 

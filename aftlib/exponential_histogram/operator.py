@@ -65,34 +65,26 @@ class HistogramQuery:
     Called by Spark with the events of a group of keys of a micro-batch, which it sorts by `at`: the
     answers do not depend on how the events were partitioned.
 
-    Parameters
-    ----------
-    window, epsilon, timed, values
-        As `ExponentialHistogram`.
-    each : bool
-        One answer an event, or one a key and micro-batch.
-    bad : {"refuse", "drop", "keep"}
-        What becomes of a row without time or event, of an event that is none, and of one that comes
-        too late: it ends the stream, with nothing of its micro-batch committed; it is left out
-        and counted; or it is kept among the `rejects`. A stream may go on with another policy.
-    lateness : int, optional
-        With `timed`, how far an event may be behind the newest event of all keys, times being
-        milliseconds since 1970. Events wait until none can come before them any more, and are
-        answered then. A window that has emptied answers 0, and its state goes away. By default
-        nothing waits, no event may come in a later micro-batch than its successor of the same key,
-        and the state stays.
-    groups : int
-        Groups of keys. A micro-batch reads and writes the state of a whole group, and takes most of
-        a millisecond for each that has events: a thousand keys or so a group are fine.
+    `bad` says what becomes of a row without time or event, of an event that is none, and of one
+    that comes too late: "refuse" ends the stream, with nothing of its micro-batch committed; with
+    "drop" it is left out and counted, with "keep" it is kept among the `rejects`. A stream may go
+    on with another policy.
+
+    With a lateness, times are milliseconds since 1970, and events wait until none can come before
+    them any more. A window that has emptied answers 0, and its state goes away. Without, nothing
+    waits, no event may come in a later micro-batch than its successor of the same key, and the
+    state stays.
     """
 
-    window: int
+    window: int  # this and the next three as `ExponentialHistogram`
     epsilon: float
     timed: bool = False
     values: str = "bits"
-    each: bool = True
-    bad: str = "refuse"
-    lateness: int | None = None
+    each: bool = True  # one answer an event, or one a key and micro-batch
+    bad: str = "refuse"  # one of `POLICIES`
+    lateness: int | None = None  # milliseconds behind the newest event of all keys, with `timed`
+    # groups of keys: a micro-batch reads and writes the state of a whole one, and takes most of a
+    # millisecond for each that has events; a thousand keys or so a group are fine
     groups: int = 256
 
     @property

@@ -26,6 +26,8 @@ _SETTINGS = {
 }
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
+_ANEW = "restore the whole directory from one copy, or start anew in another directory"
+_LOG = "estimates/_spark_metadata"
 #: Keys of any type are handed over as text, exactly, and come back.
 _EXACT = {
     "ignoreNullFields": "false",
@@ -37,18 +39,10 @@ _EXACT = {
 def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
     """Answers of one histogram a key over a stream of events, and its rejects.
 
-    Parameters
-    ----------
-    events : DataFrame
-        Streaming; key: of any type; at: a whole number, the event's number within its key, or its
-        timestamp with `timed`; event: boolean or a whole number.
-    query : HistogramQuery
-
-    Returns
-    -------
-    DataFrame
-        Streaming; key, at, estimate; for what was rejected at, event (with the policy "keep"),
-        reason, number of rows.
+    The stream's columns are key: of any type; at: a whole number, the event's number within its
+    key, or its timestamp with `timed`; event: boolean or a whole number. Those of the answers are
+    key, at, estimate; for what was rejected at, event (with the policy "keep"), reason, number of
+    rows.
 
     Raises
     ------
@@ -86,7 +80,7 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
         # Spark drops rows behind the watermark without a word. So the times that move it are rows
         # of their own, which are dropped here, and the events go without a time.
         time = F.when(F.col("reason").isNull(), F.timestamp_millis("at"))
-        both = F.array(time, F.lit(None).cast("timestamp"))
+        both = F.array_distinct(F.array(time, F.lit(None).cast("timestamp")))
         rows = rows.withColumn("time", F.explode(both))
         rows = rows.withWatermark("time", f"{query.lateness} milliseconds")
         rows, timeout = rows.filter(F.col("time").isNull()), GroupStateTimeout.EventTimeTimeout
@@ -110,22 +104,10 @@ def run(
 ) -> DataFrame:
     """Stream all events that are there into estimates; go on where an earlier process died.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    events, query
-        As for `estimates`.
-    directory : path
-        Place of the query, of Spark's checkpoint (offsets and state) and of the estimates, as
-        Parquet files.
-    partitions : int, optional
-        Parts of the state, fixed when the stream first starts; by default the session's number of
-        shuffle partitions. More than there are keys only cost time.
-
-    Returns
-    -------
-    DataFrame
-        All estimates so far: key, at, estimate.
+    The directory is the place of the query, of Spark's checkpoint (offsets and state) and of the
+    estimates, as Parquet files; all of these so far are returned: key, at, estimate. `partitions`
+    are parts of the state, fixed when the stream first starts; by default the session's number of
+    shuffle partitions. More than there are keys only cost time.
 
     Raises
     ------
@@ -160,16 +142,15 @@ def require_in_step(place: Path) -> None:
     Spark would not notice: it puts a micro-batch out once by its number, whatever was in it, and
     reads no estimates that were written to another path.
     """
-    log = place / "estimates" / "_spark_metadata"
-    anew = "restore the whole directory from one copy, or start anew in another directory"
-    spark, written = noted(place, anew), last_number(log)
+    log = place / _LOG
+    spark, written = noted(place, _ANEW), last_number(log)
     if not spark.committed <= written <= spark.begun:
         raise ValueError(
             f"checkpoint and estimates in {str(place)!r} must be of one moment, got micro-batch "
             f"{spark.committed} as the last that was committed, {spark.begun} that began and "
-            f"{written} that was put out (-1: none): {anew}"
+            f"{written} that was put out (-1: none): {_ANEW}"
         )
-    for file, size in put_out(log, anew):
+    for file, size in put_out(log):
         if file.parent != log.parent:
             raise ValueError(
                 f"estimates must lie where they were written, in {str(file.parent)!r}, got "
@@ -179,11 +160,11 @@ def require_in_step(place: Path) -> None:
         if found != size:
             raise ValueError(
                 f"estimates must be whole, got {found} of {size} bytes of {str(file)!r}, as a "
-                f"power failure may leave them: {anew}"
+                f"power failure may leave them: {_ANEW}"
             )
 
 
-def put_out(log: Path, way_out: str) -> Iterator[tuple[Path, int]]:
+def put_out(log: Path) -> Iterator[tuple[Path, int]]:
     """Files of estimates that Spark's log of them names, and their bytes."""
     for path in log.glob("[0-9]*"):
         version, *lines = path.read_text().splitlines() or [""]
@@ -194,12 +175,16 @@ def put_out(log: Path, way_out: str) -> Iterator[tuple[Path, int]]:
         if version != "v1":
             raise ValueError(
                 f"log of the estimates must be whole, got {str(path)!r} cut or empty, as a power "
-                f"failure may leave it: {way_out}"
+                f"failure may leave it: {_ANEW}"
             )
         yield from ((Path(unquote(urlsplit(e["path"]).path)), e["size"]) for e in entries)
 
 
 def rejects(spark: SparkSession, directory: Path) -> DataFrame:
     """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows."""
-    table = spark.read.parquet(str(Path(directory).absolute() / "estimates"))
+    place = Path(directory).absolute()
+    if (place / "query.json").exists() and not any(put_out(place / _LOG)):
+        schema = "key string, at long, event long, reason string, number long"
+        return spark.createDataFrame([], schema)
+    table = spark.read.parquet(str(place / "estimates"))
     return table.filter("reason is not null").select("key", "at", "event", "reason", "number")

@@ -23,11 +23,6 @@ class BitRing:
         self._bits = np.frombuffer(self._bytes, np.uint8)  # the same memory
         self._next = 0
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the ring."""
-        return self._bits.nbytes
-
     def update(self, events: ArrayLike) -> None:
         """Take in one bit, or a row of any length."""
         if isinstance(events, int):

@@ -26,8 +26,8 @@ class Partials:
     def __post_init__(self) -> None:
         for name in ("windows", "keys", "values"):
             array = np.asarray(getattr(self, name))
-            wide = array.dtype != np.int64 and array.size and array.max() > _LIMITS.max
-            if array.dtype.kind not in "iu" or wide:
+            whole = array.dtype.kind in "iu"
+            if not whole or (array.dtype != np.int64 and array.max(initial=0) > _LIMITS.max):
                 raise ValueError(f"{name} must be integers of at most 64 bits, got {array.dtype}")
             object.__setattr__(self, name, array.astype(np.int64, copy=False))
         if self.values.ndim == 1:
@@ -96,12 +96,12 @@ class Aggregate:
         rows = partials[order]
         differs = (np.diff(rows.windows) != 0) | (np.diff(rows.keys) != 0)
         first = np.flatnonzero(np.r_[True, differs])
-        columns = [_REDUCE[how](rows.values[:, i], first) for i, how in enumerate(self.components)]
+        columns = [_HOW[how][1](rows.values[:, i], first) for i, how in enumerate(self.components)]
         return Partials(rows.windows[first], rows.keys[first], np.stack(columns, axis=1))
 
     def merge(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """f(one, other), row by row, shape (n, components), D3 eq. (7); OverflowError as above."""
-        columns = [_MERGE[merge](one[:, i], other[:, i]) for i, merge in enumerate(self.components)]
+        columns = [_HOW[how][0](one[:, i], other[:, i]) for i, how in enumerate(self.components)]
         return np.stack(columns, axis=1)
 
     def result(self, values: np.ndarray) -> np.ndarray:
@@ -141,13 +141,9 @@ def _sums(values: np.ndarray, first: np.ndarray) -> np.ndarray:
     return exact.astype(np.int64)
 
 
-_MERGE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "add": _add,
-    "min": np.minimum,
-    "max": np.maximum,
+_HOW: dict[str, tuple[Callable, Callable]] = {
+    "add": (_add, _sums),
+    "min": (np.minimum, np.minimum.reduceat),
+    "max": (np.maximum, np.maximum.reduceat),
 }
-_REDUCE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "add": _sums,
-    "min": np.minimum.reduceat,
-    "max": np.maximum.reduceat,
-}
+"""How a component of two rows merges, and those of runs of rows, given where they begin."""

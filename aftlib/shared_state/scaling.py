@@ -16,14 +16,11 @@ GROWTH = (8, 24)
 
 @dataclass(frozen=True)
 class ShuffleCosts:
-    """What a tuple costs that is shuffled before one aggregation, in seconds.
+    """What a tuple costs that is shuffled before one aggregation, in seconds."""
 
-    Of a run whatever it holds; of a tuple on its task before and behind the shuffle.
-    """
-
-    fixed_s: float
-    sender_s: float
-    receiver_s: float
+    fixed_s: float  # of a run, whatever it holds
+    sender_s: float  # of a tuple on its task before the shuffle
+    receiver_s: float  # and behind it
 
     @property
     def receiver_share(self) -> float:
@@ -53,15 +50,11 @@ class ShuffleCosts:
 
 @dataclass(frozen=True)
 class MergeCosts:
-    """What a tuple costs that its own task sums, and what merging the sums costs, in seconds.
+    """What a tuple costs that its own task sums, and what merging the sums costs, in seconds."""
 
-    Of a run whatever it holds; of a tuple in its task; of merging one sum of one task: one after
-    another, for the merged state is one.
-    """
-
-    fixed_s: float
-    tuple_s: float
-    merge_s: float
+    fixed_s: float  # of a run, whatever it holds
+    tuple_s: float  # of a tuple in its task
+    merge_s: float  # of a task's sum; one after another, for the merged state is one
 
     def throughput(self, tuples: int, tasks: int, states: int) -> float:
         """Tuples a second: N / (fixed + N t / p + p s m), when every task ends with s sums."""

@@ -8,6 +8,7 @@ handed to Spark, so that a kill from outside can hit either.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from aftlib.exponential_histogram.operator import HistogramQuery, packed, unpack
 from aftlib.exponential_histogram.pipeline import run
 from aftlib.exponential_histogram.source import BitEvents
 
-EVENTS = BitEvents(share=0.4, burst=None, seed=11, keys=3, stop=4000, every=1000, tasks=2)
+STOP = 4000 if os.environ.get("AFT_TRIALS") == "full" else 3000
+EVENTS = BitEvents(share=0.4, burst=None, seed=11, keys=3, stop=STOP, every=1000, tasks=2)
 QUERY = HistogramQuery(1200, 0.05)
 
 

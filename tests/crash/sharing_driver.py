@@ -18,8 +18,8 @@ from pathlib import Path
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.servers import supervisor
 from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import Supervisor
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stream.parsing import Rules
@@ -37,6 +37,8 @@ class Settings:
     ----------
     own, shared, schema, checkpoint_s, patience_s
         As `Stage` has them.
+    others_s, most_deaths : float, int
+        How long the supervisor waits for another's processes, and how often one of its own may die.
     stops : list of (who, point, number)
         Where a process is stopped, at its so-manieth passing, and lives on.
     strikes : list of (who, point, number)
@@ -52,6 +54,8 @@ class Settings:
     schema: str = "aft"
     checkpoint_s: float = 0.05
     patience_s: float = 600.0
+    others_s: float = supervisor.OTHERS_S
+    most_deaths: int = supervisor.MOST_DEATHS
     stops: list = field(default_factory=list)
     strikes: list = field(default_factory=list)
     random_kills: int = 0
@@ -72,13 +76,13 @@ class RandomKills:
         """Notes of the kills so far."""
         return list(notes.glob("random-*"))
 
-    def __call__(self, supervisor: Supervisor) -> None:
-        if time.monotonic() < self._next or not supervisor.processes or self._left <= 0:
+    def __call__(self, living: supervisor.Supervisor) -> None:
+        if time.monotonic() < self._next or not living.processes or self._left <= 0:
             return
         self._notes.mkdir(exist_ok=True)
-        who = self._chance.choice(sorted(supervisor.processes))
+        who = self._chance.choice(sorted(living.processes))
         (self._notes / f"random-{self._left}").write_text(who)
-        os.kill(supervisor.processes[who].pid, signal.SIGKILL)
+        os.kill(living.processes[who].pid, signal.SIGKILL)
         self._left -= 1
         self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
 
@@ -180,8 +184,10 @@ def stage_in(directory: Path, settings: Settings) -> Stage:
 def main(place: str, said: str) -> None:
     """Run what is left of the trial."""
     settings, directory = Settings(**json.loads(said)), Path(place).resolve()
-    supervisor = Supervisor(stage_in(directory, settings))
-    supervisor.run(RandomKills(notes_in(directory), settings))
+    supervisor.OTHERS_S, supervisor.MOST_DEATHS = settings.others_s, settings.most_deaths
+    supervisor.SILENT_S = 1.0
+    stage = stage_in(directory, settings)
+    supervisor.Supervisor(stage).run(RandomKills(notes_in(directory), settings))
 
 
 if __name__ == "__main__":

@@ -17,24 +17,8 @@ from aftlib.exponential_histogram.buckets import (
     top_level,
 )
 from aftlib.exponential_histogram.events import MAX_UNITS
+from aftlib.exponential_histogram.experiments.examples import EVENTS, FIGURE_3
 from tests.exponential_histogram.article_histogram import ArticleHistogram, exact
-
-FIGURE_3_EVENTS = [0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0]
-FIGURE_3 = [  # buckets newest first, total, the article's query, exact
-    ([], 0, 0, 0),
-    ([(2, 1)], 1, 1, 1),
-    ([(3, 1), (2, 1)], 2, 2, 2),
-    ([(3, 1), (2, 1)], 2, 2, 2),
-    ([(5, 1), (3, 2)], 3, 2, 3),
-    ([(6, 1), (5, 1), (3, 2)], 4, 3, 4),
-    ([(7, 1), (6, 2), (3, 2)], 5, 4, 5),
-    ([(8, 1), (7, 1), (6, 2), (3, 2)], 6, 5, 6),
-    ([(9, 1), (8, 2), (6, 4)], 7, 5, 6),
-    ([(9, 1), (8, 2), (6, 4)], 7, 5, 5),
-    ([(9, 1), (8, 2), (6, 4)], 7, 5, 5),
-    ([(9, 1), (8, 2), (6, 4)], 7, 5, 4),
-    ([(9, 1), (8, 2)], 3, 2, 3),
-]
 
 
 def bits(seed: int, size: int, share: float = 0.5) -> np.ndarray:
@@ -53,16 +37,16 @@ def test_figure_3_row_by_row(bulk: bool) -> None:
     histogram = ExponentialHistogram(7, 0.5)
     times = list(range(1, 14))
     for t, (buckets, total, query, count) in enumerate(FIGURE_3, 1):
-        event = FIGURE_3_EVENTS[t - 1]
+        event = EVENTS[t - 1]
         histogram.update(np.array([event]) if bulk else event)
-        assert histogram.buckets == buckets
+        assert histogram.buckets == [*buckets]
         assert (histogram.total, histogram.article_estimate()) == (total, query)
-        assert exact(times, FIGURE_3_EVENTS, t, 7) == count
+        assert exact(times, EVENTS, t, 7) == count
         assert abs(histogram.estimate() - count) <= 0.5 * count
 
 
 def test_figure_3_in_one_call() -> None:
-    queries = ExponentialHistogram(7, 0.5).estimates(FIGURE_3_EVENTS, article=True)
+    queries = ExponentialHistogram(7, 0.5).estimates(EVENTS, article=True)
     assert queries.tolist() == [row[2] for row in FIGURE_3]
 
 

@@ -55,6 +55,8 @@ def test_arrays_that_do_not_fit_are_refused():
         partials(SUM, one, one, np.array([0.5]))
     with pytest.raises(ValueError, match="keys must be integers of at most 64 bits, got uint64"):
         Partials(one, np.array([2**63], dtype=np.uint64), one)
+    with pytest.raises(ValueError, match="windows must be integers of at most 64 bits, got <U1"):
+        Partials(np.array(["a"]), one, one)
     assert Partials(one, np.array([7], dtype=np.uint8), one).keys.dtype == np.int64
 
 

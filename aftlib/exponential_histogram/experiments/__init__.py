@@ -25,23 +25,10 @@ from aftlib.exponential_histogram.experiments.examples import WINDOW as FIGURE_3
 from aftlib.exponential_histogram.experiments.examples import figure_3, operator_demo, shown
 
 __all__ = [
-    "DOCUMENT_RATE",
-    "FIGURE_3_WINDOW",
-    "break_even",
-    "check_parameters",
-    "counterexamples",
-    "error_curve",
-    "few_ones",
-    "figure_3",
-    "long_run",
-    "operator_demo",
-    "parallel",
-    "rates",
-    "shown",
-    "sizes",
-    "sweep",
-    "variances",
-]
+    "DOCUMENT_RATE", "FIGURE_3_WINDOW", "break_even", "check_parameters", "counterexamples",
+    "error_curve", "few_ones", "figure_3", "long_run", "operator_demo", "parallel", "rates",
+    "shown", "sizes", "sweep", "variances",
+]  # fmt: skip
 
 #: Bounds of the notebook's parameters: least and most whole number.
 _WHOLE: dict[str, tuple[int, int]] = {
@@ -79,12 +66,9 @@ _MOST_SWEPT = 5 * 10**7
 
 
 def check_parameters(**given: Any) -> None:
-    """Refuse parameters of the notebook with which it would not come to its end.
+    """Refuse parameters of the notebook with which it would not come to its end, by a ValueError.
 
-    Raises
-    ------
-    ValueError
-        That names the parameter, its value and the way out.
+    It names the parameter, its value and the way out.
     """
     for name, value in given.items():
         bounds = _REAL.get(name) or dict(zip(("least", "most"), _WHOLE[name], strict=True))

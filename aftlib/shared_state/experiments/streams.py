@@ -83,12 +83,8 @@ def inputs(
 def check_parameters(**given: Any) -> None:
     """Refuse, before anything is measured, parameters of the report that do not work to its end.
 
-    Raises
-    ------
-    ValueError
-        With the parameter, its value, and the way out.
-    TypeError
-        When a parameter is missing, or is none of the notebook's.
+    A ValueError has the parameter, its value, and the way out; a TypeError says that one is
+    missing, or is none of the notebook's.
     """
     if set(given) != {*LEAST, *LEAST_OF_EACH}:
         raise TypeError(f"check_parameters takes {[*LEAST, *LEAST_OF_EACH]}, got {[*given]}")

@@ -32,19 +32,13 @@ class Journal:
 
 @dataclass(frozen=True)
 class Account:
-    """What tasks did, by the journal.
+    """What tasks did, by the journal."""
 
-    How often each task began, at first or again (`joined`); how many tuples of each partition were
-    read, once or more (`read`); how many in all, each as often as it was read (`tuples`); seconds
-    from the first task's beginning to the last one's end; tuples that a task read although they
-    had been read before (`read_again`, without those that did not).
-    """
-
-    joined: dict[str, int]
-    read: dict[int, int]
-    tuples: int
-    seconds: float
-    read_again: dict[str, int]
+    joined: dict[str, int]  # how often each task began, at first or again
+    read: dict[int, int]  # tuples of each partition that were read, once or more
+    tuples: int  # all of them, each as often as it was read
+    seconds: float  # from the first task's beginning to the last one's end
+    read_again: dict[str, int]  # tuples that a task read though they had been, where there are any
 
     @classmethod
     def of(cls, directory: Path) -> Account:

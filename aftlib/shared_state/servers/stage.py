@@ -28,54 +28,25 @@ IDENTITY = "stage.json"
 class Stage:
     """A log → windows → an aggregate by key → the next log (D3 fig. 3).
 
-    Parameters
-    ----------
-    log : TupleLog
-    rules : Rules
-        Windows, watermark and how many malformed lines are borne.
-    directory : Path
-        Folder of the servers' own stores, of what is put out, of malformed lines and the journal.
-    aggregate : str
-        A name of `aftlib.shared_state.aggregates.AGGREGATES`.
-    servers, tasks : int
-        Servers, and tasks of each. Partition p belongs to server p mod servers.
-    own : {"memory", "rocksdb", "sqlite"}
-        Kind of a server's own store.
-    shared : str
-        Address of the global store, SQLite or PostgreSQL.
-    schema : str
-        PostgreSQL's schema.
-    batch : int
-        Tuples that a task aggregates before it merges.
-    checkpoint_s : float
-        Seconds between barriers.
-    handover_s : float
-        Seconds between hand-overs to the global store at least; 0: whenever a table is complete.
-    patience_s : float
-        Seconds for which the global store may be out of reach, or a process give no sign of life.
-    faults : tuple of Fault
-        Failures to inject. Their points are a process and what it has just done, such as
-        ``task-0-1 read`` or ``server-0 merged``, passed with how often it has done that.
-
-    Raises
-    ------
-    ValueError
-        When a size is below 1, or a name is unknown.
+    Partition p belongs to server p mod servers. The point of a fault is a process and what it has
+    just done, such as ``task-0-1 read`` or ``server-0 merged``, passed with how often it has done
+    that. A number that is none of its kind, or a name that is unknown, is a ValueError.
     """
 
     log: TupleLog
     rules: Rules
-    directory: Path
-    aggregate: str = "sum"
+    directory: Path  # of the servers' own stores, what is put out, malformed lines, the journal
+    aggregate: str = "sum"  # a name of `AGGREGATES`
     servers: int = 2
-    tasks: int = 2
-    own: str = "rocksdb"
-    shared: str = field(default="sqlite:", repr=False)  # may hold a password
-    schema: str = "aft"
-    batch: int = 10_000
-    checkpoint_s: float = 1.0
-    handover_s: float = 0.0
-    patience_s: float = 600.0
+    tasks: int = 2  # of each server
+    own: str = "rocksdb"  # kind of a server's own store, one of `OWN`
+    # address of the global store, sqlite: or postgresql://…, which may hold a password
+    shared: str = field(default="sqlite:", repr=False)
+    schema: str = "aft"  # PostgreSQL's
+    batch: int = 10_000  # tuples that a task aggregates before it merges
+    checkpoint_s: float = 1.0  # between barriers
+    handover_s: float = 0.0  # between hand-overs at least; 0: whenever a table is complete
+    patience_s: float = 600.0  # for a global store out of reach, or a process without sign of life
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
@@ -83,7 +54,7 @@ class Stage:
         object.__setattr__(self, "directory", Path(self.directory).resolve())
         object.__setattr__(self, "log", replace(self.log, path=Path(self.log.path).resolve()))
         for name in ("servers", "tasks", "batch"):
-            require_number(name, getattr(self, name), least=1)
+            require_number(name, getattr(self, name), least=1, whole=True)
         require_number("checkpoint_s", self.checkpoint_s, above=0)
         if self.aggregate not in AGGREGATES:
             raise ValueError(f"aggregate must be one of {[*AGGREGATES]}, got {self.aggregate!r}")

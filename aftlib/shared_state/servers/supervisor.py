@@ -34,6 +34,7 @@ from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.task import work
 from aftlib.shared_state.servers.wire import Door
 from aftlib.shared_state.stores.tables import StateTable
+from aftlib.shared_state.stream.intake import load_loops
 
 TICK_S = 0.02
 OTHERS_S = 10.0
@@ -45,6 +46,8 @@ ONE_HOST = (
     "locks: no other machine of the cluster in AFT_MASTER works for them; across machines, use "
     "merge_log(…, 'late global') with a PostgresTable"
 )
+AWAY = ConnectionError, TimeoutError
+"""Errors of a global store that does not answer, or that others hold: it is waited for."""
 T = TypeVar("T")
 
 
@@ -119,6 +122,7 @@ class Supervisor:
         os.chdir(self.stage.directory)
         with only_one(self.stage.directory / "supervisor.lock", OTHERS_S):
             self._journal = Journal("supervisor")
+            load_loops()  # which every task, and who comes in a dead one's place, has by its fork
             try:
                 for name in self._work:
                     self._start(name)
@@ -229,7 +233,7 @@ def put_out(stage: Stage, journal: Journal) -> None:
         done = False
         while not done:
             over = all(server.exists() for server in servers)
-            done = patiently(output.put_out, stage.patience_s, ConnectionError, TICK_S)
+            done = patiently(output.put_out, stage.patience_s, AWAY, TICK_S)
             if over and not done:
                 raise ValueError(
                     "the global store must have what all servers have handed over, got one that "
@@ -251,7 +255,7 @@ def opened(stage: Stage, begin: Callable[[StateTable], T]) -> T:
             shared.close()
             raise
 
-    return patiently(asks, stage.patience_s, ConnectionError, TICK_S)
+    return patiently(asks, stage.patience_s, AWAY, TICK_S)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from aftlib.shared_state.servers.journal import Journal
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.wire import Link
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
-from aftlib.shared_state.stream.intake import Intake, load_loops
+from aftlib.shared_state.stream.intake import Intake
 from aftlib.shared_state.stream.parsing import BLOCK
 from aftlib.shared_state.stream.tuplelog import TupleLog
 
@@ -26,7 +26,6 @@ def work(stage: Stage, server: int, task: int, journal: Journal) -> None:
     partition's file is gone, or has not the length that it was written with.
     """
     at = stage.points(journal.who)
-    load_loops()  # before it takes its place, where barriers wait for it
     while not (stage.directory / f"server-{server}.done").exists():
         try:
             with Link(server) as link:

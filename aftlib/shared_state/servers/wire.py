@@ -1,16 +1,9 @@
-"""How a task process calls its server: a Unix socket, one connection a task.
-
-A message is three lengths (`HEAD`), a word with what belongs to it as JSON, and the rows of a batch
-as 64-bit integers: all windows, all keys, all values. Nothing that comes can be more than that.
-"""
+"""How a task process calls its server: messages on a Unix socket, one connection a task."""
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 from collections.abc import Mapping
-from dataclasses import astuple
 from itertools import count
 from multiprocessing import AuthenticationError, current_process
 from multiprocessing.connection import (
@@ -20,54 +13,16 @@ from multiprocessing.connection import (
     answer_challenge,
     deliver_challenge,
 )
-from operator import index
 from typing import Any
 
-import numpy as np
-
 from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.packing import packed, told, understood, unpacked
 from aftlib.shared_state.servers.lifetime import start_thread
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
 
-HEAD = struct.Struct("=IQI")
-"""Bytes of JSON, rows, and values a row; what follows begins at a multiple of 8 bytes."""
 ERRORS = {error.__name__: error for error in (OverflowError, StaleBatch)}
 """Refusals of a server that its task gets to see."""
-
-
-def packed(word: str, what: object = None, rows: Partials | None = None) -> bytes:
-    """A message of a word, what JSON can say, and rows."""
-    said = json.dumps([word, what], default=index).encode()  # numpy's integers, too
-    said += b" " * (-len(said) % 8)
-    head = HEAD.pack(len(said), *(rows.values.shape if rows is not None else (0, 0)))
-    columns = () if rows is None else (rows.windows, rows.keys, rows.values)
-    return b"".join([head, said, *(np.ascontiguousarray(c).data for c in columns)])
-
-
-def unpacked(message: bytes) -> tuple[str, Any, Partials]:
-    """Word, what JSON said, and the rows of a message; ValueError when it is none."""
-    try:
-        length, rows, components = HEAD.unpack_from(message)
-        word, what = json.loads(message[HEAD.size : HEAD.size + length])
-        numbers = np.frombuffer(message, np.int64, offset=HEAD.size + length)
-        windows, keys, values = np.split(numbers, [rows, 2 * rows])
-        return word, what, Partials(windows, keys, values.reshape(rows, components))
-    except (struct.error, ValueError, TypeError) as error:
-        raise ValueError(
-            f"message must be lengths, JSON and rows, got {len(message)} bytes ({error}): "
-            "do all processes of the stage run the same aftlib?"
-        ) from error
-
-
-def told(progress: Mapping[int, Progress]) -> dict[int, tuple]:
-    """How far partitions are, for a message."""
-    return {partition: astuple(now) for partition, now in progress.items()}
-
-
-def understood(what: Mapping[str, list]) -> dict[int, Progress]:
-    """What `told` has told."""
-    return {int(partition): Progress(*now) for partition, now in what.items()}
 
 
 def address_of(server: int) -> str:

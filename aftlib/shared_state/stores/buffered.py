@@ -68,10 +68,10 @@ class BufferedTable(StateTable):
         self._write(e for e in self._since.epochs() if e <= epoch)
         self.store.drop(epoch)
 
-    def forget(self, window: int, epoch: int = 0) -> None:
+    def forget(self, window: int) -> None:
         """Drop a window, there and here."""
-        self.store.forget(window, epoch)
-        self._since.forget(window, epoch)
+        self.store.forget(window)
+        self._since.forget(window)
 
     def close(self) -> None:
         """Let go of the store; what waits in memory is gone."""

@@ -43,12 +43,10 @@ class MemoryTable(StateTable):
         changes: dict[int, tuple] = {}  # an overflow leaves before anything changes
         for window, a, b in zip(windows.tolist(), bounds[:-1], bounds[1:], strict=True):
             new_keys, new = rows.keys[a:b], rows.values[a:b].copy()
-            if window not in table.rows:
-                changes[window] = new_keys.copy(), new, slice(None), new
-                continue
-            keys, values = table.rows[window]
+            keys, values = table.rows.get(window, (new_keys[:0], new[:0]))
             at = np.searchsorted(keys, new_keys)
-            known = keys[np.minimum(at, len(keys) - 1)] == new_keys
+            known = at < len(keys)
+            known[known] = keys[at[known]] == new_keys[known]
             new[known] = self.aggregate.merge(values[at[known]], new[known])
             if not known.all():
                 keys = np.insert(keys, at[~known], new_keys[~known])
@@ -89,9 +87,9 @@ class MemoryTable(StateTable):
         """Empty a table."""
         self._tables.pop(epoch, None)
 
-    def forget(self, window: int, epoch: int = 0) -> None:
+    def forget(self, window: int) -> None:
         """Drop a window that has been put out."""
-        self._tables.get(epoch, _Epoch()).rows.pop(window, None)
+        self._tables.get(0, _Epoch()).rows.pop(window, None)
 
     def close(self) -> None:
         """Nothing to let go of."""

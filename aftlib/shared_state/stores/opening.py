@@ -20,23 +20,11 @@ _OWNER = "owner "
 def open_table(
     address: str, aggregate: Aggregate, flush: str = "merge", **options: object
 ) -> StateTable:
-    """Open a state table.
+    """Open a state table, given when it is durable (`FLUSHES`) and options of the store.
 
-    Parameters
-    ----------
-    address : str
-        ``memory:``, ``rocksdb:FOLDER``, ``sqlite:FILE`` or ``postgresql://…``.
-    aggregate : Aggregate
-        How values merge.
-    flush : {"merge", "barrier"}
-        When it is durable; with "barrier", merges wait in memory (`BufferedTable`).
-    **options
-        Of the store, such as PostgreSQL's `schema`.
-
-    Raises
-    ------
-    ValueError
-        When flush is no such word, or the address names no kind of store; and whatever it raises.
+    The address is ``memory:``, ``rocksdb:FOLDER``, ``sqlite:FILE`` or ``postgresql://…``, for which
+    there is the option `schema`. With "barrier", merges wait in memory (`BufferedTable`). Another
+    word, or an address of no known kind, is a ValueError; others are those of the store.
     """
     if flush not in FLUSHES:
         raise ValueError(f"flush must be one of {FLUSHES}, got {flush!r}")

@@ -67,8 +67,7 @@ class RocksTable(StateTable):
         """Rows of one window, or of all, sorted by window and key."""
         prefix = _ROWS + _ordered(epoch) + (b"" if window is None else _ordered(window))
         found = list(self._under(prefix))
-        windows = np.array([_number(name, 9) for name, _ in found], dtype=np.int64)
-        return self._unpack(windows, [packed for _, packed in found])
+        return self._unpacked([_number(name, 9) for name, _ in found], [blob for _, blob in found])
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """How far each partition is, at all or as far as the epoch's table brings it."""
@@ -90,9 +89,9 @@ class RocksTable(StateTable):
         """Empty a table."""
         self._delete("drop", *(kind + _ordered(epoch) for kind in (_ROWS, _PART, _EPOCH)))
 
-    def forget(self, window: int, epoch: int = 0) -> None:
+    def forget(self, window: int) -> None:
         """Drop a window that has been put out."""
-        self._delete("forget", _ROWS + _ordered(epoch) + _ordered(window))
+        self._delete("forget", _ROWS + _ordered(0) + _ordered(window))
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -156,7 +155,7 @@ class RocksTable(StateTable):
         names: Any = [prefix + ordered[i : i + 16] for i in range(0, len(ordered), 16)]
 
         stored: Any = self._db.get(names)
-        before = self._unpack(rows.windows[first], [packed or b"" for packed in stored])
+        before = self._unpacked(rows.windows[first], [blob or b"" for blob in stored])
         after = self.aggregate.group(Partials.concat(rows, before)) if len(before) else rows
 
         packed = np.column_stack([after.keys, after.values])
@@ -164,13 +163,6 @@ class RocksTable(StateTable):
         data, size = packed.tobytes(), packed.itemsize * packed.shape[1]
         for name, a, b in zip(names, bounds * size, bounds[1:] * size, strict=False):
             batch.put(name, data[a:b])
-
-    def _unpack(self, windows: np.ndarray, packed: list[bytes]) -> Partials:
-        """Rows of blocks, given the window of each block."""
-        width = 1 + len(self.aggregate.components)
-        sizes = np.array([len(p) for p in packed], dtype=np.int64) // (8 * width)
-        rows = np.frombuffer(bytearray().join(packed), dtype=np.int64).reshape(-1, width)
-        return Partials(np.repeat(windows, sizes), rows[:, 0], rows[:, 1:])
 
     def _under(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         cursor = self._db.iter()

@@ -17,9 +17,9 @@ LATEST = -1
 # from one window to the next, not from row to row
 _WINDOWS = """
 WITH RECURSIVE found (win) AS (
-  SELECT min(win) FROM state WHERE epoch = ?
+  SELECT min(win) FROM state WHERE epoch = 0
   UNION ALL
-  SELECT (SELECT min(s.win) FROM state AS s WHERE s.epoch = ? AND s.win > found.win)
+  SELECT (SELECT min(s.win) FROM state AS s WHERE s.epoch = 0 AND s.win > found.win)
   FROM found WHERE found.win IS NOT NULL)
 SELECT win FROM found WHERE win IS NOT NULL
 """
@@ -40,6 +40,8 @@ class SqlTable(StateTable):
     """Declaration of a column of values."""
     suffix = ""
     """What follows the declaration of a table that has a primary key."""
+    tables: tuple[str, ...] = "state", "progress", "epochs"
+    """Those that hold something of an epoch."""
 
     def __init__(self, aggregate: Aggregate) -> None:
         super().__init__(aggregate)
@@ -62,10 +64,9 @@ class SqlTable(StateTable):
         if len(rows):
             self._add(rows, epoch)
 
-    def windows(self, epoch: int = 0) -> np.ndarray:
+    def windows(self) -> np.ndarray:
         """Windows that hold something, ascending."""
-        found = self._rows(_WINDOWS, [epoch, epoch])
-        return np.array([window for (window,) in found], dtype=np.int64)
+        return np.array([window for (window,) in self._rows(_WINDOWS)], dtype=np.int64)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """How far each partition is, at all or as far as the epoch's table brings it."""
@@ -87,13 +88,13 @@ class SqlTable(StateTable):
     def drop(self, epoch: int) -> None:
         """Empty a table."""
         with self._transaction("drop"):
-            for table in ("state", "progress", "epochs"):
+            for table in self.tables:
                 self._execute(f"DELETE FROM {table} WHERE epoch = ?", [epoch])
 
-    def forget(self, window: int, epoch: int = 0) -> None:
+    def forget(self, window: int) -> None:
         """Drop a window that has been put out."""
         with self._transaction("forget"):
-            self._execute("DELETE FROM state WHERE epoch = ? AND win = ?", [epoch, window])
+            self._execute("DELETE FROM state WHERE epoch = 0 AND win = ?", [window])
 
     def _upsert(self, source: str) -> str:
         """Statement that merges the rows of a source into the table `state`."""

@@ -32,6 +32,7 @@ class SqliteTable(SqlTable):
 
     value = "{0} integer NOT NULL CHECK (typeof({0}) = 'integer')"
     suffix = " WITHOUT ROWID"
+    tables = *SqlTable.tables, "packed"
 
     def __init__(self, path: Path | str, aggregate: Aggregate, timeout_s: float = 30) -> None:
         super().__init__(aggregate)
@@ -58,38 +59,14 @@ class SqliteTable(SqlTable):
         where, chosen = "epoch = ?", [epoch]
         if window is not None:
             where, chosen = where + " AND win = ?", [epoch, window]
-        width = 1 + len(self._columns)
         if epoch:
             query = f"SELECT win, data FROM packed WHERE {where} ORDER BY win, part"
             blobs = self._rows(query, chosen)
-            sizes = [len(data) // (8 * width) for _, data in blobs]
-            windows = np.repeat(np.array([win for win, _ in blobs], np.int64), sizes)
-            joined = b"".join(data for _, data in blobs)
-            packed = np.frombuffer(joined, "<i8").astype(np.int64).reshape(-1, width)
-            return Partials(windows, packed[:, 0], packed[:, 1:])
+            return self._unpacked([win for win, _ in blobs], [blob for _, blob in blobs])
         columns = ", ".join(["win", "key", *self._columns])
         found = self._rows(f"SELECT {columns} FROM state WHERE {where} ORDER BY win, key", chosen)
-        rows = np.array(found, dtype=np.int64).reshape(-1, 1 + width)
+        rows = np.array(found, dtype=np.int64).reshape(-1, 2 + len(self._columns))
         return Partials(rows[:, 0], rows[:, 1], rows[:, 2:])
-
-    def windows(self, epoch: int = 0) -> np.ndarray:
-        """Windows that hold something, ascending."""
-        if epoch == 0:
-            return super().windows()
-        query = "SELECT DISTINCT win FROM packed WHERE epoch = ? ORDER BY win"
-        return np.array([win for (win,) in self._rows(query, [epoch])], dtype=np.int64)
-
-    def drop(self, epoch: int) -> None:
-        """Empty a table."""
-        with self._transaction("drop"):
-            for table in ("state", "packed", "progress", "epochs"):
-                self._execute(f"DELETE FROM {table} WHERE epoch = ?", [epoch])
-
-    def forget(self, window: int, epoch: int = 0) -> None:
-        """Drop a window that has been put out."""
-        with self._transaction("forget"):
-            for table in ("state", "packed"):
-                self._execute(f"DELETE FROM {table} WHERE epoch = ? AND win = ?", [epoch, window])
 
     def close(self) -> None:
         """Let go of the file."""

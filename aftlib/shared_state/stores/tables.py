@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
@@ -31,28 +31,17 @@ class StaleBatch(RuntimeError):
 class Progress:
     """How far one partition has been read, or is part of a state; no field of it ever goes back.
 
-    Attributes
-    ----------
-    offset : int
-        Bytes of the partition: where the next batch begins.
-    watermark : int
-        No tuple before this event time is expected any more; `NEVER` before the first, `END` when
-        the partition has been read to its end.
-    late, tuples, rejected : int
-        Lines since the partition's beginning: tuples that came after their slice was complete and
-        were left out, all tuples, and lines that are no tuples.
-    since : int or None
-        Where this batch begins. When given, a merge is refused unless the partition stands there,
-        at 0 if nothing is known of it. So neither a task that was given up for dead does harm, nor
-        a store that has forgotten something. Not stored.
+    Late are tuples that came after their slice was complete, and were left out. When `since` is
+    given, a merge is refused unless the partition stands there, at 0 if nothing is known of it. So
+    neither a task that was given up for dead does harm, nor a store that has forgotten something.
     """
 
-    offset: int = 0
-    watermark: int = NEVER
+    offset: int = 0  # bytes: where the next batch begins
+    watermark: int = NEVER  # no tuple before it is expected any more; `END` at the partition's end
     late: int = 0
-    tuples: int = 0
-    rejected: int = 0
-    since: int | None = None
+    tuples: int = 0  # all since the partition's beginning
+    rejected: int = 0  # lines that are no tuples
+    since: int | None = None  # where this batch begins; not stored
 
     @property
     def stored(self) -> tuple[int, int, int, int, int]:
@@ -93,21 +82,10 @@ class StateTable(ABC):
     ) -> bool:
         """Merge a batch and the offsets that it brings its partitions to, in one transaction.
 
-        Parameters
-        ----------
-        partials : Partials
-            n rows in any order; a window and key may occur more than once.
-        progress : mapping of partition to Progress
-        epoch : int
-            Table to merge into, 0 or above.
-        token : (server, epoch) or None
-            Name of a hand-over. A server hands its epochs over in order, and one that is not above
-            the last that was merged is not merged again.
-
-        Returns
-        -------
-        bool
-            False when the token's hand-over had been merged before.
+        Rows are in any order; a window and key may occur more than once. They go into the table
+        `epoch`, 0 or above. A token (server, epoch) names a hand-over: a server hands its epochs
+        over in order, and one that is not above the last that was merged is not merged again. It is
+        False then, else True.
 
         Raises
         ------
@@ -149,9 +127,9 @@ class StateTable(ABC):
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
 
-    def windows(self, epoch: int = 0) -> np.ndarray:
-        """Windows that hold something, shape (m,), ascending."""
-        return np.unique(self.read(epoch=epoch).windows)
+    def windows(self) -> np.ndarray:
+        """Windows that hold something in table 0, shape (m,), ascending."""
+        return np.unique(self.read().windows)
 
     @abstractmethod
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
@@ -165,6 +143,13 @@ class StateTable(ABC):
     def handed(self) -> dict[str, int]:
         """Last epoch that each server handed over to this store."""
 
+    def _unpacked(self, windows: Sequence[int] | np.ndarray, blobs: Sequence[bytes]) -> Partials:
+        """Rows of arrays of keys and values as bytes, given the window of each array."""
+        width = 1 + len(self.aggregate.components)
+        sizes = np.array([len(blob) // (8 * width) for blob in blobs], np.int64)
+        rows = np.frombuffer(bytearray().join(blobs), "<i8").reshape(-1, width)
+        return Partials(np.repeat(np.array(windows, np.int64), sizes), rows[:, 0], rows[:, 1:])
+
     def barrier(self) -> None:
         """Make everything merged so far survive the death of the process."""
         return  # it does
@@ -174,8 +159,8 @@ class StateTable(ABC):
         """Empty a table; how far the partitions are (`progress()`) stays."""
 
     @abstractmethod
-    def forget(self, window: int, epoch: int = 0) -> None:
-        """Drop a window that has been put out."""
+    def forget(self, window: int) -> None:
+        """Drop a window of table 0, which has been put out."""
 
     @abstractmethod
     def close(self) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql import functions as f
 
 from aftlib.core.checks import require_number
 from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.packing import packed, unpacked
 from aftlib.shared_state.stores.opening import claim
 from aftlib.shared_state.stores.tables import Progress, StateTable
 from aftlib.shared_state.strategies.notes import note_task, note_try, reports, require_fresh, tries
@@ -38,8 +39,8 @@ from aftlib.spark.sweep import by_number
 STRATEGIES = ("upfront", "late local", "late global")
 """Where tuples of a key meet: before one aggregation, after each task's, or in a shared table."""
 TUPLE_SCHEMA = "slice long, key long, value long"
-TUPLE = pa.schema([(name, pa.int64()) for name in ("slice", "key", "value")])
-SUM_SCHEMA = "task long, windows binary, keys binary, values binary"
+SUM_SCHEMA = "sums binary"
+"""One row a task: Spark then has nothing to do for each of its sums."""
 ROWS = 2**18
 """Rows that a task hands to Spark at once."""
 
@@ -70,31 +71,17 @@ class LogMerge:
 
 @dataclass(frozen=True)
 class MergedLog:
-    """What a strategy makes of a log.
+    """What a strategy makes of a log."""
 
-    Attributes
-    ----------
-    sums : Partials
-        By window start and key, sorted: the sum of the values and their number.
-    partitions, rejects : DataFrame
-        What the reading of each partition came to, and every malformed line, as `intake.noted`.
-    tasks : DataFrame
-        task, tuples: that its last try read; began, ended (seconds since the beginning), read,
-        parse, sum, merge (seconds).
-    tries : list of dict
-        task, attempt, tuples: what every try of every task of "late global" read; empty otherwise.
-    merge_s, seconds : float
-        That the driver spent on merging the tasks' sums, or on reading the shared table; and the
-        whole, as whoever called it waited.
-    """
-
-    sums: Partials
-    partitions: pd.DataFrame
+    sums: Partials  # by window start and key, sorted: the sum of the values and their number
+    partitions: pd.DataFrame  # what the reading of each came to, as `intake.noted`
+    #: task, tuples: that its last try read; began, ended (seconds since the beginning), read,
+    #: parse, sum, merge (seconds)
     tasks: pd.DataFrame
-    rejects: pd.DataFrame
-    tries: list[dict]
-    merge_s: float
-    seconds: float
+    rejects: pd.DataFrame  # every malformed line, as `intake.noted`
+    tries: list[dict]  # task, attempt, tuples: what each try read, of "late global"; else empty
+    merge_s: float  # of the driver: merging the tasks' sums, or reading the shared table
+    seconds: float  # the whole, as whoever called it waited
 
     @property
     def tuples(self) -> int:
@@ -138,15 +125,17 @@ def merge_log(
     Raises
     ------
     ValueError
-        When the strategy is none of the three, tasks is less than 1, "late global" has no table,
-        one of another aggregate, that does not keep every merge, or that was begun with another
-        log, delay or slice, or one that only one machine can open on a cluster of several, or the
-        directory holds another run's notes, or is not shared; in a task, when too many lines are
-        malformed.
+        When the strategy is none of the three, tasks or every is less than 1, "late global" has no
+        table, one of another aggregate, that does not keep every merge, or that was begun with
+        another log, delay or slice, or one that only one machine can open on a cluster of several,
+        or the directory holds another run's notes, or is not shared; in a task, when too many lines
+        are malformed.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
-    require_number("tasks", tasks, least=1)
+    require_number("tasks", tasks, least=1, whole=True)
+    if every is not None:
+        require_number("every", every, least=1, whole=True)
     if strategy == "late global" and table is None:
         raise ValueError("table must be given for 'late global', got None: name the shared store")
 
@@ -189,7 +178,7 @@ def shuffled(spark: SparkSession, given: LogMerge) -> DataFrame:
         for partition in given.partitions(task):
             for block in intake.blocks(partition, given.log.part(partition), ROWS):
                 columns = [pa.array(column) for column in block.copy()]  # Spark may read ahead
-                yield pa.RecordBatch.from_arrays(columns, schema=TUPLE)
+                yield pa.RecordBatch.from_arrays(columns, ["slice", "key", "value"])
         intake.take()
         note_task(given.directory, task, intake, began)
 
@@ -213,10 +202,10 @@ def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]
             tuples += batch.num_rows
             note_try(given.directory, index, attempt, tuples=tuples)
             given.passes(index, tuples)
-        yield _packed(index, sums.take())
+        yield _sent(sums.take())
 
-    rows = shuffled(spark, given).mapInArrow(receive, SUM_SCHEMA).toArrow().to_pylist()
-    return merged(_unpacked(row) for row in rows), tries(given.directory)
+    table = shuffled(spark, given).mapInArrow(receive, SUM_SCHEMA).toArrow()
+    return _merged(table["sums"].to_pylist()), tries(given.directory)
 
 
 def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
@@ -229,12 +218,11 @@ def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
                 pass
         partials, _ = intake.take()
         note_task(given.directory, index, intake, began)
-        yield _packed(index, partials)
+        yield _sent(partials)
 
-    rows = by_number(spark, given.tasks, sums, SUM_SCHEMA).toArrow().to_pylist()
+    sent = by_number(spark, given.tasks, sums, SUM_SCHEMA).toArrow()["sums"].to_pylist()
     before = time.perf_counter()
-    slices = merged(_unpacked(row) for row in rows)
-    return slices, time.perf_counter() - before
+    return _merged(sent), time.perf_counter() - before
 
 
 def late_global(
@@ -312,15 +300,9 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
     note_task(given.directory, index, intake, began, merge_s)
 
 
-def _packed(index: int, partials: Partials) -> pa.RecordBatch:
-    """A task's sums as one row of bytes: Spark then has nothing to do for each of them."""
-    names = ("windows", "keys", "values")
-    row = {"task": [index]} | {name: [getattr(partials, name).tobytes()] for name in names}
-    return pa.RecordBatch.from_pydict(row)
+def _sent(sums: Partials) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"sums": [packed("sums", rows=sums)]})
 
 
-def _unpacked(row: dict) -> Partials:
-    windows, keys, values = (
-        np.frombuffer(row[name], np.int64) for name in ("windows", "keys", "values")
-    )
-    return Partials(windows, keys, values.reshape(-1, len(SUMS.components)))
+def _merged(sent: list[bytes]) -> Partials:
+    return merged(unpacked(sums)[2] for sums in sent)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from aftlib.core.paths import atomic_file
 from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.packing import packed, told, understood, unpacked
 from aftlib.shared_state.stores.tables import Progress
 from aftlib.shared_state.strategies.notes import note_try, require_fresh, tries
 from aftlib.shared_state.strategies.pipeline import LogMerge
@@ -33,27 +33,10 @@ PATIENCE_S = 60
 """Seconds to wait for a task that Spark takes to be alive."""
 
 
-@dataclass(frozen=True)
-class SavedSums:
-    """Sums of one task by slice and key after a round, and how far it had read by then."""
-
-    sums: Partials
-    progress: dict[int, Progress]
-
-    def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
-        stands = json.dumps({p: asdict(now) for p, now in self.progress.items()})
-        with atomic_file(path) as scratch, scratch.open("wb") as file:
-            parts = vars(self.sums) | {"progress": np.array(stands)}
-            np.savez(file, allow_pickle=False, **parts)
-
-    @classmethod
-    def load(cls, path: Path) -> SavedSums:
-        """Read what `save` wrote."""
-        with np.load(path, allow_pickle=False) as found:
-            sums = Partials(found["windows"], found["keys"], found["values"])
-            stands = json.loads(str(found["progress"]))
-        return cls(sums, {int(p): Progress(**now) for p, now in stands.items()})
+def saved(path: Path) -> tuple[Partials, dict[int, Progress]]:
+    """Sums of a task by slice and key after a round, and how far it had read by then."""
+    _, stands, sums = unpacked(path.read_bytes())
+    return sums, understood(stands)
 
 
 def pipelined(
@@ -74,8 +57,8 @@ def pipelined(
 
     members = by_number(spark, given.tasks, member, "id long", barrier=True)
     members.count()  # not `collect`: Spark starts a barrier stage anew only before an exchange
-    last = [SavedSums.load(given.directory / f"result-{index}") for index in range(given.tasks)]
-    return merged(part.sums for part in last), tries(given.directory)
+    last = [saved(given.directory / f"result-{index}") for index in range(given.tasks)]
+    return merged(sums for sums, _ in last), tries(given.directory)
 
 
 class _Member:
@@ -92,8 +75,8 @@ class _Member:
         self.attempt = max(each[0] for each in agreed)
         self.round = self.since = min(each[1] for each in agreed)
 
-        start = SavedSums.load(self._checkpoint) if self.round else SavedSums(merged([]), {})
-        self.total, self.intake = start.sums, Intake(given.rules, start.progress)
+        self.total, stands = saved(self._checkpoint) if self.round else (merged([]), {})
+        self.intake = Intake(given.rules, stands)
         self.sums, self.by_round = SliceSums(given.rules.windows.pane), list[int]()
 
     def work(self, every: int, checkpoint: int) -> None:
@@ -113,9 +96,11 @@ class _Member:
         """Pass tuples on and sum those passed here; whether anybody had anything to pass on."""
         receivers = mine[1] % self.given.tasks
         for receiver in range(self.given.tasks):
-            path, block = self._mail(self.index, receiver), mine[:, receivers == receiver]
-            with atomic_file(path) as scratch, scratch.open("wb") as file:
-                np.savez(file, allow_pickle=False, block=block, last=np.array(mine.shape[1] == 0))
+            rows = Partials(*mine[:, receivers == receiver])
+            path = self._mail(self.index, receiver)
+            scratch = path.with_name(f".{path.name}")  # not synced: after a death nobody reads it
+            scratch.write_bytes(packed("mail", mine.size > 0, rows))
+            scratch.replace(path)
 
         blocks, until = list[np.ndarray](), time.monotonic() + PATIENCE_S
         anything = False
@@ -128,9 +113,9 @@ class _Member:
                         "see its error in Spark's log"
                     )
                 time.sleep(0.002)
-            with np.load(path, allow_pickle=False) as mail:
-                anything |= not mail["last"]
-                blocks.append(mail["block"])
+            _, more, rows = unpacked(path.read_bytes())
+            anything |= more
+            blocks.append(np.stack([rows.windows, rows.keys, rows.values[:, 0]]))
         if not anything:
             return False
 
@@ -145,7 +130,8 @@ class _Member:
 
     def _save(self, path: Path) -> None:
         self.total = merged([self.total, self.sums.take()])
-        SavedSums(self.total, self.intake.progress).save(path)
+        with atomic_file(path) as scratch:
+            scratch.write_bytes(packed("sums", told(self.intake.progress), self.total))
 
     @property
     def _checkpoint(self) -> Path:

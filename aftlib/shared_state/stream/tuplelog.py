@@ -43,16 +43,16 @@ class TupleLog:
         try:
             noted = json.loads((path / MANIFEST).read_text())
             log = cls(path, noted["partitions"], noted["tuples"], noted["about"])
-            sizes = [log.size(partition) for partition in range(log.partitions)]
-        except (OSError, ValueError, KeyError) as error:
+            written, sizes = noted["sizes"], [log.size(p) for p in range(log.partitions)]
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"path holds no complete tuple log, got {str(path)!r} ({error}); "
                 "write one with TupleLog.write, or delete the folder and make it again"
             ) from error
-        if sizes != noted["sizes"]:
+        if sizes != written:
             raise ValueError(
-                f"path holds a tuple log whose files have {sizes} bytes, got {noted['sizes']} from "
-                f"the manifest of {str(path)!r}; delete the folder and make it again"
+                f"path holds a tuple log whose files have {sizes} bytes, got {written} from the "
+                f"manifest of {str(path)!r}; delete the folder and make it again"
             )
         return log
 
@@ -117,7 +117,7 @@ def write_tuples(
     There are never more tasks to read it than `partitions`. A ValueError when `path` holds a log of
     another stream, or not all machines of a cluster share it.
     """
-    require_number("partitions", partitions, least=1)
+    require_number("partitions", partitions, least=1, whole=True)
     if Path(path).exists():
         log = TupleLog.open(path)
         about = asdict(stream)

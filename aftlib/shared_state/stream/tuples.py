@@ -26,33 +26,15 @@ class TupleStream:
     Values are whole numbers, uniform over 0 … 100, so that sums are exact in any order. Every key
     has the same number of digits whatever its rank, so that skew does not shorten the text.
 
-    Parameters
-    ----------
-    tuples : int
-        Length of the stream, at least 0.
-    keys : int
-        Number of different keys that may occur; the document gives none.
-    skew : float
-        Zipf's parameter: the key of rank r has weight r^−skew. 1.0 stands for uniform, as in D3.
-    seed : int
-        Non-negative.
-    rate : int
-        Tuples a tick of event time.
-    disorder : int
-        Ticks by which a tuple may come late at most, uniformly; 0 for a stream in order.
-
-    Raises
-    ------
-    ValueError
-        When a parameter is out of its range.
+    Raises a ValueError when a parameter is out of its range.
     """
 
     tuples: int
-    keys: int = 100_000
-    skew: float = UNIFORM
+    keys: int = 100_000  # different ones that may occur; the document gives no number
+    skew: float = UNIFORM  # Zipf's parameter: the key of rank r has weight r^−skew
     seed: int = 1
-    rate: int = 1_000
-    disorder: int = 0
+    rate: int = 1_000  # tuples a tick of event time
+    disorder: int = 0  # ticks by which a tuple may come late at most, uniformly
 
     def __post_init__(self) -> None:
         least = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 1}

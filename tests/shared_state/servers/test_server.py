@@ -227,7 +227,7 @@ def test_nor_is_a_refusal_repeated_for_ever(stage, monkeypatch):
 class Going(MemoryTable):
     """A global store that goes away when it has been opened, and comes back."""
 
-    answers: ClassVar[list] = [ConnectionError("could not read")]
+    answers: ClassVar[list] = []
 
     def handed(self):
         answer = self.answers.pop(0) if self.answers else super().handed()
@@ -293,16 +293,18 @@ def test_a_process_ends_when_not_even_its_error_can_be_told(monkeypatch):
     assert os._exit.call_args.args == (1,)
 
 
-def test_a_store_that_goes_away_once_opened_is_waited_for(stage, monkeypatch):
+@pytest.mark.parametrize("error", [ConnectionError("could not read"), TimeoutError("locked")])
+def test_a_store_that_goes_away_once_opened_is_waited_for(stage, monkeypatch, error):
     stage.keep_folder()
     opened = []
+    Going.answers[:] = [error]
     monkeypatch.setattr(Stage, "open_shared", lambda stage: opened.append(Going(SUM)) or opened[-1])
     own = MemoryTable(SUM)
     server = begun(stage, lambda shared: Server(stage, 0, own, shared))
     assert server.shared is opened[1]
     at_once = replace(stage, patience_s=0.0)
-    with pytest.raises(ConnectionError, match="could not read"):
-        Going.answers[:] = [ConnectionError("could not read")]
+    Going.answers[:] = [error]
+    with pytest.raises(type(error), match=str(error)):
         begun(at_once, lambda shared: Server(stage, 0, own, shared))
 
 

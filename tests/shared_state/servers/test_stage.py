@@ -42,9 +42,9 @@ def stage(tmp_path):
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"servers": 0}, "servers must be at least 1, got 0"),
-        ({"tasks": 0}, "tasks must be at least 1, got 0"),
-        ({"batch": -1}, "batch must be at least 1, got -1"),
+        ({"servers": 0}, "servers must be a whole number at least 1, got 0"),
+        ({"tasks": 1.5}, "tasks must be a whole number at least 1, got 1.5"),
+        ({"batch": -1}, "batch must be a whole number at least 1, got -1"),
         ({"checkpoint_s": 0}, "checkpoint_s must be above 0, got 0"),
         ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
         ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
@@ -100,6 +100,18 @@ def test_windows_go_out_when_the_watermark_has_passed_them(stage):
     assert put_out(stage)[name(10)] == ["10,1,8", "10,2,4"]
     assert put_out(stage)[name(15)] == ["15,1,8"]
     assert table.windows().tolist() == []
+
+
+def test_the_output_waits_for_who_holds_the_global_store(stage, monkeypatch):
+    """Once, a hand-over that took longer than SQLite waits ended the stage."""
+    stage.keep_folder()
+    monkeypatch.chdir(stage.directory)
+    for number in range(stage.servers):
+        Path(f"server-{number}.done").touch()
+    tries = MagicMock(side_effect=[TimeoutError("database is locked"), True])
+    monkeypatch.setattr(Output, "put_out", tries)
+    supervisor.put_out(stage, Journal("output"))
+    assert tries.call_count == 2
 
 
 def test_the_last_window_goes_out_though_it_ends_beyond_64_bits(stage):

@@ -15,17 +15,10 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
+from aftlib.shared_state.packing import packed, told, understood, unpacked
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.wire import (
-    Door,
-    Link,
-    address_of,
-    packed,
-    told,
-    understood,
-    unpacked,
-)
+from aftlib.shared_state.servers.wire import Door, Link, address_of
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import END, NEVER, Progress, StaleBatch
 from aftlib.shared_state.stream.parsing import Rules

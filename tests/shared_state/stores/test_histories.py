@@ -34,8 +34,8 @@ class Model:
         self.rows.pop(epoch, None)
         self.of_epoch.pop(epoch, None)
 
-    def forget(self, window, epoch):
-        table = self.rows.get(epoch, {})
+    def forget(self, window):
+        table = self.rows.get(0, {})
         for at in [at for at in table if at[0] == window]:
             del table[at]
 
@@ -49,8 +49,9 @@ def same(table, model):
         expected = sorted(model.rows.get(epoch, {}).items())
         at = list(zip(rows.windows.tolist(), rows.keys.tolist(), strict=True))
         assert list(zip(at, rows.values[:, 0].tolist(), strict=True)) == expected
-        assert table.windows(epoch).tolist() == sorted({window for (window, _), _ in expected})
         assert plain(table.progress(epoch)) == model.of_epoch.get(epoch, {})
+    windows = {window for window, _ in model.rows.get(0, {})}
+    assert table.windows().tolist() == sorted(windows)
 
 
 def plain(progress):
@@ -84,8 +85,8 @@ def test_a_random_history(opened, seed):
             model.drop(epoch)
         elif act == "forget":
             window = int(rng.integers(-2, 3))
-            table.forget(window, epoch)
-            model.forget(window, epoch)
+            table.forget(window)
+            model.forget(window)
         elif act == "barrier":
             table.barrier()
         elif table.durable:

@@ -28,6 +28,11 @@ def test_an_incomplete_log_is_refused(tmp_path):
     log.part(0).write_bytes(b"1,2")
     with pytest.raises(ValueError, match=r"files have \[3, 0\] bytes, got \[6, 0\]"):
         TupleLog.open(log.path)
+    manifest = log.path / "manifest.json"
+    for text in ("[]", manifest.read_text().replace("sizes", "lengths")):
+        manifest.write_text(text)
+        with pytest.raises(ValueError, match="path holds no complete tuple log"):
+            TupleLog.open(log.path)
     log.part(1).unlink()
     with pytest.raises(ValueError, match="path holds no complete tuple log"):
         TupleLog.open(log.path)
