@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from aftlib.reports.claims import Settled, settle
-from aftlib.your_sensors.backtest import GUARD, MANY, Walk
-from aftlib.your_sensors.compared import HINDSIGHT
+from aftlib.your_sensors.backtest import GUARD, HINDSIGHT, MANY, Walk
 from aftlib.your_sensors.troubles import SENSORS, against_adversary
 
 
