@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from aftlib.core.checks import listed
 from aftlib.core.datasets import even_grid, no_number
-from aftlib.core.tablefile import as_floats, csv_signs
+from aftlib.core.tablefile import as_floats, csv_signs, require_distinct
 from aftlib.core.times import as_times
 
 HEAD = 20_000
@@ -38,35 +38,16 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Layout:
-    """Files that hold one table, the rows in the order of their times.
+    """Files that hold one table, the rows in the order of their times."""
 
-    Attributes
-    ----------
-    files : tuple of Path
-        All of one kind, in order.
-    names : tuple of str
-        The n sensors.
-    time : str or None
-        Column of times; None where they are the index.
-    first : Timestamp
-        Time of the first row.
-    step : Timedelta
-    steps : int
-        Of the grid, from the first row to the last.
-    labels : tuple of str
-        Columns of a CSV file.
-    signs : tuple of str
-        Its separator and decimal sign.
-    """
-
-    files: tuple[Path, ...]
-    names: tuple[str, ...]
-    time: str | None
-    first: pd.Timestamp
+    files: tuple[Path, ...]  # all of one kind, in order
+    names: tuple[str, ...]  # the n sensors
+    time: str | None  # column of times; None where they are the index
+    first: pd.Timestamp  # time of the first row
     step: pd.Timedelta
-    steps: int
-    labels: tuple[str, ...] = ()
-    signs: tuple[str, str] = (",", ".")
+    steps: int  # of the grid, from the first row to the last
+    labels: tuple[str, ...] = ()  # columns of a CSV file
+    signs: tuple[str, str] = (",", ".")  # its separator and decimal sign
 
     def read(self, stretch: Stretch) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
         """Steps, samples (rows, n), and how many were infinite, some rows at a time.
@@ -98,12 +79,10 @@ class Layout:
             yield steps.astype(np.int64), values, int(infinite.sum())
 
     def _groups(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
-        groups = range(stretch.begin, stretch.end)
+        groups, most = range(stretch.begin, stretch.end), max(1, BATCH // len(self.names))
         with pq.ParquetFile(stretch.file) as file:
-            rows = max(1, BATCH // len(self.names))
-            for batch in file.iter_batches(rows, row_groups=groups):
-                rows = pa.Table.from_batches([batch])
-                yield named(as_floats(rows.to_pandas(), rows.schema))
+            for batch in file.iter_batches(most, row_groups=groups):
+                yield frame_of(pa.Table.from_batches([batch]))
 
     def _lines(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
         """Lines that begin in the stretch; the first file's or any other's heading is none."""
@@ -133,9 +112,10 @@ def lines_of(text: bytes, labels: Sequence[str], signs: tuple[str, str]) -> pd.D
     return frame
 
 
-def named(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with its columns' names as text."""
-    return frame.rename(columns=str)
+def frame_of(rows: pa.Table) -> pd.DataFrame:
+    """The frame of a Parquet file's rows: decimal fractions are floats, names are texts."""
+    require_distinct(rows.schema.names)
+    return as_floats(rows.to_pandas(), rows.schema).rename(columns=str)
 
 
 def times_of(frame: pd.DataFrame, time: str | None) -> pd.DatetimeIndex:
@@ -175,6 +155,8 @@ def rows_in(file: Path) -> int:
                 raise ValueError(
                     "its first line ends with a carriage return alone: end it with \\n"
                 )
+            if heading.count(b'"') % 2:
+                raise ValueError("its first line ends within a name: rename that column")
             least = heading.count(b",") + 2  # separators and an end
             while (line := lines.readline()) and not line.strip():
                 pass
@@ -189,12 +171,11 @@ def require_alike(files: Sequence[Path], columns: Sequence[str], signs: tuple[st
         if file.suffix == ".csv":
             sign, _ = csv_signs(file)
             head = pd.read_csv(file, nrows=0, index_col=False, sep=sign, encoding="utf-8-sig")
-            found = list(map(str, head.columns))
+            found = list(head.columns)
             alike = found == list(columns) and sign == signs[0]
         else:
             with pq.ParquetFile(file) as groups:
-                schema = groups.schema_arrow
-            found = [str(c) for c in named(schema.empty_table().to_pandas()).columns]
+                found = list(frame_of(groups.schema_arrow.empty_table()).columns)
             alike = sorted(found) == sorted(columns)
         if not alike:
             raise ValueError(
@@ -225,24 +206,22 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
     files = files_of(data)
     counts = [rows_in(file) for file in files]
     files = tuple(file for file, rows in zip(files, counts, strict=True) if rows) or files[:1]
-    text, signs = files[0].suffix == ".csv", (",", ".")
-    labels: tuple[str, ...] = ()
+    labels, signs = tuple[str, ...](), (",", ".")
     try:
-        if text:
+        if files[0].suffix == ".csv":
             signs = csv_signs(files[0])
             reading: Any = {"sep": signs[0], "decimal": signs[1], "encoding": "utf-8-sig"}
             head = pd.read_csv(files[0], nrows=HEAD, index_col=False, **reading)
-            labels = tuple(map(str, head.columns))
+            labels = tuple(head.columns)
         else:
             with pq.ParquetFile(files[0]) as file:
                 batch = next(file.iter_batches(HEAD), None)
-                head = pa.Table.from_batches([batch] if batch else [], file.schema_arrow)
-                head = as_floats(head.to_pandas(), file.schema_arrow)
+                schema = file.schema_arrow
+                head = frame_of(pa.Table.from_batches([batch] if batch else [], schema))
     except (ValueError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"path must hold a table, got {str(files[0])!r} ({reason})") from error
-    head = named(head)
-    require_alike(files, [str(column) for column in head.columns], signs)
+    require_alike(files, list(head.columns), signs)
     told = head.copy()
     quiet = [c for c in told if told[c].dtype.kind == "f" and told[c].isna().all()]
     told.loc[told.index[:1], quiet] = 0.0  # it may begin later
@@ -281,9 +260,15 @@ def last_row(file: Path, labels: Sequence[str], signs: tuple[str, str]) -> pd.Da
             line = lines.read().rstrip().rpartition(b"\n")[2]
         return lines_of(line, labels, signs)
     with pq.ParquetFile(file) as groups:
-        for batch in groups.iter_batches(HEAD, row_groups=[groups.num_row_groups - 1]):
-            last = batch
-    return named(pa.Table.from_batches([last]).to_pandas()[-1:])
+        filled = [place for place, rows in enumerate(row_counts(groups)) if rows]
+        for batch in groups.iter_batches(HEAD, row_groups=filled[-1:]):
+            last = batch[-1:]
+    return frame_of(pa.Table.from_batches([last]))
+
+
+def row_counts(groups: pq.ParquetFile) -> list[int]:
+    """Rows of each row group."""
+    return [groups.metadata.row_group(i).num_rows for i in range(groups.num_row_groups)]
 
 
 def stretches_of(layout: Layout, cells: int) -> list[Stretch]:
@@ -295,7 +280,7 @@ def stretches_of(layout: Layout, cells: int) -> list[Stretch]:
             found += [Stretch(file, at, min(at + much, size)) for at in range(0, size, much)]
             continue
         with pq.ParquetFile(file) as groups:
-            sizes = [groups.metadata.row_group(i).num_rows for i in range(groups.num_row_groups)]
+            sizes = row_counts(groups)
         begin, held = 0, 0
         for number, size in enumerate(sizes):
             held += size * n

@@ -178,12 +178,29 @@ def test_decimals_are_read_through_spark_too(tmp_path):
     assert np.isnan(values[0, 2])
 
 
+def test_through_spark_times_may_be_decimals_and_row_groups_empty(tmp_path):
+    seconds = [decimal.Decimal(int(t.timestamp())) for t in TIMES]
+    table = pa.table({"time": pa.array(seconds)} | dict(zip("abc", VALUES.T, strict=True)))
+    with pq.ParquetWriter(tmp_path / "file.parquet", table.schema) as file:
+        for rows in (table, table[:0]):
+            file.write_table(rows)
+    found = layout_of(tmp_path / "file.parquet", time="time")
+    assert (found.first, found.steps) == (TIMES[0], ROWS)
+
+
 @pytest.mark.parametrize("ends", [["\r"], ["\r", "\n"]])
 def test_through_spark_a_heading_must_end_as_other_systems_lines_do(ends, tmp_path):
     """Or the rows up to the first newline would be taken for its rest."""
     path = tmp_path / "file.csv"
     path.write_bytes(alternating(lines(), ends).encode())
     with pytest.raises(ValueError, match="its first line ends with a carriage return alone"):
+        layout_of(path)
+
+
+def test_through_spark_a_heading_is_one_line(tmp_path):
+    path = tmp_path / "file.csv"
+    path.write_text(RIGHT["quotes with newlines"])
+    with pytest.raises(ValueError, match=r"its first line ends within a name: rename that column"):
         layout_of(path)
 
 
@@ -217,8 +234,9 @@ def test_parquet_columns_of_one_name_and_empty_files_are_refused(tmp_path):
     path = tmp_path / "file.parquet"
     columns = [pa.array(TIMES.to_pydatetime()), *(pa.array(v) for v in VALUES.T)]
     pq.write_table(pa.Table.from_arrays(columns, names=["time", "a", "a", "c"]), path)
-    with pytest.raises(ValueError, match="columns must differ, got 'a' more than once; rename"):
-        read_sensors(path)
+    for read in (read_sensors, layout_of):
+        with pytest.raises(ValueError, match="columns must differ, got 'a' more than once; rename"):
+            read(path)
     pq.write_table(pa.Table.from_arrays(columns, names=["time", "a", "b", "c"])[:0], path)
     with pytest.raises(ValueError, match="is it empty"):
         read_sensors(path)
