@@ -15,10 +15,10 @@ from aftlib.core.datasets import SensorTable, even_grid
 from aftlib.core.planfile import read_plan
 from aftlib.your_sensors.answer import answer
 from aftlib.your_sensors.backtest import Walk
-from aftlib.your_sensors.inventory import Inventory
+from aftlib.your_sensors.inventory import step_of
 from aftlib.your_sensors.question import Question, milliseconds
 from aftlib.your_sensors.sensor_file import read_sensors
-from aftlib.your_sensors.survey import require_answerable
+from aftlib.your_sensors.survey import answerable_windows
 from aftlib.your_sensors.troubles import TROUBLES, over_time, summed_up, walked
 
 __all__ = ["answers", "check_parameters", "over_time", "sets", "summed_up", "troubles"]
@@ -51,10 +51,7 @@ def check_parameters(
 ) -> None:
     """Refuse what the notebook could not run to its end with; the parameters are the notebook's.
 
-    Raises
-    ------
-    ValueError
-        With the parameter, its value and what is wanted.
+    A ValueError says the parameter, its value and what is wanted.
     """
     require_number("seed", seed, least=0, whole=True)
     require_number("rows", rows, least=2, whole=True)
@@ -76,7 +73,7 @@ def check_parameters(
         )
     reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
     for table in sets(data, **reading, rows=rows, seed=seed).values():
-        require_answerable(Inventory.of(table), question)
+        answerable_windows(table.names, len(table.values), step_of(table), question)
 
 
 def answers(tables: Mapping[str, SensorTable], question: Question) -> dict[str, dict]:
@@ -96,11 +93,8 @@ def sets(
 ) -> dict[str, SensorTable]:
     """The table of each file, or three generated ones, by name.
 
-    Raises
-    ------
-    ValueError
-        When a file cannot be read as sensors (the message begins with its name), or two files
-        have the same name.
+    ValueError when a file cannot be read as sensors (the message begins with its name), or two
+    files have the same name.
     """
     if data is None:
         return generated(rows, seed)

@@ -197,11 +197,8 @@ def require_same_clock(zone: Any, first: pd.Timestamp) -> None:
 def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> Layout:
     """Layout of wide files, told from their first rows and their last.
 
-    Raises
-    ------
-    ValueError
-        When they are no such files, have no times, or their first rows are refused by
-        `datasets.even_grid`.
+    ValueError when they are no such files, have no times, or their first rows are refused by
+    `datasets.even_grid`.
     """
     files = files_of(data)
     counts = [rows_in(file) for file in files]

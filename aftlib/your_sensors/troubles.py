@@ -18,12 +18,8 @@ def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
     """Window results of eight sensors, in order until the middle, shape (rounds, 8).
 
     They share a slow common part. "drift": two of them move away, further and further; "stuck
-    sensors": two repeat their last value; "change of regime": their own noise triples.
-
-    Raises
-    ------
-    ValueError
-        When the trouble is none of these.
+    sensors": two repeat their last value; "change of regime": their own noise triples. ValueError
+    for any other.
     """
     common, own = np.empty(rounds), rng.normal(size=(rounds, SENSORS))
     at = 0.0
