@@ -34,6 +34,8 @@ def test_what_is_well_passes():
         ({"stall_s": 0}, "stall_s must be above 0 and at most 60, got 0"),
         ({"strikes": 100}, "strikes must fit between step 600 and 1500, got 100"),
         ({"schemes": "all"}, "schemes must be a list of some of .* got 'all'"),
+        ({"schemes": [*SCHEMES, ["D1"]]}, "schemes must be a list of .* got .*'D1'"),
+        ({"schemes": [*SCHEMES, "exactly once"]}, "schemes must be .* each once, got"),
         ({"schemes": ["exactly once"]}, "schemes must begin with 'no fault tolerance'"),
         ({"schemes": ["no fault tolerance"]}, "schemes must begin with .* and hold 'exactly once'"),
     ],
