@@ -30,15 +30,7 @@ def check_parameters(
     *,
     data: str | Sequence[str] | None,
     plan: str | None,
-    epsilon: float | None,
-    epsilon_sd: float | None,
-    delta: float,
     t_sla: str,
-    window: int | str,
-    slide: int | str | None,
-    query: str,
-    workers: int | None,
-    horizons: int,
     fixed_ms: float,
     per_tuple_ms: float,
     long: Sequence[str] | None,
@@ -48,10 +40,12 @@ def check_parameters(
     rows: int,
     rounds: int,
     seed: int,
-) -> None:
-    """Refuse what the notebook could not run to its end with; the parameters are the notebook's.
+    **asked: Any,
+) -> Question | None:
+    """Refuse what the notebook could not run to its end with; return what is asked of the data.
 
-    A ValueError says the parameter, its value and what is wanted.
+    The parameters are the notebook's; None is asked of a plan. A ValueError says the parameter, its
+    value and what is wanted.
     """
     require_number("seed", seed, least=0, whole=True)
     require_number("rows", rows, least=2, whole=True)
@@ -60,12 +54,9 @@ def check_parameters(
         raise ValueError(f"plan must not go with data, got {plan!r} and {data!r}: it has its data")
     if plan is not None:
         read_plan(plan)
-        return
-    question = Question(
-        epsilon=epsilon, epsilon_sd=epsilon_sd, delta=delta, t_sla_ms=milliseconds(t_sla),
-        window=window, slide=slide, query=query, workers=workers, horizons=horizons,
-        recovery_time=RecoveryTime(fixed_ms, per_tuple_ms),
-    )  # fmt: skip
+        return None
+    recovery_time = RecoveryTime(fixed_ms, per_tuple_ms)
+    question = Question(t_sla_ms=milliseconds(t_sla), recovery_time=recovery_time, **asked)
     if data is None and (long or time or resample or drop):
         raise ValueError(
             f"long, time, resample and drop are of a file, got {long!r}, {time!r}, {resample!r} "
@@ -74,6 +65,7 @@ def check_parameters(
     reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
     for table in sets(data, **reading, rows=rows, seed=seed).values():
         answerable_windows(table.names, len(table.values), step_of(table), question)
+    return question
 
 
 def answers(tables: Mapping[str, SensorTable], question: Question) -> dict[str, dict]:
