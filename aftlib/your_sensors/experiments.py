@@ -85,11 +85,15 @@ def sets(
 ) -> dict[str, SensorTable]:
     """The table of each file, or three generated ones, by name.
 
-    ValueError when a file cannot be read as sensors (the message begins with its name), or two
-    files have the same name.
+    ValueError when a file cannot be read as sensors (the message begins with its name), two files
+    have the same name, or there are none.
     """
     if data is None:
         return generated(rows, seed)
+    if not data:
+        raise ValueError(
+            f"data must name a file at least, got {data!r}; null: generated sets"
+        )
     found: dict[str, SensorTable] = {}
     for file in [data] if isinstance(data, str) else data:
         if Path(file).name in found:
