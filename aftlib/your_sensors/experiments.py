@@ -91,9 +91,7 @@ def sets(
     if data is None:
         return generated(rows, seed)
     if not data:
-        raise ValueError(
-            f"data must name a file at least, got {data!r}; null: generated sets"
-        )
+        raise ValueError(f"data must name a file at least, got {data!r}; null: generated sets")
     found: dict[str, SensorTable] = {}
     for file in [data] if isinstance(data, str) else data:
         if Path(file).name in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ HEAD = 20_000
 CELL_BYTES = 16
 """Of a sample in a text file, about."""
 LAST_BYTES = 1 << 22
+BEYOND = "\0"
+"""Label of what stands behind the last column: nothing, but for a separator."""
+TOO_LONG = "a line has more cells than the first, which names the columns; give every line as many"
 BATCH = 1_000_000
 """Samples that a task holds at a time, about."""
 
@@ -98,17 +102,22 @@ class Layout:
 
 
 def lines_of(text: bytes, labels: Sequence[str], signs: tuple[str, str]) -> pd.DataFrame:
-    """The frame of a text table's lines, without its heading."""
-    separator, decimal = signs
-    frame: pd.DataFrame = pd.read_csv(
-        io.BytesIO(text),
-        sep=separator,
-        decimal=decimal,
-        header=None,
-        names=list(labels),
-        usecols=range(len(labels)),
-        index_col=False,
-    )
+    """The frame of a text table's lines, without its heading; ValueError as `read_text`."""
+    names = [*labels, BEYOND]
+    frame = read_text(io.BytesIO(text), sep=signs[0], decimal=signs[1], header=None, names=names)
+    if frame.pop(BEYOND).notna().any():
+        raise ValueError(TOO_LONG)
+    return frame
+
+
+def read_text(source: Path | io.BytesIO, **how: Any) -> pd.DataFrame:
+    """What pandas reads of a text table; ValueError for cells that it would leave out."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame: pd.DataFrame = pd.read_csv(source, index_col=False, **how)
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise ValueError(TOO_LONG) from error
     return frame
 
 
@@ -208,7 +217,7 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
         if files[0].suffix == ".csv":
             signs = csv_signs(files[0])
             reading: Any = {"sep": signs[0], "decimal": signs[1], "encoding": "utf-8-sig"}
-            head = pd.read_csv(files[0], nrows=HEAD, index_col=False, **reading)
+            head = read_text(files[0], nrows=HEAD, **reading)
             labels = tuple(head.columns)
         else:
             with pq.ParquetFile(files[0]) as file:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from aftlib.your_sensors import layout as layouts
 from aftlib.your_sensors.layout import layout_of, stretches_of
 from aftlib.your_sensors.sensor_file import read_sensors
 
@@ -195,6 +196,36 @@ def test_through_spark_a_heading_must_end_as_other_systems_lines_do(ends, tmp_pa
     path.write_bytes(alternating(lines(), ends).encode())
     with pytest.raises(ValueError, match="its first line ends with a carriage return alone"):
         layout_of(path)
+
+
+@pytest.mark.parametrize("more", [",7", ",,7", ",7,7"])
+@pytest.mark.parametrize("row", [1, 60])
+def test_through_spark_no_cell_is_left_out(row, more, tmp_path, monkeypatch):
+    monkeypatch.setattr(layouts, "HEAD", 20)
+    said = lines().splitlines()
+    said[row] += more
+    path = tmp_path / "file.csv"
+    path.write_text("\n".join(said))
+    with pytest.raises(ValueError, match="a line has more cells than the first, which names"):
+        samples_of(path, 5)
+
+
+@pytest.mark.parametrize("end", ["", ","])
+def test_through_spark_a_short_line_is_filled_however_it_is_cut(end, tmp_path):
+    said = lines().splitlines()
+    said[60] = said[60].rpartition(",")[0]
+    path = tmp_path / "file.csv"
+    path.write_text("\n".join([said[0], *(line + end for line in said[1:])]))
+    expected = VALUES.copy()
+    expected[59, 2] = np.nan
+    for cells in (3, 10**6):
+        np.testing.assert_array_equal(samples_of(path, cells), expected)
+
+
+def samples_of(path, cells):
+    layout = layout_of(path)
+    parts = [part for one in stretches_of(layout, cells) for _, part, _ in layout.read(one)]
+    return np.concatenate(parts)
 
 
 def test_through_spark_a_heading_is_one_line(tmp_path):
