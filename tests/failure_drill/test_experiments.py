@@ -1,10 +1,16 @@
 """What the notebook refuses before anything runs, and what a schedule promises of a plan."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
 from aftlib.failure_drill import experiments
 from aftlib.failure_drill.drill import drill
+from aftlib.failure_drill.drivers import METHODS, TUPLES
 from aftlib.reports.documents import PROFILES
 from aftlib.reports.notebook import find_notebook, profile_parameters
 
@@ -29,6 +35,7 @@ def test_what_is_well_passes():
     [
         ({"sensors": 13}, "sensors must be a multiple of 3 and of workers = 4, got 13"),
         ({"sensors": 2}, "sensors must be a whole number at least 12, got 2"),
+        ({"width": 6}, "width must be a whole number at least 7, got 6"),
         ({"calm": 0.05}, "calm must leave 4 micro-batches undisturbed, got 0.05"),
         ({"calm": 1.0}, "calm must be above 0 and below 1, got 1.0"),
         ({"stall_s": 0}, "stall_s must be above 0 and at most 60, got 0"),
@@ -43,6 +50,14 @@ def test_what_is_well_passes():
 def test_what_could_not_run_is_refused(changed, said):
     with pytest.raises(ValueError, match=said):
         check(**changed)
+
+
+def test_the_shortest_window_has_a_plan_of_d2_whatever_epsilon():
+    width, n = experiments.LEAST["width"], GIVEN["sensors"]
+    for epsilon_sd, method in product((1e-6, 100), METHODS.values()):
+        requirement, budget = Requirement(epsilon_sd, 0.05), int(experiments.BUDGET * width * n)
+        query = ReplayQuery(block_model(n, 3), width, requirement, TUPLES, budget, method)
+        assert query.first_plan.times[-1] == width
 
 
 def test_a_parameter_that_is_missing_is_refused():
