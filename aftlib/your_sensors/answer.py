@@ -63,21 +63,10 @@ def answer_survey(
 ) -> dict:
     """Plan for sensors by their window results, and back-test its promise.
 
-    Parameters
-    ----------
-    survey : Survey
-    question : Question
-    name : str
-        What the data are called.
-    on_stretch : function of two int
-        Called with the windows walked through and those in all.
-    source : dict, optional
-        Which file it is, from `sensorplan.source_of`: without, no pipeline can run from the plan.
-
-    Returns
-    -------
-    dict
-        As `planfile.SCHEMA` describes it. ValueError when no plan can keep what is asked.
+    Of data called `name`; `on_stretch` is told the windows walked through, and those in all. The
+    `source`, from `sensorplan.source_of`, says which file it is: without, no pipeline can run from
+    the plan, which is as `planfile.SCHEMA` describes it. ValueError when none can keep what is
+    asked.
     """
     inventory, results = survey.inventory, survey.results
     names, windows, n = inventory.names, results.windows, len(inventory.names)

@@ -13,11 +13,9 @@ from aftlib.failure_drill.drill import drill
 from aftlib.failure_drill.drivers import METHODS, TUPLES
 from aftlib.reports.documents import PROFILES
 from aftlib.reports.notebook import find_notebook, profile_parameters
+from tests.failure_drill.conftest import SMALL
 
-GIVEN = {
-    "sensors": 12, "workers": 4, "width": 10, "windows": 150, "batch_windows": 5, "calm": 0.4,
-    "strikes": 8, "epsilon_sd": 0.8, "delta": 0.05, "stall_s": 0.1, "seed": 1,
-}  # fmt: skip
+GIVEN = SMALL | {"windows": 150, "strikes": 8}
 SCHEMES = ["no fault tolerance", "exactly once"]
 
 

@@ -30,6 +30,7 @@ from aftlib.failure_drill.stages import SHARED, share
 from aftlib.failure_drill.verdicts import verdicts
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.stores.memory import MemoryTable
+from tests.failure_drill.conftest import SMALL
 from tests.failure_drill.in_process import BATCH_S, all_here, taking
 from tests.failure_drill.tables import good_table
 
@@ -40,10 +41,8 @@ WHERE, COMMIT = ["window", "sensor"], CheckpointStore.commit
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    return drill(
-        tmp_path_factory.mktemp("drill"), sensors=12, workers=4, width=10, windows=80,
-        batch_windows=5, calm=0.3, strikes=6, epsilon_sd=0.8, delta=0.05, stall_s=0.01, seed=1,
-    )  # fmt: skip
+    changed = {"windows": 80, "calm": 0.3, "strikes": 6, "stall_s": 0.01}
+    return drill(tmp_path_factory.mktemp("drill"), **SMALL | changed)
 
 
 @pytest.fixture

@@ -6,13 +6,12 @@ import pytest
 from aftlib.failure_drill import pipeline
 from aftlib.failure_drill.drill import drill, tallied
 from aftlib.failure_drill.pipeline import AT_LEAST, AT_MOST, EXACTLY, MODEL, NONE
+from tests.failure_drill.conftest import SMALL
 
 
 def drilled(directory, windows, strikes):
-    return drill(
-        directory, sensors=12, workers=4, width=10, windows=windows, batch_windows=5, calm=0.0,
-        strikes=strikes, epsilon_sd=0.8, delta=0.05, stall_s=0.2, seed=1,
-    )  # fmt: skip
+    changed = {"windows": windows, "calm": 0.0, "strikes": strikes, "stall_s": 0.2}
+    return drill(directory, **SMALL | changed)
 
 
 @pytest.fixture(scope="module")
