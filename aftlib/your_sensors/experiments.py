@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.checks import require_number
 from aftlib.core.datasets import SensorTable, even_grid
 from aftlib.core.planfile import read_plan
 from aftlib.your_sensors.answer import answer
 from aftlib.your_sensors.backtest import Walk
 from aftlib.your_sensors.inventory import step_of
-from aftlib.your_sensors.question import Question, milliseconds
+from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.sensor_file import read_sensors
 from aftlib.your_sensors.survey import answerable_windows
 from aftlib.your_sensors.troubles import TROUBLES, over_time, summed_up, walked
@@ -30,9 +29,6 @@ def check_parameters(
     *,
     data: str | Sequence[str] | None,
     plan: str | None,
-    t_sla: str,
-    fixed_ms: float,
-    per_tuple_ms: float,
     long: Sequence[str] | None,
     time: str | None,
     resample: str | None,
@@ -55,8 +51,7 @@ def check_parameters(
     if plan is not None:
         read_plan(plan)
         return None
-    recovery_time = RecoveryTime(fixed_ms, per_tuple_ms)
-    question = Question(t_sla_ms=milliseconds(t_sla), recovery_time=recovery_time, **asked)
+    question = Question.of(**asked)
     if data is None and (long or time or resample or drop):
         raise ValueError(
             f"long, time, resample and drop are of a file, got {long!r}, {time!r}, {resample!r} "

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -85,6 +86,12 @@ class Question:
         for name, width in (("window", self.window), ("slide", self.slide)):
             if width is not None and not isinstance(width, str):
                 require_number(name, width, least=1, whole=True)
+
+    @classmethod
+    def of(cls, *, t_sla: str, fixed_ms: float, per_tuple_ms: float, **others: Any) -> Self:
+        """The question in the words of the command line and of the notebook; errors likewise."""
+        recovery_time = RecoveryTime(fixed_ms, per_tuple_ms)
+        return cls(t_sla_ms=milliseconds(t_sla), recovery_time=recovery_time, **others)
 
     def steps(self, step: pd.Timedelta | None) -> tuple[int, int]:
         """Window and slide in steps of the file.
