@@ -57,7 +57,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     lives = dict[str, subprocess.Popen[bytes]]()
     try:
         for name in LIVES:
-            lives[name] = begun(name, log, directory, seconds)
+            lives[name] = born(name, log, directory, seconds)
         samples_of = watched(lives, directory, seconds)
     finally:
         for life in lives.values():
@@ -81,7 +81,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     return result
 
 
-def begun(name: str, log: SensorLog, directory: Path, seconds: float) -> subprocess.Popen[bytes]:
+def born(name: str, log: SensorLog, directory: Path, seconds: float) -> subprocess.Popen[bytes]:
     """A life as a process, and a session, of its own."""
     (directory / name).mkdir()
     jvm = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xms{HEAP} -XX:+AlwaysPreTouch"

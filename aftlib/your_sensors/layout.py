@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,14 +166,22 @@ def rows_in(file: Path) -> int:
                 raise ValueError(
                     "its first line ends with a carriage return alone: end it with \\n"
                 )
-            if heading.count(b'"') % 2:
-                raise ValueError("its first line ends within a name: rename that column")
             least = heading.count(b",") + 2  # separators and an end
             while (line := lines.readline()) and not line.strip():
                 pass
         return -(-file.stat().st_size // least) if line else 0
     except (ValueError, OSError) as error:
         raise ValueError(f"path must hold a table, got {str(file)!r} ({error})") from error
+
+
+def require_one_line(file: Path, separator: str) -> None:
+    """Refuse a heading of several lines, of which a name in quotes may consist."""
+    with file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        heading = csv.reader(lines, delimiter=separator)
+        with suppress(csv.Error, StopIteration):  # of which pandas tells
+            next(heading)
+        if heading.line_num > 1:
+            raise ValueError("its first line ends within a name: rename that column")
 
 
 def require_alike(files: Sequence[Path], columns: Sequence[str], signs: tuple[str, str]) -> None:
@@ -216,6 +226,7 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
     try:
         if files[0].suffix == ".csv":
             signs = csv_signs(files[0])
+            require_one_line(files[0], signs[0])
             reading: Any = {"sep": signs[0], "decimal": signs[1], "encoding": "utf-8-sig"}
             head = read_text(files[0], nrows=HEAD, **reading)
             labels = tuple(head.columns)

@@ -96,7 +96,7 @@ def test_when_one_cannot_begin_the_others_are_ended(tmp_path, monkeypatch):
     command = [sys.executable, "-S", "-c", "input()"]
     life = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     to_come = [life]
-    monkeypatch.setattr(soak, "begun", lambda *_: to_come.pop())
+    monkeypatch.setattr(soak, "born", lambda *_: to_come.pop())
     with pytest.raises(IndexError):
         soak.soak(1, tmp_path)
     assert life.poll() == -signal.SIGKILL
