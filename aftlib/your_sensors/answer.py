@@ -63,10 +63,10 @@ def answer_survey(
 ) -> dict:
     """Plan for sensors by their window results, and back-test its promise.
 
-    Of data called `name`; `on_stretch` is told the windows walked through, and those in all. The
-    `source`, from `sensorplan.source_of`, says which file it is: without, no pipeline can run from
-    the plan, which is as `planfile.SCHEMA` describes it. ValueError when none can keep what is
-    asked.
+    The plan is as `planfile.SCHEMA` describes it. `name` is what the data are called, `source`
+    which file they are, from `sensorplan.source_of`: without, no pipeline can run from the plan.
+    `on_stretch` is called with the windows walked through and those in all. ValueError when no plan
+    can keep what is asked.
     """
     inventory, results = survey.inventory, survey.results
     names, windows, n = inventory.names, results.windows, len(inventory.names)
@@ -226,8 +226,6 @@ def replay_kept(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) 
     """
     read = list(plan.replay[0].sensors)
     others = np.setdiff1d(np.arange(model.size), read)
-    if not len(others):
-        return {"replay_within": None, "replay_worst_sensor": None}
     seen = scaled[np.isfinite(scaled[:, read]).all(axis=1)]
     expected = model.mean[others] + (seen[:, read] - model.mean[read]) @ model.gain(read, others).T
     off = np.abs(seen[:, others] - expected)
@@ -235,10 +233,10 @@ def replay_kept(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) 
     if not known.any():
         return {"replay_within": None, "replay_worst_sensor": None}
     kept = (off <= 1) & known
-    worst = (kept.sum(axis=0) / np.maximum(known.sum(axis=0), 1))[known.any(axis=0)].min()
+    lowest = (kept.sum(axis=0) / np.maximum(known.sum(axis=0), 1))[known.any(axis=0)].min()
     return {
         "replay_within": float(kept.sum() / known.sum()),
-        "replay_worst_sensor": float(worst),
+        "replay_worst_sensor": float(lowest),
     }
 
 
