@@ -66,7 +66,7 @@ def kill_driver(
     second = again[-1]  # the first one is that of the dead
     times = [(0, 1e3 * (second["began"] - died), 1e3 * (second["done"] - second["began"]))]
     return Run(
-        committed(part, master.sink.windows()),
+        committed(log, part.windows.width, master.sink.windows()),
         sum(p["read"] for p in lives) - part.rows,
         1,
         folder_bytes([directory / "d1" / "checkpoint", *(directory / "d1").glob("sink*")]),

@@ -29,35 +29,16 @@ STALLS = "stalls"
 
 @dataclass(frozen=True)
 class Drill:
-    """A stream of sensors, windows over it, a promise, and when its processes are struck.
-
-    Attributes
-    ----------
-    log : SensorLog
-    model : GaussianModel
-        Of the sensors' values at one step.
-    windows : Windows
-        Tumbling.
-    workers : int
-    requirement : Requirement
-        ε and δ of a window's mean.
-    every : int
-        Steps a micro-batch, whole windows.
-    away : int
-        Steps that pass until a substitute that does not read again goes on.
-    stall_s : float
-        How long a process that is stopped stands still.
-    strikes : tuple of Strike
-    """
+    """A stream of sensors, windows over it, a promise, and when its processes are struck."""
 
     log: SensorLog
-    model: GaussianModel
-    windows: Windows
+    model: GaussianModel  # of the sensors' values at one step
+    windows: Windows  # tumbling
     workers: int
-    requirement: Requirement
-    every: int
-    away: int
-    stall_s: float
+    requirement: Requirement  # ε and δ of a window's mean
+    every: int  # steps a micro-batch, whole windows
+    away: int  # steps that pass until a substitute that does not read again goes on
+    stall_s: float  # how long a process that is stopped stands still
     strikes: tuple[Strike, ...]
 
     @cached_property
@@ -151,37 +132,19 @@ def drill(
 
 @dataclass(frozen=True)
 class Run:
-    """What a scheme left.
+    """What a scheme left."""
 
-    Attributes
-    ----------
-    came : DataFrame
-        A row for each value that was put out: window, sensor (indices), value, estimated.
-    rows_again : int
-        Samples read a second time.
-    fallen : int
-        Strikes that fell.
-    kept_bytes : int
-        On disk at the end.
-    more : dict
-        What the table says of this scheme besides.
-    progress : list of (int, float)
-        Step reached and seconds since the epoch for each micro-batch, beginning with step 0.
-    recoveries : DataFrame
-        A row a kill: number of the event, restart_ms until a process works in the dead one's
-        place, and rework_ms from there until what was lost is out.
-    part : Drill or None
-        What the scheme went through, where that is not the whole drill.
-    """
-
-    came: pd.DataFrame
-    rows_again: int
-    fallen: int
-    kept_bytes: int
-    more: dict[str, float]
+    came: pd.DataFrame  # a row for each value put out: window, sensor (indices), value, estimated
+    rows_again: int  # samples read a second time
+    fallen: int  # strikes that fell
+    kept_bytes: int  # on disk at the end
+    more: dict[str, float]  # what the table says of this scheme besides
+    # step reached and seconds since the epoch for each micro-batch, beginning with step 0
     progress: list[tuple[int, float]] = field(default_factory=list)
+    # a row a kill: number of the event, restart_ms until a process works in the dead one's place,
+    # and rework_ms from there until what was lost is out
     recoveries: pd.DataFrame = field(default_factory=pd.DataFrame)
-    part: Drill | None = None
+    part: Drill | None = None  # what it went through, where that is not the whole drill
 
 
 @dataclass(frozen=True)

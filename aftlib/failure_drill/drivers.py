@@ -16,6 +16,7 @@ from aftlib.checkpoint_planning.driver import passed, write_task
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import Drill, Run, folder_bytes
 from aftlib.failure_drill.schedule import Strike
 
@@ -134,14 +135,6 @@ def judged(
     """
     store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
     records, at, n = store.records(), passed(directory), drill.model.size
-    place = {name: i for i, name in enumerate(drill.log.names)}
-    came = pd.DataFrame(
-        [
-            (r.start // query.window, place[r.key], r.value, r.half_width > 0)
-            for r in store.results()
-        ],
-        columns=["window", "sensor", "value", "estimated"],
-    )
     times, sets = query.first_plan.times, [len(r.sensors) for r in query.first_plan.replay]
     planned_by_step = np.repeat(sets, np.diff(times))
     again = [r for r in records if r.recovered]
@@ -149,15 +142,23 @@ def judged(
     planned = sum(int(planned_by_step[s].sum()) for s in steps)
     read, full = sum(r.sensors * (r.stop - r.start) for r in again), n * sum(map(len, steps))
 
-    spans = {p: [at[p, r.batch] for r in records if not r.recovered] for p in POINTS}
-    laps = {p: np.array(spans[p]) for p in POINTS}
+    calm = [r.batch for r in records if not r.recovered]
+    laps = {point: np.array([at[point, batch] for batch in calm]) for point in POINTS}
     work = laps["estimated"] - laps["restored"]
     keeping = laps["restored"] - laps["begun"] + laps["planned"] - laps["estimated"]
-    progress, marks = [(0, began)], range(drill.every, drill.log.steps + 1, drill.every)
-    committed = np.array([(r.stop, at["committed", r.batch]) for r in records])
-    for mark in marks:
-        progress.append((mark, float(committed[np.searchsorted(committed[:, 0], mark), 1])))
+    stops, committed = np.array([(r.stop, at["committed", r.batch]) for r in records]).T
+    marks = np.arange(drill.every, drill.log.steps + 1, drill.every)
+    reached = committed[np.searchsorted(stops, marks)]
+    progress = [(0, began), *zip(marks.tolist(), reached.tolist(), strict=True)]
     kept = folder_bytes([*directory.glob("state*"), directory / "prepared"])
     more = {"planned": planned / full, "read": read / full, "overhead": keeping.sum() / work.sum()}
     more["checkpoint_ms"] = 1e3 * float(np.median(keeping))
+    came = results_of(store, drill.log, query.window)
     return Run(came, read, fallen, kept, more, progress, recoveries)
+
+
+def results_of(store: CheckpointStore, log: SensorLog, width: int) -> pd.DataFrame:
+    """The store's results in the drill's words."""
+    place = {name: i for i, name in enumerate(log.names)}
+    rows = [(r.start // width, place[r.key], r.value, r.half_width > 0) for r in store.results()]
+    return pd.DataFrame(rows, columns=["window", "sensor", "value", "estimated"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from aftlib.failure_drill.drill import Drill, Run, drill, tallied
 from aftlib.failure_drill.drivers import METHODS, replay
 from aftlib.failure_drill.nodes import REAL, STANDBY, Stood, simulated, stand_by
 from aftlib.failure_drill.pace import WARM, Pace, overhead, pace
+from aftlib.failure_drill.schedule import Strike, drawn
 from aftlib.failure_drill.stages import SHARED, share
 
 if TYPE_CHECKING:
@@ -30,50 +32,35 @@ SCHEMES = (
 BUDGET = 0.15
 """Of a window's samples, what D2 may read again within T_SLA."""
 LEAST = {
-    "sensors": 12,
-    "workers": 2,
-    "width": 4,
-    "windows": 40,
-    "batch_windows": 5,
-    "strikes": 1,
+    "sensors": 12, "workers": 2, "width": 7, "windows": 40, "batch_windows": 5, "strikes": 1,
     "seed": 0,
-}
-"""The least that each whole number of the report may be."""
+}  # fmt: skip
+"""The least that each whole number of the report may be; of 7 steps D2 may read one again whole."""
 
 
 @dataclass(frozen=True)
 class Drilled:
-    """What came of a drill.
+    """What came of a drill, a row of the table a scheme; missing is what does not apply.
 
-    Attributes
-    ----------
-    table : DataFrame
-        A row a scheme. Counts are of (window, sensor): due, lost, doubled, estimated, wrong;
-        within, share_low, share_high: of the estimates, those within ε; largest_error in ε;
-        audited, wrong_promises, bound: the guard's own account; rows, again: samples read, and
-        read again; planned, read: shares of what an exact recovery reads of the same kills;
-        restart_ms, rework_ms, recovery_ms: medians; latency_s, throughput_s: medians until normal
-        again; worst: longest latency meanwhile over the normal one; unsteady; kept_bytes,
-        sent_bytes; overhead, overhead_low, overhead_high; checkpoint_ms: median time of one of
-        D2's. Missing where it does not apply.
-    paces : mapping of str to Pace
-        Of the schemes that have micro-batches.
+    Counts are of (window, sensor): due, lost, doubled, estimated, wrong; within, share_low,
+    share_high: of the estimates, those within ε; largest_error in ε; audited, wrong_promises,
+    bound: the guard's own account; rows, again: samples read, and read again; planned, read: shares
+    of what an exact recovery reads of the same kills; restart_ms, rework_ms, recovery_ms: medians;
+    latency_s, throughput_s: medians until normal again; worst: longest latency meanwhile over the
+    normal one; unsteady; kept_bytes, sent_bytes; overhead, overhead_low, overhead_high;
+    checkpoint_ms: median time of one of D2's.
     """
 
     drill: Drill
     table: pd.DataFrame
-    paces: Mapping[str, Pace]
+    paces: Mapping[str, Pace]  # of the schemes that have micro-batches
 
 
 def check_parameters(**given: Any) -> None:
     """Refuse what the notebook could not run to its end with; the parameters are the notebook's.
 
-    Raises
-    ------
-    ValueError
-        With the parameter, its value and what is wanted.
-    TypeError
-        When a parameter is missing, or is none of the notebook's.
+    A ValueError says the parameter, its value and what is wanted; a TypeError, which is missing or
+    none of the notebook's.
     """
     known = [*LEAST, "calm", "epsilon_sd", "delta", "stall_s", "schemes"]
     if set(given) != set(known):
@@ -95,15 +82,16 @@ def check_parameters(**given: Any) -> None:
             "or take more windows or smaller micro-batches"
         )
     schemes = given["schemes"]
-    if not isinstance(schemes, list | tuple) or set(schemes) - set(SCHEMES) or not schemes:
-        raise ValueError(f"schemes must be a list of some of {[*SCHEMES]}, got {schemes!r}")
+    listed = isinstance(schemes, list | tuple) and schemes
+    if not listed or any(SCHEMES.count(one) != schemes.count(one) for one in schemes):
+        raise ValueError(
+            f"schemes must be a list of some of {[*SCHEMES]}, each once, got {schemes!r}"
+        )
     if schemes[0] != SCHEMES[0] or "exactly once" not in schemes:
         raise ValueError(
             f"schemes must begin with {SCHEMES[0]!r} and hold 'exactly once', which all others are "
             f"compared with, got {[*schemes]}"
         )
-    from aftlib.failure_drill.schedule import drawn
-
     every, steps = (given["width"] * given[n] for n in ("batch_windows", "windows"))
     begin = int(given["calm"] * steps)
     drawn(given["strikes"], given["workers"], begin, steps, every, given["seed"])
@@ -111,20 +99,28 @@ def check_parameters(**given: Any) -> None:
 
 def schedule_table(drill: Drill) -> pd.DataFrame:
     """The schedule, a row an event: form, signal, micro-batch, steps, workers."""
-    rows = []
-    for number in sorted({s.number for s in drill.strikes}):
-        mine = [s for s in drill.strikes if s.number == number]
-        rows.append(
-            {
-                "event": number + 1,
-                "form": mine[0].form,
-                "signal": mine[0].signal.name,
-                "micro-batch": drill.batch_of(mine[0].step),
-                "at steps": ", ".join(str(s.step) for s in mine),
-                "workers": ", ".join(str(s.worker) for s in mine),
-            }
-        )
+    rows = [
+        {
+            "event": one[0].number + 1,
+            "form": one[0].form,
+            "signal": one[0].signal.name,
+            "micro-batch": drill.batch_of(one[0].step),
+            "at steps": ", ".join(str(s.step) for s in one),
+            "workers": ", ".join(str(s.worker) for s in one),
+        }
+        for one in events_of(drill)
+    ]
     return pd.DataFrame(rows).set_index("event")
+
+
+def events_of(drill: Drill) -> list[list[Strike]]:
+    """The strikes of each event."""
+    return [list(one) for _, one in groupby(drill.strikes, key=lambda strike: strike.number)]
+
+
+def struck_batches(drill: Drill) -> list[tuple[int, int]]:
+    """First and last micro-batch of each event."""
+    return [(drill.batch_of(one[0].step), drill.batch_of(one[-1].step)) for one in events_of(drill)]
 
 
 def drilled(
@@ -166,7 +162,7 @@ def drilled(
     table = pd.DataFrame(rows).set_index("scheme").reindex(columns=COLUMNS)
     calm = slice(WARM, events[0][0])
     plain = np.concatenate([paces[n].service_s[calm] for n in RELAYED if n in paces])
-    for name in ON_SPARK.keys() & set(schemes) - set(RELAYED):
+    for name in (n for n in schemes if n in ON_SPARK and n not in RELAYED):
         table.loc[name, [*OVERHEAD]] = overhead(paces[name].service_s[calm], plain, rng)
     return Drilled(drill, table, paces)
 
@@ -179,14 +175,6 @@ COLUMNS = [
     *("latency_s", "throughput_s", "worst", "unsteady", "kept_bytes", "sent_bytes", *OVERHEAD),
     "checkpoint_ms",
 ]
-
-
-def struck_batches(drill: Drill) -> list[tuple[int, int]]:
-    """First and last micro-batch of each event."""
-    events = dict[int, list[int]]()
-    for strike in drill.strikes:
-        events.setdefault(strike.number, []).append(drill.batch_of(strike.step))
-    return [(min(batches), max(batches)) for batches in events.values()]
 
 
 def run_row(drill: Drill, run: Run, rng: np.random.Generator) -> dict[str, object]:

@@ -24,17 +24,15 @@ def which_for_whom(drilled: Drilled) -> go.Figure:
     """A table in colours: what each scheme lost, doubled, estimated, read again, and took."""
     table, delta = drilled.table, drilled.drill.requirement.delta
     texts, goods = [], []
+    exactly = table["again"]["exactly once"] / table["strikes"]["exactly once"]
     for _, row in table.iterrows():
         cells = [
-            (f"{row['lost'] / row['due']:.1%}" if row["lost"] else "none", not row["lost"]),
-            (
-                f"{row['doubled'] / row['due']:.1%}" if row["doubled"] else "none",
-                not row["doubled"],
-            ),
+            share_cell(row["lost"] / row["due"]),
+            share_cell(row["doubled"] / row["due"]),
             estimates(row, delta),
-            again_cell(row, table["again"]["exactly once"] / table["strikes"]["exactly once"]),
-            time_cell(row["recovery_ms"]),
-            overhead_cell(row),
+            again_cell(row, exactly),
+            graded(row["recovery_ms"] / 1000, "{:.2f} s", 0.5, 2.5),
+            graded(row["overhead"], "{:+.0%}", 0.05, 0.25),
         ]
         texts.append([text for text, _ in cells])
         goods.append([float(good) for _, good in cells])
@@ -57,10 +55,15 @@ def which_for_whom(drilled: Drilled) -> go.Figure:
     return figure.update_layout(margin={"l": 250, "t": 110, "r": 10, "b": 20})
 
 
+def share_cell(share: float) -> tuple[str, float]:
+    """What should not be at all."""
+    return (f"{share:.1%}", BAD) if share else ("none", GOOD)
+
+
 def again_cell(row: pd.Series, exactly: float) -> tuple[str, float]:
     """What is read again a strike; of D4 that depends on the rate alone, so it is neither."""
     again = row["again"] / row["strikes"]
-    good = GOOD if again <= 0.5 * exactly else FAIR if again <= 0.9 * exactly else BAD
+    _, good = graded(again / exactly, "", 0.5, 0.9)
     return f"{again:,.0f}", FAIR if str(row.name).startswith("D4") else good
 
 
@@ -72,19 +75,11 @@ def estimates(row: pd.Series, delta: float) -> tuple[str, float]:
     return f"{row['estimated'] / row['due']:.1%}, {row['within']:.1%}", FAIR if kept else BAD
 
 
-def time_cell(ms: float) -> tuple[str, float]:
-    """A recovery time."""
-    if not np.isfinite(ms):
+def graded(value: float, text: str, good: float, fair: float) -> tuple[str, float]:
+    """A number, good or fair up to a limit each; fair where there is none."""
+    if not np.isfinite(value):
         return "–", FAIR
-    return (f"{ms / 1000:.2f} s", GOOD if ms < 500 else FAIR if ms < 2500 else BAD)
-
-
-def overhead_cell(row: pd.Series) -> tuple[str, float]:
-    """What fault tolerance costs while nothing fails."""
-    share = row["overhead"]
-    if not np.isfinite(share):
-        return "–", FAIR
-    return f"{share:+.0%}", GOOD if share <= 0.05 else FAIR if share <= 0.25 else BAD
+    return text.format(value), GOOD if value <= good else FAIR if value <= fair else BAD
 
 
 def for_whom(row: pd.Series) -> str:
@@ -127,8 +122,10 @@ def recovery(drilled: Drilled) -> go.Figure:
     whole = table["recovery_ms"].where(table["rework_ms"].isna())
     table = table.assign(rework_ms=table["rework_ms"].fillna(whole))
     figure = go.Figure()
-    parts = (("restart_ms", "until it is noticed and a substitute works", GREY),)
-    for name, text, color in (*parts, ("rework_ms", "until what was lost is out", BLUE)):
+    for name, text, color in (
+        ("restart_ms", "until it is noticed and a substitute works", GREY),
+        ("rework_ms", "until what was lost is out", BLUE),
+    ):
         figure.add_bar(
             y=table.index, x=table[name], name=text, orientation="h", marker={"color": color},
             hovertemplate="%{x:.0f} ms",
@@ -139,9 +136,8 @@ def recovery(drilled: Drilled) -> go.Figure:
         hoverinfo="skip",
     )  # fmt: skip
     styled(figure, "Recovery in its parts, median", "ms", "", 150 + 28 * len(table))
-    figure.update_xaxes(
-        range=[0, 1.25 * table["recovery_ms"].max()]
-    )  # room for the longest's number
+    # room for the longest's number
+    figure.update_xaxes(range=[0, 1.25 * table["recovery_ms"].max()])
     figure.update_yaxes(autorange="reversed")
     return figure.update_layout(barmode="stack", margin={"l": 230})
 
@@ -165,11 +161,9 @@ def latency(drilled: Drilled) -> go.Figure:
     """Latency of the micro-batches at a constant rate of input, and when something was struck."""
     paces = drilled.paces
     figure = make_subplots(
-        rows=len(paces),
-        shared_xaxes=True,
-        subplot_titles=[*paces],
+        rows=len(paces), shared_xaxes=True, subplot_titles=[*paces],
         vertical_spacing=0.35 / len(paces),
-    )
+    )  # fmt: skip
     struck = sorted({drilled.drill.batch_of(s.step) for s in drilled.drill.strikes})
     for number, (name, found) in enumerate(paces.items(), 1):
         figure.add_scatter(
@@ -189,9 +183,9 @@ def soak(result: Mapping) -> go.Figure:
     """Memory of each scheme over a soak, and what it kept on disk beyond its input."""
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.12)
     for color, (name, one) in zip(COLORS, result["schemes"].items(), strict=False):
-        hours = {"x": np.array(one["at_s"]) / 60, "name": name, "line": {"color": color}}
-        figure.add_scatter(**hours, y=one["memory_mb"], row=1, col=1)
-        figure.add_scatter(**hours, y=one["kept_mb"], row=2, col=1, showlegend=False)
+        look = {"x": np.array(one["at_s"]) / 60, "name": name, "line": {"color": color}}
+        figure.add_scatter(**look, y=one["memory_mb"], row=1, col=1)
+        figure.add_scatter(**look, y=one["kept_mb"], row=2, col=1, showlegend=False)
     title = "A soak: memory and files of four schemes struck side by side"
     styled(figure, title, "", "", HEIGHT + 150)
     figure.update_yaxes(title_text="memory, MB", row=1, col=1, rangemode="tozero")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.checkpoint_planning.driver import write_task
@@ -32,7 +33,7 @@ from aftlib.core.windows import Windows
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.failure_drill import counting
 from aftlib.failure_drill.drill import Drill
-from aftlib.failure_drill.drivers import TUPLES, begun, ended
+from aftlib.failure_drill.drivers import TUPLES, begun, ended, results_of
 from aftlib.failure_drill.schedule import Strike
 from aftlib.failure_drill.stages import share
 
@@ -56,6 +57,7 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     """
     from aftlib.approximately_once.master import Outage
     from aftlib.approximately_once.pipeline import Query, staff
+    from aftlib.failure_drill.pipeline import committed
     from aftlib.spark.drain import drain
     from aftlib.spark.session import session
 
@@ -77,10 +79,7 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     audit = master.close()  # of the last part; the sink has what all parts told it
     failures = len([*(kept / "strikes").glob("fault-*.json")])
     spark.stop()
-    came, names = master.sink.windows(), {name: i for i, name in enumerate(log.names)}
-    places = (came["start"] // WIDTH).tolist(), [names[key] for key in came["key"]]
-    rows = list(zip(*places, came["value"].tolist(), came["estimated"].tolist(), strict=True))
-    found = judged(log, rows, stop, REQUIREMENT.epsilon)
+    found = judged(log, committed(log, WIDTH, master.sink.windows()), stop)
     if audit:
         found |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
     third = heap_mb[len(heap_mb) // 3]
@@ -106,21 +105,16 @@ def live_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
         ended(begun(kept, "replayed", batch), -signal.SIGKILL)
         rounds += 1
     store = CheckpointStore(kept / "state.sqlite", query.fingerprint)
-    names = {name: i for i, name in enumerate(log.names)}
-    rows = [(r.start // WIDTH, names[r.key], r.value, r.half_width > 0) for r in store.results()]
     checkpoint = store.restore()
     reached = checkpoint.window if checkpoint else 0
-    return {"rounds": rounds, "failures": rounds} | judged(log, rows, reached, REQUIREMENT.epsilon)
+    found = judged(log, results_of(store, log, WIDTH), reached)
+    return {"rounds": rounds, "failures": rounds} | found
 
 
 def live_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     """Stage after stage over the next stretch, in each of which a task and a server are killed."""
-    model, total, rounds, rng = (
-        block_model(MODEL_SIZE, 3),
-        Counter[str](),
-        0,
-        np.random.default_rng(3),
-    )
+    model, total, rounds = block_model(MODEL_SIZE, 3), Counter[str](), 0
+    rng = np.random.default_rng(3)
     while not (rounds and over()) and (rounds + 1) * STRETCH <= log.steps:
         begin = rounds * STRETCH
         part = SensorLog.write(place / "part", log.read(None, begin, begin + STRETCH), log.names)
@@ -128,8 +122,7 @@ def live_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
         strikes = tuple(Strike(i, victim, "single", i) for i, victim in enumerate(victims))
         drill = Drill(part, model, WINDOWS, WORKERS, REQUIREMENT, EVERY, 0, 0.0, strikes)
         shared = share(drill, place / "kept", compared=False)
-        rows = list(shared.came.itertuples(index=False, name=None))
-        total.update(judged(part, rows, STRETCH, REQUIREMENT.epsilon))
+        total.update(judged(part, shared.came, STRETCH))
         total["failures"] += shared.fallen
         rounds += 1
         for folder in ("part", "kept"):
@@ -174,22 +167,21 @@ def written(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def judged(log: SensorLog, rows: list[tuple], steps: int, epsilon: float) -> Found:
-    """Compare rows (window, sensor, value, estimated) with the windows of the steps [0, steps)."""
-    due = WINDOWS.ending_in(0, steps)
+def judged(log: SensorLog, came: pd.DataFrame, steps: int) -> Found:
+    """Compare what came with the windows of the steps [0, steps); later ones may come, but once."""
+    due, places = WINDOWS.ending_in(0, steps), ["window", "sensor"]
     truth, _ = WINDOWS.aggregate(log.read(None, 0, steps), 0, due)
-    times = Counter((window, sensor) for window, sensor, *_ in rows)
-    inside = [row for row in rows if row[0] < len(due)]
-    off = np.array([abs(value - truth[window, sensor]) for window, sensor, value, _ in inside])
-    guessed = np.array([row[3] for row in inside], dtype=bool)
-    places = {place for place in times if place[0] < len(due)}
+    inside = came[came["window"] < len(due)]
+    window, sensor = inside[places].to_numpy(int).T
+    off = np.abs(inside["value"].to_numpy(float) - truth[window, sensor])
+    guessed = inside["estimated"].to_numpy(bool)
     return {
         "due": truth.size,
-        "lost": truth.size - len(places),
-        "doubled": sum(count - 1 for count in times.values()),
+        "lost": truth.size - len(inside.drop_duplicates(places)),
+        "doubled": int(came.duplicated(places).sum()),
         "wrong": int((~(off[~guessed] <= 1e-9)).sum()),
         "estimated": int(guessed.sum()),
-        "outside": int((~(off[guessed] <= epsilon)).sum()),
+        "outside": int((~(off[guessed] <= REQUIREMENT.epsilon)).sum()),
     }
 
 

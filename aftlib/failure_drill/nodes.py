@@ -10,9 +10,9 @@ import numpy as np
 from aftlib.failure_drill.drill import Drill
 from aftlib.upstream_backup.closed_form import traffic
 from aftlib.upstream_backup.failures import Failure, drawn_phases
-from aftlib.upstream_backup.parameters import NODES, Parameters
+from aftlib.upstream_backup.parameters import MS, NODES, Parameters
 from aftlib.upstream_backup.processes import NodeKill, deliver
-from aftlib.upstream_backup.recursion import simulate
+from aftlib.upstream_backup.recursion import Recovery, simulate
 from aftlib.upstream_backup.schemes import ACTIVE, PASSIVE, PROPOSED, UPSTREAM, Scheme
 
 STANDBY = (PASSIVE, ACTIVE, UPSTREAM, PROPOSED)
@@ -27,7 +27,6 @@ class Stood:
 
     lost: int  # windows with a tuple that was never handed on
     doubled: int  # windows with a tuple handed on twice
-    arrived_twice: int  # results of which downstream got a copy, and dropped it
     tuples: int
     again: int
     unnoticed_ms: np.ndarray
@@ -50,7 +49,6 @@ def stand_by(drill: Drill, scheme: Scheme) -> Stood:
     return Stood(
         int((windows == 0).any(axis=1).sum()),
         int((windows > 1).any(axis=1).sum()),
-        found.duplicates,
         drill.log.steps,
         sum(len(r.resent) for r in found.requests),
         np.array([r.unnoticed_ms for r in noticed], float),
@@ -63,18 +61,20 @@ def stand_by(drill: Drill, scheme: Scheme) -> Stood:
 def simulated(drill: Drill, scheme: Scheme, seed: int) -> Stood:
     """Let the primary fail once for each kill of the schedule, each in a stream of its own."""
     kills, parameters = drill.kills, Parameters(rate=RATE)
-    phases, again, unnoticed, rework = drawn_phases(len(kills), seed), 0, [], []
-    twice = lost = 0
-    for strike, phase in zip(kills, phases, strict=True):
+    recoveries, lost = list[Recovery](), 0
+    for strike, phase in zip(kills, drawn_phases(len(kills), seed), strict=True):
         at = STEADY_MS + 2000.0 * strike.step / drill.log.steps
         found = simulate(replace(parameters, phases=phase), scheme, [Failure(at)])
-        one = found.recoveries[0]
-        again += len(one.resent)
-        twice += one.duplicates
+        recoveries += found.recoveries
         lost += int((found.copies == 0).sum())
-        unnoticed.append((one.downtime.detected - one.downtime.crash) / 1e6)
-        rework.append(one.caught_up_ms)
-    share = traffic(parameters, scheme).relative
-    count = round(len(kills) * (STEADY_MS + 2000.0) * RATE / 1000)
-    parts = np.array(unnoticed), np.array(rework)
-    return Stood(lost, 0, twice, count, again, *parts, len(kills), float(share))
+    downtimes = [one.downtime for one in recoveries]
+    return Stood(
+        lost,
+        0,
+        round(len(kills) * (STEADY_MS + 2000.0) * RATE / 1000),
+        sum(len(one.resent) for one in recoveries),
+        np.array([(down.detected - down.crash) / MS for down in downtimes]),
+        np.array([one.caught_up_ms for one in recoveries]),
+        len(kills),
+        float(traffic(parameters, scheme).relative),
+    )

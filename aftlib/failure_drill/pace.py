@@ -53,20 +53,12 @@ def latencies(service_s: np.ndarray, every_s: float) -> np.ndarray:
 def pace(progress: Sequence[tuple[int, float]], events: Sequence[tuple[int, int]]) -> Pace:
     """What the times of a stream tell.
 
-    Parameters
-    ----------
-    progress : sequence of (step, seconds)
-        When each micro-batch was done, beginning with step 0.
-    events : sequence of (first, last)
-        Numbers of the micro-batches that each event struck, in order.
-
-    Raises
-    ------
-    ValueError
-        When fewer than `WARM` + 2 micro-batches were done before the first event.
+    `progress` is the step and the second at which each micro-batch was done, beginning with step 0;
+    `events` are the numbers of the first and the last micro-batch that each event struck, in order.
+    ValueError when fewer than `WARM` + 2 micro-batches were done before the first.
     """
     service = np.diff([at for _, at in progress])
-    calm = service[WARM : events[0][0] if events else len(service)]
+    calm = service[WARM : events[0][0]]
     if len(calm) < 2:
         raise ValueError(
             f"events must begin after {WARM + 2} micro-batches, got one in number {events[0][0]}: "
@@ -77,9 +69,8 @@ def pace(progress: Sequence[tuple[int, float]], events: Sequence[tuple[int, int]
     usual = latency[WARM : WARM + len(calm)]
     bound, most = NORMAL * usual.max(), NORMAL * calm.max()
     again, rate, worst, unsteady = [], [], [], 0
-    for (first, last), until in zip(
-        events, [*(first for first, _ in events[1:]), len(service)], strict=True
-    ):
+    ends = [*(first for first, _ in events[1:]), len(service)]
+    for (first, last), until in zip(events, ends, strict=True):
         fine = [i for i in range(last, until) if latency[i] <= bound]
         quick = [i for i in range(last, until) if service[i] <= most]
         again.append(_passed(first, fine[0] if fine else until - 1, latency, every))

@@ -18,6 +18,7 @@ from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.operator import Blocks, Shift, Worker
 from aftlib.approximately_once.pipeline import Coordinator, Query, Way, staff
 from aftlib.approximately_once.source import SensorShifts
+from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import STALLS, Drill, Run, folder_bytes
 from aftlib.spark.drain import drain
 from aftlib.spark.faults import Fault, woken
@@ -122,9 +123,13 @@ def stream(
         more["planned"] = drill.in_vain[~drill.spared].sum() / max(1, drill.in_vain.sum())
     if audit := None if relays else master.close():
         more |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
+    if relays:
+        came = relayed(drill, mail)
+    else:
+        came = committed(drill.log, drill.windows.width, master.sink.windows())
     reached = [min((i + 1) * drill.every, end) for i in range(len(ends))]
     return Run(
-        relayed(drill, mail) if relays else committed(drill, master.sink.windows()),
+        came,
         again,
         len([*notes.rglob("fault-*.json")]),
         folder_bytes([directory / "checkpoint", *([mail] if relays else directory.glob("sink*"))]),
@@ -185,12 +190,12 @@ def relayed(drill: Drill, mail: Path) -> pd.DataFrame:
     return pd.concat(parts or [empty], ignore_index=True).assign(estimated=False)
 
 
-def committed(drill: Drill, windows: pd.DataFrame) -> pd.DataFrame:
+def committed(log: SensorLog, width: int, windows: pd.DataFrame) -> pd.DataFrame:
     """The sink's table in the drill's words."""
-    place = {name: i for i, name in enumerate(drill.log.names)}
+    place = {name: i for i, name in enumerate(log.names)}
     return pd.DataFrame(
         {
-            "window": windows["start"] // drill.windows.width,
+            "window": windows["start"] // width,
             "sensor": windows["key"].map(place),
             "value": windows["value"].astype(float),
             "estimated": windows["estimated"].astype(bool),

@@ -38,12 +38,8 @@ def drawn(
     """A seeded schedule over the micro-batches of `every` steps in [begin, steps).
 
     The forms take turns, workers and moments are random, and an undisturbed micro-batch follows
-    each event. At least so many strikes are drawn: the last event is whole.
-
-    Raises
-    ------
-    ValueError
-        When the stream is too short for them, or has one worker only.
+    each event. At least so many strikes are drawn: the last event is whole. ValueError when the
+    stream is too short for them, or has one worker only.
     """
     if workers < 2:
         raise ValueError(

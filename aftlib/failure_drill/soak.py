@@ -54,19 +54,10 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     samples = np.round(draw(model, steps, seed) * DIGITS) / DIGITS
     log = SensorLog.write(directory / "log", samples, model.names)
     del samples
-    lives, said = dict[str, subprocess.Popen[bytes]](), dict[str, Path]()
-    jvm = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xms{HEAP} -XX:+AlwaysPreTouch"
-    for name in LIVES:
-        place, said[name] = directory / name, directory / f"{name}.log"
-        place.mkdir()
-        told = (name, str(log.path), str(place), str(seconds))
-        with said[name].open("wb") as ear:
-            lives[name] = subprocess.Popen(
-                [sys.executable, "-m", "aftlib.failure_drill.lives", *told],
-                stderr=ear, stdout=ear, start_new_session=True,
-                env=os.environ | {"AFT_DRIVER_MEMORY": HEAP, "SPARK_SUBMIT_OPTS": jvm},
-            )  # fmt: skip
+    lives = dict[str, subprocess.Popen[bytes]]()
     try:
+        for name in LIVES:
+            lives[name] = born(name, log, directory, seconds)
         samples_of = watched(lives, directory, seconds)
     finally:
         for life in lives.values():
@@ -76,7 +67,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     result: dict = {"seconds": seconds, "library": code_hash(PACKAGE.rglob("*.py")), "schemes": {}}
     for name, life in lives.items():
         if life.returncode:
-            words = said[name].read_text(errors="replace")[-2000:]
+            words = (directory / f"{name}.log").read_text(errors="replace")[-2000:]
             raise RuntimeError(f"{name} ended with status {life.returncode}: {words}")
         at, memory_mb, kept_mb = np.array(samples_of[name]).reshape(-1, 3).T
         found = json.loads((directory / name / "found.json").read_text())
@@ -88,6 +79,19 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
             "growth": growth(at, memory_mb, seconds),
         }
     return result
+
+
+def born(name: str, log: SensorLog, directory: Path, seconds: float) -> subprocess.Popen[bytes]:
+    """A life as a process, and a session, of its own."""
+    (directory / name).mkdir()
+    jvm = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xms{HEAP} -XX:+AlwaysPreTouch"
+    told = (name, str(log.path), str(directory / name), str(seconds))
+    with (directory / f"{name}.log").open("wb") as ear:
+        return subprocess.Popen(
+            [sys.executable, "-m", "aftlib.failure_drill.lives", *told],
+            stderr=ear, stdout=ear, start_new_session=True,
+            env=os.environ | {"AFT_DRIVER_MEMORY": HEAP, "SPARK_SUBMIT_OPTS": jvm},
+        )  # fmt: skip
 
 
 def watched(

@@ -79,50 +79,27 @@ class Phases:
 class Parameters:
     """A system of upstream, primary, secondary and downstream node (D4 table 1 by default).
 
-    Attributes
-    ----------
-    rate : float
-        Tuples a second.
-    ack_ms, heartbeat_ms, switching_ms, checkpoint_ms : float
-        Intervals of level-0 ACKs, heartbeats, changes of node (the proposal) and checkpoint
-        messages (passive standby; the document gives none: as long as the ACK interval).
-    share : float
-        Of the tuples that go to the primary (the proposal); its turn: 2 · share · switching_ms.
-    tuple_bytes : int
-        Identifier (8) and data (50).
-    processing_us, secondary_us : float
-        Time that each node takes for a tuple; None: the secondary is as fast as the primary.
-    write_ms : float
-        The upstream node writes what is due this often. The document does not say; one segment a
-        tuple would need more than the link has from 17,858 tuples/s on.
-    state_bytes, message_bytes : int
-        Change of the internal state a tuple, in checkpoint messages: by default its result; and the
-        payload of an ACK, a heartbeat, a request.
-    repair_ms : float
-        From the re-send request until the dead node is back, empty.
-    link, tcp, phases : Link, Tcp, Phases
-
-    Raises
-    ------
-    ValueError
-        When a size or time is not positive, the share leaves a node no tuple in its turn, a
-        heartbeat is due before the answer to the last one, the rate needs more than 95 % of a link,
-        or it saturates a node.
+    A ValueError when a size or time is not positive, the share leaves a node no tuple in its turn,
+    a heartbeat is due before the answer to the last one, the rate needs more than 95 % of a link,
+    or it saturates a node.
     """
 
-    rate: float = 1000.0
-    ack_ms: float = 25.0
+    rate: float = 1000.0  # tuples a second
+    ack_ms: float = 25.0  # interval of level-0 ACKs
     heartbeat_ms: float = 100.0
-    switching_ms: float = 100.0
+    switching_ms: float = 100.0  # interval of changes of node (the proposal)
+    # of checkpoint messages (passive standby); the document gives none: as long as the ACK interval
     checkpoint_ms: float = 25.0
-    share: float = 0.5
-    tuple_bytes: int = 58
-    processing_us: float = 10.0
-    secondary_us: float | None = None
+    share: float = 0.5  # of the tuples to the primary; its turn: 2 · share · switching_ms
+    tuple_bytes: int = 58  # identifier (8) and data (50)
+    processing_us: float = 10.0  # time that a node takes for a tuple
+    secondary_us: float | None = None  # the secondary's; None: as fast as the primary
+    # The upstream node writes what is due this often. The document does not say; one segment a
+    # tuple would need more than the link has from 17,858 tuples/s on.
     write_ms: float = 1.0
-    state_bytes: int = 58
-    message_bytes: int = 8
-    repair_ms: float = 1000.0
+    state_bytes: int = 58  # change of the internal state a tuple, in checkpoints: its result
+    message_bytes: int = 8  # payload of an ACK, a heartbeat, a request
+    repair_ms: float = 1000.0  # from the re-send request until the dead node is back, empty
     link: Link = field(default_factory=Link)
     tcp: Tcp = field(default_factory=Tcp)
     phases: Phases = field(default_factory=Phases)

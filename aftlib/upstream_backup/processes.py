@@ -87,20 +87,12 @@ def deliver(
     A killed node is started anew once its death is noticed, and takes part again; so is one that
     lives but did not answer a heartbeat in time, after it was killed for certain.
 
-    Parameters
-    ----------
-    scheme : Scheme
-        Upstream backup or the proposal.
-    tuples : int
-    kills : sequence of NodeKill
-    ordered : bool
-        Whether the downstream operator needs its input in order.
-    ack_s, heartbeat_s, patience_s : float
-        Intervals of level-0 ACKs and of heartbeats (a node that does not answer within one is taken
-        for dead), and how long to wait for a node to get ready and for results after the stream's
-        end, seconds. A node that does not get ready in time is a RuntimeError with what it said, a
-        killed one that is not back a TimeoutError; another scheme, a kill of no node or after the
-        stream's end is a ValueError.
+    The scheme is upstream backup or the proposal; `ordered` says whether the downstream operator
+    needs its input in order; `ack_s` and `heartbeat_s` are the intervals of level-0 ACKs and of
+    heartbeats (a node that does not answer within one is taken for dead), `patience_s` how long to
+    wait for a node to get ready and for results after the stream's end. A node that does not get
+    ready in time is a RuntimeError with what it said, a killed one that is not back a TimeoutError;
+    another scheme, a kill of no node or after the stream's end is a ValueError.
     """
     if scheme not in (UPSTREAM, PROPOSED):
         raise ValueError(

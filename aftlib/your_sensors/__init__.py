@@ -6,7 +6,7 @@ What goes through the room, in order:
 2. `window_results`: samples become window results, and the rhythms that they have are found.
 3. `answer` makes the plan by the documents' algorithms: assignment, checkpoints, replay sets.
 4. `backtest` walks forward through the second half with the `guard`, beside other methods
-   (`conformal` is one of them); `compared` and `cautions` say what came out of it.
+   (`conformal` is one of them); `cautions` say what to know of it.
 5. `wording` says it in plain words; `command` is `aft plan`, which writes plan.json
    (`core.planfile`), and whose report is notebook 06.
 6. `experiments` are what that notebook runs, on files or generated sets; `troubles` are streams in

@@ -19,20 +19,26 @@ from aftlib.core.windows import Windows
 from aftlib.your_sensors.backtest import (
     DECLARED,
     GUARD,
-    PAIRS,
-    WRONG,
+    METHODS,
     OnStretch,
     Walk,
+    compared,
+    left_variance,
+    or_none,
+    shares,
     walk_forward,
+    worst,
 )
 from aftlib.your_sensors.cautions import cautions
-from aftlib.your_sensors.compared import compared
 from aftlib.your_sensors.inventory import Inventory
 from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.survey import Survey
 from aftlib.your_sensors.window_results import WindowResults
 
-MOST_CORRELATIONS = 80
+MOST_SHOWN = 80
+"""Sensors up to which the plan has their correlations."""
+LEAST_PROMISED = 100
+"""Promises from which a stretch may be the worst one."""
 
 
 def answer(
@@ -40,28 +46,10 @@ def answer(
     question: Question,
     name: str,
     on_stretch: OnStretch = lambda done, of: None,
-    source: dict | None = None,
 ) -> dict:
-    """Plan for the sensors of a table, and back-test its promise.
-
-    Parameters
-    ----------
-    table : SensorTable
-    question, name, on_stretch, source
-        As `answer_survey`.
-
-    Returns
-    -------
-    dict
-        As `planfile.SCHEMA` describes it.
-
-    Raises
-    ------
-    ValueError
-        When the table has too few windows, or no plan can keep what is asked.
-    """
+    """Plan for a table in memory, as `answer_survey`; ValueError for too few windows."""
     survey = Survey.of(table, Inventory.of(table), question)
-    return answer_survey(survey, question, name, on_stretch, source)
+    return answer_survey(survey, question, name, on_stretch)
 
 
 # The guard's products are small: several threads wait for each other longer than they compute.
@@ -75,26 +63,10 @@ def answer_survey(
 ) -> dict:
     """Plan for sensors by their window results, and back-test its promise.
 
-    Parameters
-    ----------
-    survey : Survey
-    question : Question
-    name : str
-        What the data are called.
-    on_stretch : function of two int
-        Called with the windows walked through and those in all.
-    source : dict, optional
-        Which file it is, from `sensorplan.source_of`: without, no pipeline can run from the plan.
-
-    Returns
-    -------
-    dict
-        As `planfile.SCHEMA` describes it.
-
-    Raises
-    ------
-    ValueError
-        When no plan can keep what is asked.
+    The plan is as `planfile.SCHEMA` describes it. `name` is what the data are called, `source`
+    which file they are, from `sensorplan.source_of`: without, no pipeline can run from the plan.
+    `on_stretch` is called with the windows walked through and those in all. ValueError when no plan
+    can keep what is asked.
     """
     inventory, results = survey.inventory, survey.results
     names, windows, n = inventory.names, results.windows, len(inventory.names)
@@ -127,7 +99,7 @@ def answer_survey(
         | replay_kept(model, checkpoints, results.values[results.half :] / limits),
         "compared": compared(walk, plain, assignment.workers),
         "sensors": told(walk, model, assignment, names, limits),
-        "correlation": correlated(model) if n <= MOST_CORRELATIONS else None,
+        "correlation": np.round(correlations(model), 4).tolist() if n <= MOST_SHOWN else None,
         "stretches": stretches(walk, inventory, windows),
         "cautions": cautions(inventory, results, limits, walk),
     }
@@ -223,7 +195,9 @@ def replayed(plan: CheckpointPlan, names: Sequence[str], question: Question) -> 
 
 def tested(walk: Walk, names: Sequence[str], results: WindowResults) -> dict:
     """The back-test in a few numbers."""
-    summary, worst = walk.summary(GUARD), worst_stretch(walk)
+    summary, stretch = walk.summary(GUARD), walk.of(GUARD).sum(axis=1)
+    _, within = shares(stretch)
+    at = worst(within, stretch[:, DECLARED] >= LEAST_PROMISED)
     promised = int(walk.books[0, :, 0].sum())
     allowance = walk.pooled_allowance
     return {
@@ -232,7 +206,7 @@ def tested(walk: Walk, names: Sequence[str], results: WindowResults) -> dict:
         "interval": summary["interval"],
         "worst_sensor": summary["worst_within"],
         "worst_sensor_name": None if summary["worst"] is None else names[summary["worst"]],
-        "worst_stretch": worst,
+        "worst_stretch": None if at is None else {"stretch": at, "within": float(within[at])},
         "promises": summary["promises"],
         "windows": len(results.values) - int(walk.edges[0]),
         "N": promised,
@@ -252,8 +226,6 @@ def replay_kept(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) 
     """
     read = list(plan.replay[0].sensors)
     others = np.setdiff1d(np.arange(model.size), read)
-    if not len(others):
-        return {"replay_within": None, "replay_worst_sensor": None}
     seen = scaled[np.isfinite(scaled[:, read]).all(axis=1)]
     expected = model.mean[others] + (seen[:, read] - model.mean[read]) @ model.gain(read, others).T
     off = np.abs(seen[:, others] - expected)
@@ -261,22 +233,11 @@ def replay_kept(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) 
     if not known.any():
         return {"replay_within": None, "replay_worst_sensor": None}
     kept = (off <= 1) & known
-    worst = (kept.sum(axis=0) / np.maximum(known.sum(axis=0), 1))[known.any(axis=0)].min()
+    lowest = (kept.sum(axis=0) / np.maximum(known.sum(axis=0), 1))[known.any(axis=0)].min()
     return {
         "replay_within": float(kept.sum() / known.sum()),
-        "replay_worst_sensor": float(worst),
+        "replay_worst_sensor": float(lowest),
     }
-
-
-def worst_stretch(walk: Walk, least: int = 100) -> dict | None:
-    """Stretch of time with the smallest share within ε among those with promises enough."""
-    counts = walk.of(GUARD).sum(axis=1)
-    many = counts[:, DECLARED] >= least
-    if not many.any():
-        return None
-    within = 1 - counts[:, WRONG] / np.maximum(counts[:, DECLARED], 1e-12)
-    at = int(np.where(many, within, np.inf).argmin())
-    return {"stretch": at, "within": float(within[at])}
 
 
 def told(
@@ -288,24 +249,17 @@ def told(
 ) -> list[dict]:
     """What the others tell of each sensor, and for how long it may be lost."""
     n = len(names)
-    deviation = np.sqrt(np.diag(model.covariance))
-    correlation = model.covariance / np.outer(deviation, deviation)
+    correlation = correlations(model)
     elsewhere = assignment.worker_of[:, None] != assignment.worker_of[None, :]
     shown = np.where(elsewhere, np.abs(correlation), -1.0)
-    left = np.empty(n)
-    for keys in map(list, assignment.workers):
-        left[keys] = model.block_variance(keys)
-    counts = walk.tallies[0].sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        worth = np.nanquantile(walk.errors, 1 - walk.delta, axis=0)
+    left = left_variance(model, assignment.workers)
+    share, within = shares(walk.tallies[METHODS.index(GUARD)].sum(axis=0))
+    worth = walk.least_epsilon
 
     found = []
     for i in range(n):
         closest = int(shown[i].argmax())
-        pairs, declared, wrong = counts[:, i].T
-        share = declared / np.maximum(pairs, 1)
-        lasting = int(np.cumprod(share >= 0.5).sum())
-        promises, broken = walk.books[:, i].T
+        promises = walk.books[:, i, 0].tolist()
         found.append(
             {
                 "name": names[i],
@@ -314,38 +268,31 @@ def told(
                 "explained": float(1 - left[i] / model.covariance[i, i]),
                 "closest": names[closest] if n > 1 and shown[i, closest] >= 0 else None,
                 "correlation": float(correlation[i, closest]),
-                "declared": share.tolist(),
-                "within": [
-                    float(1 - w / d) if d else None for w, d in zip(wrong, declared, strict=True)
-                ],
-                "longest": lasting,
+                "declared": share[:, i].tolist(),
+                "within": [or_none(one) for one in within[:, i]],
+                "longest": int(np.cumprod(share[:, i] >= 0.5).sum()),
                 "now": walk.recoverable[:, i].tolist(),
-                "N": promises.tolist(),
+                "N": promises,
                 "slack": [
                     float(a / m) if m else None for a, m in zip(walk.allowed, promises, strict=True)
                 ],
-                "least_epsilon": float(worth[i]) if np.isfinite(worth[i]) else None,
+                "least_epsilon": or_none(worth[i]),
             }
         )
     return found
 
 
-def correlated(model: GaussianModel) -> list[list[float]]:
-    """Correlations of the window results."""
+def correlations(model: GaussianModel) -> np.ndarray:
+    """Of the window results, shape (n, n)."""
     deviation = np.sqrt(np.diag(model.covariance))
-    return np.round(model.covariance / np.outer(deviation, deviation), 4).tolist()
+    return model.covariance / np.outer(deviation, deviation)
 
 
 def stretches(walk: Walk, inventory: Inventory, windows: Windows) -> list[dict]:
     """Share promised, and share of those within ε, over time."""
-    found = []
-    for begin, counts in zip(walk.edges[:-1], walk.of(GUARD).sum(axis=1), strict=True):
-        at = inventory.at(int(begin) * windows.slide)
-        found.append(
-            {
-                "start": str(at),
-                "declared": float(counts[DECLARED] / max(counts[PAIRS], 1e-12)),
-                "within": float(1 - counts[WRONG] / counts[DECLARED]) if counts[DECLARED] else None,
-            }
-        )
-    return found
+    begins = (walk.edges[:-1] * windows.slide).tolist()
+    parts = zip(begins, *shares(walk.of(GUARD).sum(axis=1)), strict=True)
+    return [
+        {"start": str(inventory.at(begin)), "declared": float(share), "within": or_none(within)}
+        for begin, share, within in parts
+    ]

@@ -23,6 +23,8 @@ GUARD, ALWAYS, PLAIN, PLAIN_ALL = (
 )
 CONFORMAL, LINEAR, LAST = "adaptive conformal", "linear interpolation", "last value"
 METHODS = (GUARD, ALWAYS, PLAIN, PLAIN_ALL, CONFORMAL, LINEAR, LAST)
+HINDSIGHT = "plain model, honest in hindsight"
+SHOWN = (GUARD, PLAIN, ALWAYS, CONFORMAL, LINEAR, LAST)
 OnStretch = Callable[[int, int], None]
 STRETCHES, LEAST_STRETCH = 50, 10
 """Parts of the second half from which intervals come, at most, and windows of each, at least."""
@@ -40,30 +42,16 @@ PAIRS, DECLARED, WRONG = range(3)
 class Walk:
     """Counts of a walk forward.
 
-    Attributes
-    ----------
-    tallies : ndarray, shape (methods, stretches, H, n, 3)
-        Windows whose truth is known, those of them that were promised, and those of these that
-        were off by more than ε.
-    edges : ndarray, shape (stretches + 1,)
-        First window of each stretch, and the end.
-    books : ndarray, shape (H, n, 2)
-        Promises of the guard from its first window on, and those that were wrong.
-    rounds : int
-        Windows that the guard was fed.
-    recoverable : ndarray of bool, shape (H, n)
-        What the guard would promise for a loss that begins after the last window.
-    errors : ndarray, shape (about `SAMPLED`, n)
-        Some of the second half's absolute errors one window after a loss.
-    delta : float
+    `tallies` are the windows whose truth is known, those of them that were promised, and those of
+    these that were off by more than ε.
     """
 
-    tallies: np.ndarray
-    edges: np.ndarray
-    books: np.ndarray
-    rounds: int
-    recoverable: np.ndarray
-    errors: np.ndarray
+    tallies: np.ndarray  # (methods, stretches, H, n, 3)
+    edges: np.ndarray  # (stretches + 1,) first window of each stretch, and the end
+    books: np.ndarray  # (H, n, 2) all promises of the guard, and those that were wrong
+    rounds: int  # windows that the guard was fed
+    recoverable: np.ndarray  # (H, n) whether it would promise for a loss that begins now
+    errors: np.ndarray  # (about `SAMPLED`, n) some of the errors one window after a loss
     delta: float
 
     @property
@@ -96,6 +84,12 @@ class Walk:
         n = self.books.shape[1]
         return float(min(n * self.allowed[0], pooled_slack(self.rounds, self.delta, n)))
 
+    @property
+    def least_epsilon(self) -> np.ndarray:
+        """The smallest ε that would be worth it, shape (n,): 1 − δ of the errors are below it."""
+        with np.errstate(invalid="ignore"):
+            return np.nanquantile(self.errors, 1 - self.delta, axis=0)
+
     def of(self, method: str) -> np.ndarray:
         """Tallies of one method, horizons weighted, shape (stretches, n, 3)."""
         counts = self.tallies[METHODS.index(method)]
@@ -104,32 +98,42 @@ class Walk:
     def summary(self, method: str) -> dict:
         """Share promised, share of those within ε with its interval, and where it was worst."""
         stretches = self.of(method)
-        total = stretches.sum(axis=(0, 1))
-        sensors, times = stretches.sum(axis=0), stretches.sum(axis=1)
-        raw = self.tallies[METHODS.index(method)].sum(axis=(0, 1))
-        many = raw[:, DECLARED] >= MANY
-        within = 1 - sensors[:, WRONG] / np.maximum(sensors[:, DECLARED], 1e-12)
-        worst = int(np.where(many, within, np.inf).argmin()) if many.any() else None
-        low, high = interval(times)
+        declared, within = shares(stretches.sum(axis=(0, 1)))
+        _, by_sensor = shares(stretches.sum(axis=0))
+        promises = self.tallies[METHODS.index(method)].sum(axis=(0, 1))[:, DECLARED]
+        at = worst(by_sensor, promises >= MANY)
         return {
-            "declared": float(total[DECLARED] / max(total[PAIRS], 1e-12)),
-            "within": float(1 - total[WRONG] / total[DECLARED]) if total[DECLARED] else None,
-            "interval": [low, high] if total[DECLARED] else None,
-            "promises": int(raw[:, DECLARED].sum()),
-            "worst": worst,
-            "worst_within": None if worst is None else float(within[worst]),
+            "declared": float(declared),
+            "within": or_none(within),
+            "interval": None if np.isnan(within) else list(interval(stretches.sum(axis=1))),
+            "promises": int(promises.sum()),
+            "worst": at,
+            "worst_within": None if at is None else float(by_sensor[at]),
         }
+
+
+def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of counts (…, 3) the share promised, and the share of these within ε, NaN without any."""
+    pairs, declared, wrong = np.moveaxis(counts, -1, 0)
+    with np.errstate(invalid="ignore"):
+        return declared / np.maximum(pairs, 1e-12), 1 - wrong / declared
+
+
+def or_none(share: np.ndarray | float) -> float | None:
+    """A share as plan.json has it: None for what is not known."""
+    return None if np.isnan(share) else float(share)
+
+
+def worst(within: np.ndarray, many: np.ndarray) -> int | None:
+    """Place of the smallest share among those of promises enough; None where there are none."""
+    return int(np.where(many, within, np.inf).argmin()) if many.any() else None
 
 
 def interval(counts: np.ndarray) -> tuple[float, float]:
     """Interval of the share within ε at level `CONFIDENCE`, resampling whole stretches of time.
 
-    Sensors of a stretch err together. Without any error the low end is what as many independent
-    stretches would leave possible.
-
-    Parameters
-    ----------
-    counts : ndarray, shape (stretches, 3)
+    Counts have shape (stretches, 3), as sensors of a stretch err together. Without any error the
+    low end is what as many independent stretches would leave possible.
     """
     used = counts[counts[:, DECLARED] > 0]
     if not len(used):
@@ -160,21 +164,10 @@ def walk_forward(
 
     Of a file with more than `MOST_SCORED` windows in its second half the last ones are scored.
 
-    Parameters
-    ----------
-    values : ndarray, shape (N, n)
-        Window results, NaN where there is none.
-    workers : sequence of sequences of int
-    limits : ndarray, shape (n,)
-        ε of each sensor.
-    delta : float
-    plain : GaussianModel
-        What the documents would use: of window results, fitted to the first half, without regard
-        to time.
-    horizons, seasons
-        As `Guard`.
-    on_stretch : function of two int
-        Called with the windows done and those in all.
+    `values` (N, n) are window results, NaN where there is none; `limits` (n,) is ε of each sensor;
+    `plain` is what the documents would use, a model of window results, fitted to the first half
+    without regard to time. Horizons and seasons are as `Guard` takes them. `on_stretch` is called
+    with the windows done and those in all.
     """
     n = values.shape[1]
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
@@ -191,7 +184,7 @@ def walk_forward(
     for begin, end in _spans(first, edges):
         truth, told = values[begin:end, None], guard.replay(values[begin:end])
         own, said = np.abs(truth - told.estimate), told.said == 2
-        books += np.stack(_known(own, said, limits), axis=-1).sum(axis=0)
+        books += np.stack(_settled(own, said, limits), axis=-1).sum(axis=0)
         adapted = conformal.replay(own)
         if begin < start:
             continue
@@ -211,7 +204,7 @@ def walk_forward(
         counts = tallies[:, int(np.searchsorted(edges, begin, side="right")) - 1]
         counts[..., PAIRS] += np.isfinite(truth).sum(axis=0)
         for place, method in enumerate(METHODS):
-            counts[place, ..., 1:] += np.stack(_known(*scored[method], limits), -1).sum(axis=0)
+            counts[place, ..., 1:] += np.stack(_settled(*scored[method], limits), -1).sum(axis=0)
         samples.append(own[:: max(1, len(own) * stretches // SAMPLED), 0])
         on_stretch(end - first, len(values) - first)
     sampled = np.concatenate(samples)
@@ -228,7 +221,7 @@ def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, i
     ]
 
 
-def _known(
+def _settled(
     errors: np.ndarray, promised: np.ndarray, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Promises whose outcome is known, and which of them were broken."""
@@ -270,7 +263,41 @@ def plain_promises(
     model: GaussianModel, workers: Sequence[Sequence[int]], limits: np.ndarray, delta: float
 ) -> np.ndarray:
     """Which sensors the plain model would promise for, shape (n,) (D1 eq. (8))."""
-    unit, variance = Requirement(1.0, delta), np.empty(len(limits))
+    unit, variance = Requirement(1.0, delta), left_variance(model, workers)
+    return unit.is_met_by(unit.reliability(variance / limits**2))
+
+
+def left_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.ndarray:
+    """Variance of each sensor given those of the other workers, shape (n,)."""
+    variance = np.empty(model.size)
     for keys in map(list, workers):
         variance[keys] = model.block_variance(keys)
-    return unit.is_met_by(unit.reliability(variance / limits**2))
+    return variance
+
+
+def compared(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
+    """Share promised and share of those within ε, of every method, on the same windows."""
+    lines = []
+    for method in SHOWN:
+        summary = walk.summary(method)
+        shown = {name: summary[name] for name in ("declared", "within", "interval")}
+        lines.append({"method": method} | shown)
+    return [*lines, {"method": HINDSIGHT} | hindsight(walk, plain, workers)]
+
+
+def hindsight(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
+    """Most sensors that the plain model could have promised for without breaking the promise.
+
+    It ranks them by the error that it foresees, and the number is chosen afterwards: no real
+    system could. That is what the guard's share is fairly held against.
+    """
+    sensors = walk.of(PLAIN_ALL).sum(axis=0)
+    order = np.argsort(left_variance(plain, workers) / np.diag(plain.covariance))
+    total = np.cumsum(sensors[order], axis=0)
+    honest = total[:, WRONG] <= walk.delta * total[:, DECLARED]
+    most = int(np.flatnonzero(honest).max(initial=-1)) + 1
+    if not most:
+        return {"declared": 0.0, "within": None, "interval": None}
+    declared, wrong = total[most - 1, DECLARED], total[most - 1, WRONG]
+    share = float(declared / sensors[:, PAIRS].sum())
+    return {"declared": share, "within": float(1 - wrong / declared), "interval": None}

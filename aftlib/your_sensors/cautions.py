@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import compress
+
 import numpy as np
 
-from aftlib.your_sensors.backtest import DECLARED, GUARD, PAIRS, Walk
+from aftlib.your_sensors.backtest import GUARD, Walk, shares
 from aftlib.your_sensors.inventory import Inventory
 from aftlib.your_sensors.window_results import WindowResults
 
@@ -48,18 +51,15 @@ def few_windows(results: WindowResults, walk: Walk) -> list[str]:
 
 def unreachable(names: tuple[str, ...], limits: np.ndarray, walk: Walk) -> list[str]:
     """Sensors for which hardly any promise could be made, and the ε that would be worth it."""
-    counts = walk.of(GUARD).sum(axis=0)
-    share = counts[:, DECLARED] / np.maximum(counts[:, PAIRS], 1e-12)
+    share, _ = shares(walk.of(GUARD).sum(axis=0))
     never = np.flatnonzero(share < 0.05)
     if not len(never) or walk.edges[0] < LEARNING:
         return []
-    with np.errstate(invalid="ignore"):
-        worth = np.nanquantile(walk.errors, 1 - walk.delta, axis=0)
-    listed = [f"{names[i]} {worth[i]:.4g} (asked {limits[i]:.4g})" for i in never[:LISTED]]
-    more = f" and {len(never) - LISTED} more" if len(never) > LISTED else ""
+    worth = walk.least_epsilon
+    listed = _listed([f"{names[i]} {worth[i]:.4g} (asked {limits[i]:.4g})" for i in never])
     return [
         f"ε is too small for {len(never)} of {len(names)} sensors: they are hardly ever promised. "
-        f"The smallest ε that would be worth it: {', '.join(listed)}{more}."
+        f"The smallest ε that would be worth it: {listed}."
     ]
 
 
@@ -113,7 +113,7 @@ def gaps(inventory: Inventory) -> list[str]:
     ]
 
 
-def _listed(names: tuple[str, ...], flags: np.ndarray) -> str:
-    chosen = [name for name, one in zip(names, flags, strict=True) if one]
+def _listed(texts: Sequence[str], flags: np.ndarray | None = None) -> str:
+    chosen = list(texts if flags is None else compress(texts, flags))
     more = f" and {len(chosen) - LISTED} more" if len(chosen) > LISTED else ""
     return ", ".join(chosen[:LISTED]) + more

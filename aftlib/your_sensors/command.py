@@ -14,7 +14,7 @@ import click
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.paths import require_writable
 from aftlib.core.planfile import write_plan
 from aftlib.core.sensorplan import source_of
@@ -25,7 +25,7 @@ from aftlib.reports.html import write_report
 from aftlib.reports.notebook import find_notebook
 from aftlib.your_sensors.answer import answer_survey
 from aftlib.your_sensors.inventory import Inventory
-from aftlib.your_sensors.question import QUERIES, Question, epsilon_of, milliseconds
+from aftlib.your_sensors.question import QUERIES, Question, epsilon_of
 from aftlib.your_sensors.sensor_file import read_sensors
 from aftlib.your_sensors.survey import Survey
 from aftlib.your_sensors.wording import words
@@ -58,16 +58,6 @@ BAD_INPUT = 2
 def command(
     data: Path,
     epsilon: str | None,
-    epsilon_sd: float | None,
-    delta: float,
-    t_sla: str,
-    window: str,
-    slide: str | None,
-    query: str,
-    workers: int | None,
-    horizons: int,
-    fixed_ms: float,
-    per_tuple_ms: float,
     long: str | None,
     time: str | None,
     resample: str | None,
@@ -75,6 +65,7 @@ def command(
     spark: bool | None,
     output: Path,
     report: bool,
+    **asked: Any,
 ) -> None:
     """Say what of the sensors in FILE may be lost, and whether that would have held.
 
@@ -85,18 +76,8 @@ def command(
     planned from what was given.
     """
     with clear_errors(BAD_INPUT, partial(as_options, data)):
-        question = Question(
-            epsilon=None if epsilon is None else epsilon_of(epsilon),
-            epsilon_sd=epsilon_sd,
-            delta=delta,
-            t_sla_ms=milliseconds(t_sla),
-            window=window,
-            slide=slide,
-            query=query,
-            workers=workers,
-            horizons=horizons,
-            recovery_time=RecoveryTime(fixed_ms, per_tuple_ms),
-        )
+        limit = None if epsilon is None else epsilon_of(epsilon)
+        question = Question.of(epsilon=limit, **asked)
         if output.suffix != ".json":
             raise ValueError(f"output must end in .json, got {str(output)!r}")
         if output.is_dir():

@@ -58,14 +58,8 @@ class Conformal:
 
     α ← α + γ (δ − [|error| > half-width]), and the half-width is the 1 − α quantile of the last
     errors (Gibbs and Candès 2021), one a (horizon, sensor). What is guaranteed is the share over
-    *all* windows: nothing is said of those for which the half-width is small.
-
-    Parameters
-    ----------
-    limits : ndarray, shape (n,)
-        ε of each sensor.
-    delta : float
-    horizons : int
+    *all* windows: nothing is said of those for which the half-width is small. `limits` (n,) is ε of
+    each sensor.
     """
 
     def __init__(self, limits: np.ndarray, delta: float, horizons: int) -> None:

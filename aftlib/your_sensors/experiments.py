@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.checks import require_number
 from aftlib.core.datasets import SensorTable, even_grid
 from aftlib.core.planfile import read_plan
 from aftlib.your_sensors.answer import answer
 from aftlib.your_sensors.backtest import Walk
-from aftlib.your_sensors.inventory import Inventory
-from aftlib.your_sensors.question import Question, milliseconds
+from aftlib.your_sensors.inventory import step_of
+from aftlib.your_sensors.question import Question
 from aftlib.your_sensors.sensor_file import read_sensors
-from aftlib.your_sensors.survey import require_answerable
+from aftlib.your_sensors.survey import answerable_windows
 from aftlib.your_sensors.troubles import TROUBLES, over_time, summed_up, walked
 
 __all__ = ["answers", "check_parameters", "over_time", "sets", "summed_up", "troubles"]
@@ -30,17 +29,6 @@ def check_parameters(
     *,
     data: str | Sequence[str] | None,
     plan: str | None,
-    epsilon: float | None,
-    epsilon_sd: float | None,
-    delta: float,
-    t_sla: str,
-    window: int | str,
-    slide: int | str | None,
-    query: str,
-    workers: int | None,
-    horizons: int,
-    fixed_ms: float,
-    per_tuple_ms: float,
     long: Sequence[str] | None,
     time: str | None,
     resample: str | None,
@@ -48,13 +36,12 @@ def check_parameters(
     rows: int,
     rounds: int,
     seed: int,
-) -> None:
-    """Refuse what the notebook could not run to its end with; the parameters are the notebook's.
+    **asked: Any,
+) -> Question | None:
+    """Refuse what the notebook could not run to its end with; return what is asked of the data.
 
-    Raises
-    ------
-    ValueError
-        With the parameter, its value and what is wanted.
+    The parameters are the notebook's; None is asked of a plan. A ValueError says the parameter, its
+    value and what is wanted.
     """
     require_number("seed", seed, least=0, whole=True)
     require_number("rows", rows, least=2, whole=True)
@@ -63,12 +50,8 @@ def check_parameters(
         raise ValueError(f"plan must not go with data, got {plan!r} and {data!r}: it has its data")
     if plan is not None:
         read_plan(plan)
-        return
-    question = Question(
-        epsilon=epsilon, epsilon_sd=epsilon_sd, delta=delta, t_sla_ms=milliseconds(t_sla),
-        window=window, slide=slide, query=query, workers=workers, horizons=horizons,
-        recovery_time=RecoveryTime(fixed_ms, per_tuple_ms),
-    )  # fmt: skip
+        return None
+    question = Question.of(**asked)
     if data is None and (long or time or resample or drop):
         raise ValueError(
             f"long, time, resample and drop are of a file, got {long!r}, {time!r}, {resample!r} "
@@ -76,7 +59,8 @@ def check_parameters(
         )
     reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
     for table in sets(data, **reading, rows=rows, seed=seed).values():
-        require_answerable(Inventory.of(table), question)
+        answerable_windows(table.names, len(table.values), step_of(table), question)
+    return question
 
 
 def answers(tables: Mapping[str, SensorTable], question: Question) -> dict[str, dict]:
@@ -96,14 +80,13 @@ def sets(
 ) -> dict[str, SensorTable]:
     """The table of each file, or three generated ones, by name.
 
-    Raises
-    ------
-    ValueError
-        When a file cannot be read as sensors (the message begins with its name), or two files
-        have the same name.
+    ValueError when a file cannot be read as sensors (the message begins with its name), two files
+    have the same name, or there are none.
     """
     if data is None:
         return generated(rows, seed)
+    if not data:
+        raise ValueError(f"data must name a file at least, got {data!r}; null: generated sets")
     found: dict[str, SensorTable] = {}
     for file in [data] if isinstance(data, str) else data:
         if Path(file).name in found:

@@ -12,8 +12,15 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
-from aftlib.your_sensors.backtest import ALWAYS, CONFORMAL, GUARD, LAST, LINEAR, PLAIN
-from aftlib.your_sensors.compared import HINDSIGHT
+from aftlib.your_sensors.backtest import (
+    ALWAYS,
+    CONFORMAL,
+    GUARD,
+    HINDSIGHT,
+    LAST,
+    LINEAR,
+    PLAIN,
+)
 
 LOOK = {
     GUARD: (BLUE, "circle"),

@@ -133,23 +133,12 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Inventory:
-    """What a file of sensors holds.
-
-    Attributes
-    ----------
-    names : tuple of str
-    first, last : Timestamp or int
-        Time of the first and the last step, or their numbers where the file has no times.
-    step : Timedelta or None
-        Period of the grid; None without times.
-    quality : Quality
-    tally : Tally
-    """
+    """What a file of sensors holds."""
 
     names: tuple[str, ...]
-    first: Any
+    first: Any  # time of the first step, or its number where the file has no times
     last: Any
-    step: pd.Timedelta | None
+    step: pd.Timedelta | None  # period of the grid; None without times
     quality: Quality
     tally: Tally
 

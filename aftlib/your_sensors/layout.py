@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import pyarrow.parquet as pq
 
 from aftlib.core.checks import listed
 from aftlib.core.datasets import even_grid, no_number
-from aftlib.core.tablefile import as_floats, csv_signs
+from aftlib.core.tablefile import as_floats, csv_signs, require_distinct
 from aftlib.core.times import as_times
 
 HEAD = 20_000
@@ -23,6 +26,9 @@ HEAD = 20_000
 CELL_BYTES = 16
 """Of a sample in a text file, about."""
 LAST_BYTES = 1 << 22
+BEYOND = "\0"
+"""Label of what stands behind the last column: nothing, but for a separator."""
+TOO_LONG = "a line has more cells than the first, which names the columns; give every line as many"
 BATCH = 1_000_000
 """Samples that a task holds at a time, about."""
 
@@ -38,35 +44,16 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Layout:
-    """Files that hold one table, the rows in the order of their times.
+    """Files that hold one table, the rows in the order of their times."""
 
-    Attributes
-    ----------
-    files : tuple of Path
-        All of one kind, in order.
-    names : tuple of str
-        The n sensors.
-    time : str or None
-        Column of times; None where they are the index.
-    first : Timestamp
-        Time of the first row.
-    step : Timedelta
-    steps : int
-        Of the grid, from the first row to the last.
-    labels : tuple of str
-        Columns of a CSV file.
-    signs : tuple of str
-        Its separator and decimal sign.
-    """
-
-    files: tuple[Path, ...]
-    names: tuple[str, ...]
-    time: str | None
-    first: pd.Timestamp
+    files: tuple[Path, ...]  # all of one kind, in order
+    names: tuple[str, ...]  # the n sensors
+    time: str | None  # column of times; None where they are the index
+    first: pd.Timestamp  # time of the first row
     step: pd.Timedelta
-    steps: int
-    labels: tuple[str, ...] = ()
-    signs: tuple[str, str] = (",", ".")
+    steps: int  # of the grid, from the first row to the last
+    labels: tuple[str, ...] = ()  # columns of a CSV file
+    signs: tuple[str, str] = (",", ".")  # its separator and decimal sign
 
     def read(self, stretch: Stretch) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
         """Steps, samples (rows, n), and how many were infinite, some rows at a time.
@@ -98,12 +85,10 @@ class Layout:
             yield steps.astype(np.int64), values, int(infinite.sum())
 
     def _groups(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
-        groups = range(stretch.begin, stretch.end)
+        groups, most = range(stretch.begin, stretch.end), max(1, BATCH // len(self.names))
         with pq.ParquetFile(stretch.file) as file:
-            rows = max(1, BATCH // len(self.names))
-            for batch in file.iter_batches(rows, row_groups=groups):
-                rows = pa.Table.from_batches([batch])
-                yield named(as_floats(rows.to_pandas(), rows.schema))
+            for batch in file.iter_batches(most, row_groups=groups):
+                yield frame_of(pa.Table.from_batches([batch]))
 
     def _lines(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
         """Lines that begin in the stretch; the first file's or any other's heading is none."""
@@ -119,23 +104,29 @@ class Layout:
 
 
 def lines_of(text: bytes, labels: Sequence[str], signs: tuple[str, str]) -> pd.DataFrame:
-    """The frame of a text table's lines, without its heading."""
-    separator, decimal = signs
-    frame: pd.DataFrame = pd.read_csv(
-        io.BytesIO(text),
-        sep=separator,
-        decimal=decimal,
-        header=None,
-        names=list(labels),
-        usecols=range(len(labels)),
-        index_col=False,
-    )
+    """The frame of a text table's lines, without its heading; ValueError as `read_text`."""
+    names = [*labels, BEYOND]
+    frame = read_text(io.BytesIO(text), sep=signs[0], decimal=signs[1], header=None, names=names)
+    if frame.pop(BEYOND).notna().any():
+        raise ValueError(TOO_LONG)
     return frame
 
 
-def named(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with its columns' names as text."""
-    return frame.rename(columns=str)
+def read_text(source: Path | io.BytesIO, **how: Any) -> pd.DataFrame:
+    """What pandas reads of a text table; ValueError for cells that it would leave out."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame: pd.DataFrame = pd.read_csv(source, index_col=False, **how)
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise ValueError(TOO_LONG) from error
+    return frame
+
+
+def frame_of(rows: pa.Table) -> pd.DataFrame:
+    """The frame of a Parquet file's rows: decimal fractions are floats, names are texts."""
+    require_distinct(rows.schema.names)
+    return as_floats(rows.to_pandas(), rows.schema).rename(columns=str)
 
 
 def times_of(frame: pd.DataFrame, time: str | None) -> pd.DatetimeIndex:
@@ -183,18 +174,27 @@ def rows_in(file: Path) -> int:
         raise ValueError(f"path must hold a table, got {str(file)!r} ({error})") from error
 
 
+def require_one_line(file: Path, separator: str) -> None:
+    """Refuse a heading of several lines, of which a name in quotes may consist."""
+    with file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        heading = csv.reader(lines, delimiter=separator)
+        with suppress(csv.Error, StopIteration):  # of which pandas tells
+            next(heading)
+        if heading.line_num > 1:
+            raise ValueError("its first line ends within a name: rename that column")
+
+
 def require_alike(files: Sequence[Path], columns: Sequence[str], signs: tuple[str, str]) -> None:
     """Refuse files with other columns than the first, of text also in another order."""
     for file in files:
         if file.suffix == ".csv":
             sign, _ = csv_signs(file)
             head = pd.read_csv(file, nrows=0, index_col=False, sep=sign, encoding="utf-8-sig")
-            found = list(map(str, head.columns))
+            found = list(head.columns)
             alike = found == list(columns) and sign == signs[0]
         else:
             with pq.ParquetFile(file) as groups:
-                schema = groups.schema_arrow
-            found = [str(c) for c in named(schema.empty_table().to_pandas()).columns]
+                found = list(frame_of(groups.schema_arrow.empty_table()).columns)
             alike = sorted(found) == sorted(columns)
         if not alike:
             raise ValueError(
@@ -216,33 +216,29 @@ def require_same_clock(zone: Any, first: pd.Timestamp) -> None:
 def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> Layout:
     """Layout of wide files, told from their first rows and their last.
 
-    Raises
-    ------
-    ValueError
-        When they are no such files, have no times, or their first rows are refused by
-        `datasets.even_grid`.
+    ValueError when they are no such files, have no times, or their first rows are refused by
+    `datasets.even_grid`.
     """
     files = files_of(data)
     counts = [rows_in(file) for file in files]
     files = tuple(file for file, rows in zip(files, counts, strict=True) if rows) or files[:1]
-    text, signs = files[0].suffix == ".csv", (",", ".")
-    labels: tuple[str, ...] = ()
+    labels, signs = tuple[str, ...](), (",", ".")
     try:
-        if text:
+        if files[0].suffix == ".csv":
             signs = csv_signs(files[0])
+            require_one_line(files[0], signs[0])
             reading: Any = {"sep": signs[0], "decimal": signs[1], "encoding": "utf-8-sig"}
-            head = pd.read_csv(files[0], nrows=HEAD, index_col=False, **reading)
-            labels = tuple(map(str, head.columns))
+            head = read_text(files[0], nrows=HEAD, **reading)
+            labels = tuple(head.columns)
         else:
             with pq.ParquetFile(files[0]) as file:
                 batch = next(file.iter_batches(HEAD), None)
-                head = pa.Table.from_batches([batch] if batch else [], file.schema_arrow)
-                head = as_floats(head.to_pandas(), file.schema_arrow)
+                schema = file.schema_arrow
+                head = frame_of(pa.Table.from_batches([batch] if batch else [], schema))
     except (ValueError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"path must hold a table, got {str(files[0])!r} ({reason})") from error
-    head = named(head)
-    require_alike(files, [str(column) for column in head.columns], signs)
+    require_alike(files, list(head.columns), signs)
     told = head.copy()
     quiet = [c for c in told if told[c].dtype.kind == "f" and told[c].isna().all()]
     told.loc[told.index[:1], quiet] = 0.0  # it may begin later
@@ -281,9 +277,15 @@ def last_row(file: Path, labels: Sequence[str], signs: tuple[str, str]) -> pd.Da
             line = lines.read().rstrip().rpartition(b"\n")[2]
         return lines_of(line, labels, signs)
     with pq.ParquetFile(file) as groups:
-        for batch in groups.iter_batches(HEAD, row_groups=[groups.num_row_groups - 1]):
-            last = batch
-    return named(pa.Table.from_batches([last]).to_pandas()[-1:])
+        filled = [place for place, rows in enumerate(row_counts(groups)) if rows]
+        for batch in groups.iter_batches(HEAD, row_groups=filled[-1:]):
+            last = batch[-1:]
+    return frame_of(pa.Table.from_batches([last]))
+
+
+def row_counts(groups: pq.ParquetFile) -> list[int]:
+    """Rows of each row group."""
+    return [groups.metadata.row_group(i).num_rows for i in range(groups.num_row_groups)]
 
 
 def stretches_of(layout: Layout, cells: int) -> list[Stretch]:
@@ -295,7 +297,7 @@ def stretches_of(layout: Layout, cells: int) -> list[Stretch]:
             found += [Stretch(file, at, min(at + much, size)) for at in range(0, size, much)]
             continue
         with pq.ParquetFile(file) as groups:
-            sizes = [groups.metadata.row_group(i).num_rows for i in range(groups.num_row_groups)]
+            sizes = row_counts(groups)
         begin, held = 0, 0
         for number, size in enumerate(sizes):
             held += size * n

@@ -48,12 +48,10 @@ def survey_by_spark(
 ) -> Survey:
     """Survey a wide CSV or Parquet file, or a directory of them in the order of their names.
 
+    Its rows must be in the order of their times, which lie on an even grid, each time once.
+
     Parameters
     ----------
-    spark : SparkSession
-    data : path
-        Its rows must be in the order of their times, which lie on an even grid, each time once.
-    question : Question
     time, drop
         As `datasets.read_table`.
     cells : int

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -86,14 +87,17 @@ class Question:
             if width is not None and not isinstance(width, str):
                 require_number(name, width, least=1, whole=True)
 
+    @classmethod
+    def of(cls, *, t_sla: str, fixed_ms: float, per_tuple_ms: float, **others: Any) -> Self:
+        """The question in the words of the command line and of the notebook; errors likewise."""
+        recovery_time = RecoveryTime(fixed_ms, per_tuple_ms)
+        return cls(t_sla_ms=milliseconds(t_sla), recovery_time=recovery_time, **others)
+
     def steps(self, step: pd.Timedelta | None) -> tuple[int, int]:
         """Window and slide in steps of the file.
 
-        Raises
-        ------
-        ValueError
-            When a duration meets a file without times or is no multiple of its step, or the slide
-            is longer than the window.
+        ValueError when a duration meets a file without times or is no multiple of its step, or the
+        slide is longer than the window.
         """
         window = _in_steps("window", self.window, step)
         slide = window if self.slide is None else _in_steps("slide", self.slide, step)
@@ -107,10 +111,7 @@ class Question:
     def limits(self, names: tuple[str, ...], deviations: np.ndarray) -> np.ndarray:
         """ε of each sensor, shape (n,); `deviations` of their window results in the first half.
 
-        Raises
-        ------
-        ValueError
-            When a sensor has no ε, or one is given for a sensor that there is not.
+        ValueError when a sensor has no ε, or one is given for a sensor that there is not.
         """
         if self.epsilon_sd is not None:
             return self.epsilon_sd * deviations
@@ -148,13 +149,7 @@ def _in_steps(name: str, width: int | str, step: pd.Timedelta | None) -> int:
 
 
 def milliseconds(text: str) -> float:
-    """Milliseconds of a duration such as "2s", "500ms" or "1.5min".
-
-    Raises
-    ------
-    ValueError
-        When it is no duration above 0.
-    """
+    """Milliseconds of a duration such as "2s", "500ms" or "1.5min"; ValueError for any other."""
     units = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "min": 6e4, "h": 3.6e6}
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-zµ]+)\s*", text)
     if not found or found[2] not in units or not float(found[1]) > 0:
@@ -175,10 +170,7 @@ def _of_pairs(rows: list[tuple[str, str | float]]) -> dict[str, float]:
 def epsilon_of(text: str) -> float | dict[str, float]:
     """ε as a number, or one a sensor from a file: JSON {sensor: ε}, or CSV lines `sensor,ε`.
 
-    Raises
-    ------
-    ValueError
-        When it is neither a number nor such a file.
+    ValueError when it is neither a number nor such a file.
     """
     try:
         return float(text)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aftlib.core.checks import listed
 from aftlib.core.datasets import SensorTable, read_long, read_table
 from aftlib.guard.guard import LARGEST
 from aftlib.your_sensors.inventory import Tally
@@ -83,7 +84,7 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
         )
     if lost:
         raise ValueError(
-            f"column {_some(lost)} must have most of its samples, got {share.max():.0%} missing; "
+            f"column {listed(lost)} must have most of its samples, got {share.max():.0%} missing; "
             f"leave it out with drop={lost[:8]!r}, or take a longer step with resample="
         )
     require_told_apart(names, tally)
@@ -92,7 +93,7 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
         raise ValueError("no column varies, got one value only in each: is this the right file?")
     if still:
         raise ValueError(
-            f"column {_some(still)} must vary, got one value only; leave it out with "
+            f"column {listed(still)} must vary, got one value only; leave it out with "
             f"drop={still[:8]!r}"
         )
 
@@ -129,8 +130,3 @@ def require_measured(names: Sequence[str], values: np.ndarray) -> None:
                 f"where others lie from {low:g} to {high:g}; if that stands for missing, leave "
                 f"those cells empty, or leave the column out with drop=[{name!r}]"
             )
-
-
-def _some(names: Sequence[str]) -> str:
-    listed = ", ".join(repr(name) for name in names[:8])
-    return listed + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -22,24 +22,16 @@ LEAST_WINDOWS = 8
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """All that a plan takes from samples.
-
-    Attributes
-    ----------
-    inventory : Inventory
-    results : WindowResults
-    recent : ndarray, shape (at most MOST_ROWS, n)
-        Samples, the last ones of the first half.
-    """
+    """All that a plan takes from samples."""
 
     inventory: Inventory
     results: WindowResults
-    recent: np.ndarray
+    recent: np.ndarray  # (at most MOST_ROWS, n) samples, the last ones of the first half
 
     @classmethod
     def of(cls, table: SensorTable, inventory: Inventory, question: Question) -> Self:
         """Survey of a table in memory; ValueError when it has too few windows."""
-        windows = require_answerable(inventory, question)
+        windows = answerable_windows(table.names, inventory.steps, inventory.step, question)
         results = window_results(table.values, table.names, windows, inventory.step)
         return cls(inventory, results, table.values[recent_rows(inventory.steps)])
 
@@ -49,21 +41,13 @@ def recent_rows(steps: int) -> slice:
     return slice(max(0, steps // 2 - MOST_ROWS), steps // 2)
 
 
-def require_answerable(inventory: Inventory, question: Question) -> Windows:
-    """The question's windows over what there is.
-
-    Raises
-    ------
-    ValueError
-        When that is too short for them, or has fewer sensors than there are to be workers.
-    """
-    return answerable_windows(inventory.names, inventory.steps, inventory.step, question)
-
-
 def answerable_windows(
     names: Sequence[str], steps: int, step: pd.Timedelta | None, question: Question
 ) -> Windows:
-    """`require_answerable` of so many steps, before they are read."""
+    """The question's windows over so many steps, which need not have been read.
+
+    ValueError when there are too few windows, or fewer sensors than there are to be workers.
+    """
     windows = Windows(*question.steps(step), question.query)
     count = len(windows.ending_in(0, steps))
     if count < LEAST_WINDOWS:

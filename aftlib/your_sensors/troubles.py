@@ -7,12 +7,7 @@ import pandas as pd
 
 from aftlib.core.sensorplan import fitted
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_loans, pool_unit
-from aftlib.your_sensors.backtest import (
-    GUARD,
-    PLAIN,
-    Walk,
-    walk_forward,
-)
+from aftlib.your_sensors.backtest import GUARD, PLAIN, Walk, shares, walk_forward
 
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
@@ -23,12 +18,8 @@ def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
     """Window results of eight sensors, in order until the middle, shape (rounds, 8).
 
     They share a slow common part. "drift": two of them move away, further and further; "stuck
-    sensors": two repeat their last value; "change of regime": their own noise triples.
-
-    Raises
-    ------
-    ValueError
-        When the trouble is none of these.
+    sensors": two repeat their last value; "change of regime": their own noise triples. ValueError
+    for any other.
     """
     common, own = np.empty(rounds), rng.normal(size=(rounds, SENSORS))
     at = 0.0
@@ -80,47 +71,22 @@ def against_adversary(delta: float, struck: int, rounds: int = 4000) -> float:
 def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
     """Shares promised and kept of each stretch of time, with and without the guard.
 
-    Returns
-    -------
-    DataFrame
-        trouble, method, window, declared, within (NaN where nothing was promised).
+    Rows of trouble, method, window, declared, within (NaN where nothing was promised).
     """
-    rows = []
+    parts = []
     for trouble, walk in walks.items():
         for method in (GUARD, PLAIN):
-            counts = walk.of(method).sum(axis=1)
-            for begin, (pairs, declared, wrong) in zip(walk.edges, counts, strict=False):
-                rows.append(
-                    {
-                        "trouble": trouble,
-                        "method": method,
-                        "window": int(begin),
-                        "declared": declared / max(pairs, 1e-12),
-                        "within": 1 - wrong / declared if declared else np.nan,
-                    }
-                )
-    return pd.DataFrame(rows)
+            declared, within = shares(walk.of(method).sum(axis=1))
+            part = {"window": walk.edges[:-1], "declared": declared, "within": within}
+            parts.append(pd.DataFrame({"trouble": trouble, "method": method} | part))
+    return pd.concat(parts, ignore_index=True)
 
 
 def summed_up(walks: dict[str, Walk]) -> pd.DataFrame:
-    """The same over the whole time after the trouble began, a row a trouble and method.
-
-    Returns
-    -------
-    DataFrame
-        trouble, method, declared, within, broken: promises that were wrong, allowed: how many the
-        guard's theorem lets be wrong one window ahead (NaN for others).
-    """
-    rows = []
-    for trouble, walk in walks.items():
-        for method in (GUARD, PLAIN):
-            pairs, declared, wrong = walk.of(method).sum(axis=(0, 1))
-            rows.append(
-                {
-                    "trouble": trouble,
-                    "method": method,
-                    "declared": declared / pairs,
-                    "within": 1 - wrong / declared if declared else np.nan,
-                }
-            )
-    return pd.DataFrame(rows)
+    """The same over the whole time after the trouble began, a row a trouble and method."""
+    rows = [
+        (trouble, method, *shares(walk.of(method).sum(axis=(0, 1))))
+        for trouble, walk in walks.items()
+        for method in (GUARD, PLAIN)
+    ]
+    return pd.DataFrame(rows, columns=["trouble", "method", "declared", "within"])

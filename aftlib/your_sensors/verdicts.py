@@ -7,25 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from aftlib.reports.claims import Settled, settle
-from aftlib.your_sensors.backtest import GUARD, MANY, Walk
-from aftlib.your_sensors.compared import HINDSIGHT
+from aftlib.your_sensors.backtest import GUARD, HINDSIGHT, MANY, Walk
 from aftlib.your_sensors.troubles import SENSORS, against_adversary
 
 
 def verdicts(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> list[Settled]:
-    """Settle G-1 … G-3.
-
-    Parameters
-    ----------
-    plans : mapping of str to plan
-        Of each set.
-    walks : mapping of str to Walk
-        Through the streams in which something goes wrong.
-
-    Returns
-    -------
-    list of Settled
-    """
+    """Settle G-1 … G-3 from the plan of each set and the walks through troubled streams."""
     return [keeps_promise(plans), keeps_bound(plans, walks), declares_more(plans)]
 
 

@@ -18,20 +18,13 @@ LEAST_RHYTHM = 0.02
 class WindowResults:
     """The result of every window of every sensor.
 
-    Attributes
-    ----------
-    values : ndarray, shape (N, n)
-        NaN where too many samples are missing: more than half for a mean, any for a sum.
-    names : tuple of str
-    windows : Windows
-    seasons : tuple of float
-        Periods of rhythms, in windows, the strongest first.
+    A result is NaN where too many samples are missing: more than half for a mean, any for a sum.
     """
 
-    values: np.ndarray
+    values: np.ndarray  # (N, n)
     names: tuple[str, ...]
     windows: Windows
-    seasons: tuple[float, ...] = ()
+    seasons: tuple[float, ...] = ()  # periods of rhythms, in windows, the strongest first
 
     @property
     def half(self) -> int:
@@ -47,10 +40,7 @@ def window_results(
 ) -> WindowResults:
     """Aggregate samples, shape (steps, n), over every window, and find the rhythms.
 
-    Raises
-    ------
-    ValueError
-        When a sensor has less than two different results in a half.
+    ValueError when a sensor has less than two different results in a half.
     """
     every = windows.ending_in(0, len(samples))
     parts = []

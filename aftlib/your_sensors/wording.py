@@ -16,7 +16,7 @@ def words(plan: dict) -> list[str]:
 def others(plan: dict) -> list[str]:
     """What each sensor tells about the others."""
     lines = ["What the other machines' sensors tell of each (share of its variance, best witness):"]
-    for sensor in _first(plan["sensors"]):
+    for sensor in plan["sensors"][:LISTED]:
         witness = f"{sensor['closest']} ({sensor['correlation']:+.2f})" if sensor["closest"] else ""
         lines.append(f"  {_name(sensor['name'])} {max(sensor['explained'], 0):4.0%}   {witness}")
     return lines + _rest(plan["sensors"])
@@ -29,7 +29,7 @@ def losses(plan: dict) -> list[str]:
         "How often each could have been lost and estimated within ε, by how many windows the "
         f"outage lasts (1 … {horizons}):"
     ]
-    for sensor in _first(plan["sensors"]):
+    for sensor in plan["sensors"][:LISTED]:
         shares = " ".join(f"{share:4.0%}" for share in sensor["declared"])
         lines.append(f"  {_name(sensor['name'])} {shares}   ε = {sensor['epsilon']:.4g}")
     now = sum(sensor["now"][0] for sensor in plan["sensors"])
@@ -129,10 +129,6 @@ def warnings(plan: dict) -> list[str]:
 
 def _name(name: str) -> str:
     return f"{name[:24]:<24}"
-
-
-def _first(items: list) -> list:
-    return items[:LISTED]
 
 
 def _rest(items: list) -> list[str]:

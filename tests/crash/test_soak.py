@@ -7,7 +7,7 @@ import pytest
 from aftlib.failure_drill.lives import LIVES
 from aftlib.failure_drill.soak import broken, soak
 
-SECONDS = 1800.0 if os.environ.get("AFT_TRIALS") == "full" else 12.0
+SECONDS = 1800.0 if os.environ.get("AFT_TRIALS") == "full" else 4.0
 SECONDS = float(os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
 
 

@@ -5,16 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.failure_drill.drill import DIGITS, drill, folder_bytes, tallied
-
-SMALL = {
-    "sensors": 12, "workers": 4, "width": 10, "windows": 60, "batch_windows": 5, "calm": 0.4,
-    "strikes": 3, "epsilon_sd": 0.8, "delta": 0.05, "stall_s": 0.1, "seed": 1,
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    return drill(tmp_path_factory.mktemp("drill"), **SMALL)
+from tests.failure_drill.conftest import SMALL
 
 
 def whole(small):

@@ -1,17 +1,21 @@
 """What the notebook refuses before anything runs, and what a schedule promises of a plan."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
 from aftlib.failure_drill import experiments
 from aftlib.failure_drill.drill import drill
+from aftlib.failure_drill.drivers import METHODS, TUPLES
 from aftlib.reports.documents import PROFILES
 from aftlib.reports.notebook import find_notebook, profile_parameters
+from tests.failure_drill.conftest import SMALL
 
-GIVEN = {
-    "sensors": 12, "workers": 4, "width": 10, "windows": 150, "batch_windows": 5, "calm": 0.4,
-    "strikes": 8, "epsilon_sd": 0.8, "delta": 0.05, "stall_s": 0.1, "seed": 1,
-}  # fmt: skip
+GIVEN = SMALL | {"windows": 150, "strikes": 8}
 SCHEMES = ["no fault tolerance", "exactly once"]
 
 
@@ -29,11 +33,14 @@ def test_what_is_well_passes():
     [
         ({"sensors": 13}, "sensors must be a multiple of 3 and of workers = 4, got 13"),
         ({"sensors": 2}, "sensors must be a whole number at least 12, got 2"),
+        ({"width": 6}, "width must be a whole number at least 7, got 6"),
         ({"calm": 0.05}, "calm must leave 4 micro-batches undisturbed, got 0.05"),
         ({"calm": 1.0}, "calm must be above 0 and below 1, got 1.0"),
         ({"stall_s": 0}, "stall_s must be above 0 and at most 60, got 0"),
         ({"strikes": 100}, "strikes must fit between step 600 and 1500, got 100"),
         ({"schemes": "all"}, "schemes must be a list of some of .* got 'all'"),
+        ({"schemes": [*SCHEMES, ["D1"]]}, "schemes must be a list of .* got .*'D1'"),
+        ({"schemes": [*SCHEMES, "exactly once"]}, "schemes must be .* each once, got"),
         ({"schemes": ["exactly once"]}, "schemes must begin with 'no fault tolerance'"),
         ({"schemes": ["no fault tolerance"]}, "schemes must begin with .* and hold 'exactly once'"),
     ],
@@ -41,6 +48,14 @@ def test_what_is_well_passes():
 def test_what_could_not_run_is_refused(changed, said):
     with pytest.raises(ValueError, match=said):
         check(**changed)
+
+
+def test_the_shortest_window_has_a_plan_of_d2_whatever_epsilon():
+    width, n = experiments.LEAST["width"], GIVEN["sensors"]
+    for epsilon_sd, method in product((1e-6, 100), METHODS.values()):
+        requirement, budget = Requirement(epsilon_sd, 0.05), int(experiments.BUDGET * width * n)
+        query = ReplayQuery(block_model(n, 3), width, requirement, TUPLES, budget, method)
+        assert query.first_plan.times[-1] == width
 
 
 def test_a_parameter_that_is_missing_is_refused():

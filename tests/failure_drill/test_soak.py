@@ -1,9 +1,13 @@
 """What a soak says of memory, and what its judge sees."""
 
 import json
+import signal
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from aftlib.core.generators import block_model, draw
@@ -43,15 +47,22 @@ def log(tmp_path_factory):
 def test_the_judge_sees_what_is_lost_doubled_wrong_and_outside(log):
     truth = lives.WINDOWS.aggregate(log.read(None, 0, 80), 0, range(4))[0]
     rows = [(w, s, truth[w, s], False) for w, s in np.ndindex(truth.shape)]
-    assert lives.judged(log, rows, 80, 0.1) == {
+    epsilon = lives.REQUIREMENT.epsilon
+
+    def judged(rows):
+        came = pd.DataFrame(rows, columns=["window", "sensor", "value", "estimated"])
+        return lives.judged(log, came, 80)
+
+    assert judged(rows) == {
         "due": 48, "lost": 0, "doubled": 0, "wrong": 0, "estimated": 0, "outside": 0,
     }  # fmt: skip
     rows[7] = (*rows[7][:2], rows[7][2] + 0.01, False)
-    rows[8] = (*rows[8][:2], rows[8][2] + 0.05, True)
-    rows[9] = (*rows[9][:2], rows[9][2] + 0.2, True)
-    assert lives.judged(log, [*rows[3:], rows[20]], 80, 0.1) == {
-        "due": 48, "lost": 3, "doubled": 1, "wrong": 1, "estimated": 2, "outside": 1,
+    rows[8] = (*rows[8][:2], rows[8][2] + 0.5 * epsilon, True)
+    rows[9] = (*rows[9][:2], rows[9][2] + 2 * epsilon, True)
+    assert judged([*rows[3:], rows[20], (4, 0, 9.0, False), (4, 0, 9.0, False)]) == {
+        "due": 48, "lost": 3, "doubled": 2, "wrong": 1, "estimated": 2, "outside": 1,
     }  # fmt: skip
+    assert judged([])["lost"] == 48
 
 
 @pytest.mark.parametrize(
@@ -79,6 +90,16 @@ def test_a_life_that_ends_with_an_error_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr(soak, "LIVES", {"nobody": None})
     with pytest.raises(RuntimeError, match="(?s)nobody ended with status 1: .*KeyError: 'nobody'"):
         soak.soak(1, tmp_path)
+
+
+def test_when_one_cannot_begin_the_others_are_ended(tmp_path, monkeypatch):
+    command = [sys.executable, "-S", "-c", "input()"]
+    life = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    to_come = [life]
+    monkeypatch.setattr(soak, "born", lambda *_: to_come.pop())
+    with pytest.raises(IndexError):
+        soak.soak(1, tmp_path)
+    assert life.poll() == -signal.SIGKILL
 
 
 def test_a_life_without_end_is_ended(tmp_path, monkeypatch):

@@ -16,6 +16,12 @@ from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
 
 MISSING = scenario.missing()
+needs_ns3 = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return Scenario.compiled(tmp_path_factory.mktemp("ns3"))
 
 
 def test_stored_runs_are_of_all_schemes_rates_and_paired_failures():
@@ -59,9 +65,8 @@ def test_agreement_on_tcps_parts():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_a_run_made_anew_is_the_stored_one(tmp_path):
-    made = Scenario.compiled(tmp_path)
+@needs_ns3
+def test_a_run_made_anew_is_the_stored_one(made):
     for scheme in (UPSTREAM, PROPOSED):
         stored = (
             reference.read("recoveries").query("rate == 500 and scheme == @scheme.name").head(2)
@@ -81,9 +86,8 @@ def test_a_run_made_anew_is_the_stored_one(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_other_parameters_than_the_documents(tmp_path):
-    made = Scenario.compiled(tmp_path)
+@needs_ns3
+def test_other_parameters_than_the_documents(made):
     far, slow = Link(delay_ms=8.0), Link(bandwidth_mbps=4.0)
     for changed in ({"link": far}, {"link": slow}, {"processing_us": 100}, {"tuple_bytes": 100}):
         system = Parameters(rate=500, **changed)
@@ -95,10 +99,9 @@ def test_other_parameters_than_the_documents(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_short_heartbeats_and_phases(tmp_path):
+@needs_ns3
+def test_short_heartbeats_and_phases(made):
     """The network has settled when the first heartbeat goes out, so four delays are enough."""
-    made = Scenario.compiled(tmp_path)
     phases = Phases(ack=0.3, heartbeat=0.7, switching=0.1, checkpoint=0.5)
     for beat in (20.0, 15.0, 100.0):
         system = Parameters(rate=500, heartbeat_ms=beat, phases=phases)
@@ -107,20 +110,18 @@ def test_short_heartbeats_and_phases(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_a_death_that_is_noticed_before_it_happens_stops_the_run(tmp_path, monkeypatch):
-    made = Scenario.compiled(tmp_path)
+@needs_ns3
+def test_a_death_that_is_noticed_before_it_happens_stops_the_run(made, monkeypatch):
     monkeypatch.setattr(Parameters, "__post_init__", lambda system: None)
     with pytest.raises(RuntimeError, match="taken for dead before it died"):
         made.run(Parameters(rate=500, heartbeat_ms=9), UPSTREAM, [2789.65])
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@needs_ns3
 @pytest.mark.parametrize("rate", [200, 5000])
-def test_traffic_is_what_ns3_counts(tmp_path, rate):
+def test_traffic_is_what_ns3_counts(made, rate):
     """Each part of it, one ACK pair a switch included, within 2 %."""
-    made = Scenario.compiled(tmp_path)
     system = Parameters(rate=rate, phases=Phases(0.3, 0.7, 0.1, 0.5))
     for scheme in SCHEMES.values():
         counted, said = made.run(system, scheme, [8000.0]).iloc[0], traffic(system, scheme)

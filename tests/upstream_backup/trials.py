@@ -8,4 +8,4 @@ from aftlib.upstream_backup.recursion import simulate
 
 def mean_of(scheme, parameters, measure, count=400, node="primary"):
     found = (simulate(parameters, scheme, [Failure(t, node)]) for t in failure_times(count, 1))
-    return float(np.mean([measure(one.recoveries[0]) for one in found]))
+    return np.mean([measure(one.recoveries[0]) for one in found], axis=0)

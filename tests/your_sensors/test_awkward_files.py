@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from aftlib.your_sensors import layout as layouts
 from aftlib.your_sensors.layout import layout_of, stretches_of
 from aftlib.your_sensors.sensor_file import read_sensors
 
@@ -178,6 +179,16 @@ def test_decimals_are_read_through_spark_too(tmp_path):
     assert np.isnan(values[0, 2])
 
 
+def test_through_spark_times_may_be_decimals_and_row_groups_empty(tmp_path):
+    seconds = [decimal.Decimal(int(t.timestamp())) for t in TIMES]
+    table = pa.table({"time": pa.array(seconds)} | dict(zip("abc", VALUES.T, strict=True)))
+    with pq.ParquetWriter(tmp_path / "file.parquet", table.schema) as file:
+        for rows in (table, table[:0]):
+            file.write_table(rows)
+    found = layout_of(tmp_path / "file.parquet", time="time")
+    assert (found.first, found.steps) == (TIMES[0], ROWS)
+
+
 @pytest.mark.parametrize("ends", [["\r"], ["\r", "\n"]])
 def test_through_spark_a_heading_must_end_as_other_systems_lines_do(ends, tmp_path):
     """Or the rows up to the first newline would be taken for its rest."""
@@ -185,6 +196,46 @@ def test_through_spark_a_heading_must_end_as_other_systems_lines_do(ends, tmp_pa
     path.write_bytes(alternating(lines(), ends).encode())
     with pytest.raises(ValueError, match="its first line ends with a carriage return alone"):
         layout_of(path)
+
+
+@pytest.mark.parametrize("more", [",7", ",,7", ",7,7"])
+@pytest.mark.parametrize("row", [1, 60])
+def test_through_spark_no_cell_is_left_out(row, more, tmp_path, monkeypatch):
+    monkeypatch.setattr(layouts, "HEAD", 20)
+    said = lines().splitlines()
+    said[row] += more
+    path = tmp_path / "file.csv"
+    path.write_text("\n".join(said))
+    with pytest.raises(ValueError, match="a line has more cells than the first, which names"):
+        samples_of(path, 5)
+
+
+@pytest.mark.parametrize("end", ["", ","])
+def test_through_spark_a_short_line_is_filled_however_it_is_cut(end, tmp_path):
+    said = lines().splitlines()
+    said[60] = said[60].rpartition(",")[0]
+    path = tmp_path / "file.csv"
+    path.write_text("\n".join([said[0], *(line + end for line in said[1:])]))
+    expected = VALUES.copy()
+    expected[59, 2] = np.nan
+    for cells in (3, 10**6):
+        np.testing.assert_array_equal(samples_of(path, cells), expected)
+
+
+def samples_of(path, cells):
+    layout = layout_of(path)
+    parts = [part for one in stretches_of(layout, cells) for _, part, _ in layout.read(one)]
+    return np.concatenate(parts)
+
+
+def test_through_spark_a_heading_is_one_line(tmp_path):
+    path = tmp_path / "file.csv"
+    for end in ("\nleft", "\n" * 10**6):
+        path.write_text(lines(names=("time", f'"a{end}"', "b", "c")))
+        with pytest.raises(ValueError, match="its first line ends within a name: rename that col"):
+            layout_of(path)
+    path.write_text(lines(names=("time", 'pipe of 5"', "b", "c")))
+    assert layout_of(path).names == ('pipe of 5"', "b", "c")
 
 
 @pytest.mark.parametrize("text", [lines(names=("time", "a", "a", "c")), "time,a,b,c\n"])
@@ -217,8 +268,9 @@ def test_parquet_columns_of_one_name_and_empty_files_are_refused(tmp_path):
     path = tmp_path / "file.parquet"
     columns = [pa.array(TIMES.to_pydatetime()), *(pa.array(v) for v in VALUES.T)]
     pq.write_table(pa.Table.from_arrays(columns, names=["time", "a", "a", "c"]), path)
-    with pytest.raises(ValueError, match="columns must differ, got 'a' more than once; rename"):
-        read_sensors(path)
+    for read in (read_sensors, layout_of):
+        with pytest.raises(ValueError, match="columns must differ, got 'a' more than once; rename"):
+            read(path)
     pq.write_table(pa.Table.from_arrays(columns, names=["time", "a", "b", "c"])[:0], path)
     with pytest.raises(ValueError, match="is it empty"):
         read_sensors(path)

@@ -56,6 +56,7 @@ GOOD = {
         ({"workers": 13}, "workers must be at most the 12 sensors, got 13"),
         ({"fixed_ms": -1}, "fixed_ms must be finite and at least 0"),
         ({"time": "t"}, "long, time, resample and drop are of a file"),
+        ({"data": []}, r"data must name a file at least, got \[\]"),
         ({"data": "none.csv"}, "none.csv: path must be an existing file, got 'none.csv'"),
     ],
 )
