@@ -31,6 +31,7 @@ from aftlib.approximately_once.master import Master, Outage
 from aftlib.approximately_once.operator import Worker
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -73,8 +74,9 @@ class Query:
                 f"model and assignment must have the log's {n} keys, got a model of "
                 f"{self.model.size} and an assignment of {len(keys)}"
             )
-        if self.every < 1:
-            raise ValueError(f"every must be at least 1 step, got {self.every!r}")
+        require_number("every", self.every, least=1, whole=True)
+        for season in self.seasons:
+            require_number("each of seasons", season, above=0)
         if not 0 <= self.steps <= self.log.steps:
             raise ValueError(f"stop must lie in 0 … {self.log.steps}, got {self.stop!r}")
         if self.recover not in RECOVER:

@@ -181,7 +181,10 @@ def put_out(log: Path) -> Iterator[tuple[Path, int]]:
 
 
 def rejects(spark: SparkSession, directory: Path) -> DataFrame:
-    """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows."""
+    """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows.
+
+    The key is of the stream's own type; it is text where nothing has been put out yet.
+    """
     place = Path(directory).absolute()
     if (place / "query.json").exists() and not any(put_out(place / _LOG)):
         schema = "key string, at long, event long, reason string, number long"

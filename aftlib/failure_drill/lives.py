@@ -100,7 +100,7 @@ def live_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     query = ReplayQuery(block_model(MODEL_SIZE, 3), WIDTH, REQUIREMENT, TUPLES, budget, "adaptive")
     write_task(kept, query, log)
     rng, rounds, batch = np.random.default_rng(2), 0, 0
-    while not (rounds and over()):
+    while not (rounds > 1 and over()):  # somebody recovers what another one left
         batch += int(rng.integers(30, 120))
         ended(begun(kept, "replayed", batch), -signal.SIGKILL)
         rounds += 1
@@ -135,7 +135,7 @@ def live_d5(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     kept, rng, failures = place / "kept", np.random.default_rng(4), 0
     kept.mkdir()
     command = [sys.executable, "-m", counting.__name__, str(log.path), str(kept)]
-    while not (failures and over()):
+    while not (failures > 1 and over()):  # somebody goes on where another one died
         before, process = written(kept / "answers.jsonl"), subprocess.Popen(command)
         while process.poll() is None and written(kept / "answers.jsonl") == before:
             time.sleep(0.05)  # it imports and compiles first

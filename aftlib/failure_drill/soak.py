@@ -142,7 +142,8 @@ def growth(at_s: np.ndarray, memory_mb: np.ndarray, seconds: float) -> dict[str,
     counted = max(4.0, len(hours) * (1 - r) / (1 + r))
     widened = np.sqrt((len(hours) - 2) / max(counted - 2, 1))
     half = float(t.ppf((1 + CONFIDENCE) / 2, counted - 2) * line.stderr * widened)
-    return {"slope": float(line.slope), "low": line.slope - half, "high": line.slope + half}
+    bounds = {"slope": line.slope, "low": line.slope - half, "high": line.slope + half}
+    return {name: float(bound) for name, bound in bounds.items()}
 
 
 def broken(result: Mapping) -> list[str]:

@@ -55,7 +55,7 @@ class History:
 def limits_of(epsilon: ArrayLike, sensors: int) -> np.ndarray:
     """ε of each sensor, shape (n,); ValueError unless each is above 0 and finite."""
     limits = np.asarray(epsilon, float)
-    if limits.shape not in ((), (sensors,)) or not (np.isfinite(limits) & (limits > 0)).all():
+    if limits.shape not in ((), (1,), (sensors,)) or not (np.isfinite(limits) & (limits > 0)).all():
         raise ValueError(
             f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
             f"sensors, got {epsilon!r}"

@@ -255,8 +255,10 @@ def attend(
             return found
         except BaseException:
             # No new work, no kernel; then the pool awaits their threads.
-            pool.shutdown(wait=False, cancel_futures=True)
-            stop_all()
+            try:
+                pool.shutdown(wait=False, cancel_futures=True)
+            finally:
+                stop_all()
             raise
 
 

@@ -43,7 +43,7 @@ class Fault:
         if point != self.point or reached < self.after or self.note.exists():
             return
         self.notes.mkdir(parents=True, exist_ok=True)
-        draft = self.note.with_suffix(f".{os.getpid()}")
+        draft = self.notes / f".{os.getpid()}"
         draft.write_text(json.dumps({"pid": os.getpid(), "reached": reached}))
         draft.replace(self.note)  # whole or not there: others look for it all the time
         os.kill(os.getpid(), self.signal)

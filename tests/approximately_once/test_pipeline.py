@@ -123,11 +123,13 @@ def test_a_maximum_is_estimated_too(spark, log, tmp_path):
     assert done.outages[0].dead_pid not in (None, done.outages[0].substitute_pid)
 
 
-def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path):
-    tight = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}
-    asked = query(log, windows := Windows(10, 5), **tight)
-    assert query(log, windows, recover="exact").approximate == asked.approximate == [False, False]
-    done = recover_stream(spark, asked, tmp_path, [Outage(1, 52, 61)])
+TIGHT = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}
+
+
+@pytest.mark.parametrize("other", [TIGHT, {"recover": "exact"}])
+def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path, other):
+    windows = Windows(10, 5)
+    done = recover_stream(spark, query(log, windows, **other), tmp_path, [Outage(1, 52, 61)])
     assert not done.windows["estimated"].any()
     assert_equal_where_computed(done.windows, batch(log, windows))
     assert done.outages == []
@@ -152,8 +154,12 @@ def test_outages_that_cannot_be_are_refused(spark, log, tmp_path, outage):
 
 
 def test_bad_queries_are_refused(log):
-    with pytest.raises(ValueError, match="every must be at least 1 step, got 0"):
+    with pytest.raises(ValueError, match="every must be a whole number at least 1, got 0"):
         query(log, Windows(10, 5), every=0)
+    with pytest.raises(ValueError, match="every must be a whole number at least 1, got 1.5"):
+        query(log, Windows(10, 5), every=1.5)
+    with pytest.raises(ValueError, match="each of seasons must be above 0, got 0"):
+        query(log, Windows(10, 5), recover="guard", seasons=(12, 0))
     with pytest.raises(ValueError, match="stop must lie in 0 … 120, got 121"):
         query(log, Windows(10, 5), stop=121)
     with pytest.raises(ValueError, match="recover must be one of model, guard, exact, got 'luck'"):

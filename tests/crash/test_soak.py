@@ -19,5 +19,5 @@ def test_nothing_is_lost_or_doubled_while_all_are_struck(tmp_path):
     assert broken(found) == []
     for name, one in found["schemes"].items():
         own = one["found"]
-        assert own["failures"] >= 1 and own["due"] > 0, name
+        assert own["failures"] >= 1 + name.startswith(("D2", "D5")) and own["due"] > 0, name
         assert len(one["memory_mb"]) == len(one["at_s"]) > 0 and max(one["memory_mb"]) > 0, name

@@ -100,7 +100,7 @@ def ended_before(place, kept):
 def streams(spark, tmp_path_factory):
     """A stream by name: its place as it was when the power failed, and how it goes on.
 
-    It runs once, undisturbed, and is copied as it runs.
+    It runs once, undisturbed, and is copied as it runs; D5's ends in the middle and goes on.
     """
     known = {}
 
@@ -181,7 +181,8 @@ OLDER = {
 }
 
 
-SOME = [("middle", "a commit"), ("middle", "two batches")]  # and all, by the way out
+SOME = [("middle", "a commit"), ("middle", "two batches")]
+"""What is lost when; all of it, by the way out."""
 ALL = [(moment, lost) for moment in ("middle", "end") for lost in OLDER]
 
 
@@ -237,7 +238,7 @@ def test_a_torn_checkpoint_is_refused_with_the_way_out(name, torn, streams):
 
 
 @pytest.mark.parametrize(
-    ("name", "moment"), [("D1", "middle"), ("D1 by guard", "end"), ("D2", "middle")]
+    ("name", "moment"), [("D1", "end"), ("D1 by guard", "middle"), ("D2", "end")]
 )
 def test_the_way_out_leads_to_the_same_results(name, moment, streams):
     stream = streams(name, moment)

@@ -247,6 +247,12 @@ def test_refusals(arguments, message):
         Guard(*arguments)
 
 
+def test_one_epsilon_in_a_list_is_for_all_sensors():
+    windows = np.random.default_rng(5).normal(size=(40, 6))
+    one, several = (Guard(WORKERS, e, 0.05).replay(windows).said for e in ([0.5], 0.5))
+    np.testing.assert_array_equal(one, several)
+
+
 def test_windows_that_do_not_fit_are_refused():
     guard = Guard(WORKERS, 1, 0.05)
     with pytest.raises(ValueError, match=r"windows must have shape \(6,\) or \(rounds, 6\), got"):

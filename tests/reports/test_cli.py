@@ -164,6 +164,14 @@ def sleeping(pid: Path) -> str:
     return f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
 
 
+def test_run_fails_with_its_notebook(home, tmp_path):
+    mine = write_notebook(tmp_path / "mine.ipynb", FAILING)
+    result = aft("run", str(mine))
+    assert result.exit_code == 1
+    assert "✘ mine failed: ZeroDivisionError" in result.output
+    assert len(list(home.glob("reports/runs/mine/*/mine.html"))) == 1
+
+
 def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
     go = home / "go"
     wait = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(.1)"
@@ -202,12 +210,13 @@ def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, numbe
 
 
 @pytest.mark.crash
-def test_an_interrupted_first_reproduction_shows_what_was_finished(home):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_first_reproduction_shows_what_was_finished(home, number):
     endless = [new_code_cell(sleeping(home / "pid"))]
     write_notebook(home / "notebooks" / "02_failing.ipynb", endless)
     process = started(home, "reproduce")
     _written(home / "pid")
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and f"Error: {INTERRUPTED}" in output
     page = (home / "reports" / "index.html").read_text()

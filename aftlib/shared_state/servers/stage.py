@@ -30,7 +30,7 @@ class Stage:
 
     Partition p belongs to server p mod servers. The point of a fault is a process and what it has
     just done, such as ``task-0-1 read`` or ``server-0 merged``, passed with how often it has done
-    that. A number that is none of its kind, or a name that is unknown, is a ValueError.
+    that. A number out of its range, or a name that is unknown, is a ValueError.
     """
 
     log: TupleLog
@@ -56,6 +56,8 @@ class Stage:
         for name in ("servers", "tasks", "batch"):
             require_number(name, getattr(self, name), least=1, whole=True)
         require_number("checkpoint_s", self.checkpoint_s, above=0)
+        for name in ("handover_s", "patience_s"):
+            require_number(name, getattr(self, name), least=0)
         if self.aggregate not in AGGREGATES:
             raise ValueError(f"aggregate must be one of {[*AGGREGATES]}, got {self.aggregate!r}")
         if self.own not in OWN:

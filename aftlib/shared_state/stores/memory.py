@@ -43,10 +43,12 @@ class MemoryTable(StateTable):
         changes: dict[int, tuple] = {}  # an overflow leaves before anything changes
         for window, a, b in zip(windows.tolist(), bounds[:-1], bounds[1:], strict=True):
             new_keys, new = rows.keys[a:b], rows.values[a:b].copy()
-            keys, values = table.rows.get(window, (new_keys[:0], new[:0]))
+            if window not in table.rows:
+                changes[window] = new_keys.copy(), new, slice(None), new
+                continue
+            keys, values = table.rows[window]
             at = np.searchsorted(keys, new_keys)
-            known = at < len(keys)
-            known[known] = keys[at[known]] == new_keys[known]
+            known = keys[np.minimum(at, len(keys) - 1)] == new_keys
             new[known] = self.aggregate.merge(values[at[known]], new[known])
             if not known.all():
                 keys = np.insert(keys, at[~known], new_keys[~known])

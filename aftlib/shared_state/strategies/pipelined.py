@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -95,10 +96,11 @@ class _Member:
     def exchange(self, mine: np.ndarray) -> bool:
         """Pass tuples on and sum those passed here; whether anybody had anything to pass on."""
         receivers = mine[1] % self.given.tasks
+        # Nothing is synced: mail does not outlive a run, and of one name it is the same.
         for receiver in range(self.given.tasks):
             rows = Partials(*mine[:, receivers == receiver])
             path = self._mail(self.index, receiver)
-            scratch = path.with_name(f".{path.name}")  # not synced: after a death nobody reads it
+            scratch = path.with_name(f".{path.name}-{uuid4().hex}")  # an older attempt may live yet
             scratch.write_bytes(packed("mail", mine.size > 0, rows))
             scratch.replace(path)
 

@@ -46,6 +46,8 @@ def stage(tmp_path):
         ({"tasks": 1.5}, "tasks must be a whole number at least 1, got 1.5"),
         ({"batch": -1}, "batch must be a whole number at least 1, got -1"),
         ({"checkpoint_s": 0}, "checkpoint_s must be above 0, got 0"),
+        ({"handover_s": -3}, "handover_s must be at least 0, got -3"),
+        ({"patience_s": "x"}, "patience_s must be at least 0, got 'x'"),
         ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
         ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
         ({"shared": "rocksdb:x"}, "shared must be sqlite: or postgresql://.*, got 'rocksdb:x'"),
