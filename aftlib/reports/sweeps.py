@@ -105,9 +105,10 @@ def split_values(text: str) -> list[str]:
     """
     parts, depth, quote = [""], 0, ""
     for letter in text:
-        begins = parts[-1].rstrip()[-1:] in "[({,:"  # an apostrophe in a word does not
-        if quote or (begins and letter in "'\""):
-            quote = "" if letter == quote else quote or letter
+        if letter in "'\"":
+            word = re.split(r"\W", parts[-1])[-1]  # an apostrophe in one is no quote, as r' is
+            begins = not word or re.fullmatch("[rbuf]|[bf]r|r[bf]", word, re.IGNORECASE)
+            quote = "" if letter == quote else quote or letter * bool(begins)
         depth += (letter in "[{(") - (letter in "]})") if not quote else 0
         if letter == "," and not depth and not quote:
             parts.append("")
