@@ -151,7 +151,7 @@ def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run])
         values = dict(run.record["parameters"])
         seed = values.pop(SEED, None)
         same = values == own and seed not in by_seed and not run.record["error"]
-        if same and run.record["key"] == notebook.key(run.record["parameters"]):
+        if same and run.record.get("key") == notebook.key(run.record["parameters"]):
             by_seed[seed] = run.verdicts
     ids = {id for verdicts in by_seed.values() for id in verdicts}
     return {id: stability(v[id] for v in by_seed.values() if id in v) for id in ids}
