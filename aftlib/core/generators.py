@@ -36,10 +36,10 @@ def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarr
     """Rows `first` … `first + rows` of the endless sample that the seed names, shape (rows, n).
 
     Rows are independent; they are the same whichever way a caller cuts the sample. ValueError when
-    `rows`, `seed` or `first` is negative.
+    `rows`, `seed` or `first` is negative or no whole number.
     """
     for argument, value in (("rows", rows), ("seed", seed), ("first", first)):
-        require_number(argument, value, least=0)
+        require_number(argument, value, least=0, whole=True)
     ranges = range(first // ROWS_PER_RANGE, -(-(first + rows) // ROWS_PER_RANGE))
     parts = [draw_range(model, seed, i) for i in ranges]
     whole = np.concatenate([np.empty((0, model.size)), *parts])

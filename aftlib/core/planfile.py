@@ -158,7 +158,10 @@ def read_plan(path: Path | str) -> dict:
         if not isinstance(plan, dict):
             raise ValueError(f"{type(plan).__name__} instead of an object")
     except (OSError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"plan must name a file that aft plan wrote, got {path!r}") from error
+        told = str(path) if isinstance(path, Path) else path
+        raise ValueError(
+            f"plan must name a file that aft plan wrote, got {told!r} ({error})"
+        ) from error
     missing = [name for name in SCHEMA["required"] if name not in plan]
     if missing and plan.get("version", VERSION) == VERSION:
         raise ValueError(f"plan {str(path)!r} lacks {', '.join(missing)}: make it anew by aft plan")

@@ -32,10 +32,12 @@ SCHEMES = (
 BUDGET = 0.15
 """Of a window's samples, what D2 may read again within T_SLA."""
 LEAST = {
-    "sensors": 12, "workers": 2, "width": 7, "windows": 40, "batch_windows": 5, "strikes": 1,
+    "sensors": 12, "workers": 2, "width": 4, "windows": 40, "batch_windows": 5, "strikes": 1,
     "seed": 0,
 }  # fmt: skip
-"""The least that each whole number of the report may be; of 7 steps D2 may read one again whole."""
+"""The least that each whole number of the report may be."""
+LEAST_OF_D2 = 7
+"""Steps of a window of which D2 may read one again whole, within its budget."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,13 @@ def check_parameters(**given: Any) -> None:
         raise ValueError(
             f"schemes must begin with {SCHEMES[0]!r} and hold 'exactly once', which all others are "
             f"compared with, got {[*schemes]}"
+        )
+    partial = [one for one in schemes if one in METHODS]
+    if partial and given["width"] < LEAST_OF_D2:
+        raise ValueError(
+            f"width must be at least {LEAST_OF_D2} for {partial[0]!r}, which may read {BUDGET:.0%} "
+            f"of a window again and needs a whole step, got {given['width']}: raise it, or leave "
+            f"out {partial}"
         )
     every, steps = (given["width"] * given[n] for n in ("batch_windows", "windows"))
     begin = int(given["calm"] * steps)

@@ -40,12 +40,13 @@ def inputs(runs: Sequence[Run], part: str) -> list[Line]:
     """Compare what the records hold under `part`, such as ``parameters``: the changed ones first.
 
     ``run`` stands for the commit, the changes on top of it, the machine and the time taken.
+    What a record lacks is "–".
     """
     if part == "run":
         names = ("notebook", "commit", "dirty", "machine", "started", "seconds")
-        values = [{name: run.record[name] for name in names} for run in runs]
+        values = [{name: run.record[name] for name in names if name in run.record} for run in runs]
     else:
-        values = [run.record[part] for run in runs]
+        values = [run.record.get(part, {}) for run in runs]
     lines = []
     for name in dict.fromkeys(name for found in values for name in found):
         texts = tuple(_text(found[name]) if name in found else "–" for found in values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import nbformat
 import numpy as np
 import pandas as pd
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup
 
 from aftlib.reports.claims import MIME
 
@@ -220,27 +221,35 @@ def plain_text(text: str) -> str:
 def table_of(html: str) -> tuple[list[list[str]], list[list[str]], str]:
     """Return the head rows, the other rows and the caption of an HTML table, as texts.
 
-    A cell over several rows or columns is repeated in each.
+    A cell over several rows or columns is repeated in each. Tags may be left open, as HTML allows:
+    what the parser then takes to lie in a cell, such as the next one, is no part of it.
     """
     page = BeautifulSoup(html, "html.parser")
-    rows, heads = page.select("tr"), len(page.select("thead tr"))
+    rows, texts, cells = page.select("tr"), defaultdict[int, str](str), defaultdict[int, list](list)
+    for text in page.strings:
+        texts[id(text.find_parent(["td", "th", "caption"]))] += text
+    for cell in page.select("td, th"):
+        cells[id(cell.find_parent("tr"))].append(cell)
+    parts = [row.find_parent(["thead", "tbody", "tfoot", "table"]) for row in rows]
+    heads = sum(part is not None and part.name == "thead" for part in parts)
     grid: list[dict[int, str]] = [{} for _ in rows]
     for number, row in enumerate(rows):
         column = 0
-        for cell in row.select("td, th"):
+        for cell in cells[id(row)]:
             while column in grid[number]:
                 column += 1
             spans = (str(cell.get(name)) for name in ("rowspan", "colspan"))
             high, wide = (max(1, int(span)) if span.isdecimal() else 1 for span in spans)
             for down in grid[number : number + high]:
-                down |= {column + across: _text_of(cell) for across in range(wide)}
+                down |= {column + across: _spaced(texts[id(cell)]) for across in range(wide)}
     width = max((max(row, default=-1) + 1 for row in grid), default=0)
     filled = [[row.get(column, "") for column in range(width)] for row in grid]
-    return filled[:heads], filled[heads:], " ".join(map(_text_of, page.select("caption")))
+    captions = [_spaced(texts[id(caption)]) for caption in page.select("caption")]
+    return filled[:heads], filled[heads:], " ".join(captions)
 
 
-def _text_of(tag: Tag) -> str:
-    return " ".join(tag.get_text().split())
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
 
 
 def table_csv(html: str) -> str:

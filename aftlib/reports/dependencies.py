@@ -214,7 +214,18 @@ def package_data(files: Iterable[Path]) -> list[Path]:
     return sorted(path for path in data if "__pycache__" not in path.parts)
 
 
-_distributions = cache(importlib.metadata.packages_distributions)
+@lru_cache(maxsize=1)
+def _distributions(*state: tuple[str, int | None]) -> Mapping[str, list[str]]:
+    """Return what distributions bring each package, as long as the folders' `state` is the same."""
+    return importlib.metadata.packages_distributions()
+
+
+def _changed(folder: str) -> int | None:
+    """Return when something was last put into `folder`; None where there is none."""
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return None
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
@@ -222,7 +233,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
     A package that is not installed is "none", so that installing it counts.
     """
-    brought = _distributions()
+    brought = _distributions(*((folder, _changed(folder)) for folder in sys.path))
     names = {name for package in packages for name in brought.get(package, [package])}
     found = {"Python": platform.python_version()}
     for name in sorted(names, key=str.lower):

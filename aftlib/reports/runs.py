@@ -28,9 +28,8 @@ from aftlib.reports.parameter_cell import read_parameters
 
 RECORD, TABLES = "run.json", "tables"
 KEY_LENGTH = 12  # digits of the key that name a folder
-FIELDS = {"key", "parameters", "changed", "profile", "claims", "error", "started", "seconds"}
-FIELDS |= {"notebook", "versions", "commit", "dirty", "machine"}
-"""What a record must have to be that of a run."""
+FIELDS = {"parameters", "changed", "profile", "claims", "error", "started", "seconds"}
+"""What a record must have to be that of a run; what else it may lack is told as missing."""
 
 
 @dataclass(frozen=True)

@@ -105,9 +105,10 @@ def split_values(text: str) -> list[str]:
     """
     parts, depth, quote = [""], 0, ""
     for letter in text:
-        begins = parts[-1].rstrip()[-1:] in "[({,:"  # an apostrophe in a word does not
-        if quote or (begins and letter in "'\""):
-            quote = "" if letter == quote else quote or letter
+        if letter in "'\"":
+            word = re.split(r"\W", parts[-1])[-1]  # an apostrophe in one is no quote, as r' is
+            begins = not word or re.fullmatch("[rbuf]|[bf]r|r[bf]", word, re.IGNORECASE)
+            quote = "" if letter == quote else quote or letter * bool(begins)
         depth += (letter in "[{(") - (letter in "]})") if not quote else 0
         if letter == "," and not depth and not quote:
             parts.append("")
@@ -150,7 +151,7 @@ def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run])
         values = dict(run.record["parameters"])
         seed = values.pop(SEED, None)
         same = values == own and seed not in by_seed and not run.record["error"]
-        if same and run.record["key"] == notebook.key(run.record["parameters"]):
+        if same and run.record.get("key") == notebook.key(run.record["parameters"]):
             by_seed[seed] = run.verdicts
     ids = {id for verdicts in by_seed.values() for id in verdicts}
     return {id: stability(v[id] for v in by_seed.values() if id in v) for id in ids}

@@ -23,10 +23,11 @@ def write_samples(
     """Draw rows of the model in Spark tasks and keep them as a log; reuse it when it is there.
 
     Every row range has its own random stream (`generators.draw`), so the files are the same bytes
-    however Spark cuts the work. ValueError when `rows` is less than 1, `path` holds a log of other
-    parameters, or not all machines of a cluster share it.
+    however Spark cuts the work. ValueError when `rows` is no whole number from 1, or `seed`
+    none from 0, `path` holds a log of other parameters, or not all machines of a cluster share it.
     """
-    require_number("rows", rows, least=1)
+    require_number("rows", rows, least=1, whole=True)
+    require_number("seed", seed, least=0, whole=True)
     about = {"rows": rows, "seed": seed, "model": model.digest().hexdigest()[:16]}
     if Path(path).exists():
         log = SensorLog.open(path)

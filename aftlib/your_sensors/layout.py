@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,13 +114,22 @@ def lines_of(text: bytes, labels: Sequence[str], signs: tuple[str, str]) -> pd.D
 
 
 def read_text(source: Path | io.BytesIO, **how: Any) -> pd.DataFrame:
-    """What pandas reads of a text table; ValueError for cells that it would leave out."""
+    """What pandas reads of a text table; ValueError for cells that it would leave out.
+
+    Numbers of lines are told of a file only: those of a stretch are others than its file's.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame: pd.DataFrame = pd.read_csv(source, index_col=False, **how)
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+    except pd.errors.ParserWarning as error:
         raise ValueError(TOO_LONG) from error
+    except pd.errors.ParserError as error:
+        reason, whole = str(error).strip(), isinstance(source, Path)
+        if longer := re.search(r"Expected \d+ fields in line \d+, saw \d+", reason):
+            raise ValueError(f"{longer[0]}: {TOO_LONG}" if whole else TOO_LONG) from error
+        plain = re.sub(r" starting at row \d+", "", reason)
+        raise ValueError(reason if whole else plain) from error
     return frame
 
 
@@ -151,12 +161,22 @@ def files_of(data: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
+@contextmanager
+def named(file: Path) -> Iterator[None]:
+    """Name the file in the error of what cannot be read of it."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(f"path must hold a table, got {str(file)!r} ({reason})") from error
+
+
 def rows_in(file: Path) -> int:
     """Rows of a file, of text as many as it may have at most; 0 where there are none.
 
     ValueError when it is no such file.
     """
-    try:
+    with named(file):
         if file.suffix == ".parquet":
             with pq.ParquetFile(file) as groups:
                 return groups.metadata.num_rows
@@ -169,9 +189,8 @@ def rows_in(file: Path) -> int:
             least = heading.count(b",") + 2  # separators and an end
             while (line := lines.readline()) and not line.strip():
                 pass
-        return -(-file.stat().st_size // least) if line else 0
-    except (ValueError, OSError) as error:
-        raise ValueError(f"path must hold a table, got {str(file)!r} ({error})") from error
+        most = -(-file.stat().st_size // least) if line else 0
+    return most
 
 
 def require_one_line(file: Path, separator: str) -> None:
@@ -187,15 +206,16 @@ def require_one_line(file: Path, separator: str) -> None:
 def require_alike(files: Sequence[Path], columns: Sequence[str], signs: tuple[str, str]) -> None:
     """Refuse files with other columns than the first, of text also in another order."""
     for file in files:
-        if file.suffix == ".csv":
-            sign, _ = csv_signs(file)
-            head = pd.read_csv(file, nrows=0, index_col=False, sep=sign, encoding="utf-8-sig")
-            found = list(head.columns)
-            alike = found == list(columns) and sign == signs[0]
-        else:
-            with pq.ParquetFile(file) as groups:
-                found = list(frame_of(groups.schema_arrow.empty_table()).columns)
-            alike = sorted(found) == sorted(columns)
+        with named(file):
+            if file.suffix == ".csv":
+                sign, _ = csv_signs(file)
+                head = pd.read_csv(file, nrows=0, index_col=False, sep=sign, encoding="utf-8-sig")
+                found = list(head.columns)
+                alike = found == list(columns) and sign == signs[0]
+            else:
+                with pq.ParquetFile(file) as groups:
+                    found = list(frame_of(groups.schema_arrow.empty_table()).columns)
+                alike = sorted(found) == sorted(columns)
         if not alike:
             raise ValueError(
                 f"files must have the same columns, in text in the same order, got "
@@ -223,7 +243,7 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
     counts = [rows_in(file) for file in files]
     files = tuple(file for file, rows in zip(files, counts, strict=True) if rows) or files[:1]
     labels, signs = tuple[str, ...](), (",", ".")
-    try:
+    with named(files[0]):
         if files[0].suffix == ".csv":
             signs = csv_signs(files[0])
             require_one_line(files[0], signs[0])
@@ -235,9 +255,6 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
                 batch = next(file.iter_batches(HEAD), None)
                 schema = file.schema_arrow
                 head = frame_of(pa.Table.from_batches([batch] if batch else [], schema))
-    except (ValueError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"path must hold a table, got {str(files[0])!r} ({reason})") from error
     require_alike(files, list(head.columns), signs)
     told = head.copy()
     quiet = [c for c in told if told[c].dtype.kind == "f" and told[c].isna().all()]
@@ -252,7 +269,9 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
     others = [c for c in head.columns if c not in {*table.names, *drop}]
     column = others[-1] if others else None
     step, first = table.time[1] - table.time[0], times_of(head, column)[0]
-    last = times_of(last_row(files[-1], labels, signs), column)[0]
+    with named(files[-1]):
+        end = last_row(files[-1], labels, signs)
+    last = times_of(end, column)[0]
     require_same_clock(last.tz, first)
     steps, rest = divmod(last - first, step)
     if steps > 100 * sum(counts) + 1_000_000:

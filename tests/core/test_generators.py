@@ -39,8 +39,11 @@ def test_sample_has_the_models_moments():
             "blocks must divide dimensions = 120, got 7; choose one of 1",
         ),
         (lambda: block_model(4, 2, covariance=1.0), "covariance must be positive definite"),
-        (lambda: draw(block_model(4, 2), -1, 0), "rows must be at least 0, got -1"),
-        (lambda: draw(block_model(4, 2), 1, -3), "seed must be at least 0, got -3"),
+        (lambda: draw(block_model(4, 2), -1, 0), "rows must be a whole number at least 0, got -1"),
+        (lambda: draw(block_model(4, 2), True, 0), "rows must be a whole number .*, got True"),
+        (lambda: draw(block_model(4, 2), 1, -3), "seed must be a whole number at least 0, got -3"),
+        (lambda: draw(block_model(4, 2), 1, 2.5), "seed must be a whole number .*, got 2.5"),
+        (lambda: draw(block_model(4, 2), 1, 0, 2.5), "first must be a whole number .*, got 2.5"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

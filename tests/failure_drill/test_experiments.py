@@ -26,6 +26,8 @@ def check(**changed):
 def test_what_is_well_passes():
     check()
     check(schemes=[*experiments.SCHEMES])
+    check(width=4)
+    check(width=experiments.LEAST_OF_D2, schemes=[*experiments.SCHEMES])
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,11 @@ def test_what_is_well_passes():
     [
         ({"sensors": 13}, "sensors must be a multiple of 3 and of workers = 4, got 13"),
         ({"sensors": 2}, "sensors must be a whole number at least 12, got 2"),
-        ({"width": 6}, "width must be a whole number at least 7, got 6"),
+        ({"width": 3}, "width must be a whole number at least 4, got 3"),
+        (
+            {"width": 6, "schemes": [*SCHEMES, *METHODS]},
+            "width must be at least 7 for 'D2.*15% of a window again and needs a whole step, got 6",
+        ),
         ({"calm": 0.05}, "calm must leave 4 micro-batches undisturbed, got 0.05"),
         ({"calm": 1.0}, "calm must be above 0 and below 1, got 1.0"),
         ({"stall_s": 0}, "stall_s must be above 0 and at most 60, got 0"),
@@ -51,7 +57,7 @@ def test_what_could_not_run_is_refused(changed, said):
 
 
 def test_the_shortest_window_has_a_plan_of_d2_whatever_epsilon():
-    width, n = experiments.LEAST["width"], GIVEN["sensors"]
+    width, n = experiments.LEAST_OF_D2, GIVEN["sensors"]
     for epsilon_sd, method in product((1e-6, 100), METHODS.values()):
         requirement, budget = Requirement(epsilon_sd, 0.05), int(experiments.BUDGET * width * n)
         query = ReplayQuery(block_model(n, 3), width, requirement, TUPLES, budget, method)

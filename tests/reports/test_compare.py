@@ -110,6 +110,16 @@ def test_tables_that_cannot_be_joined_say_why(b, said):
     assert (line.state, line.texts) == ("changed", (said,))
 
 
+def test_what_a_record_lacks_is_shown_as_missing(kept):
+    old, new = (kept(key, [], {}) for key in "ab")
+    for name in ("machine", "versions", "key"):
+        del old.record[name]
+    (machine,) = (line for line in compare.inputs([old, new], "run") if line.name == "machine")
+    assert (machine.texts, machine.state) == (("–", "2"), "changed")
+    (python,) = compare.inputs([old, new], "versions")
+    assert python.texts == ("–", "3.11")
+
+
 def test_a_table_is_called_as_in_the_report(kept):
     outputs = [new_output("execute_result", {"text/html": "<table><tr><td>1</td></tr></table>"})]
     cells = [shows(FIGURE), new_code_cell("table", outputs=outputs, execution_count=12)]

@@ -109,6 +109,12 @@ def test_a_table_is_read_as_it_is_seen():
     assert table_of("<p>none</p>") == ([], [], "")
     odd = '<table><tr><td rowspan="0">1</td><td colspan="all">2</td></tr></table>'
     assert table_of(odd) == ([], [["1", "2"]], "")
+    assert table_of("<table><tr><td>a<td>b<tr><td>c<td>d</table>")[1] == [["a", "b"], ["c", "d"]]
+    left_open = "<table><caption>C<thead><tr><th>h<th>i<tbody><tr><td><b>1</b>2<td>3</table>"
+    assert table_of(left_open) == ([["h", "i"]], [["12", "3"]], "C")
+    inner = "<table><tr><td>1<td>2</table>"
+    nested = f"<table><tr><td>x{inner}y</td><td><style>b</style>z</td></tr></table>"
+    assert table_of(nested)[1] == [["xy", "z"], ["1", "2"]]
     assert latex_text("a~b") == r"a\textasciitilde{}b"
 
 

@@ -201,6 +201,29 @@ def test_a_renewed_package_that_is_imported_changes_the_key(home, monkeypatch):
     assert dependencies.versions(["no_such_package"])["no_such_package"] == "none"
 
 
+def test_a_package_that_is_installed_meanwhile_counts(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    assert dependencies.versions(["brought_later"])["brought_later"] == "none"
+    about = tmp_path / "some_distribution-1.5.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: some-distribution\nVersion: 1.5\n"
+    )
+    (about / "top_level.txt").write_text("brought_later\n")
+    found = dependencies.versions(["brought_later"])
+    assert found == {"Python": found["Python"], "some-distribution": "1.5"}
+
+
+def test_who_brings_what_is_found_out_once_while_nothing_is_installed(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        dependencies.importlib.metadata, "packages_distributions", lambda: asked.append(1) or {}
+    )
+    monkeypatch.syspath_prepend("no such folder")
+    assert dependencies.versions(["a"]) == dependencies.versions(["a"])
+    assert len(asked) == 1
+
+
 def test_a_change_in_one_room_leaves_the_keys_of_the_others(home, monkeypatch, tmp_path):
     real, changed = dependencies._meaning, "exponential_histogram"
     cells = {

@@ -122,7 +122,7 @@ def kept(home, name, **record):
     return folder
 
 
-OLD = json.dumps(dict.fromkeys(runs.FIELDS - {"versions"}, "2025"))
+OLD = json.dumps(dict.fromkeys(runs.FIELDS - {"changed"}, "2025"))
 
 
 @pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", OLD, "\udcff"])
@@ -140,6 +140,17 @@ def test_a_record_that_cannot_be_read_is_no_run_and_makes_way(home, done, text):
     assert runs.keep(executed, broken / "none").record["key"] == executed.record["key"]
     (broken / runs.RECORD).unlink()  # as one that is removed by hand, file by file
     assert runs.keep(executed, broken / "none").exists()
+
+
+def test_a_run_whose_record_lacks_what_only_comparing_needs_is_listed_and_opened(home):
+    folder = kept(home, "mine/a", seconds=1.0, started="2026-01-02T00:00:00")
+    record = json.loads((folder / runs.RECORD).read_text())
+    for name in ("key", "notebook", "versions", "commit", "dirty", "machine"):
+        record.pop(name, None)
+    (folder / runs.RECORD).write_text(json.dumps(record))
+    listed = aft("runs").output
+    assert "1 of 1 runs" in listed and "remove the folder" not in listed
+    assert runs.find_run("mine/a").folder == folder
 
 
 def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):

@@ -48,6 +48,8 @@ def test_values_are_combined_or_taken_together(quick):
     with pytest.raises(ValueError, match="m=1 seed=3 is given twice; give each once"):
         plan_sweep(first, {"m": "1,2,1", "seed": "3,4"})
     assert split_values("[1, 2],'a,b', c") == ["[1, 2]", "'a,b'", "c"]
+    for text in ("r'a,b'", 'Rb"a,b"', "a 'b,c'", "'x''y,z'", "a-'b,c'"):
+        assert split_values(f"{text},it's,1") == [text, "it's", "1"]
 
 
 def test_quotes_keep_a_texts_commas_and_are_no_part_of_it(home):
@@ -142,6 +144,10 @@ def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
     aft("run", "1", "-p", "m=4", "-p", "seed=5")  # another m: does not count
     assert over_seeds(first, report, runs.all_runs()) == {"D1-1": "holds in 4 of 4"}
     assert '<td class="aft-seeds">holds in 4 of 4</td>' in (home / "reports/index.html").read_text()
+    kept = runs.all_runs()
+    (old,) = (run for run in kept if run.record["parameters"] == {"m": 3, "seed": 4})
+    del old.record["key"]  # nobody knows of which code it is
+    assert over_seeds(first, report, kept) == {"D1-1": "holds in 3 of 3"}
     assert over_seeds(first, None, []) == {}
     del report.record["parameters"]["seed"]  # of before the notebook had one
     assert over_seeds(first, report, runs.all_runs()) == {}

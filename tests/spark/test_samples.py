@@ -37,9 +37,18 @@ def test_what_is_there_is_reused_and_another_request_refused(spark, tmp_path):
         write_samples(spark, MODEL, 10, 6, path)
 
 
-def test_no_rows_are_refused(spark, tmp_path):
-    with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
-        write_samples(spark, MODEL, 0, 5, tmp_path / "log")
+@pytest.mark.parametrize(
+    ("rows", "seed", "said"),
+    [
+        (0, 5, "rows must be a whole number at least 1, got 0"),
+        (2.5, 5, "rows must be a whole number at least 1, got 2.5"),
+        (1, True, "seed must be a whole number at least 0, got True"),
+        (1, -1, "seed must be a whole number at least 0, got -1"),
+    ],
+)
+def test_other_rows_and_seeds_are_refused(rows, seed, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        write_samples(None, MODEL, rows, seed, tmp_path / "log")
 
 
 def test_a_failing_task_leaves_nothing_behind(spark, tmp_path):

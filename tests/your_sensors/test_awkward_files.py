@@ -210,6 +210,50 @@ def test_through_spark_no_cell_is_left_out(row, more, tmp_path, monkeypatch):
         samples_of(path, 5)
 
 
+@pytest.mark.parametrize(
+    ("end", "head", "said"),
+    [
+        (",7", 200, r"file.csv' \(Expected 4 fields in line 33, saw 5: a line has more cells"),
+        (",7", 20, "^a line has more cells than the first"),
+        (",7,7", 20, "^a line has more cells than the first"),
+        (',"7', 200, r"file.csv' \(.*EOF inside string starting at row 32\)"),
+        (',"7', 20, "EOF inside string$"),
+    ],
+)
+def test_through_spark_the_reason_is_told_and_the_line_where_it_is_known(
+    end, head, said, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(layouts, "HEAD", head)
+    rows = lines().splitlines()
+    rows[32] = (rows[32].rpartition(",")[0] if '"' in end else rows[32]) + end
+    path = tmp_path / "file.csv"
+    path.write_text("\n".join(rows))
+    with pytest.raises(ValueError, match=said) as refused:
+        samples_of(path, 10**6)
+    assert ("more cells" in str(refused.value)) == ('"' not in end)
+
+
+def test_through_spark_the_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(layouts, "HEAD", 20)
+    rows = lines().splitlines()
+    (tmp_path / "a.csv").write_text("\n".join(rows[:60]))
+    (tmp_path / "b.csv").write_text("\n".join([rows[0], *rows[60:]]) + ",7")
+    with pytest.raises(ValueError, match=r"must hold a table, got '.*b\.csv' \(a line has more"):
+        layout_of(tmp_path)
+    (tmp_path / "b.csv").write_text(lines(names=("time", "a", "a", "c")))
+    with pytest.raises(ValueError, match=r"a table, got '.*b\.csv' \(columns must differ, got 'a'"):
+        layout_of(tmp_path)
+
+
+def test_through_spark_a_later_parquet_file_is_named_too(tmp_path):
+    columns = [pa.array(TIMES.to_pydatetime()), *(pa.array(v) for v in VALUES.T)]
+    for name, names in (("1", ["time", "a", "b", "c"]), ("2", ["time", "a", "a", "c"])):
+        rows = pa.Table.from_arrays(columns, names=names)
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match=r"got '.*2\.parquet' \(columns must differ, got 'a'"):
+        layout_of(tmp_path)
+
+
 @pytest.mark.parametrize("end", ["", ","])
 def test_through_spark_a_short_line_is_filled_however_it_is_cut(end, tmp_path):
     said = lines().splitlines()
