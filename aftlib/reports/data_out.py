@@ -11,8 +11,6 @@ from typing import Any
 
 import nbformat
 import numpy as np
-import pandas as pd
-from bs4 import BeautifulSoup
 
 from aftlib.reports.claims import MIME
 
@@ -87,6 +85,8 @@ def figure_csv(figure: Mapping[str, Any]) -> str:
     The columns are the trace, what the slider or menu chooses, the coordinates under the titles of
     their axes, and the bounds of error bars as values.
     """
+    import pandas as pd
+
     parts = [pd.DataFrame()]
     for choice, traces in _states(figure):
         for number, trace in enumerate(traces, 1):
@@ -210,6 +210,8 @@ def unpacked(values: Any) -> np.ndarray:
 
 def _numbers(values: np.ndarray) -> np.ndarray:
     """Return an array as numbers, NaN for what is none, such as a date."""
+    import pandas as pd
+
     return pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").to_numpy(float)
 
 
@@ -224,6 +226,8 @@ def table_of(html: str) -> tuple[list[list[str]], list[list[str]], str]:
     A cell over several rows or columns is repeated in each. Tags may be left open, as HTML allows:
     what the parser then takes to lie in a cell, such as the next one, is no part of it.
     """
+    from bs4 import BeautifulSoup
+
     page = BeautifulSoup(html, "html.parser")
     rows, texts, cells = page.select("tr"), defaultdict[int, str](str), defaultdict[int, list](list)
     for text in page.strings:
@@ -254,6 +258,8 @@ def _spaced(text: str) -> str:
 
 def table_csv(html: str) -> str:
     """Return an HTML table as CSV, with its numbers as they are shown; head rows come first."""
+    import pandas as pd
+
     heads, rows, _ = table_of(html)
     return pd.DataFrame([*heads, *rows]).to_csv(header=False, index=False, lineterminator="\n")
 
