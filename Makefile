@@ -52,7 +52,7 @@ fast: setup .venv/compiled ## the tests that need no Spark, kill nobody and take
 check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
 	$(MAKE) --jobs 2 lint docs
 	$(MAKE) test
-	$(short) $(bin)/aft reproduce --profile smoke --jobs 2
+	$(short) $(bin)/aft reproduce --profile smoke --jobs 2 --strict
 
 coverage: setup .venv/compiled ## lines that the quick tests reach, by room, against tests/floors.json
 	@rm -rf build/coverage; mkdir -p build/coverage

@@ -16,10 +16,15 @@ from aftlib.reports.documents import CLAIMS
 
 MIME = "application/vnd.aft.claims+json"
 MOST_WORDS = 25  # of a note that are shown, the rest is folded
-VERDICTS = ("holds", "deviates", "not run")
+VERDICTS = ("holds", "deviates", "undecided", "not run")
 BASES = ("measured", "modelled", "derived")
-SYMBOLS = {"holds": "✔", "deviates": "✘", "not run": "○"}
-_COLOURS = {"holds": "#2f9e5b", "deviates": "#d1495b", "not run": "#8a8f98"}
+SYMBOLS = {"holds": "✔", "deviates": "✘", "undecided": "≈", "not run": "○"}
+_COLOURS = {
+    "holds": "#2f9e5b",
+    "deviates": "#d1495b",
+    "undecided": "#b7791f",
+    "not run": "#8a8f98",
+}
 
 Value = str | int | float | None
 
@@ -124,6 +129,14 @@ class ClaimRecord:
         """Whether the verdict is the expected one."""
         return self.verdict == self.recorded
 
+    @property
+    def contradicts(self) -> bool:
+        """Whether the verdict contradicts the recorded one.
+
+        An undecided verdict does not, nor does one that depends on how busy the machine is.
+        """
+        return not (self.as_recorded or self.verdict == "undecided" or CLAIMS[self.id].timed)
+
 
 def settle(
     id: str,
@@ -162,12 +175,12 @@ def not_default(changed: Mapping[str, Any]) -> list[str]:
 
 def counted(verdict: str, count: int) -> str:
     """Return a count of verdicts as a reader wants it, such as ``✔ 5 hold``."""
-    word = verdict.removesuffix("s") if count > 1 else verdict
+    word = {"holds": "hold", "deviates": "deviate"}.get(verdict, verdict) if count > 1 else verdict
     return f"{SYMBOLS[verdict]} {count} {word}"
 
 
 def tally(verdicts: Iterable[str]) -> dict[str, int]:
-    """Return how many claims hold, deviate and were not run, zeros included."""
+    """Return how many claims have each verdict, zeros included."""
     counts = Counter(verdicts)
     return {verdict: counts[verdict] for verdict in VERDICTS}
 

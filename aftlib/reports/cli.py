@@ -92,6 +92,7 @@ def main() -> None:
 @parameters_option
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Notebooks at the same time.")
 @click.option("--fresh", is_flag=True, help="Run also what has not changed since its last run.")
+@click.option("--strict", is_flag=True, help="Fail also where a time decides, or nothing does.")
 @click.option("--readme", is_flag=True, help="Write reports/README.md, as a full run does.")
 @click.argument("more", nargs=-1, metavar="")
 def reproduce(
@@ -100,13 +101,15 @@ def reproduce(
     parameters: tuple[str, ...],
     jobs: int,
     fresh: bool,
+    strict: bool,
     readme: bool,
     more: tuple[str, ...],
 ) -> None:
     """Run the notebooks and say, claim by claim, what held.
 
-    The exit status is 0 only if every notebook ran and every claim came out as recorded. After an
-    interrupt the index shows what was done until then.
+    The exit status is 0 if every notebook ran and no verdict contradicts its record. A claim that a
+    time decides, or that nothing decides, is a warning where it differs; `--strict` makes it an
+    error. The index is written after each notebook.
     """
     from aftlib.core.paths import reports_dir, require_writable
     from aftlib.reports.claims import not_default
@@ -126,8 +129,12 @@ def reproduce(
 
     for claim in outcome.surprises:
         values = "".join(f" ({text})" for text in not_default(claim.changed))
-        said = f"{claim.verdict}{values}, recorded: {claim.recorded}"
-        click.echo(f"! {claim.id} {said}. {claim.note}")
+        line = f"{claim.id} {claim.verdict}{values}, recorded: {claim.recorded}."
+        if strict or claim.contradicts:
+            click.echo(f"! {line} {claim.note}")
+        else:
+            why = "Nothing decides it" if claim.verdict == "undecided" else "A time decides it"
+            click.secho(f"⚠ {line} {why}: a warning, no error.", fg="yellow")
     for problem in outcome.problems:
         click.echo(f"! {problem}")
     expected = len(outcome.chosen) - len(outcome.surprises)
@@ -135,7 +142,7 @@ def reproduce(
     but = f", of other values: {'; '.join(others)}" if others else ""
     click.echo(f"{expected} of {len(outcome.chosen)} claims came out as recorded{but}.")
     click.echo(f"Reports: {outcome.index}")
-    sys.exit(0 if outcome.success else 1)
+    sys.exit(0 if outcome.success(strict) else 1)
 
 
 @main.command()
@@ -293,7 +300,8 @@ def _say_progress(
     elif not ran:
         say(f"✔ {name} unchanged since its last run ({took}); {way_out}")
     else:
-        say(f"✔ {name} in {took}{': ' if found else ''}{found}")
+        page = executed.path.with_suffix(".html")
+        say(f"✔ {name} in {took}{': ' if found else ''}{found}; {page}")
     return executed
 
 

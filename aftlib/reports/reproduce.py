@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, prof
 from aftlib.reports.pages import FOLDER, write_pages
 from aftlib.reports.parameter_cell import listing
 from aftlib.reports.runs import TABLES, all_runs, keep, kept_run, run_aside, run_once
+
+_FRONT_PAGES = threading.Lock()  # of the files that jobs side by side would write together
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,13 @@ class Outcome:
     surprises: list[ClaimRecord]
     problems: list[str]
 
-    @property
-    def success(self) -> bool:
-        """Whether every chosen notebook ran and every claim of theirs came out as recorded."""
-        return not self.failed and not self.surprises
+    def success(self, strict: bool = False) -> bool:
+        """Return whether every chosen notebook ran and no verdict contradicts its record.
+
+        If `strict`, every verdict has to be the recorded one, also where a time decides it.
+        """
+        surprises = self.surprises if strict else [c for c in self.surprises if c.contradicts]
+        return not self.failed and not surprises
 
 
 def plan(
@@ -92,7 +98,8 @@ def _last(notebook: Notebook, parameters: Mapping[str, Any]) -> Executed | None:
 def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
     """Run the job's notebook, or take its last run if that still holds, and write its report.
 
-    The store keeps the first run of a key; a later one, forced by `fresh`, is the report only.
+    Index and ``claims.json`` are written again, so that the report can be opened at once. The store
+    keeps the first run of a key; a later one, forced by `fresh`, is the report only.
     """
     folder = require_writable(reports_dir())
     target = folder / f"{job.notebook.name}.ipynb"
@@ -106,11 +113,17 @@ def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
             keep(ran, Path(scratch) / TABLES)
             executed = ran.copied(target)
     write_report(executed, target.with_suffix(".html"))
+    conclude([job])
     return executed
 
 
 def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
     """Write index and ``claims.json`` of all reports there are, the README too if `readme`."""
+    with _FRONT_PAGES:
+        return _conclude(jobs, readme)
+
+
+def _conclude(jobs: Sequence[Job], readme: bool) -> Outcome:
     folder, notebooks = reports_dir(), all_notebooks()
     reports = read_reports(folder, notebooks)
     claims = gather(notebooks, reports)

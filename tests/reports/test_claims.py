@@ -67,7 +67,7 @@ def test_a_claim_must_fit(change, message):
     ("change", "message"),
     [
         ({"id": "D1-99"}, "claim id 'D1-99' is not known; known are D1-1, D1-2"),
-        ({"verdict": "true"}, "verdict 'true' is not one of holds, deviates, not run"),
+        ({"verdict": "true"}, "verdict 'true' is not one of holds, deviates, undecided, not run"),
         ({"basis": "guessed"}, "basis 'guessed' is not one of measured, modelled, derived"),
         ({"expected": float("nan")}, "expected must be a finite number, a text or None, got nan"),
         ({"measured": np.inf}, "measured must be a finite number"),
@@ -180,7 +180,8 @@ def test_unexpected_are_those_that_differ_from_the_recorded_verdict(monkeypatch)
 
 
 def test_tally_counts_every_verdict():
-    assert tally(["holds", "holds", "not run"]) == {"holds": 2, "deviates": 0, "not run": 1}
+    counts = {"holds": 2, "deviates": 0, "undecided": 0, "not run": 1}
+    assert tally(["holds", "holds", "not run"]) == counts
 
 
 @pytest.mark.parametrize(

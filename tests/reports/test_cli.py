@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from nbformat.v4 import new_code_cell
 
 from aftlib.reports import cli, doctor
 from aftlib.reports.doctor import Check
+from aftlib.reports.documents import CLAIMS
 from tests.tiny_project import FAILING, FIRST, make_project, only_tiny_claims, write_notebook
 
 QUICK = [*FIRST[:2], FIRST[-1]]  # without the figure: Plotly takes a while to import
@@ -48,7 +50,7 @@ def test_reproduce_succeeds_when_all_came_out_as_recorded_and_is_quick_the_secon
     assert first.exit_code == 0, first.output
     lines = first.output.splitlines()
     assert lines[0] == "▶ 01_approximately_once runs, 3 cells"
-    assert lines[1].startswith("✔ 01_approximately_once in ") and lines[1].endswith(": ✔ 5 hold")
+    assert lines[1].startswith("✔ 01_approximately_once in ") and ": ✔ 5 hold; " in lines[1]
     assert first.output.splitlines()[-1] == f"Reports: {home / 'reports' / 'index.html'}"
     said = "5 of 5 claims came out as recorded, of other values: m = 7, not the default."
     assert said in first.output
@@ -77,6 +79,52 @@ def test_a_claim_that_deviates_fails_the_reproduction_and_is_named(home):
     assert "! D1-2 deviates, recorded: holds." in result.output
     assert "4 of 5 claims came out as recorded." in result.output
     assert verdicts(home)["D1-2"] == "deviates"
+
+
+@pytest.fixture
+def slow(home, monkeypatch):
+    """D1-2, which a time decides, deviates, and D1-3 is undecided; both are recorded as holding."""
+    monkeypatch.setitem(CLAIMS, "D1-2", replace(CLAIMS["D1-2"], timed=True))
+    source = (
+        QUICK[-1].source.replace("holds=True", "holds=i != 2").replace("\nScore", "\ncard = Score")
+    )
+    again = "from dataclasses import replace\nfirst, second, third, *rest = card.settled\n"
+    again += "Scorecard([first, second, replace(third, verdict='undecided'), *rest])"
+    cells = [*QUICK[:-1], new_code_cell(source), new_code_cell(again)]
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
+
+
+def test_a_time_that_differs_is_one_warning_line_and_an_error_if_strict(slow, home):
+    result = aft("reproduce", "--only", "1")
+    assert result.exit_code == 0, result.output
+    warnings = [line for line in result.output.splitlines() if line.startswith("⚠")]
+    assert warnings == [
+        "⚠ D1-2 deviates, recorded: holds. A time decides it: a warning, no error.",
+        "⚠ D1-3 undecided, recorded: holds. Nothing decides it: a warning, no error.",
+    ]
+    assert "3 of 5 claims came out as recorded." in result.output
+    strict = aft("reproduce", "--only", "1", "--strict")
+    assert strict.exit_code == 1
+    assert "! D1-2 deviates, recorded: holds." in strict.output
+    assert "⚠" not in strict.output
+    assert "<b>≈ 1</b><span>undecided</span>" in (home / "reports" / "index.html").read_text()
+
+
+def test_a_smoke_run_depends_on_no_time_even_if_strict(slow, home):
+    (home / "notebooks" / "profiles.toml").write_text("[smoke]\n")
+    result = aft("reproduce", "--only", "1", "--profile", "smoke", "--strict")
+    assert "D1-2" not in result.output
+    assert "! D1-3 undecided, recorded: holds." in result.output
+
+
+def test_the_index_shows_each_report_as_soon_as_it_is_there(home):
+    reports = home / "reports"
+    looks = f"print(open({str(reports / 'index.html')!r}).read())"
+    write_notebook(home / "notebooks" / "02_failing.ipynb", [new_code_cell(looks)])
+    result = aft("reproduce")
+    assert f"; {reports / '01_approximately_once.html'}" in result.output
+    second = (reports / "02_failing.ipynb").read_text()
+    assert "01_approximately_once.html" in second
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_claims_are_read_from_the_executed_notebooks(done):
     assert claims[0]["profile"] == "smoke"
     assert outcome.surprises == []
     assert [run.name for run in outcome.failed] == ["02_failing"]
-    assert not outcome.success
+    assert not outcome.success()
 
 
 def test_a_claim_that_comes_out_otherwise_is_no_success(done, monkeypatch):
@@ -39,9 +39,9 @@ def test_a_claim_that_comes_out_otherwise_is_no_success(done, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(CLAIMS, "D1-2", Claim("D1-2", "Not so.", "deviates"))
         outcome = reproduce.conclude(reproduce.plan("smoke", ["D1"], {}))
-    assert [claim.id for claim in outcome.surprises] == ["D1-2"]
-    assert not outcome.success
-    assert reproduce.conclude(reproduce.plan("smoke", ["D1"], {})).success
+        assert [claim.id for claim in outcome.surprises] == ["D1-2"]
+        assert not outcome.success()
+    assert reproduce.conclude(reproduce.plan("smoke", ["D1"], {})).success()
 
 
 def first_claim(reports) -> tuple[str, str]:
