@@ -12,10 +12,17 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
+from aftlib.core.fillvalues import FillValue, find_fill_values, mark_missing
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.tablefile import read_frame
 from aftlib.core.times import as_times, looks_like_times, require_heading
 
+COUNTER_ROWS = 24
+"""Rows from which a column that never falls is a counter or a clock."""
+COUNTER_RISES = 8
+STEADY = 0.8
+"""Share of equal, non-zero differences from which a column is a clock or counter that restarts."""
+_NAMELESS = re.compile(r"Unnamed: 0|index|")
 _ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
 
 
@@ -30,6 +37,7 @@ class Quality:
     missing_values: int = 0  # empty or NaN in the rows present; kept as missing
     non_finite: int = 0  # infinite values; kept as missing
     averaged: int = 0  # rows that share a step with others after resampling; their mean was kept
+    marked: int = 0  # values that the user marked as missing
 
     def as_dict(self) -> dict[str, int]:
         """The counts by name."""
@@ -44,6 +52,8 @@ class SensorTable:
     names: tuple[str, ...]  # the n keys
     time: pd.Index  # of each step: a DatetimeIndex, or step numbers where the file had none
     quality: Quality
+    row_numbers: tuple[str, ...] = ()  # columns that only numbered the rows; left out
+    fill_values: tuple[FillValue, ...] = ()  # values that may stand for missing samples
 
     def split(self, share: float = 0.5) -> tuple[SensorTable, SensorTable]:
         """First and second part of the steps, for fitting and for evaluation.
@@ -77,6 +87,8 @@ def read_table(
     *,
     resample: str | None = None,
     drop: Sequence[str] = (),
+    missing: Sequence[float] = (),
+    decimal: str | None = None,
 ) -> SensorTable:
     """Read a wide file: rows are moments, columns are sensors.
 
@@ -85,14 +97,19 @@ def read_table(
     path : path
         A .csv (commas, semicolons or tabs; with decimal commas too) or .parquet file.
     time : str, optional
-        Column of times: dates, or numbers since 1970 in s, ms, µs or ns. Default the index, or the
-        first column that holds dates, or one that looks like such numbers. Without any, rows are
-        taken as consecutive steps, and a first column of row numbers without a name is left out.
+        Column of times: dates, numbers since 1970 in s, ms, µs or ns, or stamps such as
+        202401311400. Default the index, or the first column that holds dates, or one that looks
+        like such numbers. Without any, rows are taken as consecutive steps. A column 0, 1, 2 … only
+        numbers the rows and is left out.
     resample : str, optional
         Period of the grid, such as "10min". Each row goes to the nearest step, and rows that meet
         there are averaged. Default the commonest distance, from which no row may differ.
     drop : sequence of str
         Columns to leave out.
+    missing : sequence of float
+        Fill values: numbers that stand for a missing sample.
+    decimal : {".", ","}, optional
+        Decimal sign of a CSV file; the other one may group thousands. Default found in the file.
 
     Returns
     -------
@@ -102,10 +119,11 @@ def read_table(
     ------
     ValueError
         When the file cannot be read as such a table, a sensor's column is not numeric or has no
-        value at all, times do not lie on an even grid, or two different rows share a time. The
-        message names the columns and the way out.
+        value at all or only grows as a counter does, times do not lie on an even grid, or two
+        different rows share a time. The message names the columns and the way out.
     """
-    return even_grid(read_frame(path), time, resample=resample, drop=drop)
+    frame = read_frame(path, decimal)
+    return even_grid(frame, time, resample=resample, drop=drop, missing=missing)
 
 
 def read_long(
@@ -114,14 +132,16 @@ def read_long(
     *,
     resample: str | None = None,
     drop: Sequence[str] = (),
+    missing: Sequence[float] = (),
+    decimal: str | None = None,
 ) -> SensorTable:
     """Read a long file: a row a sample, with columns `long` of its time, sensor and value.
 
     The rest is as `read_table`, and `drop` names sensors; ValueError also where two different
     samples share a time and are not averaged.
     """
-    wide = _pivoted(read_frame(path), long, average=resample is not None)
-    return even_grid(wide, long[0], resample=resample, drop=drop)
+    wide = _pivoted(read_frame(path, decimal), long, average=resample is not None)
+    return even_grid(wide, long[0], resample=resample, drop=drop, missing=missing)
 
 
 def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
@@ -165,6 +185,7 @@ def even_grid(
     *,
     resample: str | None = None,
     drop: Sequence[str] = (),
+    missing: Sequence[float] = (),
 ) -> SensorTable:
     """Put a wide frame on an even grid of steps; parameters and errors as `read_table`."""
     if not len(frame):
@@ -177,7 +198,9 @@ def even_grid(
     if not frame.columns.is_unique:
         repeated = sorted({str(c) for c in frame.columns[frame.columns.duplicated()]})
         raise ValueError(f"columns must differ, got {listed(repeated)} more than once; rename them")
-    sensors, times = _apart(frame.drop(columns=list(drop)), time)
+    frame = frame.drop(columns=list(drop))
+    numbering = [name for name in frame.columns if name != time and _numbers_rows(frame[name])]
+    sensors, times = _apart(frame.drop(columns=numbering), time)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
     for column in sensors.columns:
@@ -196,6 +219,7 @@ def even_grid(
                 f"cells empty, or the column out with drop=[{column!r}]"
             )
     values = sensors.to_numpy(dtype=float, copy=True)
+    marked = mark_missing(values, missing)
     empty = [str(c) for c in sensors.columns[~np.isfinite(values).any(axis=0)]]
     if empty:
         raise ValueError(
@@ -205,18 +229,56 @@ def even_grid(
 
     infinite = np.isinf(values)
     values[infinite] = np.nan
-    missing = int(np.isnan(values).sum() - infinite.sum())
-    found = {"rows": len(frame), "missing_values": missing, "non_finite": int(infinite.sum())}
+    gaps = int(np.isnan(values).sum() - infinite.sum()) - marked
+    counts = {"missing_values": gaps, "non_finite": int(infinite.sum()), "marked": marked}
     names = tuple(str(c) for c in sensors.columns)
-    if times is None:
-        if resample is not None:
-            raise ValueError(f"resample must go with times, got {resample!r} and no column of them")
-        return SensorTable(values, names, pd.RangeIndex(len(frame)), Quality(**found))
-    values, grid, counts = (
-        _placed(values, times) if resample is None else _averaged(values, times, resample)
+    found = find_fill_values(names, values)
+    grid: pd.Index = pd.RangeIndex(len(frame))
+    if times is not None:
+        counts["out_of_order"] = int((np.diff(times.asi8) < 0).sum())
+        place = _placed(values, times) if resample is None else _averaged(values, times, resample)
+        values, grid, placing = place
+        counts |= placing
+    elif resample is not None:
+        raise ValueError(f"resample must go with times, got {resample!r} and no column of them")
+    _require_no_counters(sensors.columns, values, timed=times is not None)
+    numbered = tuple(str(name) for name in numbering)
+    return SensorTable(values, names, grid, Quality(len(frame), **counts), numbered, found)
+
+
+def _numbers_rows(column: pd.Series) -> bool:
+    """Whether a column numbers the rows: in their order, or in any where it has no name."""
+    if not pd.api.types.is_numeric_dtype(column.dtype) or len(column) < 2:
+        return False
+    numbers = column.to_numpy(dtype=float)
+    if _NAMELESS.fullmatch(str(column.name)):
+        return bool((np.diff(np.sort(numbers)) == 1).all())
+    return len(column) >= COUNTER_ROWS and bool((np.diff(numbers) == 1).all())
+
+
+def _require_no_counters(columns: pd.Index, values: np.ndarray, timed: bool) -> None:
+    """Refuse columns that only grow, or rise steadily and start again: clocks and counters."""
+    if len(values) < COUNTER_ROWS:
+        return
+    found = []
+    for name, column in zip(columns, values.T, strict=True):
+        rises = np.diff(column[np.isfinite(column)])
+        if len(rises) and (rises < 0).all():  # the newest row first
+            rises = -rises
+        usual = np.median(rises) if len(rises) else 0.0
+        never_falls = (rises >= 0).all() and (rises > 0).sum() >= COUNTER_RISES
+        steady = usual != 0 and (rises == usual).mean() >= STEADY
+        if never_falls or steady:
+            found.append(name)
+    if not found:
+        return
+    first, last = (float(values[row, list(columns).index(found[0])]) for row in (0, -1))
+    times = f"take it as times with time={found[0]!r}, " if not timed else ""
+    raise ValueError(
+        f"column {listed(found)} only grows, as a clock or a counter does, but holds no times "
+        f"since 1970, from {first:g} to {last:g}; {times}leave it out with drop={found[:8]!r}, or "
+        "replace a meter's readings by their differences"
     )
-    counts["out_of_order"] = int((np.diff(times.asi8) < 0).sum())
-    return SensorTable(values, names, grid, Quality(**found, **counts))
 
 
 def no_number(column: pd.Series) -> str:
@@ -237,7 +299,6 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
     if time is None and looks_like_times(frame.index.to_series()):
         return frame, as_times(frame.index.to_series(), str(frame.index.name or "index"))
 
-    first = frame.columns[0] if frame.shape[1] else None
     looks = [time] if time else [c for c in frame.columns if looks_like_times(frame[c])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
         raise ValueError(
@@ -251,18 +312,14 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
         frame = frame.drop(columns=looks[0])
 
     # pandas writes an index without a name as a first column without one
-    nameless = first in frame and re.fullmatch(r"(Unnamed: 0|index|)", str(first))
-    if nameless and pd.api.types.is_numeric_dtype(frame[first].dtype):
-        numbers = frame[first].to_numpy(dtype=float)
-        if (np.diff(np.sort(numbers)) == 1).all():  # of rows, in whatever order they came
-            return frame.drop(columns=first), times
-        rows = np.diff(numbers)
-        if times is None and (rows > 0).all():
-            raise ValueError(
-                f"column {first!r} looks like an index, from {frame[first].iloc[0]} to "
-                f"{frame[first].iloc[-1]}; take it as times with time={first!r}, "
-                f"or leave it out with drop=[{first!r}]"
-            )
+    first = frame.columns[0] if frame.shape[1] else None
+    nameless = times is None and first is not None and _NAMELESS.fullmatch(str(first))
+    if nameless and (np.diff(frame[first].to_numpy(dtype=float)) > 0).all():
+        raise ValueError(
+            f"column {first!r} looks like an index, from {frame[first].iloc[0]} to "
+            f"{frame[first].iloc[-1]}; take it as times with time={first!r}, "
+            f"or leave it out with drop=[{first!r}]"
+        )
     return frame, times
 
 
@@ -277,7 +334,7 @@ def _placed(
     if differ:
         raise ValueError(
             f"two different rows share the time {times[int(differ[0])]} ({len(differ)} such rows); "
-            f"keep one of them, or average them by resample={_usual(times)!r}"
+            f"keep one of them, or average them by resample={usual_step(values, times)!r}"
             + ("; where clocks were set back, write the offset from UTC" if not times.tz else "")
         )
     values, times = np.delete(values, again, axis=0), times.delete(again)
@@ -291,7 +348,7 @@ def _placed(
         raise ValueError(
             f"times must lie on an even grid, got {times[int(np.flatnonzero(rest)[0])]} off the "
             f"period of {period}; average the rows around each step with, say, "
-            f"resample={_usual(times)!r}"
+            f"resample={usual_step(values, times)!r}"
         )
     grid = _grid(times[0], int(steps[-1]) + 1, period, len(values))
     gridded = np.full((len(grid), values.shape[1]), np.nan)
@@ -299,13 +356,14 @@ def _placed(
     return gridded, grid, {"duplicates": len(again), "missing_steps": len(grid) - len(times)}
 
 
-def _usual(times: pd.DatetimeIndex) -> str:
-    """The usual distance of sorted times, a round one that is near it, as `resample` takes it."""
-    distances = np.diff(times.unique().asi8)
-    usual = pd.Timedelta(int(np.median(distances)) if len(distances) else 0, unit=times.unit)
-    rounds = _ROUND.split() if usual else []
-    near = (text for text in rounds if abs(pd.Timedelta(text) / usual - 1) < 0.02)
-    return next(near, f"{max(1, round(usual.total_seconds()))}s")
+def usual_step(values: np.ndarray, times: pd.DatetimeIndex) -> str:
+    """The usual distance of a sensor's samples, rounded where that is near, for `resample`."""
+    distances = [np.diff(times[np.isfinite(column)].unique().asi8) for column in values.T]
+    usual = np.median([np.median(some) for some in distances if len(some)] or [0])
+    distance = pd.Timedelta(int(usual), unit=times.unit)
+    rounds = _ROUND.split() if distance else []
+    near = (text for text in rounds if abs(pd.Timedelta(text) / distance - 1) < 0.02)
+    return next(near, f"{max(1, round(distance.total_seconds()))}s")
 
 
 def _averaged(

@@ -44,6 +44,8 @@ _SOURCE = _object(
     time=_TEXT_OR_NONE,
     resample=_TEXT_OR_NONE,
     drop=_NAMES,
+    missing=_list(_NUMBER),
+    decimal=_TEXT_OR_NONE,
 )
 _DATA = _object(
     name=_TEXT,

@@ -97,10 +97,13 @@ def source_of(
     time: str | None = None,
     resample: str | None = None,
     drop: Sequence[str] = (),
+    missing: Sequence[float] | None = None,
+    decimal: str | None = None,
 ) -> dict[str, Any]:
     """Which data a plan was made for, and how they were read, for its file."""
     listed = None if long is None else list(long)
-    how = {"long": listed, "time": time, "resample": resample, "drop": list(drop)}
+    how: dict[str, Any] = {"long": listed, "time": time, "resample": resample, "drop": list(drop)}
+    how |= {"missing": list(missing or ()), "decimal": decimal}
     return {"path": str(Path(data).resolve()), "sha256": digest_of(Path(data))} | how
 
 
@@ -129,7 +132,7 @@ def _read(source: dict[str, Any], plan: Path) -> SensorTable:
         )
     if digest_of(data) != source["sha256"]:
         raise ValueError(f"its data have changed, in {str(data)!r}: {_ANEW}")
-    reading = {"resample": source["resample"], "drop": source["drop"]}
+    reading = {name: source[name] for name in ("resample", "drop", "missing", "decimal")}
     if source["long"] is not None:
         return read_long(data, source["long"], **reading)
     return read_table(data, source["time"], **reading)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,18 @@ HEAD = 2**22
 """Characters of a text table that tell its signs: whole numbers may come first."""
 PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 """What gzip, zip, bzip2, xz and zstd files begin with."""
+_DECIMAL = re.compile(r"[-+]?\d*(\.\d+)+")
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
+_SMALL = re.compile(r"[-+]?\d{1,3}")
+_GERMAN = r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"
+_DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 
-def read_frame(path: Path | str) -> pd.DataFrame:
+def read_frame(path: Path | str, decimal: str | None = None) -> pd.DataFrame:
     """Read a .csv (commas, semicolons or tabs; with decimal commas too) or .parquet file as it is.
 
-    ValueError when there is no such file, it cannot be read as a table, or would fill the memory.
+    `decimal` is the decimal sign of a text table, by default found in the file. ValueError when
+    there is no such file, it cannot be read as a table, or would fill the memory.
     """
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):
@@ -38,7 +45,7 @@ def read_frame(path: Path | str) -> pd.DataFrame:
     if not path.exists():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
     try:
-        return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
+        return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path, decimal)
     except (ValueError, OSError) as error:
         reason, way_out = str(error).strip().splitlines()[0], ""
         if isinstance(error, UnicodeError):
@@ -78,23 +85,68 @@ def require_distinct(names: Iterable[str]) -> None:
         raise ValueError(f"columns must differ, got {repeated[0]!r} more than once; rename them")
 
 
-def csv_signs(path: Path) -> tuple[str, str]:
-    """Separator and decimal sign of a text table, as its first lines tell.
+def csv_signs(path: Path, decimal: str | None = None) -> tuple[str, str]:
+    """Separator and decimal sign of a text table, as its first lines show; the sign may be given.
 
-    ValueError when two of its columns have the same name.
+    ValueError when two of its columns have the same name, or a dot may group thousands.
     """
+    if decimal not in (None, ",", "."):
+        raise ValueError(f"decimal must be ',' or '.', got {decimal!r}")
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         head = file.readline(LONGEST_LINE)
         rest = file.read(HEAD)
     separator = max(",;\t", key=head.count)
     with suppress(csv.Error):  # which pandas tells of
         require_distinct(next(csv.reader(io.StringIO(head + rest), delimiter=separator), []))
+    if separator == ",":
+        return separator, "."
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
-    decimal = "," if separator != "," and re.search(field, rest, re.M) else "."
-    return separator, decimal
+    if decimal is None and re.search(field, rest, re.M):
+        decimal = ","
+    if decimal is None:
+        require_plain_dots(head + rest, separator)
+    return separator, decimal or "."
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
+def require_plain_dots(text: str, separator: str) -> None:
+    """Refuse a table in which "1.160" may be 1160: beside "820" and nowhere beside "1.5"."""
+    try:
+        names, *rows = csv.reader(io.StringIO(text), delimiter=separator)
+    except (csv.Error, ValueError):
+        return
+    dotted_dates = any(_DOTTED_DATE.match(cell.strip()) for row in rows[:1] for cell in row)
+    ambiguous = None
+    for name, *column in zip_longest(names, *rows[:-1] or rows, fillvalue=""):
+        cells = [cell.strip() for cell in column if cell.strip()]
+        dotted = [cell for cell in cells if _DECIMAL.fullmatch(cell)]
+        if dotted and _DOTTED_DATE.match(dotted[0]):
+            continue
+        if not dotted:
+            continue
+        whole = [cell for cell in cells if "." not in cell]
+        small = all(_SMALL.fullmatch(cell) for cell in whole)
+        if not small or not all(_GROUPED.fullmatch(cell) for cell in dotted):
+            return
+        if ambiguous is None and (whole or dotted_dates or any(c.count(".") > 1 for c in dotted)):
+            ambiguous = f"{name!r}", [*whole[:1], dotted[0]]
+    if ambiguous:
+        column_name, examples = ambiguous
+        raise ValueError(
+            f"column {column_name} holds {' and '.join(map(repr, examples))}, whose dot may group "
+            "thousands or begin decimals; give decimal=',' where it groups, or else decimal='.'"
+        )
+
+
+def _numbers_of(column: pd.Series) -> pd.Series:
+    """The numbers of a text column such as "1.160,5", or the column where it holds other text."""
+    texts = column.astype("string").str.strip()
+    if not texts.str.fullmatch(_GERMAN).fillna(True).all():
+        return column
+    plain = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    return plain.astype("Float64").astype(float)
+
+
+def _read_csv(path: Path, decimal: str | None) -> pd.DataFrame:
     """Read a text table whose separator and decimal sign its first lines tell."""
     with path.open("rb") as file:
         if file.read(4).startswith(PACKED):
@@ -103,7 +155,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
         while len(block := file.read(LONGEST_LINE)) == LONGEST_LINE:
             if b"\n" not in block and b"\r" not in block:
                 raise ValueError(f"a line is longer than {LONGEST_LINE:,} bytes: is this a table?")
-    separator, decimal = csv_signs(path)
+    separator, decimal = csv_signs(path, decimal)
     read: Any = partial(pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig")
     frame: pd.DataFrame = read()
     if frame.index.nlevels > 1:
@@ -114,4 +166,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     if not isinstance(frame.index, pd.RangeIndex) and len(frame) and frame.iloc[:, -1].isna().all():
         # every row ends with a separator, which pandas takes for one column more
         frame = read(index_col=False)
+    for name in frame.columns if decimal == "," else ():
+        if not pd.api.types.is_numeric_dtype(frame[name].dtype):
+            frame[name] = _numbers_of(frame[name])
     return frame

@@ -10,26 +10,44 @@ import pandas as pd
 
 from aftlib.core.checks import listed
 
-# A number is that many since 1970 from here on; sensors with such values that only grow are none.
-_EPOCH = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 1e8}
+# Numbers of this size that mostly grow are seconds (or ms, µs, ns) since 1970 and no sensor.
+_LEAST_EPOCH = 1e8
+# The unit is the first with which no time lies after the year 2100.
+_UNITS = {"s": 4.102e9, "ms": 4.102e12, "us": 4.102e15}
+# Digits of a calendar stamp, such as 202401311400, and their order.
+_STAMPS = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 # 31.1.2024: with dots the day always comes first. 1/2/2024 may be of January or of February.
 _DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}\.\d{1,2}\.\d{4}|\d{9,}(\.\d+)?$")
-_TIME_NAMES = {"time", "date", "datetime", "timestamp"}
 
 
 def looks_like_times(column: pd.Series) -> bool:
-    """Whether a column is no number at all, or holds numbers since 1970 that mostly grow."""
+    """Whether a column is no number at all, or holds times as numbers that mostly grow."""
     if not pd.api.types.is_numeric_dtype(column.dtype):
         return True
     numbers = column.to_numpy(dtype=float)
     numbers = numbers[np.isfinite(numbers)]
-    since_1970 = len(numbers) > 2 and numbers.min() >= _EPOCH["s"]
-    return bool(since_1970 and (np.diff(numbers) > 0).mean() > 0.9)
+    if len(numbers) < 3 or (np.diff(numbers) > 0).mean() <= 0.9:
+        return False
+    return bool(numbers.min() >= _LEAST_EPOCH) or _calendar_stamps(column) is not None
+
+
+def _calendar_stamps(column: pd.Series) -> pd.Series | None:
+    """Times of numbers such as 202401311400 (YYYYMMDDhhmm); None unless every row is a date."""
+    numbers = column.to_numpy(dtype=float)
+    size = len(f"{numbers[0]:.0f}")
+    layout = _STAMPS.get(size)
+    if layout is None or not (np.isfinite(numbers) & (numbers % 1 == 0)).all():
+        return None
+    first_year, last_year = (year * 10.0 ** (size - 4) for year in (1900, 2101))
+    if numbers.min() < first_year or numbers.max() >= last_year:
+        return None
+    times = pd.to_datetime(column.astype("int64").astype(str), format=layout, errors="coerce")
+    return None if times.isna().any() else times
 
 
 def require_heading(frame: pd.DataFrame, looks: Sequence[str]) -> None:
-    """Refuse samples in the place of names, and times that would be taken for a sensor."""
+    """Refuse a file whose first line holds samples instead of names."""
     names = [str(name) for name in frame.columns]
     samples = all(re.fullmatch(r"[-+]?\d*\.\d+", name) for name in names if name not in looks)
     if any(_DATE.match(str(name)) for name in looks[:1]) or (samples and len(names) > len(looks)):
@@ -37,19 +55,10 @@ def require_heading(frame: pd.DataFrame, looks: Sequence[str]) -> None:
             f"columns must have names, got {listed(names)}: put a line of names before the first "
             "samples"
         )
-    for column in frame.columns if not looks else ():
-        numbers = frame[column].to_numpy(float)
-        if str(column).lower() in _TIME_NAMES and (np.diff(numbers) > 0).all():
-            raise ValueError(
-                f"column {column!r} only grows, but holds no times since 1970, from "
-                f"{frame[column].iloc[0]} to {frame[column].iloc[-1]}: write times as 2024-01-31 "
-                f"14:00, take them as seconds by time={column!r}, or leave the column out with "
-                f"drop=[{column!r}]"
-            )
 
 
 def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
-    """Times of a column, ISO 8601 or numbers since 1970; ValueError when it holds others."""
+    """Times of a column: ISO 8601, numbers since 1970 or calendar stamps; ValueError for others."""
 
     def year_first(found: re.Match[str]) -> str:
         return f"{found[3]}-{int(found[2]):02}-{int(found[1]):02}"
@@ -57,9 +66,12 @@ def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
     numeric = pd.api.types.is_numeric_dtype(column.dtype)
     try:
         if numeric:
-            size = float(np.nanmedian(np.abs(column.to_numpy(dtype=float))))
-            unit = next((unit for unit, least in _EPOCH.items() if size >= least), "s")
-            times = pd.DatetimeIndex(pd.to_datetime(column, unit=unit))  # type: ignore[call-overload]
+            stamps = _calendar_stamps(column)
+            size = float(np.nanmax(np.abs(column.to_numpy(dtype=float))))
+            unit = next((unit for unit, most in _UNITS.items() if size <= most), "ns")
+            times = pd.DatetimeIndex(
+                pd.to_datetime(column, unit=unit) if stamps is None else stamps  # type: ignore[call-overload]
+            )
         else:
             if _DOTTED.match(str(column.iloc[0])):
                 column = column.astype("string").str.replace(_DOTTED, year_first, regex=True)

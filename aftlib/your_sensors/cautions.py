@@ -7,6 +7,7 @@ from itertools import compress
 
 import numpy as np
 
+from aftlib.core.fillvalues import shown
 from aftlib.your_sensors.backtest import GUARD, Walk, shares
 from aftlib.your_sensors.inventory import Inventory
 from aftlib.your_sensors.window_results import WindowResults
@@ -23,11 +24,22 @@ def cautions(
 ) -> list[str]:
     """Warnings in plain words, the gravest first."""
     return [
+        *fill_values(inventory),
         *few_windows(results, walk),
         *unreachable(inventory.names, limits, walk),
         *drift(results),
         *still(inventory, results.windows.width),
         *gaps(inventory),
+    ]
+
+
+def fill_values(inventory: Inventory) -> list[str]:
+    """Values far from all others that may stand for missing samples."""
+    return [
+        f"Possible fill value: {shown(found.value)} ({found.count:,} times) in {found.sensor}, "
+        f"whose other values lie from {found.low:g} to {found.high:g}. If it stands for missing "
+        f"samples, give --missing {shown(found.value)}."
+        for found in inventory.fill_values[:LISTED]
     ]
 
 

@@ -52,6 +52,10 @@ BAD_INPUT = 2
 @click.option("--time", metavar="COL", help="Column of times; default found by its values.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
 @click.option("--drop", multiple=True, metavar="COLS", help="Columns to leave out.")
+@click.option(
+    "--missing", metavar="X,…", help="Values that mean missing, such as -999.25; or none."
+)
+@click.option("--decimal", type=click.Choice([",", "."]), help="Decimal sign; default found.")
 @click.option("--spark/--no-spark", default=None, help="Read by Spark; default what is large.")
 @click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
@@ -62,6 +66,8 @@ def command(
     time: str | None,
     resample: str | None,
     drop: tuple[str, ...],
+    missing: str | None,
+    decimal: str | None,
     spark: bool | None,
     output: Path,
     report: bool,
@@ -86,10 +92,11 @@ def command(
         columns = next(csv.reader([long])) if long else None
         left_out = [name for text in drop for name in next(csv.reader([text]))]
         reading: Any = {"long": columns, "time": time, "resample": resample, "drop": left_out}
+        reading |= {"missing": numbers_of(missing), "decimal": decimal}
         # told before they are read: data that change meanwhile are not those of the plan
         source = source_of(data, **reading) if data.is_file() or data.is_dir() else None
         if is_large(data) if spark is None else spark:
-            survey = surveyed(data, question, long, time, resample, left_out)
+            survey = surveyed(data, question, **reading)
             show_taken(survey.inventory)
         else:
             table = read_sensors(data, **reading)
@@ -99,7 +106,8 @@ def command(
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
             plan = answer_survey(survey, question, data.name, partial(move, bar), source)
         write_plan(plan, output)
-        click.echo("\n".join(words(plan)))
+        for line in words(plan):
+            click.echo(printable(line))
         click.echo(f"\nPlan: {output}")
     if report:
         with clear_errors(1):
@@ -109,9 +117,28 @@ def command(
             raise click.exceptions.Exit(1)
 
 
+def numbers_of(text: str | None) -> list[float] | None:
+    """The numbers of an option such as "-127,85"; none of them for "none"."""
+    if text is None:
+        return None
+    try:
+        return [] if text.strip() == "none" else [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError(
+            f"missing must be numbers such as -127,85, or none, got {text!r}"
+        ) from error
+
+
+def printable(text: str) -> str:
+    """The text with control characters, which names in a file may hold, as escapes."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def show_taken(inventory: Inventory) -> None:
     """Say what was taken for what."""
-    click.echo("\n".join(["What was taken for what:", *(f"  {t}" for t in inventory.taken)]))
+    click.echo("What was taken for what:")
+    for line in inventory.taken:
+        click.echo(f"  {printable(line)}")
 
 
 def is_large(data: Path) -> bool:
@@ -128,10 +155,10 @@ def is_large(data: Path) -> bool:
 def surveyed(
     data: Path,
     question: Question,
-    long: str | None,
-    time: str | None,
+    *,
+    long: list[str] | None,
     resample: str | None,
-    drop: list[str],
+    **reading: Any,
 ) -> Survey:
     """The survey of data that Spark reads; it says so."""
     for name, value in (("long", long), ("resample", resample)):
@@ -146,7 +173,7 @@ def surveyed(
     click.echo("Reads through Spark, once and in the order of the rows.")
     running = session("aft plan", **{"spark.driver.maxResultSize": "0"})
     try:
-        return survey_by_spark(running, data, question, time=time, drop=drop)
+        return survey_by_spark(running, data, question, **reading)
     finally:
         running.stop()
 
@@ -169,13 +196,17 @@ def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
 def as_options(data: Path, message: str) -> str:
     """A library's message about the file `data` in the words of the command line."""
     message = re.sub(r"\bdrop=\[(.*?)\]", lambda m: f"--drop {m[1].replace(', ', ',')}", message)
-    message = re.sub(r"\b(time|resample|drop|long)=(?=\S)", r"--\1 ", message)
+    message = message.replace("missing=[]", "--missing none")
+    message = re.sub(
+        r"\bmissing=\[(.*?)\]", lambda m: f"--missing {m[1].replace(', ', ',')}", message
+    )
+    message = re.sub(r"\b(time|resample|drop|long|decimal)=(?=\S)", r"--\1 ", message)
     message = re.sub(r"\b(time|resample|drop)=(?!\S)", r"--\1", message)
     message = message.replace("t_sla_ms", "t_sla")
     if message.startswith("epsilon or epsilon_sd must"):
         message = re.sub(r"\b(epsilon(?:_sd)?)\b", r"--\1", message).replace("_sd", "-sd")
     names = "t_sla|epsilon_sd|fixed_ms|per_tuple_ms|epsilon|delta|window|slide|query|workers"
-    said = re.match(rf"({names}|horizons|long|time|resample|drop|output) must", message)
+    said = re.match(rf"({names}|horizons|long|time|resample|drop|missing|output) must", message)
     if said:
         message = "--" + said[1].replace("_", "-") + message[len(said[1]) :]
-    return message if str(data) in message else f"{data}: {message}"
+    return printable(message if str(data) in message else f"{data}: {message}")

@@ -33,6 +33,8 @@ def check_parameters(
     time: str | None,
     resample: str | None,
     drop: Sequence[str],
+    missing: Sequence[float] | None,
+    decimal: str | None,
     rows: int,
     rounds: int,
     seed: int,
@@ -52,12 +54,11 @@ def check_parameters(
         read_plan(plan)
         return None
     question = Question.of(**asked)
-    if data is None and (long or time or resample or drop):
-        raise ValueError(
-            f"long, time, resample and drop are of a file, got {long!r}, {time!r}, {resample!r} "
-            f"and {drop!r}: name it by data"
-        )
     reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
+    reading |= {"missing": missing, "decimal": decimal}
+    given = {name: value for name, value in reading.items() if value}
+    if data is None and given:
+        raise ValueError(f"{', '.join(given)} must go with a file, got {given}; name it by data")
     for table in sets(data, **reading, rows=rows, seed=seed).values():
         answerable_windows(table.names, len(table.values), step_of(table), question)
     return question
@@ -75,6 +76,8 @@ def sets(
     time: str | None = None,
     resample: str | None = None,
     drop: Sequence[str] = (),
+    missing: Sequence[float] | None = None,
+    decimal: str | None = None,
     rows: int = 12_000,
     seed: int = 1,
 ) -> dict[str, SensorTable]:
@@ -87,12 +90,14 @@ def sets(
         return generated(rows, seed)
     if not data:
         raise ValueError(f"data must name a file at least, got {data!r}; null: generated sets")
+    reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
+    reading |= {"missing": missing, "decimal": decimal}
     found: dict[str, SensorTable] = {}
     for file in [data] if isinstance(data, str) else data:
         if Path(file).name in found:
             raise ValueError(f"data must hold files of different names, got {file} and another")
         try:
-            table = read_sensors(file, long=long, time=time, resample=resample, drop=drop)
+            table = read_sensors(file, **reading)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
         found[Path(file).name] = table

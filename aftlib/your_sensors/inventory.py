@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.datasets import Quality, SensorTable
+from aftlib.core.fillvalues import FillValue
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,12 +142,22 @@ class Inventory:
     step: pd.Timedelta | None  # period of the grid; None without times
     quality: Quality
     tally: Tally
+    row_numbers: tuple[str, ...] = ()  # columns that only numbered the rows
+    fill_values: tuple[FillValue, ...] = ()  # values that may stand for missing samples
 
     @classmethod
     def of(cls, table: SensorTable) -> Self:
         """Inventory of a table in memory."""
-        ends = table.time[0], table.time[-1]
-        return cls(table.names, *ends, step_of(table), table.quality, Tally.of(table.values))
+        return cls(
+            names=table.names,
+            first=table.time[0],
+            last=table.time[-1],
+            step=step_of(table),
+            quality=table.quality,
+            tally=Tally.of(table.values),
+            row_numbers=table.row_numbers,
+            fill_values=table.fill_values,
+        )
 
     @property
     def steps(self) -> int:
@@ -174,6 +185,8 @@ class Inventory:
             lines.append(f"time: {self.first} to {self.last}")
             step = str(self.step).removeprefix("0 days ").removesuffix(" 00:00:00")
             lines.append(f"step: {step}, {self.steps:,} steps from {quality.rows:,} rows")
+        if self.row_numbers:
+            lines.append(f"row numbers: {', '.join(self.row_numbers)}, left out of the sensors")
         gaps, longest = self.missing, int(self.tally.silence.longest[0])
         lines.append(f"gaps: {gaps:.2%} of all samples are missing" if gaps else "gaps: none")
         if longest > 1:
@@ -183,6 +196,7 @@ class Inventory:
             "rows that repeated another": quality.duplicates,
             "infinite values, taken as missing": quality.non_finite,
             "rows averaged into their step": quality.averaged,
+            "values marked as missing": quality.marked,
         }
         return lines + [f"{name}: {count:,}" for name, count in counts.items() if count]
 

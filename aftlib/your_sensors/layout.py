@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from aftlib.core.checks import listed
 from aftlib.core.datasets import even_grid, no_number
+from aftlib.core.fillvalues import mark_missing
 from aftlib.core.tablefile import as_floats, csv_signs, require_distinct
 from aftlib.core.times import as_times
 
@@ -55,9 +56,11 @@ class Layout:
     steps: int  # of the grid, from the first row to the last
     labels: tuple[str, ...] = ()  # columns of a CSV file
     signs: tuple[str, str] = (",", ".")  # its separator and decimal sign
+    missing: tuple[float, ...] = ()  # fill values
+    row_numbers: tuple[str, ...] = ()  # columns that only number the rows
 
-    def read(self, stretch: Stretch) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-        """Steps, samples (rows, n), and how many were infinite, some rows at a time.
+    def read(self, stretch: Stretch) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
+        """Steps, samples (rows, n), and how many were infinite or marked, some rows at a time.
 
         ValueError when a time is off the grid or a column holds no numbers.
         """
@@ -81,9 +84,9 @@ class Layout:
                         f"such cells empty, or the column out with drop=[{name!r}]"
                     )
             values = frame[list(self.names)].to_numpy(dtype=float, copy=True)
-            infinite = np.isinf(values)
+            marked, infinite = mark_missing(values, self.missing), np.isinf(values)
             values[infinite] = np.nan
-            yield steps.astype(np.int64), values, int(infinite.sum())
+            yield steps.astype(np.int64), values, int(infinite.sum()), marked
 
     def _groups(self, stretch: Stretch) -> Iterator[pd.DataFrame]:
         groups, most = range(stretch.begin, stretch.end), max(1, BATCH // len(self.names))
@@ -208,7 +211,7 @@ def require_alike(files: Sequence[Path], columns: Sequence[str], signs: tuple[st
     for file in files:
         with named(file):
             if file.suffix == ".csv":
-                sign, _ = csv_signs(file)
+                sign, _ = csv_signs(file, signs[1])
                 head = pd.read_csv(file, nrows=0, index_col=False, sep=sign, encoding="utf-8-sig")
                 found = list(head.columns)
                 alike = found == list(columns) and sign == signs[0]
@@ -233,7 +236,13 @@ def require_same_clock(zone: Any, first: pd.Timestamp) -> None:
         )
 
 
-def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> Layout:
+def layout_of(
+    data: Path,
+    time: str | None = None,
+    drop: Sequence[str] = (),
+    missing: Sequence[float] = (),
+    decimal: str | None = None,
+) -> Layout:
     """Layout of wide files, told from their first rows and their last.
 
     ValueError when they are no such files, have no times, or their first rows are refused by
@@ -245,7 +254,7 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
     labels, signs = tuple[str, ...](), (",", ".")
     with named(files[0]):
         if files[0].suffix == ".csv":
-            signs = csv_signs(files[0])
+            signs = csv_signs(files[0], decimal)
             require_one_line(files[0], signs[0])
             reading: Any = {"sep": signs[0], "decimal": signs[1], "encoding": "utf-8-sig"}
             head = read_text(files[0], nrows=HEAD, **reading)
@@ -266,7 +275,7 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
             "without; give it a column of times"
         )
     # row numbers without a name would come before the times
-    others = [c for c in head.columns if c not in {*table.names, *drop}]
+    others = [c for c in head.columns if c not in {*table.names, *table.row_numbers, *drop}]
     column = others[-1] if others else None
     step, first = table.time[1] - table.time[0], times_of(head, column)[0]
     with named(files[-1]):
@@ -285,7 +294,18 @@ def layout_of(data: Path, time: str | None = None, drop: Sequence[str] = ()) -> 
             f"first and {last} last with a period of {step}; sort them, or average them into steps"
         )
     places = tuple(file.absolute() for file in files)  # a task may run anywhere
-    return Layout(places, table.names, column, first, step, int(steps) + 1, labels, signs)
+    return Layout(
+        files=places,
+        names=table.names,
+        time=column,
+        first=first,
+        step=step,
+        steps=int(steps) + 1,
+        labels=labels,
+        signs=signs,
+        missing=tuple(missing),
+        row_numbers=table.row_numbers,
+    )
 
 
 def last_row(file: Path, labels: Sequence[str], signs: tuple[str, str]) -> pd.DataFrame:

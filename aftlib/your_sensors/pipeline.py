@@ -17,12 +17,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from aftlib.core.datasets import Quality
+from aftlib.core.fillvalues import find_fill_values, require_no_fill_values
 from aftlib.core.windows import Windows
 from aftlib.spark.sweep import by_number
 from aftlib.your_sensors.inventory import Inventory, Tally
 from aftlib.your_sensors.layout import Layout, Stretch, layout_of, stretches_of
 from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.sensor_file import require_measured, require_usable
+from aftlib.your_sensors.sensor_file import require_usable
 from aftlib.your_sensors.survey import Survey, answerable_windows, recent_rows
 from aftlib.your_sensors.window_results import CHUNK, finished, known
 
@@ -44,6 +45,8 @@ def survey_by_spark(
     *,
     time: str | None = None,
     drop: Sequence[str] = (),
+    missing: Sequence[float] | None = None,
+    decimal: str | None = None,
     cells: int = 2_000_000,
 ) -> Survey:
     """Survey a wide CSV or Parquet file, or a directory of them in the order of their names.
@@ -52,8 +55,8 @@ def survey_by_spark(
 
     Parameters
     ----------
-    time, drop
-        As `datasets.read_table`.
+    time, drop, missing, decimal
+        As `sensor_file.read_sensors`.
     cells : int
         Samples that a task reads, about; the result does not depend on it.
 
@@ -63,7 +66,7 @@ def survey_by_spark(
         When the rows are not like that, or `sensor_file.read_sensors` would refuse them; the
         message names the column and the way out.
     """
-    layout = layout_of(data, time, drop)
+    layout = layout_of(data, time, drop, missing or (), decimal)
     windows = answerable_windows(layout.names, layout.steps, layout.step, question)
     stretches, recent = stretches_of(layout, cells), recent_rows(layout.steps)
     task = Task(layout, windows, recent)
@@ -73,7 +76,7 @@ def survey_by_spark(
             row = dict(zip(SENT.names, (place, number, *message), strict=True))
             yield pa.RecordBatch.from_pylist([row], SENT)
 
-    found = Found(layout, windows, recent)
+    found = Found(layout, windows, recent, check=missing is None or len(missing) > 0)
     for batch in by_number(spark, len(stretches), read, SCHEMA).toArrow().to_batches():
         for row in batch.to_pylist():
             found.take((row["place"], row["number"]), row["kind"], row["at"], row["rows"])
@@ -100,15 +103,16 @@ class Task:
         pane = self.windows.pane
         end: int | None = None  # step after the last one read
         rest = np.empty((0, len(self.layout.names)))  # rows up to there, in no whole slice yet
-        counts = np.zeros(3, np.int64)
-        for steps, values, infinite in self.layout.read(stretch):
+        counts = np.zeros(4, np.int64)
+        for steps, values, infinite, marked in self.layout.read(stretch):
             back = np.flatnonzero(np.diff(steps) <= 0) + 1
             if len(back) or steps[0] < (0 if end is None else end):
                 late = steps[int(back[0])] if len(back) else steps[0]
                 raise ValueError(out_of_order(self.layout, int(late)))
             if steps[-1] >= self.layout.steps:  # files that are not in the order of their names
                 raise ValueError(out_of_order(self.layout, int(steps[-1])))
-            counts += len(steps), int(np.isnan(values).sum()) - infinite, infinite
+            missing = int(np.isnan(values).sum()) - infinite - marked
+            counts += len(steps), missing, infinite, marked
             gaps = np.flatnonzero(np.diff(steps) > LONGEST_GAP) + 1
             for at, part in zip(np.split(steps, gaps), np.split(values, gaps), strict=True):
                 if end is None or at[0] - end > LONGEST_GAP:
@@ -148,14 +152,15 @@ def out_of_order(layout: Layout, step: int) -> str:
 class Found:
     """What the tasks sent, put together."""
 
-    def __init__(self, layout: Layout, windows: Windows, recent: slice) -> None:
+    def __init__(self, layout: Layout, windows: Windows, recent: slice, check: bool = True) -> None:
+        self.check = check  # whether fill values are refused
         n, pane = len(layout.names), windows.pane
         self.layout, self.windows, self.start = layout, windows, recent.start
         self.sums = np.zeros((layout.steps // pane, n))
         self.samples = np.zeros(self.sums.shape, np.int64)
         self.recent = np.full((recent.stop - recent.start, n), np.nan)
         self.edges: dict[int, np.ndarray] = {}
-        self.counts = np.zeros(3, np.int64)
+        self.counts = np.zeros(4, np.int64)
         self.tallies: dict[tuple[int, int], tuple[int, Tally]] = {}  # in the order of the rows
 
     def take(self, place: tuple[int, int], kind: str, at: int, data: bytes) -> None:
@@ -193,7 +198,10 @@ class Found:
                 total += Tally.silent_for(at - total.steps, n)
             total += tally
         require_usable(layout.names, total)
-        require_measured(layout.names, np.vstack([self.recent, total.lowest, total.highest]))
+        samples = np.vstack([self.recent, total.lowest, total.highest])
+        suspects = find_fill_values(layout.names, samples)
+        if self.check:
+            require_no_fill_values(suspects)
 
         for place, rows in self.edges.items():
             if place < len(self.sums):
@@ -205,9 +213,18 @@ class Found:
             starts = np.array(every[begin : begin + CHUNK]) * (windows.slide // windows.pane)
             parts.append(known(*windows.joined(self.sums, self.samples, starts), windows))
         results = finished(np.concatenate(parts), layout.names, windows, layout.step)
-        rows_read, missing, infinite = self.counts.tolist()
-        found = {"rows": rows_read, "missing_values": missing, "non_finite": infinite}
-        quality = Quality(**found, missing_steps=layout.steps - rows_read)
+        rows_read, missing, infinite, marked = self.counts.tolist()
+        found = {"missing_values": missing, "non_finite": infinite, "marked": marked}
+        quality = Quality(rows_read, **found, missing_steps=layout.steps - rows_read)
         last = layout.first + (layout.steps - 1) * layout.step
-        parts_of = layout.names, layout.first, last, layout.step, quality, total
-        return Survey(Inventory(*parts_of), results, self.recent)
+        inventory = Inventory(
+            names=layout.names,
+            first=layout.first,
+            last=last,
+            step=layout.step,
+            quality=quality,
+            tally=total,
+            row_numbers=layout.row_numbers,
+            fill_values=suspects,
+        )
+        return Survey(inventory, results, self.recent)

@@ -79,7 +79,6 @@ def test_whole_numbers_may_come_long_before_the_first_decimal_comma(tmp_path):
     np.testing.assert_allclose(table.values, values)
 
 
-BIG = 2**53 + np.arange(ROWS) % 7
 REFUSED = {
     "an hour twice": (
         lines([t.tz_localize(None) for t in BERLIN]),
@@ -95,14 +94,6 @@ REFUSED = {
         "got 'b' more than once; rename",
     ),
     "one value": (lines(values=np.where([0, 1, 0], 5.0, VALUES)), "'b' must vary.* drop="),
-    "large whole numbers": (
-        lines(values=np.column_stack([BIG, VALUES[:, :2]]).astype(object)),
-        "'a' must hold numbers that differ by more than their rounding",
-    ),
-    "numbers of devices": (
-        lines(values=np.array([[*row[:2], 10**17 + i] for i, row in enumerate(VALUES)], object)),
-        "'c' must hold numbers .* in steps of 16; .*drop=\\['c'\\]",
-    ),
     "nothing but names": ("time,a,b,c\n", r"got shape \(0, 4\): is it empty"),
     "no names": (lines().split("\n", 1)[1], "must have names, got '2024-10-24 00:00:00'"),
     "no names and no times": (
@@ -119,7 +110,7 @@ REFUSED = {
     ),
     "days of a spreadsheet": (
         lines([45292 + i / 24 for i in range(ROWS)]),
-        "'time' only grows, but holds no times since 1970, from 45292.0 .*drop=",
+        "'time' only grows, .* holds no times since 1970, from 45292 .*drop=",
     ),
     "a tail of nothing": (lines() + "\0" * 500, r"got '.{0,80} in row 121"),
     "a packed file": (gzip.compress(lines().encode()), "it is packed: unpack it"),
@@ -140,10 +131,10 @@ def test_a_packed_files_name_tells(tmp_path):
 
 def test_times_from_a_start_are_taken_when_they_are_named(tmp_path):
     path = tmp_path / "file.csv"
-    path.write_text(lines(range(ROWS)))
-    with pytest.raises(ValueError, match="take them as seconds by time='time'"):
+    path.write_text(lines(range(0, 10 * ROWS, 10)))
+    with pytest.raises(ValueError, match="take it as times with time='time'"):
         read_sensors(path)
-    assert read_sensors(path, time="time").time[1].second == 1
+    assert read_sensors(path, time="time").time[1].second == 10
     assert read_sensors(path, drop=["time"]).names == ("a", "b", "c")
 
 
@@ -174,7 +165,7 @@ def test_parquet_keeps_numbers_in_many_ways(column, tmp_path):
 def test_decimals_are_read_through_spark_too(tmp_path):
     layout = layout_of(with_column(tmp_path, pa.array([None, *EXACT[1:]])))
     (stretch,) = stretches_of(layout, 10**6)
-    ((_, values, _),) = layout.read(stretch)
+    ((_, values, *_),) = layout.read(stretch)
     np.testing.assert_allclose(values[1:], VALUES[1:])
     assert np.isnan(values[0, 2])
 
@@ -268,7 +259,7 @@ def test_through_spark_a_short_line_is_filled_however_it_is_cut(end, tmp_path):
 
 def samples_of(path, cells):
     layout = layout_of(path)
-    parts = [part for one in stretches_of(layout, cells) for _, part, _ in layout.read(one)]
+    parts = [part for one in stretches_of(layout, cells) for _, part, *_ in layout.read(one)]
     return np.concatenate(parts)
 
 
@@ -298,10 +289,8 @@ def test_through_spark_the_same_is_refused(text, tmp_path):
         (pa.array(["x", "y"] * (ROWS // 2)).dictionary_encode(), "'c' must be numeric, .*'x'"),
         (pa.array((TIMES + pd.Timedelta("1s")).to_pydatetime()), "'c' must be numeric, .*drop="),
         (pa.array([dt.time(1)] * ROWS), "'c' must be numeric, .*drop="),
-        (pa.array([None, *BIG[1:].tolist()]), "'c' must hold numbers that differ by more"),
-        (pa.array(BIG.astype("u8") * 1000), "'c' must hold numbers .* in steps of 1024"),
     ],
-    ids=["struct", "list", "words", "times", "clock", "large with gaps", "larger"],
+    ids=["struct", "list", "words", "times", "clock"],
 )
 def test_parquet_columns_that_are_no_sensors_are_refused(column, said, tmp_path):
     with pytest.raises(ValueError, match=said):

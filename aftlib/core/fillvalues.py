@@ -1,0 +1,150 @@
+"""Fill values: numbers such as -999.25 or 9.97e36 that loggers write for a missing sample.
+
+A fill value repeats exactly and lies far from all measurements. The bulk of the measurements is
+found among the distinct values, each counted once: so a fill value does not widen the bulk, however
+many samples have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+TYPICAL = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
+"""Usual fill values, with either sign and any fraction; one occurrence is enough."""
+LARGEST = 1e100
+"""No sensor measures more."""
+FAR, CERTAIN, ABSURD = 1, 3, 1000
+"""Distances from the bulk, in widths of it: suspicious, certain when repeated, certain at once."""
+SAMPLED = 20_000
+"""Samples of a column from which the bulk is first estimated."""
+MOST_CODES = 4
+"""Fill values of one sensor; a sensor with more such values has several modes."""
+FEW = 8
+"""Distinct values below which a column may have states instead of a range of measurements."""
+
+
+@dataclass(frozen=True)
+class FillValue:
+    """A value that probably stands for missing samples of one sensor."""
+
+    sensor: str
+    value: float
+    count: int
+    low: float  # smallest and largest of the sensor's other values
+    high: float
+    certain: bool  # no plausible measurement
+
+
+def find_fill_values(names: Sequence[str], values: np.ndarray) -> tuple[FillValue, ...]:
+    """Return the suspected fill values of samples (steps, n), NaN where missing."""
+    return tuple(
+        found
+        for name, column in zip(names, values.T, strict=True)
+        for found in _find_in(name, column[np.isfinite(column)])
+    )
+
+
+def mark_missing(values: np.ndarray, missing: Sequence[float]) -> int:
+    """Set samples that equal one of the fill values to NaN, in place; return their number."""
+    marked = np.zeros(values.shape, bool)
+    for code in missing:
+        marked |= (values == code) | (values == np.float32(code))
+    values[marked] = np.nan
+    return int(marked.sum())
+
+
+def require_no_fill_values(fill_values: Sequence[FillValue]) -> None:
+    """Refuse certain fill values; the message gives the argument that marks them as missing."""
+    certain = [one for one in fill_values if one.certain]
+    if not certain:
+        return
+    first, sensors = certain[0], {one.sensor for one in certain}
+    others = f", and such values in {len(sensors) - 1} more columns," if len(sensors) > 1 else ""
+    codes = ", ".join(sorted({shown(one.value) for one in certain}, key=float)[:20])
+    raise ValueError(
+        f"column {first.sensor!r} must hold measurements, got {shown(first.value)} "
+        f"({first.count:,} such){others} where others lie from {first.low:g} to {first.high:g}; if "
+        f"that stands for missing, mark it with missing=[{codes}], or leave the column out with "
+        f"drop=[{first.sensor!r}]; if all values are measured, give missing=[]"
+    )
+
+
+def shown(value: float) -> str:
+    """Shortest text that `mark_missing` recognizes as the value."""
+    with np.errstate(over="ignore"):
+        short = np.float32(value)
+        text = str(short if short == value else float(value))
+    return text.removesuffix(".0")
+
+
+def _find_in(name: str, column: np.ndarray) -> list[FillValue]:
+    """Suspected fill values among a sensor's finite samples."""
+    if not len(column):
+        return []
+    if np.abs(column).max() >= LARGEST:
+        wild = np.abs(column) >= LARGEST
+        rest = column[~wild] if not wild.all() else column
+        value = float(column[wild][0])
+        return [FillValue(name, value, int(wild.sum()), rest.min(), rest.max(), certain=True)]
+    sampled = np.unique(column[:: -(-len(column) // SAMPLED)])
+    low, high = _grow(sampled, *_densest_half(sampled))
+    levels = int(((sampled >= low) & (sampled <= high)).sum())
+    outside, counts = np.unique(column[(column < low) | (column > high)], return_counts=True)
+    ends = np.sort(np.concatenate([outside, [low, high]]))
+    low, high = _grow(ends, *np.searchsorted(ends, [low, high]).tolist())
+    beyond = (outside < low) | (outside > high)
+    repeated = beyond & (counts > 1)
+    one_of_few = 0 < repeated.sum() <= MOST_CODES and levels >= FEW
+    found = []
+    for value, count in zip(outside[beyond].tolist(), counts[beyond].tolist(), strict=True):
+        distance = max(low - value, value - high) / max(high - low, 1e-300)
+        typical = bool((np.floor(abs(value)) == TYPICAL).any())
+        suspicious = typical or (one_of_few and count > 1)
+        certain = suspicious and distance > (FAR if typical and count > 2 else CERTAIN)
+        certain &= typical or (count > 2 and value != 0)
+        certain |= distance > ABSURD and (count == 1 or one_of_few)
+        if high > low and (certain or suspicious):
+            found.append(FillValue(name, value, count, low, high, certain))
+    return found or _find_at_ends(name, column, sampled)
+
+
+def _densest_half(values: np.ndarray) -> tuple[int, int]:
+    """Places of the first and last of the half of sorted values that lies closest together."""
+    half = len(values) // 2
+    widths = values[half:] - values[: len(values) - half]
+    begin = int(widths.argmin())
+    return begin, begin + half
+
+
+def _grow(values: np.ndarray, begin: int, end: int) -> tuple[float, float]:
+    """Bounds of the bulk: sorted values join it until the next is farther than the bulk is wide."""
+    before = None
+    while before != (begin, end):
+        before = (begin, end)
+        above = np.diff(values[end:]) > FAR * (values[end:-1] - values[begin])
+        end = end + int(above.argmax()) if above.any() else len(values) - 1
+        below = np.diff(values[: begin + 1]) > FAR * (values[end] - values[1 : begin + 1])
+        begin = begin - int(below[::-1].argmax()) if below.any() else 0
+    return float(values[begin]), float(values[end])
+
+
+def _find_at_ends(name: str, column: np.ndarray, sampled: np.ndarray) -> list[FillValue]:
+    """The smallest or largest value, where it repeats and lies apart or has a sign of its own."""
+    if len(sampled) <= FEW:
+        return []
+    usual = float(np.quantile(np.diff(sampled), 0.98))
+    found = []
+    for value in (float(column.min()), float(column.max())):
+        rest = column[column != value]
+        low, high = float(rest.min()), float(rest.max())
+        gap, count = max(low - value, value - high), len(column) - len(rest)
+        least = 0.5 if value == 0 else 0.1  # zero is what a machine that is off uses
+        apart = gap > least * (high - low) and gap > 5 * usual
+        alone = value < 0 <= low
+        if (apart or alone) and count > max(2, 1e-3 * len(column)):
+            certain = alone and bool((np.floor(abs(value)) == TYPICAL).any())
+            found.append(FillValue(name, value, count, low, high, certain))
+    return found

@@ -1,0 +1,272 @@
+"""Files that look like measurements and are not: fill values, counters, stamps, grouped digits."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from aftlib.core.fillvalues import find_fill_values
+from aftlib.reports.cli import main
+from aftlib.your_sensors.inventory import Inventory
+from aftlib.your_sensors.sensor_file import read_sensors
+
+SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
+ROWS = 2000
+TIMES = pd.date_range("2024-01-01", periods=ROWS, freq="10min", name="time")
+HOURS = np.arange(ROWS)
+
+
+def draw(seed=1):
+    return np.random.default_rng(seed)
+
+
+ROOM = 20 + 2 * np.sin(HOURS / 200)[:, None] + 0.5 * draw().normal(size=(ROWS, 3))
+OUTDOOR = np.round(12.5 + 28 * np.sin(HOURS / 300)[:, None] + draw().normal(size=(ROWS, 3)), 2)
+DUST = np.round(np.exp(4 + draw().normal(size=(ROWS, 3))), 1)
+
+
+def frame(values=ROOM, times=TIMES):
+    return pd.DataFrame(values, times, list("abc")).rename_axis("time")
+
+
+def with_code(values, code, share):
+    codes = draw(7).random(ROWS) < share
+    return frame(np.where(codes[:, None] & [True, False, False], code, values)), int(codes.sum())
+
+
+def read(tmp_path, given, **how):
+    path = tmp_path / "f.csv"
+    path.write_text(given) if isinstance(given, str) else given.to_csv(path, index="time" in how)
+    return read_sensors(path, **how)
+
+
+def plan(tmp_path, given, *options):
+    given.to_csv(tmp_path / "f.csv")
+    command = ["plan", str(tmp_path / "f.csv"), "--epsilon-sd", "0.5", "--no-report"]
+    done = CliRunner().invoke(main, [*command, "--output", str(tmp_path / "p.json"), *options])
+    return done.output
+
+
+CODES = [9.97e36, 3.4e38, 1e20, 1e9, -9.99e8, -127, 85.0, -999.25, -6999, -100]
+
+
+@pytest.mark.parametrize("share", [0.005, 0.03, 0.3])
+@pytest.mark.parametrize("code", CODES)
+def test_fill_values_are_refused_however_many_there_are(code, share, tmp_path):
+    given, count = with_code(ROOM, code, share)
+    given.to_csv(tmp_path / "f.csv")
+    with pytest.raises(
+        ValueError, match=rf"column 'a' must hold .*\({count} such.* missing="
+    ) as info:
+        read_sensors(tmp_path / "f.csv")
+    marked = json.loads(str(info.value).partition("missing=")[2].partition(",")[0])
+    table = read_sensors(tmp_path / "f.csv", missing=marked)
+    assert table.quality.marked == count == np.isnan(table.values).sum()
+    assert f"values marked as missing: {count:,}" in Inventory.of(table).taken
+
+
+@pytest.mark.parametrize(
+    ("values", "code"), [(OUTDOOR, 85.0), (OUTDOOR, -100), (DUST, -100), (ROOM, 0)]
+)
+def test_repeated_values_that_a_sensor_might_measure_are_a_warning(values, code, tmp_path):
+    given, count = with_code(values, code, 0.03)
+    output = plan(tmp_path, given)
+    warning = f"! Possible fill value: {code:g} ({count} times) in a, whose other values lie from"
+    assert warning in output and f"give --missing {code:g}." in output
+    assert "fill value" not in plan(tmp_path, given, "--missing", f"{code:g}")
+
+
+def test_several_fill_values_are_named_at_once_and_marked_by_the_command(tmp_path):
+    given, _ = with_code(ROOM, -127, 0.01)
+    given.iloc[500:520, 1] = 85.0
+    assert "and such values in 1 more columns, " in plan(tmp_path, given)
+    assert "mark it with --missing -127,85, or leave" in plan(tmp_path, given)
+    assert "values marked as missing: " in plan(tmp_path, given, "--missing", "-127,85")
+    assert "Back-test" in plan(tmp_path, given, "--missing", "none")
+    assert "--missing must be numbers such as -127,85, or none" in plan(
+        tmp_path, given, "--missing", "x"
+    )
+
+
+def test_fill_values_are_found_and_marked_through_spark_too(tmp_path):
+    from aftlib.your_sensors.layout import layout_of, stretches_of
+
+    given, count = with_code(ROOM, -999.25, 0.03)
+    given.astype("float32").to_parquet(tmp_path / "f.parquet")
+    layout = layout_of(tmp_path / "f.parquet", missing=[-999.25])
+    marks = [part[3] for one in stretches_of(layout, 10**4) for part in layout.read(one)]
+    assert sum(marks) == count
+
+
+MEASURED = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "heavy tails": lambda rng, n: rng.standard_cauchy(n),
+    "rounded heavy tail": lambda rng, n: np.round(rng.pareto(1, n), 1),
+    "rain": lambda rng, n: np.where(rng.random(n) < 0.9, 0, np.round(rng.exponential(2, n), 1)),
+    "counts": lambda rng, n: rng.negative_binomial(0.5, 0.01, n),
+    "switch": lambda rng, n: rng.random(n) < 0.1,
+    "fan levels": lambda rng, n: rng.choice([0, 30, 60, 100], n),
+    "clipped": lambda rng, n: np.minimum(100, np.round(85 + 10 * rng.normal(size=n), 1)),
+    "two modes": lambda rng, n: rng.normal(size=n) + np.where(rng.random(n) < 0.5, 20, 80),
+    "spikes": lambda rng, n: np.where(rng.random(n) < 0.001, rng.uniform(0, 999, n), 5),
+    "frozen": lambda rng, n: np.where(np.arange(n) < n // 2, 20.25, rng.normal(20, 1, n)),
+}
+
+
+@pytest.mark.parametrize("values", MEASURED.values(), ids=MEASURED)
+def test_measurements_are_no_fill_values(values):
+    assert find_fill_values(["a"], np.asarray(values(draw(3), 20_000), float)[:, None]) == ()
+
+
+@pytest.mark.skipif(not SETS, reason="needs real data sets in the folder AFT_SENSORS")
+def test_real_data_sets_hold_no_fill_values_and_no_counters():
+    for file in sorted(Path(SETS).glob("*.parquet")):
+        table = read_sensors(file)
+        assert table.fill_values == () and table.row_numbers == (), file.name
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("ts", 600 * HOURS),
+        ("timestamp_s", -(10**9) + 600 * HOURS),
+        ("id", 1000 + 7 * HOURS),
+        ("newest_first", 600 * HOURS[::-1]),
+        ("kWh", np.cumsum(draw().integers(0, 3, ROWS)) / 10),
+        ("counter_u8", HOURS % 256),
+        ("hour", HOURS % 24),
+        ("row_id", HOURS + (HOURS > 900)),
+    ],
+)
+def test_clocks_and_counters_are_no_sensors(name, column, tmp_path):
+    for given, advice in (
+        (frame().reset_index(), rf"leave it out with drop=\['{name}'\]"),
+        (frame(), rf"take it as times with time='{name}', leave it out"),
+    ):
+        given = given.assign(**{name: column})
+        with pytest.raises(ValueError, match=f"column '{name}' only grows, as a clock.*{advice}"):
+            read(tmp_path, given)
+        assert read(tmp_path, given, drop=[name]).names == ("a", "b", "c")
+
+
+def test_a_clock_is_taken_as_times_where_it_is_named(tmp_path):
+    given = frame().assign(timestamp_s=-(10**9) + 600 * HOURS)
+    table = read_sensors(write(tmp_path, given.reset_index(drop=True)), time="timestamp_s")
+    assert table.names == ("a", "b", "c")
+    assert (table.time[0].year, table.time[1] - table.time[0]) == (1938, pd.Timedelta("10min"))
+
+
+def write(tmp_path, given):
+    given.to_csv(tmp_path / "f.csv", index=False)
+    return tmp_path / "f.csv"
+
+
+@pytest.mark.parametrize("first", [0, 1, 500])
+def test_a_column_that_counts_the_rows_becomes_their_number(first, tmp_path):
+    for given in (frame().reset_index(), frame()):
+        table = read_sensors(write(tmp_path, given.assign(sample=first + HOURS)))
+        assert table.names == ("a", "b", "c")
+        assert "row numbers: sample, left out of the sensors" in Inventory.of(table).taken
+
+
+@pytest.mark.parametrize(
+    ("stamp", "step"),
+    [("%Y%m%d%H%M", "10min"), ("%Y%m%d%H", "1h"), ("%Y%m%d%H%M%S", "10min"), ("%Y%m%d", "1D")],
+)
+def test_stamps_of_digits_are_times(stamp, step, tmp_path):
+    times = pd.date_range("2023-11-30", periods=ROWS, freq=step)
+    for named in (None, "t"):
+        given = frame().reset_index(drop=True).assign(t=times.strftime(stamp).astype("int64"))
+        table = read_sensors(write(tmp_path, given), time=named)
+        assert table.names == ("a", "b", "c")
+        assert list(table.time) == list(times)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+@pytest.mark.parametrize("year", [1971, 1999, 2024, 2050])
+def test_the_unit_of_numbers_since_1970_follows_from_their_size(unit, factor, year, tmp_path):
+    times = pd.date_range(f"{year}-05-01", periods=ROWS, freq="10min")
+    seconds = times.astype("datetime64[s]").asi8
+    given = frame().reset_index(drop=True).assign(t=seconds * factor)
+    assert list(read_sensors(write(tmp_path, given)).time) == list(times)
+
+
+def test_two_campaigns_are_told_of_the_gap_between_them(tmp_path):
+    times = TIMES + pd.to_timedelta(np.where(HOURS < ROWS // 2, 0, 400), unit="D")
+    with pytest.raises(ValueError) as refused:
+        read_sensors(write(tmp_path, frame(times=times).reset_index()))
+    assert "none of any sensor at 57,600 of 59,600 steps, 57,600 of them in a row" in str(
+        refused.value
+    )
+    assert "rows before or after that gap" in str(refused.value)
+    assert "longer step" not in str(refused.value)
+
+
+@pytest.mark.parametrize("offsets", [(0, 37, 74), (0, 30, 60), (3, 10, 200)])
+def test_sensors_at_offsets_are_told_the_step_that_works(offsets, tmp_path):
+    late = frame().reset_index().melt("time", var_name="id", value_name="v")
+    late["time"] += pd.to_timedelta(late["id"].map(dict(zip("abc", offsets, strict=True))), "s")
+    path = write(tmp_path, late.sort_values("time"))
+    with pytest.raises(ValueError, match="resample='10min'"):
+        read_sensors(path, long=("time", "id", "v"))
+    table = read_sensors(path, long=("time", "id", "v"), resample="10min")
+    np.testing.assert_allclose(table.values, ROOM)
+
+
+def german(grouped, others="x;y\n"):
+    rows = (f"{t:%Y-%m-%d %H:%M};{a};{b}\n" for t, (a, b) in zip(TIMES, grouped, strict=False))
+    return "time;" + others + "".join(rows)
+
+
+def dotted(number):
+    return f"{number:,}".replace(",", ".")
+
+
+COUNTS = draw(2).integers(400, 20_000, (200, 2))
+
+
+def test_grouped_thousands_are_asked_for_and_read(tmp_path):
+    text = german([[dotted(n) for n in row] for row in COUNTS.tolist()])
+    with pytest.raises(ValueError, match=r"column 'x' holds '\d+' and '\d+\.\d{3}', whose dot may"):
+        read(tmp_path, text)
+    np.testing.assert_array_equal(read(tmp_path, text, decimal=",").values, COUNTS)
+    as_decimals = read(tmp_path, text, decimal=".").values
+    assert np.where(COUNTS < 1000, COUNTS, COUNTS / 1000) == pytest.approx(as_decimals)
+    (tmp_path / "f.csv").write_text(text)
+    done = CliRunner().invoke(main, ["plan", str(tmp_path / "f.csv"), "--epsilon-sd", "1"])
+    assert "give --decimal ',' where it groups, or else --decimal '.'" in done.output
+
+
+def test_grouped_thousands_beside_decimal_commas_are_read(tmp_path):
+    text = german([[dotted(n), f"{dotted(n)},5"] for n in COUNTS[:, 0].tolist()])
+    table = read(tmp_path, text)
+    np.testing.assert_array_equal(table.values[:, 1] - table.values[:, 0], 0.5)
+    np.testing.assert_array_equal(table.values[:, 0], COUNTS[:, 0])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [[f"{n / 1000:.3f}" for n in row] for row in COUNTS.tolist()],
+        [[str(n / 10), dotted(n)] for n in COUNTS[:, 0].tolist()],
+        [[str(n), f"{n / 1000 + 1:.3f}"] for n in COUNTS[:, 0].tolist()],
+    ],
+    ids=["always three decimals", "one decimal beside", "ungrouped thousands beside"],
+)
+def test_decimal_points_behind_semicolons_stay_decimal_points(cells, tmp_path):
+    table = read(tmp_path, german(cells))
+    np.testing.assert_allclose(table.values, np.array(cells, float))
+
+
+def test_control_characters_of_names_are_printed_as_escapes(tmp_path):
+    names = ["a\x1b[31mred", "b\u202etfel", "c\x07c"]
+    output = plan(tmp_path, frame().set_axis(names, axis=1), "--workers", "2")
+    assert "Back-test" in output
+    assert all(c.isprintable() or c == "\n" for c in output)
+    assert "a\\x1b[31mred, b\\u202etfel, c\\x07c" in output
+    refused = plan(tmp_path, frame().set_axis(names, axis=1).assign(**{names[0]: "x"}))
+    assert all(c.isprintable() or c == "\n" for c in refused)
