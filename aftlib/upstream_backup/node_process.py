@@ -1,7 +1,11 @@
-"""A primary or secondary as a process: ``python -m`` this module ``NAME UP DOWN BEAT``.
+"""A primary or secondary as a process.
 
-It processes what upstream sends (a filter that lets everything pass), passes level-0 ACKs on as
-level 1, answers heartbeats, sends its own, and asks upstream for help when one is not answered.
+``python -m aftlib.upstream_backup.node_process NAME START DIRECTORY HEARTBEAT_S``
+
+It processes the tuples of the upstream node (a filter that lets everything pass), passes level-0
+ACKs on as level 1, answers heartbeats, sends its own, and requests recovery when one is not
+answered. All sockets lie in the directory, which belongs to one user alone; START is the number of
+the process among those that had its name.
 """
 
 from __future__ import annotations
@@ -9,71 +13,103 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from aftlib.upstream_backup.parameters import OTHER
 
 ACK_S, HEARTBEAT_S = 0.025, 0.25
-HOST, LIMIT = "127.0.0.1", 1 << 26
-Line = dict[str, Any]
+LIMIT = 1 << 26  # bytes of a message: a whole queue is one
+UP, DOWN = "upstream", "downstream"
+Message = dict[str, Any]
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def read_lines(reader: asyncio.StreamReader) -> AsyncIterator[Line]:
-    """Messages until the connection is closed; half a message is none."""
+async def serve(handler: Handler, path: Path) -> asyncio.Server:
+    """Listen on a Unix socket that only this user can open."""
+    server = await asyncio.start_unix_server(handler, path, limit=LIMIT)
+    path.chmod(0o600)
+    return server
+
+
+async def read_messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
+    """Yield messages until the connection is closed, or one is cut or no JSON object."""
     try:
         while (line := await reader.readline()).endswith(b"\n"):
-            yield json.loads(line)
-    except ConnectionError:
+            message = json.loads(line)
+            if not isinstance(message, dict):
+                return
+            yield message
+    except (ConnectionError, ValueError, RecursionError):
         return
 
 
-def write_line(writer: asyncio.StreamWriter, message: Line) -> None:
-    """Send a message; one to a process that is gone is lost without a word, as on a network."""
+def write_message(writer: asyncio.StreamWriter, message: Message) -> None:
+    """Send a message; one to a process that has ended is lost silently, as on a network."""
     if not writer.is_closing():
         writer.write(json.dumps(message).encode() + b"\n")
 
 
-async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send on what is said: a heartbeat to where it came from, an ACK to upstream."""
-    async for said in read_lines(reader):
-        write_line(writer, said)
+async def pass_on(kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send on the messages of a kind, until another one comes."""
+    async for message in read_messages(reader):
+        if kind not in message:
+            break
+        write_message(writer, message)
+
+
+async def answer_heartbeats(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Return heartbeats to their sender."""
+    await pass_on("beat", reader, writer)
+    writer.close()
 
 
 class NodeProcess:
     """The node's connections: upstream, downstream, and heartbeats to and from the other node."""
 
-    def __init__(self, name: str, heartbeat_s: float) -> None:
-        self.heartbeat_s = heartbeat_s
-        self.name, self.other = name, OTHER[name]
-        self.answered, self.watching = True, asyncio.Event()
+    def __init__(self, name: str, start: int, directory: Path, heartbeat_s: float) -> None:
+        self.name, self.start = name, start
+        self.directory, self.heartbeat_s = directory, heartbeat_s
+        self.answered = True
+        self.watching = asyncio.Event()
         self.peer: asyncio.StreamWriter | None = None
+        self.listening: asyncio.Task[None] | None = None
 
-    async def run(self, up: int, down: int) -> None:
-        """Work until upstream goes away."""
-        server = await asyncio.start_server(pass_on, HOST, 0)  # answers heartbeats
-        port = server.sockets[0].getsockname()[1]
-        reader, self.up = await asyncio.open_connection(HOST, up, limit=LIMIT)
-        results, self.down = await asyncio.open_connection(HOST, down, limit=LIMIT)
-        write_line(self.up, {"hello": self.name, "port": port})
+    async def run(self) -> None:
+        """Work until the upstream node closes the connection."""
+        await serve(answer_heartbeats, self.directory / f"{self.name}-{self.start}")
+        reader, self.up = await self._connect(UP)
+        acks, self.down = await self._connect(DOWN)
+        for writer in (self.up, self.down):
+            write_message(writer, {"hello": self.name, "start": self.start})
         # level-0 ACKs become level-1 ACKs: each result stems from one tuple, in order
-        tasks = [asyncio.create_task(t) for t in (pass_on(results, self.up), self._watch())]
-        async for said in read_lines(reader):
-            if "ids" in said:
-                write_line(self.down, {"ids": said["ids"]})
-                continue
-            try:  # watch the other node, which listens there, from now on
-                peer, self.peer = await asyncio.open_connection(HOST, said["peer"])
-                self.listening = asyncio.create_task(self._listen(peer))
-                self.answered = True
-            except ConnectionError:  # it died before it could be watched
-                self.answered = False
-            self.watching.set()
+        tasks = [asyncio.create_task(t) for t in (pass_on("ack", acks, self.up), self._watch())]
+        async for message in read_messages(reader):
+            if "ids" in message:
+                write_message(self.down, message)
+            else:
+                await self._watch_peer(message["peer"])
         for task in tasks:
             task.cancel()
 
+    async def _connect(self, socket: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(self.directory / socket, limit=LIMIT)
+
+    async def _watch_peer(self, start: int) -> None:
+        if self.peer is not None and self.listening is not None:
+            self.listening.cancel()  # an answer of the failed process counts no more
+            self.peer.close()
+        try:
+            reader, self.peer = await self._connect(f"{OTHER[self.name]}-{start}")
+            self.listening = asyncio.create_task(self._listen(reader))
+            self.answered = True
+        except OSError:  # it has failed before it could be watched
+            self.answered = False
+        self.watching.set()
+
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        async for _ in read_lines(reader):
+        async for _ in read_messages(reader):
             self.answered = True
 
     async def _watch(self) -> None:
@@ -81,13 +117,13 @@ class NodeProcess:
             await self.watching.wait()
             if self.answered and self.peer is not None:
                 self.answered = False
-                write_line(self.peer, {"beat": self.name})
+                write_message(self.peer, {"beat": self.name})
             else:
                 self.watching.clear()
-                write_line(self.up, {"request": self.other})
+                write_message(self.up, {"request": OTHER[self.name]})
             await asyncio.sleep(self.heartbeat_s)
 
 
 if __name__ == "__main__":
-    node = NodeProcess(sys.argv[1], heartbeat_s=float(sys.argv[4]))
-    asyncio.run(node.run(*map(int, sys.argv[2:4])))
+    name, start, directory, heartbeat_s = sys.argv[1:]
+    asyncio.run(NodeProcess(name, int(start), Path(directory), float(heartbeat_s)).run())

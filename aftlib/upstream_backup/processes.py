@@ -1,29 +1,35 @@
-"""Upstream backup and the proposal as real processes over loopback TCP, to be killed for real.
+"""Upstream backup and the proposal as real processes, some of which are killed.
 
-Primary and secondary are processes of their own (`node_process`); upstream and downstream node live
-in the one that starts them, which counts what arrives. Times are the machine's.
+Primary and secondary are processes of their own (`node_process`). The upstream and the downstream
+node live in the process that starts them. All talk over Unix sockets in a folder that only this
+user can open. Every wait has a limit, and no node process outlives a delivery. Times are the
+machine's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 from aftlib.upstream_backup.node_process import (
     ACK_S,
+    DOWN,
     HEARTBEAT_S,
-    HOST,
-    LIMIT,
-    read_lines,
-    write_line,
+    UP,
+    Message,
+    read_messages,
+    serve,
+    write_message,
 )
 from aftlib.upstream_backup.ordering import Reorder
 from aftlib.upstream_backup.parameters import NODES, OTHER
@@ -37,11 +43,11 @@ TURN = 10
 
 @dataclass(frozen=True)
 class NodeKill:
-    """SIGKILL to a node, from outside, once so many tuples have been sent."""
+    """SIGKILL to a node, from outside, once so many results have arrived downstream."""
 
     after: int
     node: str = "primary"
-    stalled: bool = False  # stopped only (SIGSTOP): alive, but taken for dead
+    stalled: bool = False  # stopped only (SIGSTOP): alive, but taken for failed
 
 
 Kills = Sequence[NodeKill]
@@ -49,23 +55,23 @@ Kills = Sequence[NodeKill]
 
 @dataclass(frozen=True)
 class Request:
-    """A death that was noticed, and what it made upstream send again."""
+    """A failure that was detected, and the tuples that upstream sent again."""
 
-    node: str  # taken for dead
-    unnoticed_ms: float | None  # from the kill until the request; None if nobody killed it
+    node: str  # taken for failed
+    unnoticed_ms: float | None  # from the kill until the request; None without a kill
     resent: tuple[int, ...]
     recovery_ms: float  # from the request until downstream has the last result of them, or 0
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What the downstream node saw."""
+    """The results that the downstream node received."""
 
     arrived: tuple[int, ...]  # every result in order of arrival, copies included
     released: tuple[int, ...]  # handed on: without copies, in order if the operator needs it
-    requests: tuple[Request, ...]  # failures that were noticed
+    requests: tuple[Request, ...]  # failures that were detected
     kills: int  # carried out, stalls included
-    rate: float  # tuples a second that upstream sent
+    rate: float  # tuples per second that upstream sent
 
     @property
     def duplicates(self) -> int:
@@ -82,17 +88,34 @@ def deliver(
     heartbeat_s: float = HEARTBEAT_S,
     patience_s: float = PATIENCE_S,
 ) -> Delivery:
-    """Stream tuples through real processes, kill some, and return what arrived.
+    """Stream tuples through real processes, kill some, and return the results that arrived.
 
-    A killed node is started anew once its death is noticed, and takes part again; so is one that
-    lives but did not answer a heartbeat in time, after it was killed for certain.
+    A failed node is started anew once its failure is detected, and takes part again. A node that
+    does not answer a heartbeat in time is taken for failed and killed for certain.
 
-    The scheme is upstream backup or the proposal; `ordered` says whether the downstream operator
-    needs its input in order; `ack_s` and `heartbeat_s` are the intervals of level-0 ACKs and of
-    heartbeats (a node that does not answer within one is taken for dead), `patience_s` how long to
-    wait for a node to get ready and for results after the stream's end. A node that does not get
-    ready in time is a RuntimeError with what it said, a killed one that is not back a TimeoutError;
-    another scheme, a kill of no node or after the stream's end is a ValueError.
+    Parameters
+    ----------
+    scheme : Scheme
+        Upstream backup or the proposal.
+    tuples : int
+        Length of the stream.
+    kills : sequence of NodeKill, optional
+    ordered : bool, optional
+        Whether the downstream operator needs its input in order.
+    ack_s, heartbeat_s : float, optional
+        Intervals of level-0 ACKs and of heartbeats, seconds.
+    patience_s : float, optional
+        Limit of each wait, seconds: for a node to start, to come back after its failure, and for
+        results after the stream's end. Results that are missing then are missing in the delivery.
+
+    Raises
+    ------
+    ValueError
+        For another scheme, or a kill of no node or after the stream's end.
+    RuntimeError
+        When a node does not start in time; with its error output.
+    TimeoutError
+        When a failed node does not take part again in time.
     """
     if scheme not in (UPSTREAM, PROPOSED):
         raise ValueError(
@@ -100,232 +123,286 @@ def deliver(
         )
     for kill in kills:
         if kill.node not in NODES or not 0 < kill.after < tuples:
-            raise ValueError(f"kills must strike a node inside 1 … {tuples - 1}, got {kill!r}")
-    upstream, downstream = _Upstream(scheme), _Downstream(ordered, ack_s)
-    nodes = _Nodes(upstream, heartbeat_s, patience_s)
-    streamed = _streamed(upstream, downstream, nodes, tuples, kills)
-    with ThreadPoolExecutor(1) as apart:  # a notebook's own thread has an event loop already
-        return apart.submit(asyncio.run, streamed).result()
+            raise ValueError(
+                f"kills must name a node and come after 1 … {tuples - 1} results, got {kill!r}"
+            )
+    with (
+        tempfile.TemporaryDirectory(prefix="aft-") as folder,  # of mode 0700
+        ThreadPoolExecutor(1) as thread,  # a notebook's own thread has an event loop already
+    ):
+        system = _System(Path(folder), scheme, ordered, heartbeat_s, patience_s)
+        return thread.submit(asyncio.run, system.stream(tuples, kills, ack_s)).result()
 
 
-async def _streamed(
-    upstream: _Upstream, downstream: _Downstream, nodes: _Nodes, tuples: int, kills: Kills
-) -> Delivery:
-    servers = [
-        await asyncio.start_server(part.meet, HOST, 0, limit=LIMIT)
-        for part in (upstream, downstream)
-    ]
-    nodes.ports = [server.sockets[0].getsockname()[1] for server in servers]
-    acknowledging = asyncio.create_task(downstream.acknowledge())
-    to_come = deque(sorted(kills, key=lambda kill: kill.after))
-    try:
-        for end in await asyncio.gather(*map(nodes.start, NODES), return_exceptions=True):
-            if end is not None:
-                raise end
-        began = time.perf_counter()
-        for begin in range(0, tuples, BATCH):
-            upstream.send(list(range(begin, min(begin + BATCH, tuples))))
-            await asyncio.sleep(PAUSE_S)
-            while to_come and begin + BATCH >= to_come[0].after:
-                await nodes.settled()  # the last kill's victim must be back
-                nodes.kill(to_come.popleft())
-        rate = tuples / (time.perf_counter() - began)
-        await nodes.settled()
-
-        with suppress(TimeoutError):  # what is missing then is the caller's to judge
-            async with asyncio.timeout(nodes.patience_s):
-                await downstream.has_seen(tuples)
-    finally:
-        acknowledging.cancel()
-        await nodes.end()
-        for server in servers:
-            server.close()
-        await asyncio.gather(*filter(None, upstream.meetings + downstream.meetings))
-
-    requests, left = [], deque(nodes.killed)
-    for name, at, resent in upstream.requests:
-        unnoticed = None
-        if left and left[0][1] == name and left[0][0] < at:
-            unnoticed = 1000 * (at - left.popleft()[0])
-        heard = (when for i, when in downstream.heard if resent[-1:] == (i,) and when > at)
-        recovery = 1000 * (next(heard, at) - at)
-        requests.append(Request(name, unnoticed, resent, recovery))
-    arrived, released = tuple(i for i, _ in downstream.heard), tuple(downstream.released)
-    return Delivery(arrived, released, tuple(requests), len(nodes.killed), rate)
+async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait for a condition, at most for some seconds; return whether it came true."""
+    limit = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < limit:
+        await asyncio.sleep(PAUSE_S)
+    return met
 
 
-class _Nodes:
-    """The two processes: started, killed, and started anew when the other one asks for help."""
+class _System:
+    """The upstream and downstream node, and the two processes between them."""
 
-    def __init__(self, upstream: _Upstream, heartbeat_s: float, patience_s: float) -> None:
-        self.upstream, self.heartbeat_s, self.patience_s = upstream, heartbeat_s, patience_s
-        upstream.on_death = self.restart
-        self.ports: list[int] = []
-        self.processes: dict[str, asyncio.subprocess.Process] = {}
-        self.words: dict[str, asyncio.Task[bytes]] = {}
-        self.restarts, self.awaited = set[asyncio.Task[None]](), set[str]()
-        self.killed: list[tuple[float, str]] = []
+    def __init__(
+        self, folder: Path, scheme: Scheme, ordered: bool, heartbeat_s: float, patience_s: float
+    ) -> None:
+        self.folder, self.heartbeat_s, self.patience_s = folder, heartbeat_s, patience_s
+        self.starts = dict.fromkeys(NODES, 0)  # number of each node's newest process
+        self.upstream = Upstream(scheme, self.starts, self.restart)
+        self.downstream = Downstream(ordered, self.starts)
+        self.processes = dict[str, subprocess.Popen[bytes]]()
+        self.restarts = list[asyncio.Task[None]]()
+        self.kills = list[tuple[float, str]]()
+        self.undetected = set[str]()
+
+    async def stream(self, tuples: int, kills: Kills, ack_s: float) -> Delivery:
+        """Send all tuples, kill as told, and return what arrived."""
+        due = deque(sorted(kills, key=lambda kill: kill.after))
+        parts = ((self.upstream.meet, UP), (self.downstream.meet, DOWN))
+        servers = [await serve(meet, self.folder / socket) for meet, socket in parts]
+        acknowledging = asyncio.create_task(self.downstream.acknowledge(ack_s))
+        try:
+            ends = await asyncio.gather(*map(self.start, NODES), return_exceptions=True)
+            for error in filter(None, ends):
+                raise error
+            began = time.perf_counter()
+            for begin in range(0, tuples, BATCH):
+                while due and self.downstream.has(due[0].after):
+                    await self.settled()  # the last kill's victim must be back
+                    self.kill(due.popleft())
+                self.upstream.send(list(range(begin, min(begin + BATCH, tuples))))
+                await asyncio.sleep(PAUSE_S)
+            rate = tuples / (time.perf_counter() - began)
+            for kill in due:
+                await wait_until(partial(self.downstream.has, kill.after), self.patience_s)
+                await self.settled()
+                self.kill(kill)
+            await self.settled()
+            await wait_until(partial(self.downstream.has, tuples), self.patience_s)
+        finally:
+            self.upstream.close()
+            for task in (acknowledging, *self.restarts):
+                task.cancel()
+            for process in self.processes.values():
+                end_process(process)
+            for server in servers:
+                server.close()
+        # results that ended processes have sent, copies included
+        await wait_until(lambda: not self.downstream.acknowledged, self.patience_s)
+        return Delivery(
+            tuple(i for i, _ in self.downstream.arrived),
+            tuple(self.downstream.released),
+            tuple(self._requests()),
+            len(self.kills),
+            rate,
+        )
 
     async def start(self, name: str) -> None:
-        """Start a node, and wait until it has said hello or its error output has ended."""
-        ready = self.upstream.ready[name] = asyncio.Event()
+        """Start a node's process and wait for its hello; RuntimeError when it does not come."""
         if name in self.processes:
-            await _killed(self.processes[name])  # it may only have been slow to answer
-        command = (sys.executable, "-m", PROGRAM, name, *self.ports, self.heartbeat_s)
-        process = self.processes[name] = await asyncio.create_subprocess_exec(
-            *map(str, command), stderr=asyncio.subprocess.PIPE
-        )
-        output = cast("asyncio.StreamReader", process.stderr)
-        self.words[name] = words = asyncio.create_task(output.read())
-        hello = asyncio.create_task(ready.wait())
-        first = asyncio.FIRST_COMPLETED
-        await asyncio.wait([hello, words], timeout=self.patience_s, return_when=first)
-        hello.cancel()
-        if not ready.is_set():
-            await _killed(process)
-            said = (await words).decode(errors="replace").strip()[-2000:] or "it said nothing"
+            end_process(self.processes[name])  # it may only have been slow to answer
+        self.starts[name] = number = self.starts[name] + 1
+        command = (sys.executable, "-m", PROGRAM, name, number, self.folder, self.heartbeat_s)
+        output = self.folder / f"{name}-{number}.log"
+        with output.open("wb") as log:
+            process = subprocess.Popen([*map(str, command)], stderr=log)
+        self.processes[name] = process
+
+        def over() -> bool:
+            newest = self.upstream.greeted[name]
+            return newest >= number or process.poll() is not None
+
+        await wait_until(over, self.patience_s)
+        if self.upstream.greeted[name] < number:
+            end_process(process)
+            text = output.read_text(errors="replace").strip()[-2000:] or "no error output"
             raise RuntimeError(
-                f"the {name} did not get ready within {self.patience_s:g} s: {said}; give a longer "
+                f"the {name} did not start within {self.patience_s:g} s: {text}; give a longer "
                 "patience_s if it is only slow"
             )
-        self.awaited.discard(name)
 
     def restart(self, name: str) -> None:
-        self.awaited.add(name)
-        self.restarts.add(asyncio.ensure_future(self.start(name)))
-
-    async def settled(self) -> None:
-        """Until every killed node is back."""
-        async with asyncio.timeout(self.patience_s):
-            while self.awaited:
-                for task in filter(asyncio.Task.done, self.restarts):
-                    task.result()
-                await asyncio.sleep(PAUSE_S)
+        """Start a failed node anew."""
+        self.undetected.discard(name)
+        self.restarts.append(asyncio.create_task(self.start(name)))
 
     def kill(self, kill: NodeKill) -> None:
-        self.awaited.add(kill.node)
-        self.killed.append((time.perf_counter(), kill.node))
+        """Send a node its signal."""
+        self.undetected.add(kill.node)
+        self.kills.append((time.perf_counter(), kill.node))
         self.processes[kill.node].send_signal(signal.SIGSTOP if kill.stalled else signal.SIGKILL)
 
-    async def end(self) -> None:
-        """Kill both; their connections end with them."""
-        for task in self.restarts:
-            task.cancel()
-        # one that is about to start a process must not do so behind our back
-        await asyncio.gather(*self.restarts, return_exceptions=True)
-        for process in self.processes.values():
-            await _killed(process)
-        await asyncio.gather(*self.words.values())
+    async def settled(self) -> None:
+        """Wait until every killed node takes part again; TimeoutError when one does not."""
+
+        def settled() -> bool:
+            for task in filter(asyncio.Task.done, self.restarts):
+                task.result()
+            return not self.undetected and len(self.upstream.nodes) == len(NODES)
+
+        if not await wait_until(settled, self.patience_s):
+            away = self.undetected | {*NODES} - {*self.upstream.nodes}
+            raise TimeoutError(
+                f"the {' and the '.join(sorted(away))} did not take part again within "
+                f"{self.patience_s:g} s after a failure; give a longer patience_s if the machine "
+                "is only slow"
+            )
+
+    def _requests(self) -> list[Request]:
+        requests, left = [], deque(self.kills)
+        for name, at, resent in self.upstream.requests:
+            unnoticed = None
+            if left and left[0][1] == name and left[0][0] < at:
+                unnoticed = 1000 * (at - left.popleft()[0])
+            last = (when for i, when in self.downstream.arrived if resent[-1:] == (i,))
+            recovery = 1000 * (next((when for when in last if when > at), at) - at)
+            requests.append(Request(name, unnoticed, resent, recovery))
+        return requests
 
 
-class _Upstream:
-    """Sends tuples, keeps them until a level-1 ACK, and sends a dead node's again."""
+@dataclass
+class _Node:
+    """A node's process as the upstream node knows it, from its hello until its failure."""
 
-    def __init__(self, scheme: Scheme) -> None:
-        self.scheme = scheme
-        self.on_death: Callable[[str], None] = lambda name: None
-        self.queue: dict[str, deque[int]] = {name: deque() for name in NODES}
-        self.trimmed = dict.fromkeys(NODES, 0)
-        self.writers: dict[str, asyncio.StreamWriter] = {}
-        self.ports: dict[str, int] = {}
-        self.ready: dict[str, asyncio.Event] = {}
-        self.active, self.sent, self.dead = NODES[0], 0, set[str]()
+    name: str
+    writer: asyncio.StreamWriter
+    queue: deque[int] = field(default_factory=deque)  # sent, and not acknowledged at level 1
+    acknowledged: int = 0
+
+
+class Upstream:
+    """Sends tuples, keeps them until a level-1 ACK, and sends those of a failed node again.
+
+    `starts` has the number of each node's newest process; only that one is served. `restart` is
+    called with the name of a node that has failed.
+    """
+
+    def __init__(
+        self, scheme: Scheme, starts: Mapping[str, int], restart: Callable[[str], None]
+    ) -> None:
+        self.scheme, self.starts, self.restart = scheme, starts, restart
+        self.nodes = dict[str, _Node]()
+        self.greeted = dict.fromkeys(NODES, 0)
+        self.active, self.sent = NODES[0], 0
         self.requests = list[tuple[str, float, tuple[int, ...]]]()
-        self.meetings = list[asyncio.Task[None] | None]()
 
     def send(self, ids: list[int]) -> None:
         """Send a batch to the node whose turn it is."""
         name = NODES[self.sent // TURN % 2] if self.scheme.switching else self.active
-        self._send(OTHER[name] if name in self.dead else name, ids)
+        self._send(self.nodes[name if name in self.nodes else OTHER[name]], ids)
         self.sent += 1
 
-    def _send(self, name: str, ids: list[int]) -> None:
-        self.queue[name].extend(ids)
-        write_line(self.writers[name], {"ids": ids})
+    def _send(self, node: _Node, ids: list[int]) -> None:
+        node.queue.extend(ids)
+        write_message(node.writer, {"ids": ids})
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one node: its hello, its ACKs, its request when the other one is dead."""
-        self.meetings.append(asyncio.current_task())
-        name = ""
-        async for said in read_lines(reader):
-            if "hello" in said:
-                name = said["hello"]
-                self.writers[name], self.ports[name] = writer, said["port"]
-                self.queue[name].clear()
-                self.trimmed[name] = 0
-                self.dead.discard(name)
-                for one in [n for n in NODES if OTHER[n] in self.ports and n in self.writers]:
-                    write_line(self.writers[one], {"peer": self.ports[OTHER[one]]})
-                self.ready[name].set()
-            elif self.writers.get(name) is not writer:
-                continue  # taken for dead; what it still says is not heard
-            elif "ack" in said:
-                while self.trimmed[name] < said["ack"] and self.queue[name]:
-                    self.queue[name].popleft()
-                    self.trimmed[name] += 1
-            elif "request" in said and said["request"] not in self.dead:
-                self._recover(said["request"])
+        """Serve one node: its hello, its ACKs, its request when the other one has failed."""
+        messages = read_messages(reader)
+        if name := introduced(await anext(messages, {}), self.starts, self.greeted):
+            node = self.nodes[name] = _Node(name, writer)
+            if len(self.nodes) == len(NODES):
+                for each in self.nodes.values():
+                    write_message(each.writer, {"peer": self.starts[OTHER[each.name]]})
+            async for message in messages:
+                # a node that was taken for failed is not heard any more
+                if self.nodes.get(name) is not node or not self._take(node, message):
+                    break
+        writer.close()
 
-    def _recover(self, dead: str) -> None:
-        self.dead.add(dead)
-        again, at = list(self.queue[dead]), time.perf_counter()
-        self.queue[dead].clear()
-        del self.writers[dead], self.ports[dead]
-        self.trimmed[dead] = 0
-        needed = self.scheme.switching or dead == self.active
-        self.requests.append((dead, at, tuple(again) if needed else ()))
+    def close(self) -> None:
+        """Hear no node any more."""
+        self.nodes.clear()
+
+    def _take(self, node: _Node, message: Message) -> bool:
+        """Act on a node's message; False when it is none that a node sends."""
+        match message:
+            case {"ack": int(count)}:
+                while node.acknowledged < count and node.queue:
+                    node.queue.popleft()
+                    node.acknowledged += 1
+            case {"request": failed} if failed == OTHER[node.name]:
+                if failed in self.nodes:
+                    self._recover(failed)
+            case _:
+                return False
+        return True
+
+    def _recover(self, failed: str) -> None:
+        again, at = [*self.nodes.pop(failed).queue], time.perf_counter()
+        needed = self.scheme.switching or failed == self.active
+        self.requests.append((failed, at, tuple(again) if needed else ()))
         if needed:
-            self.active = OTHER[dead]
-            self._send(self.active, again)
-        self.on_death(dead)
+            self.active = OTHER[failed]
+            self._send(self.nodes[self.active], again)
+        self.restart(failed)
 
 
-class _Downstream:
-    """Takes results, tells each node now and then how many have come, hands on what is new."""
+class Downstream:
+    """Takes results, acknowledges them at their interval, and hands on those that are new."""
 
-    def __init__(self, ordered: bool, ack_s: float) -> None:
-        self.ordered, self.ack_s = ordered, ack_s
-        self.heard, self.released = list[tuple[int, float]](), list[int]()
+    def __init__(self, ordered: bool, starts: Mapping[str, int]) -> None:
+        self.ordered, self.starts = ordered, starts
+        self.arrived, self.released = list[tuple[int, float]](), list[int]()
         self.seen, self.reorder = set[int](), Reorder()
-        self.counts: dict[asyncio.StreamWriter, int] = {}
-        self.more = asyncio.Event()
-        self.meetings = list[asyncio.Task[None] | None]()
+        self.greeted = dict.fromkeys(NODES, 0)
+        self.acknowledged = dict[asyncio.StreamWriter, tuple[int, int]]()  # results, told of them
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take the results of one node."""
-        self.meetings.append(asyncio.current_task())
-        self.counts[writer] = 0
-        async for said in read_lines(reader):
-            now = time.perf_counter()
-            for i in said["ids"]:
-                self.heard.append((i, now))
-                if self.is_new(i):
-                    self.released += self.reorder.add(i) if self.ordered else [i]
-                self.seen.add(i)
-            self.counts[writer] += len(said["ids"])
-            self.more.set()
+        messages = read_messages(reader)
+        if introduced(await anext(messages, {}), self.starts, self.greeted):
+            self.acknowledged[writer] = 0, 0
+            async for message in messages:
+                ids = message.get("ids")
+                if not isinstance(ids, list):
+                    break
+                self.take(ids)
+                count, told = self.acknowledged[writer]
+                self.acknowledged[writer] = count + len(ids), told
+            del self.acknowledged[writer]
+        writer.close()
+
+    def take(self, ids: Sequence[int]) -> None:
+        """Take results, and release those that can be handed on."""
+        now = time.perf_counter()
+        for i in ids:
+            self.arrived.append((i, now))
+            if self.is_new(i):
+                self.released += self.reorder.add(i) if self.ordered else [i]
+            self.seen.add(i)
+
+    def has(self, number: int) -> bool:
+        """Whether so many results have arrived, copies not counted."""
+        return len(self.seen) >= number
 
     def is_new(self, i: int) -> bool:
+        """Whether a result has not arrived before."""
         return i not in self.seen
 
-    async def acknowledge(self) -> None:
-        """Level-0 ACKs at their interval."""
-        told: dict[asyncio.StreamWriter, int] = {}
+    async def acknowledge(self, every_s: float) -> None:
+        """Send level-0 ACKs at their interval, to the nodes from which there is something new."""
         while True:
-            await asyncio.sleep(self.ack_s)
-            for writer, count in self.counts.items():
-                if count > told.get(writer, 0):
-                    told[writer] = count
-                    write_line(writer, {"ack": count})
-
-    async def has_seen(self, tuples: int) -> None:
-        """Wait until every tuple's result has come."""
-        while len(self.seen) < tuples:
-            self.more.clear()
-            await self.more.wait()
+            await asyncio.sleep(every_s)
+            for writer, (count, told) in self.acknowledged.items():
+                if count > told:
+                    self.acknowledged[writer] = count, count
+                    write_message(writer, {"ack": count})
 
 
-async def _killed(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
+def introduced(hello: Message, starts: Mapping[str, int], greeted: dict[str, int]) -> str | None:
+    """Return the node that a hello names; None unless it is the first of its newest process."""
+    match hello:
+        case {"hello": str(name), "start": int(number)}:
+            if greeted.get(name, number) < number == starts[name]:
+                greeted[name] = number
+                return name
+    return None
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process, stopped or not, and wait for its end."""
+    process.kill()
+    process.wait()

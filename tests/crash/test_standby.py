@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import subprocess
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from aftlib.upstream_backup import experiments, figures, processes
-from aftlib.upstream_backup.parameters import NODES
+from aftlib.upstream_backup.parameters import NODES, OTHER
 from aftlib.upstream_backup.processes import NodeKill, deliver
-from aftlib.upstream_backup.schemes import ACTIVE, PROPOSED, UPSTREAM
+from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
 
 pytestmark = pytest.mark.crash
 TRIALS = 40 if os.environ.get("AFT_TRIALS") == "full" else 2
 TUPLES = 3000
 BOTH = pytest.mark.parametrize("scheme", [UPSTREAM, PROPOSED], ids=lambda s: s.slug)
+IN_TURN = [NodeKill(1000), NodeKill(1800, "secondary")]
 
 
 def check(delivery, ordered=False, tuples=TUPLES):
@@ -25,6 +31,21 @@ def check(delivery, ordered=False, tuples=TUPLES):
     # not as lists: where pytest shows whole differences, it takes minutes over long ones
     assert np.array_equal(released, np.arange(tuples))
     assert len(set(delivery.arrived)) == tuples
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch):
+    """The processes that a test starts, all of which must have ended after it."""
+    found = []
+
+    class Recorded(subprocess.Popen):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            found.append(self)
+
+    monkeypatch.setattr(processes.subprocess, "Popen", Recorded)
+    yield found
+    assert all(process.returncode is not None for process in found)
 
 
 @BOTH
@@ -52,79 +73,118 @@ def test_failures_in_a_row(scheme, once):
 
 @BOTH
 def test_a_node_that_stalls_is_fenced(scheme):
-    """Taken for dead while it lives: it is killed for certain, comes back, and can die again."""
-    found = deliver(scheme, TUPLES, [NodeKill(400, stalled=True), NodeKill(1200)], patience_s=10)
+    """Taken for failed while it is stopped: it is killed, comes back, and can fail again."""
+    found = deliver(scheme, TUPLES, [NodeKill(400, stalled=True), NodeKill(1200)])
     check(found)
     assert len(found.requests) >= found.kills == 2
 
 
 def test_failures_at_the_very_end():
-    """Two in the last batch: neither is passed over."""
+    """Two with the last results: neither is passed over."""
     found = deliver(PROPOSED, TUPLES, [NodeKill(TUPLES - 3), NodeKill(TUPLES - 2, "secondary")])
     check(found)
     assert found.kills == 2
 
 
-def test_a_long_queue_is_sent_again():
-    """Nothing is acknowledged: one message of more than asyncio's usual 64 KiB."""
-    tuples = 14_000
-    found = deliver(UPSTREAM, tuples, [NodeKill(12_000)], ack_s=600)
-    assert (sum(len(r.resent) for r in found.requests) >= 12_000, found.kills) == (True, 1)
-    check(found, tuples=tuples)
+@contextmanager
+def pauses(started, chance):
+    """Stop a node's process at random for .05 to .8 s, again and again."""
+    over = threading.Event()
+
+    def pause():
+        while not over.wait(chance.uniform(0, 0.1)):
+            # a snapshot: others are started meanwhile
+            running = [process for process in [*started] if process.poll() is None]
+            for process in chance.sample(running, min(1, len(running))):
+                process.send_signal(signal.SIGSTOP)
+                over.wait(chance.uniform(0.05, 0.8))
+                process.send_signal(signal.SIGCONT)
+
+    threads = [threading.Thread(target=pause) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(TRIALS))
+def test_pauses_of_the_nodes_hang_no_delivery(scheme, seed, once, started):
+    """Once, 1 of 20 had a node process that was started while the delivery ended, and hung."""
+    chance = random.Random(f"pauses {scheme.name} {seed}")
+    kills = [NodeKill(chance.randrange(200, TUPLES - 200)), NodeKill(TUPLES - 1, "secondary")]
+    with pauses(started, chance):
+        found = deliver(scheme, TUPLES, kills, ordered=True, patience_s=60)
+    check(found, ordered=True)
+    assert found.kills == 2
+    once()
 
 
 @BOTH
 def test_without_removing_copies_the_check_fails(scheme, monkeypatch):
-    """The first broken control; nothing is acknowledged, so everything is sent again."""
-    check(deliver(scheme, TUPLES, [NodeKill(1250)], ack_s=600))
-    monkeypatch.setattr(processes._Downstream, "is_new", lambda downstream, i: True)
-    found = deliver(scheme, TUPLES, [NodeKill(1250)], ack_s=600)
-    assert (found.duplicates > 0, found.kills) == (True, 1)
+    """The first broken control.
+
+    Nothing is acknowledged, so a node's whole queue is sent again when it fails. Both fail: one of
+    them has sent results, whoever else was taken for failed before.
+    """
+    check(deliver(scheme, TUPLES, IN_TURN, ack_s=600))
+    monkeypatch.setattr(processes.Downstream, "is_new", lambda downstream, i: True)
+    found = deliver(scheme, TUPLES, IN_TURN, ack_s=600)
+    assert (found.duplicates > 0, found.kills) == (True, 2)
     with pytest.raises(AssertionError):
         check(found)
 
 
 @BOTH
 def test_forgetting_before_the_ack_is_caught(scheme, monkeypatch):
-    """The second broken control: the queue is trimmed when a tuple is sent."""
+    """The second broken control: the queue is trimmed when a tuple is sent.
 
-    def send(upstream, name, ids):
-        processes.write_line(upstream.writers[name], {"ids": ids})
+    The node is killed to which the next batch goes, before the batch is sent.
+    """
 
-    monkeypatch.setattr(processes._Upstream, "_send", send)
-    found = deliver(scheme, TUPLES, [NodeKill(1250)], patience_s=5)
+    def send(upstream, node, ids):
+        processes.write_message(node.writer, {"ids": ids})
+
+    def kill_next(system, kill):
+        upstream = system.upstream
+        turn = NODES[upstream.sent // processes.TURN % 2] if scheme.switching else upstream.active
+        node = turn if turn in upstream.nodes else OTHER[turn]
+        killed(system, replace(kill, node=node))
+
+    killed = processes._System.kill
+    monkeypatch.setattr(processes.Upstream, "_send", send)
+    monkeypatch.setattr(processes._System, "kill", kill_next)
+    found = deliver(scheme, TUPLES, [NodeKill(1250)], patience_s=10)
     assert found.kills == 1
     with pytest.raises(AssertionError):
         check(found)
 
 
-def test_without_sorting_the_proposals_order_is_lost():
-    """The third: what is sent again comes behind what went to the survivor."""
-    found = deliver(PROPOSED, TUPLES, [NodeKill(1250)], ack_s=600)
-    check(found)
-    with pytest.raises(AssertionError):
-        check(found, ordered=True)
-
-
 @BOTH
-def test_nobody_dies(scheme):
-    # a busy machine may well let a node wait for longer than the usual heartbeat
-    found = deliver(scheme, TUPLES, ordered=True, heartbeat_s=5)
+def test_nobody_fails(scheme):
+    found = deliver(scheme, TUPLES, ordered=True, heartbeat_s=600)
     check(found, ordered=True)
-    assert (found.requests, found.kills) == ((), 0)
+    assert (found.requests, found.kills, found.duplicates) == ((), 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("does", "patience_s", "said"),
-    [("echo no such module >&2", 30, "no such module"), ("exec sleep 60", 0.3, "it said nothing")],
+    ("does", "patience_s", "output"),
+    [
+        ("echo no such module >&2", 30, "no such module"),
+        ("exec sleep 60", 0.3, "no error output"),
+    ],
     ids=["ends at once", "hangs"],
 )
-def test_a_node_that_does_not_start(does, patience_s, said, tmp_path, monkeypatch):
+def test_a_node_that_does_not_start(does, patience_s, output, tmp_path, monkeypatch):
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
     monkeypatch.setattr(processes.sys, "executable", str(program))
-    with pytest.raises(RuntimeError, match=f"did not get ready within {patience_s} s: {said}"):
+    with pytest.raises(RuntimeError, match=f"did not start within {patience_s} s: {output}"):
         deliver(UPSTREAM, TUPLES, patience_s=patience_s)
 
 
@@ -132,18 +192,8 @@ def test_kills_of_the_report():
     """Real kills beside the simulation of the same system."""
     found = experiments.real_kills(1, seed=3)
     assert found["scheme"].tolist() == ["upstream backup", "proposed"]
-    assert (found["lost"] == 0).all()
-    assert (found[["unnoticed_ms", "recovery_ms", "recovery_ms_simulated"]] > 0).all(axis=None)
-    assert found["unnoticed_ms_simulated"].between(250, 500).all()
-    one, half = found["resent_simulated"] / found["rate"]
-    assert half == pytest.approx(one / 2, rel=0.1)
+    assert (found["lost"] == 0).all() and (found["requests"] >= 1).all()
+    assert (found["unnoticed_ms"] > 0).all() and found.notna().all(axis=None)
+    undisturbed = found[found["requests"] == 1]  # nobody else was too slow to answer
+    assert (undisturbed[["resent", "recovery_ms"]] > 0).all(axis=None)
     assert len(figures.real_kills(found, "").data) == 4
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="scheme 'active standby' has no processes here"):
-        deliver(ACTIVE, TUPLES)
-    with pytest.raises(ValueError, match="kills must strike a node inside 1 … 2999, got Node"):
-        deliver(UPSTREAM, TUPLES, [NodeKill(3000)])
-    with pytest.raises(ValueError, match="kills must strike a node"):
-        deliver(UPSTREAM, TUPLES, [NodeKill(30, "upstream")])

@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 
 from aftlib.upstream_backup import experiments, figures
+from aftlib.upstream_backup.experiments import beyond
 from aftlib.upstream_backup.experiments.recoveries import one_point, recovery_row
 from aftlib.upstream_backup.messages import messages
 from aftlib.upstream_backup.parameters import MS, Parameters
+from aftlib.upstream_backup.processes import Delivery, Request
 from aftlib.upstream_backup.schemes import SCHEMES
 
 CASE = experiments.Sweep((200, 1000, 20_000), 12, seed=1)
@@ -162,6 +164,24 @@ def test_failures_in_a_row():
     assert (table["lost"] == 0).all()
     idle = table[(table["scheme"] == "upstream backup")].iloc[3]
     assert idle["resent"] == 0
+
+
+def test_real_kills_stand_beside_the_simulation_of_the_same_rate(monkeypatch):
+    """Of the recovery that a kill caused, not of one that a slow answer did."""
+    slow = Request("secondary", None, (), 0.0)
+    noticed = Request("primary", 300.0, (3, 4), 5.0)
+
+    def delivered(scheme, tuples, kills, heartbeat_s):
+        return Delivery((*range(tuples), 3, 4), (*range(tuples),), (slow, noticed), 1, 8000.0)
+
+    monkeypatch.setattr(beyond, "deliver", delivered)
+    table = experiments.real_kills(2, seed=3)
+    assert table["scheme"].tolist() == 2 * ["upstream backup"] + 2 * ["proposed"]
+    assert (table[["lost", "twice", "requests", "resent"]] == [0, 2, 2, 2]).all(axis=None)
+    assert (table[["unnoticed_ms", "recovery_ms"]] == [300, 5]).all(axis=None)
+    assert table["unnoticed_ms_simulated"].between(250, 500).all()
+    one, half = table.groupby("scheme", sort=False)["resent_simulated"].mean()
+    assert half == pytest.approx(one / 2, rel=0.1)
 
 
 def test_figures_carry_what_they_are_given(trials, parts):

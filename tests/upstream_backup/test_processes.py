@@ -1,0 +1,342 @@
+"""The protocol between the nodes, with nodes that are played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import stat
+
+import pytest
+
+from aftlib.upstream_backup import processes
+from aftlib.upstream_backup.node_process import NodeProcess, read_messages, serve
+from aftlib.upstream_backup.processes import Downstream, NodeKill, Upstream, deliver
+from aftlib.upstream_backup.schemes import ACTIVE, PROPOSED, UPSTREAM
+
+LIMIT_S = 60
+FOREIGN = [
+    b"not json\n",
+    b"[" * 100_000 + b"\n",
+    b'["hello", "secondary"]\n',
+    b'{"hello": "nobody", "start": 1}\n',
+    b'{"hello": ["primary"], "start": 1}\n',
+    b'{"hello": "primary", "start": 7}\n',
+    b'{"hello": "primary", "start": 0}\n',
+    b'{"hello": "secondary", "start": 1}\n{"ids": [-1]}\n{"request": "primary"}\n',
+    b'{"ids": [-1]}\n',
+    b'{"request": "primary"}\n',
+    b'{"hello": "prim',
+]
+
+
+class Played:
+    """One connection of a node that the test plays."""
+
+    @classmethod
+    async def connect(cls, path, **hello):
+        played = cls()
+        played.reader, played.writer = await asyncio.open_unix_connection(path, limit=1 << 26)
+        if hello:
+            played.send(**hello)
+        return played
+
+    def send(self, **message):
+        self.writer.write(json.dumps(message).encode() + b"\n")
+
+    async def receive(self):
+        try:
+            line = await self.reader.readline()
+        except ConnectionResetError:
+            return None
+        return json.loads(line) if line else None
+
+
+def played(scenario):
+    """Run a scenario to its end, which is near and without an error in a connection."""
+    errors = []
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: errors.append(context["message"]))
+        await asyncio.wait_for(scenario, LIMIT_S)
+        gc.collect()  # an error that nobody took is found with its task
+
+    asyncio.run(run())
+    assert errors == []
+
+
+async def two_nodes(tmp_path, scheme):
+    """An upstream node, and a primary and a secondary that have introduced themselves."""
+    starts, restarted = {"primary": 1, "secondary": 1}, []
+    upstream = Upstream(scheme, starts, restarted.append)
+    server = await serve(upstream.meet, tmp_path / "upstream")
+    nodes = [await Played.connect(tmp_path / "upstream", hello=n, start=1) for n in starts]
+    for node in nodes:
+        assert await node.receive() == {"peer": 1}
+    return server, upstream, restarted, *nodes
+
+
+def test_unacknowledged_tuples_are_sent_again_in_one_message(tmp_path):
+    """Of more than asyncio's usual 64 KiB."""
+
+    async def scenario():
+        server, upstream, restarted, primary, secondary = await two_nodes(tmp_path, UPSTREAM)
+        upstream.send([*range(14_000)])
+        assert await primary.receive() == {"ids": [*range(14_000)]}
+        primary.send(ack=2000)
+        while len(upstream.nodes["primary"].queue) > 12_000:
+            await asyncio.sleep(0)
+        secondary.send(request="primary")
+        assert await secondary.receive() == {"ids": [*range(2000, 14_000)]}
+        assert restarted == ["primary"]
+        assert [(name, len(ids)) for name, _, ids in upstream.requests] == [("primary", 12_000)]
+        server.close()
+
+    played(scenario())
+
+
+def test_a_node_taken_for_failed_is_not_heard(tmp_path):
+    async def scenario():
+        server, upstream, restarted, primary, secondary = await two_nodes(tmp_path, UPSTREAM)
+        upstream.send([1, 2, 3])
+        secondary.send(request="primary")
+        assert await secondary.receive() == {"ids": [1, 2, 3]}
+        primary.send(request="secondary")
+        assert await primary.receive() == {"ids": [1, 2, 3]}
+        assert await primary.receive() is None, "its connection is closed"
+        upstream.send([4])
+        assert await secondary.receive() == {"ids": [4]}
+        assert restarted == ["primary"] and [*upstream.nodes] == ["secondary"]
+        server.close()
+
+    played(scenario())
+
+
+def test_acknowledgements_are_counted_from_each_start(tmp_path):
+    async def scenario():
+        server, upstream, _, primary, secondary = await two_nodes(tmp_path, PROPOSED)
+        upstream.send([*range(10)])
+        primary.send(ack=4)
+        while len(upstream.nodes["primary"].queue) > 6:
+            await asyncio.sleep(0)
+        secondary.send(request="primary")
+        assert await secondary.receive() == {"ids": [*range(4, 10)]}
+        upstream.starts["primary"] = 2
+        primary = await Played.connect(tmp_path / "upstream", hello="primary", start=2)
+        assert await primary.receive() == {"peer": 1}
+        assert await secondary.receive() == {"peer": 2}
+        upstream.send([10, 11, 12, 13])
+        primary.send(ack=2)
+        while len(upstream.nodes["primary"].queue) > 2:
+            await asyncio.sleep(0)
+        secondary.send(request="primary")
+        assert await secondary.receive() == {"ids": [12, 13]}
+        server.close()
+
+    played(scenario())
+
+
+@pytest.mark.parametrize("line", FOREIGN)
+def test_foreign_messages_close_their_connection_only(tmp_path, line):
+    """Once, a foreign hello displaced the secondary, and a malformed line ended the delivery."""
+
+    async def scenario():
+        server, upstream, restarted, _, secondary = await two_nodes(tmp_path, UPSTREAM)
+        downstream = Downstream(ordered=False, starts=upstream.starts)
+        below = await serve(downstream.meet, tmp_path / "downstream")
+        results = await Played.connect(tmp_path / "downstream", hello="secondary", start=1)
+        while not downstream.acknowledged:
+            await asyncio.sleep(0)
+        for name in ("upstream", "downstream"):
+            foreign = await Played.connect(tmp_path / name)
+            foreign.writer.write(line)
+            foreign.writer.write_eof()
+            assert await foreign.receive() is None
+        assert [*upstream.nodes] == ["primary", "secondary"] and restarted == []
+        results.send(ids=[5])
+        secondary.send(request="primary")
+        assert await secondary.receive() == {"ids": []}
+        while not downstream.arrived:
+            await asyncio.sleep(0)
+        assert downstream.released == [5]
+        server.close()
+        below.close()
+
+    played(scenario())
+
+
+@pytest.mark.parametrize("message", [{"ack": "all"}, {"request": "primary"}, {"beat": "primary"}])
+def test_messages_that_a_node_does_not_send_close_its_connection(tmp_path, message):
+    async def scenario():
+        server, upstream, restarted, primary, _ = await two_nodes(tmp_path, UPSTREAM)
+        primary.send(**message)
+        assert await primary.receive() is None
+        assert restarted == [] and upstream.requests == []
+        server.close()
+
+    played(scenario())
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_copies_are_removed_and_order_is_restored_if_needed(ordered):
+    downstream = Downstream(ordered, {})
+    for ids in ([0, 1], [4, 5], [1, 2, 3, 4]):
+        downstream.take(ids)
+    assert downstream.released == ([*range(6)] if ordered else [0, 1, 4, 5, 2, 3])
+    assert [i for i, _ in downstream.arrived] == [0, 1, 4, 5, 1, 2, 3, 4]
+
+
+def test_results_are_acknowledged_once_each(tmp_path):
+    async def scenario():
+        downstream = Downstream(False, {"primary": 1})
+        server = await serve(downstream.meet, tmp_path / "downstream")
+        acknowledging = asyncio.create_task(downstream.acknowledge(0.001))
+        node = await Played.connect(tmp_path / "downstream", hello="primary", start=1)
+        for ids, count in (([0, 1], 2), ([2], 3)):
+            node.send(ids=ids)
+            assert await node.receive() == {"ack": count}
+        acknowledging.cancel()
+        server.close()
+
+    played(scenario())
+
+
+async def node_between(tmp_path):
+    """A node's process in this one; the connections that it opened, upstream and downstream."""
+    opened = {}
+
+    def keep(name):
+        async def meet(reader, writer):
+            opened[name] = read_messages(reader), writer
+
+        return meet
+
+    servers = [await serve(keep(name), tmp_path / name) for name in ("upstream", "downstream")]
+    node = asyncio.create_task(NodeProcess("primary", 1, tmp_path, 0.01).run())
+    while len(opened) < 2:
+        await asyncio.sleep(0.001)
+    for messages, _ in opened.values():
+        assert await anext(messages) == {"hello": "primary", "start": 1}
+    return node, servers, *opened["upstream"], *opened["downstream"]
+
+
+def test_a_node_passes_tuples_on_and_requests_help_when_no_answer_comes(tmp_path):
+    async def scenario():
+        node, servers, said, up, results, down = await node_between(tmp_path)
+        up.write(b'{"ids": [7, 8]}\n')
+        assert await anext(results) == {"ids": [7, 8]}
+        down.write(b'{"ack": 2}\n')
+        assert await anext(said) == {"ack": 2}
+
+        beats = asyncio.Queue()
+
+        async def peer(reader, writer):
+            async for message in read_messages(reader):
+                await beats.put(message)
+                if beats.qsize() < 3:  # then it fails
+                    writer.write(b'{"beat": "primary"}\n')
+
+        servers.append(await serve(peer, tmp_path / "secondary-4"))
+        up.write(b'{"peer": 4}\n')
+        assert await anext(said) == {"request": "secondary"}
+        assert [beats.get_nowait() for _ in range(3)] == 3 * [{"beat": "primary"}]
+        up.write(b'{"peer": 5}\n')  # nobody listens there
+        assert await anext(said) == {"request": "secondary"}
+        up.close()
+        await node
+        for server in servers:
+            server.close()
+
+    played(scenario())
+
+
+def test_a_node_answers_heartbeats_and_nothing_else(tmp_path):
+    async def scenario():
+        node, servers, _, up, _, _ = await node_between(tmp_path)
+        for line in (b"not json\n", b'{"ids": [1]}\n', b"[]\n"):
+            foreign = await Played.connect(tmp_path / "primary-1")
+            foreign.writer.write(line)
+            assert await foreign.receive() is None
+        peer = await Played.connect(tmp_path / "primary-1", beat="secondary")
+        assert await peer.receive() == {"beat": "secondary"}
+        up.close()
+        await node
+        for server in servers:
+            server.close()
+
+    played(scenario())
+
+
+def test_sockets_are_this_users_alone(monkeypatch):
+    """And an error at the start ends the delivery, with its text."""
+    modes = {}
+
+    async def fails(system, name):
+        for path in (system.folder, *system.folder.iterdir()):
+            modes[path.name if path != system.folder else "folder"] = path.stat().st_mode
+        raise RuntimeError(f"the {name} did not start: no memory")
+
+    monkeypatch.setattr(processes._System, "start", fails)
+    with pytest.raises(RuntimeError, match="the primary did not start: no memory"):
+        deliver(UPSTREAM, 100)
+    found = {name: stat.S_IMODE(mode) for name, mode in modes.items()}
+    assert found == {"folder": 0o700, "upstream": 0o600, "downstream": 0o600}
+
+
+@pytest.fixture
+def actors(monkeypatch):
+    """Let `deliver` start nodes that do nothing, unless they are asked to at their end."""
+    started = []
+
+    class Actor:
+        def __init__(self, at_end):
+            self.at_end = at_end
+
+        def kill(self):
+            if self.at_end:
+                self.node.send(**self.at_end)
+
+        def wait(self):
+            """It has no process."""
+
+        def send_signal(self, number):
+            """It has no process."""
+
+    async def start(system, name):
+        system.starts[name] += 1
+        started.append(name)
+        hello = {"hello": name, "start": system.starts[name]}
+        at_end = {"request": "primary"} if name == "secondary" else None
+        system.processes[name] = actor = Actor(at_end)
+        actor.node = await Played.connect(system.folder / "upstream", **hello)
+        actor.below = await Played.connect(system.folder / "downstream", **hello)
+        while len(system.downstream.acknowledged) < len(started):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(processes._System, "start", start)
+    return started
+
+
+def test_a_node_that_does_not_come_back_is_named(actors, monkeypatch):
+    """Once, a TimeoutError without a text."""
+    monkeypatch.setattr(Downstream, "has", lambda downstream, number: number < 100)
+    message = "the secondary did not take part again within 0.3 s .*; give a longer patience_s"
+    with pytest.raises(TimeoutError, match=message):
+        deliver(UPSTREAM, 100, [NodeKill(30, "secondary")], patience_s=0.3)
+    assert actors == ["primary", "secondary"]
+
+
+def test_no_node_is_heard_after_the_end(actors):
+    """Once, a request that was read then started a process that nobody ended."""
+    found = deliver(UPSTREAM, 100, patience_s=0.3)
+    assert (found.arrived, found.requests) == ((), ())
+    assert actors == ["primary", "secondary"]
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="scheme 'active standby' has no processes here"):
+        deliver(ACTIVE, 3000)
+    for kill in (NodeKill(3000), NodeKill(0), NodeKill(30, "upstream")):
+        with pytest.raises(ValueError, match="kills must name a node and come after 1 … 2999 res"):
+            deliver(UPSTREAM, 3000, [kill])
