@@ -1,9 +1,8 @@
 """Upstream backup and the proposal as real processes, some of which are killed.
 
-Primary and secondary are processes of their own (`node_process`). The upstream and the downstream
-node live in the process that starts them. All talk over Unix sockets in a folder that only this
-user can open. Every wait has a limit, and no node process outlives a delivery. Times are the
-machine's.
+Primary and secondary are processes of their own (`node_process`), upstream and downstream live in
+the process that starts them. All talk over Unix sockets in a folder that only this user can open.
+Every wait has a limit, and no node process outlives a delivery. Times are the machine's.
 """
 
 from __future__ import annotations
@@ -98,7 +97,6 @@ def deliver(
     scheme : Scheme
         Upstream backup or the proposal.
     tuples : int
-        Length of the stream.
     kills : sequence of NodeKill, optional
     ordered : bool, optional
         Whether the downstream operator needs its input in order.
@@ -112,10 +110,8 @@ def deliver(
     ------
     ValueError
         For another scheme, or a kill of no node or after the stream's end.
-    RuntimeError
-        When a node does not start in time; with its error output.
-    TimeoutError
-        When a failed node does not take part again in time.
+    RuntimeError, TimeoutError
+        When a node does not start in time, with its error output, or does not come back.
     """
     if scheme not in (UPSTREAM, PROPOSED):
         raise ValueError(
@@ -191,13 +187,9 @@ class _System:
                 server.close()
         # results that ended processes have sent, copies included
         await wait_until(lambda: not self.downstream.acknowledged, self.patience_s)
-        return Delivery(
-            tuple(i for i, _ in self.downstream.arrived),
-            tuple(self.downstream.released),
-            tuple(self._requests()),
-            len(self.kills),
-            rate,
-        )
+        arrived = tuple(i for i, _ in self.downstream.arrived)
+        released, requests = tuple(self.downstream.released), tuple(self._requests())
+        return Delivery(arrived, released, requests, len(self.kills), rate)
 
     async def start(self, name: str) -> None:
         """Start a node's process and wait for its hello; RuntimeError when it does not come."""
@@ -211,8 +203,7 @@ class _System:
         self.processes[name] = process
 
         def over() -> bool:
-            newest = self.upstream.greeted[name]
-            return newest >= number or process.poll() is not None
+            return self.upstream.greeted[name] == number or process.poll() is not None
 
         await wait_until(over, self.patience_s)
         if self.upstream.greeted[name] < number:
