@@ -26,7 +26,7 @@ from aftlib.core.paths import atomic_file, data_dir
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import DIGITS, folder_bytes
 from aftlib.failure_drill.lives import LIVES, MODEL_SIZE, REQUIREMENT
-from aftlib.reports.dependencies import PACKAGE, code_hash
+from aftlib.reports.run_key import library_hash
 
 SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
 RESULT = "soak.json"
@@ -64,7 +64,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
             if life.poll() is None:
                 os.killpg(life.pid, signal.SIGKILL)
                 life.wait()
-    result: dict = {"seconds": seconds, "library": code_hash(PACKAGE.rglob("*.py")), "schemes": {}}
+    result: dict = {"seconds": seconds, "library": library_hash(), "schemes": {}}
     for name, life in lives.items():
         if life.returncode:
             words = (directory / f"{name}.log").read_text(errors="replace")[-2000:]

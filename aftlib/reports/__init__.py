@@ -1,7 +1,7 @@
 """From a notebook to its report and to the scorecard of all claims.
 
 `entry` begins, `cli` takes the command. `notebook` finds the notebook, `parameter_cell` checks what
-it was given, `dependencies` says what its results depend on, `reproduce` decides what must run,
+it was given, `run_key` hashes what its results depend on, `reproduce` decides what must run,
 `execute` runs it in a kernel, and the `executed` notebook is the record of that. `runs` keeps each
 run with the tables that it `kept`, `sweeps` makes many of them, `compare` puts them side by side,
 and `run_commands` are the commands about them.

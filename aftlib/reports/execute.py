@@ -25,6 +25,7 @@ from aftlib.core.paths import atomic_file, project_root
 from aftlib.reports.executed import Executed
 from aftlib.reports.kept import KEEPING, keeping_cell
 from aftlib.reports.notebook import Notebook
+from aftlib.reports.run_key import versions
 
 OnCell = Callable[[int, int, str], None]
 """Called with the cells done, the cells in all, and the heading under which the run now is."""
@@ -115,7 +116,7 @@ def execute(
         "changed": notebook.changed(parameters, profile),
         "key": notebook.key(parameters),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": notebook.versions,
+        "versions": versions(),
     }
     with atomic_file(target) as scratch:
         content = copy.deepcopy(notebook.content)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
-import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -18,19 +15,9 @@ from typing import Any
 import nbformat
 
 from aftlib.core.paths import notebooks_dir
-from aftlib.reports.dependencies import (
-    Closure,
-    closure,
-    code_hash,
-    content_hashes,
-    package_data,
-    parsed,
-    versions,
-)
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.parameter_cell import Parameter, check_parameters, read_parameters
-
-SETTINGS = ("AFT_MASTER",)  # of the environment: where Spark runs
+from aftlib.reports.run_key import run_key
 
 
 @dataclass(frozen=True)
@@ -72,36 +59,14 @@ class Notebook:
         own = self.values(profile_parameters(profile, self) if profile else {})
         return {name: value for name, value in given.items() if value != own[name]}
 
-    @cached_property
-    def imports(self) -> Closure:
-        """The modules and packages that its code imports, directly or not."""
-        return closure(cell.source for cell in self.content.cells if cell.cell_type == "code")
-
     @property
     def starts_spark(self) -> bool:
-        """Whether what it imports can start Spark, of which one at a time is enough."""
-        return "pyspark" in self.imports.packages
-
-    @cached_property
-    def versions(self) -> dict[str, str]:
-        """The versions of Python and of the packages that its results depend on."""
-        return versions(self.imports.packages)
+        """Whether one of its cells imports what starts Spark, of which one at a time is enough."""
+        return any("aftlib.spark" in c.source for c in self.content.cells if c.cell_type == "code")
 
     def key(self, given: Mapping[str, Any]) -> str:
-        """Return the hash of all that a run's results depend on.
-
-        That is its cells, the code of the modules that it imports with the data beside them, the
-        versions of the packages, the parameters, the contents of the files that they or the cells
-        name, and, where Spark can start, the master that it is given.
-        """
-        cells = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in self.content.cells]
-        values, files = self.values(given), self.imports.files
-        beside = [str(path) for path in (*package_data(files), *self.imports.named)]
-        data = content_hashes([*beside, *values.values()])
-        settings = [os.environ.get(name) or None for name in SETTINGS if self.starts_spark]
-        parts = (cells, code_hash(files), self.versions, values, data, settings)
-        text = json.dumps(parts, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
+        """Return the hash of everything that the results of a run with `given` depend on."""
+        return run_key(self.content, self.values(given))
 
     def check_values(self, given: Mapping[str, Any]) -> None:
         """Have the room's ``check_parameters``, if the notebook calls it first, check the values.
@@ -109,7 +74,10 @@ class Notebook:
         ValueError as that raises it, before a kernel or Spark was started.
         """
         code = [c.source for c in self.content.cells if c.cell_type == "code"]
-        nodes = [node for part in code[1:2] for tree in parsed(part) for node in ast.walk(tree)]
+        try:
+            nodes = [node for part in code[1:2] for node in ast.walk(ast.parse(part))]
+        except SyntaxError:  # a magic: that cell checks nothing
+            nodes = []
         homes = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
             for node in nodes

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from aftlib.core.paths import data_dir
-from aftlib.reports.dependencies import PACKAGE, code_hash
+from aftlib.reports.run_key import library_hash
 
 FULL = os.environ.get("AFT_TRIALS") == "full"
 
@@ -21,7 +21,7 @@ def once(request: pytest.FixtureRequest) -> Callable[[], None]:
     The test calls the fixture's value when the trial has passed.
     """
     path = data_dir() / "crash-trials.json"
-    key = f"{code_hash(PACKAGE.rglob('*.py'))}:{request.node.nodeid}"
+    key = f"{library_hash()}:{request.node.nodeid}"
     done = set(json.loads(path.read_text())) if FULL and path.exists() else set()
     if key in done:
         pytest.skip("passed in an earlier run on the same code; delete data/crash-trials.json")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from aftlib.reports import browser, html, markdown, notebook, reproduce, runs
+from aftlib.reports import browser, html, markdown, reproduce, run_key, runs
 from aftlib.reports.claims import MIME, ClaimRecord, settle
 from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
@@ -179,7 +179,7 @@ def test_the_index_says_when_a_report_is_older_than_the_code(done, monkeypatch):
     reports, _ = done
     monkeypatch.setenv("AFT_HOME", str(reports.parent))
     with monkeypatch.context() as patch:
-        patch.setattr(notebook, "code_hash", lambda files: "changed")
+        patch.setattr(run_key, "library_hash", lambda: "changed")
         outcome = reproduce.conclude([])
     page = outcome.index.read_text()
     assert "<li>older than the code</li>" in page and '<article class="card old">' in page
