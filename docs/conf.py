@@ -14,7 +14,6 @@ from sphinx.transforms import SphinxTransform
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import aftlib
-from aftlib.reports.explorer import PAGE, write_explorer
 from aftlib.reports.markdown import mathml
 
 project = "aftlib"
@@ -64,10 +63,7 @@ def set_formula(writer: Any, node: nodes.math | nodes.math_block) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Have formulas and sizes set as above, and the explorer beside the pages."""
+    """Have formulas and sizes set as above."""
     renderers = {"inline_renderers": (set_formula, None), "block_renderers": (set_formula, None)}
     app.add_html_math_renderer("mathml", **renderers)
     app.add_transform(Sizes)
-    app.connect(
-        "build-finished", lambda app, error: write_explorer(Path(app.outdir) / "_static" / PAGE)
-    )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from scipy.stats import norm
 
+from aftlib.approximately_once.assignment import assign_greedy, assign_packed, assign_spread
 from aftlib.core.gaussian import GaussianModel
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, styled, with_slider
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, explorable, styled, with_slider
 
 LOOK: Mapping[str, dict] = {
     "greedy": {"color": BLUE, "symbol": "circle", "dash": "solid"},
@@ -23,6 +27,7 @@ LOOK: Mapping[str, dict] = {
     "2 die": {"color": ORANGE, "symbol": "square", "dash": "solid"},
     "3 die": {"color": RED, "symbol": "diamond", "dash": "solid"},
 }
+ASSIGNMENTS = {"greedy": assign_greedy, "h-best": assign_spread, "h-worst": assign_packed}
 _TITLES = {
     "workers": "workers m (logarithmic)",
     "epsilon": "tolerance ε",
@@ -167,3 +172,39 @@ def coverage(rates: pd.DataFrame, delta: float, workers: int) -> go.Figure:
     )
     title = f"Would the promise have held? (greedy, m = {workers})"
     return styled(figure, title, "tolerance ε (unit of the sensors)", "estimates within ε")
+
+
+def explore(
+    model: GaussianModel, m: int, epsilon: float, delta: float, block: int | None = None
+) -> Any:
+    """Reliability of each of `m` workers; in JupyterLab below sliders for ε, δ and m.
+
+    `block` is the number of keys in a block of a `block_model`: a slider sets it, too.
+    """
+
+    def draw(epsilon: float, delta: float, m: int, block: int | None = None) -> go.Figure:
+        inside = float(model.covariance[0, 1])
+        known = block_model(n, n // block, model.covariance[0, 0], inside) if block else model
+        figure, counts = go.Figure(), []
+        for name, assign in ASSIGNMENTS.items():
+            found, look = assign(known, m, Requirement(epsilon, delta)), LOOK[name]
+            counts.append(f"{name} {found.estimable.sum()}")
+            figure.add_scatter(
+                x=list(range(1, m + 1)), y=np.sort(found.reliability)[::-1], mode="markers",
+                marker={"color": look["color"], "symbol": look["symbol"], "size": 9}, name=name,
+            )  # fmt: skip
+        figure.add_hline(1 - delta, line={"color": "#333", "dash": "dash"})
+        title = f"Estimable of {m} workers at ε = {epsilon:g}: {', '.join(counts)}"
+        styled(figure, title, "workers, most reliable first", "reliability R")
+        return figure.update_layout(hovermode="closest")
+
+    n = model.size
+    divisors = [number for number in range(2, n + 1) if n % number == 0]
+    controls: dict[str, tuple[str, Sequence, Any]] = {
+        "epsilon": ("ε", np.linspace(epsilon / 4, 3 * epsilon, 45).round(3).tolist(), epsilon),
+        "delta": ("δ", [0.01, 0.02, 0.05, 0.1, 0.2], delta),
+        "m": ("m", divisors, m),
+    }
+    if block is not None:
+        controls["block"] = ("block size", divisors[:-1], block)
+    return explorable(draw, **controls)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, styled, with_slider
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, explorable, styled, with_slider
 
 LOOK: Mapping[str, dict] = {
     "exactly-once": {"color": RED, "symbol": "square", "dash": "dot"},
@@ -92,6 +93,34 @@ def plan(plans: Mapping[str, CheckpointPlan], title: str) -> go.Figure:
         )  # fmt: skip
     styled(figure, title, "steps since the window began", "sensors |O| replayed on failure")
     return figure.update_layout(hovermode="closest").update_yaxes(rangemode="tozero")
+
+
+def explore(
+    plan_window: Callable[[float, float, float, str], CheckpointPlan],
+    epsilon: float,
+    delta: float,
+    t_sla_ms: float,
+) -> Any:
+    """What a failure replays, by its time; in JupyterLab below sliders for ε, δ and T_SLA.
+
+    `plan_window` is called with ε, δ, T_SLA in ms and a method. A method that has no plan for a
+    T_SLA, because one recovery takes longer, is missing in the figure.
+    """
+
+    def draw(epsilon: float, delta: float, t_sla_ms: float) -> go.Figure:
+        plans = {}
+        for method in LOOK:
+            with suppress(ValueError):
+                plans[method] = plan_window(epsilon, delta, t_sla_ms, method)
+        title = f"What is replayed when (ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
+        return plan(plans, title)
+
+    return explorable(
+        draw,
+        epsilon=("ε", np.linspace(epsilon / 4, 2 * epsilon, 36).round(4).tolist(), epsilon),
+        delta=("δ", [0.01, 0.02, 0.05, 0.1, 0.2], delta),
+        t_sla_ms=("T_SLA (ms)", [30, 35, 40, 50, 60, 75, 100, 150, 200, 300], t_sla_ms),
+    )
 
 
 def counts(

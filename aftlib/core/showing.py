@@ -23,7 +23,7 @@ MOST_KEYS = 24
 """Keys of a heat map in a notebook."""
 MOST_INTERVALS = 500
 _MANY = 8
-_DRAWING = "aftlib.reports.drawing"
+_DRAWING = "aftlib.reports.style"
 
 
 class Bounded:

@@ -10,7 +10,19 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    explorable,
+    styled,
+    with_slider,
+)
 
 LOOK: Mapping[str, dict] = {
     "article": {"name": "article's ⌈total − last/2⌉", "color": RED, "symbol": "square"},
@@ -78,6 +90,34 @@ def _boxes(spans: Sequence[tuple[float, float]], height: float) -> dict:
     """Outlines of rectangles around y = 0, with gaps between them."""
     x = [at for left, right in spans for at in (left, right, right, left, left, None)]
     return {"x": x, "y": [-height, -height, height, height, -height, None] * len(spans)}
+
+
+def explore(window: int, epsilon: float, share: float, seed: int) -> Any:
+    """Buckets after 2N events of which `share` are ones; in JupyterLab with sliders for all three.
+
+    A bucket stands where its newest event came, as high as its block of ones is large.
+    """
+
+    def draw(window: int, epsilon: float, share: float) -> go.Figure:
+        events = BitStream(share, None, seed).draw(2 * window)
+        histogram = ExponentialHistogram(window, epsilon)
+        histogram.update(events)
+        held, exact = histogram.to_frame(), int(events[-window:].sum())
+        figure = go.Figure(
+            go.Scatter(
+                x=held["newest"], y=held["size"], mode="markers", marker={"color": BLUE, "size": 7}
+            )
+        )
+        title = f"{exact:,} ones in {len(held)} buckets, estimated as {histogram.estimate():,g}"
+        styled(figure, title, f"time of the newest event, N = {window:,}", "ones in the bucket")
+        return figure.update_yaxes(type="log", dtick=1).update_layout(hovermode="closest")
+
+    return explorable(
+        draw,
+        window=("N", [100, 1_000, 10_000, 100_000, 1_000_000], window),
+        epsilon=("ε", [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5], epsilon),
+        share=("P(1)", [0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99], share),
+    )
 
 
 def _with_promise(

@@ -8,7 +8,7 @@ and `run_commands` are the commands about them.
 From records come the report (`html`, with `markdown`, the `evidence` of claims and `data_out`, of
 which `export` makes files), the front pages (`index`) and ``claims.json``.
 
-What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (of figures).
-`explorer` is a page of sliders, with or without a notebook; `drawing` has the figures of single
-results. `doctor` says what the machine lacks; `browser` draws pictures, where there is one.
+What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (the look of
+figures, their sliders, and those of single results). `doctor` says what the machine lacks;
+`browser` draws pictures, where there is one.
 """

@@ -31,7 +31,6 @@ _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 OF_ROOMS = {
     "cluster": "aftlib.spark.cluster_command:command",
     "compare": "aftlib.reports.run_commands:compare",
-    "explorer": "aftlib.reports.explorer:command",
     "export": "aftlib.reports.run_commands:export_data",
     "open": "aftlib.reports.run_commands:open_run",
     "plan": "aftlib.your_sensors.command:command",

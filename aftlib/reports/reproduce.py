@@ -13,7 +13,6 @@ from aftlib.core.paths import reports_dir, require_writable
 from aftlib.reports.claims import ClaimRecord, unexpected
 from aftlib.reports.execute import OnCell
 from aftlib.reports.executed import Executed, gather, read_reports, write_claims
-from aftlib.reports.explorer import PAGE, write_explorer
 from aftlib.reports.html import write_report
 from aftlib.reports.index import draw_pictures, write_index, write_readme
 from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, profile_parameters
@@ -128,7 +127,6 @@ def _conclude(jobs: Sequence[Job], readme: bool) -> Outcome:
     reports = read_reports(folder, notebooks)
     claims = gather(notebooks, reports)
     write_claims(claims, folder / "claims.json")
-    write_explorer(folder / PAGE)
     write_pages(folder / FOLDER)
     index = write_index(notebooks, reports, claims, all_runs(), folder / "index.html")
     problems = []

@@ -1,10 +1,15 @@
-"""One look for all figures: colours that the colour-blind can tell apart, readable axes."""
+"""One look for all figures, their sliders, and the figures of single results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
@@ -48,3 +53,96 @@ def with_slider(
     }
     figure.update_layout(sliders=[slider], height=HEIGHT + 90)
     return figure
+
+
+def is_live() -> bool:
+    """Return whether this process is the kernel of a notebook that is open in JupyterLab.
+
+    Its server names the notebook in the environment; papermill and nbconvert name none.
+    """
+    return bool(os.environ.get("JPY_SESSION_NAME"))
+
+
+def explorable(draw: Callable[..., go.Figure], **controls: tuple[str, Sequence[Any], Any]) -> Any:
+    """Return the figure that `draw` makes, in JupyterLab below a slider for each argument.
+
+    Parameters
+    ----------
+    draw
+        Called with one value per control, by name.
+    **controls
+        For each argument of `draw`: a label, the values to choose from, and the first value, which
+        joins the others where it is missing.
+
+    Returns
+    -------
+    widget or figure
+        An ``ipywidgets.interactive`` that draws again whenever a slider is moved; the figure of the
+        first values where no notebook is open, or ipywidgets is not installed.
+    """
+    first = {name: value for name, (_, _, value) in controls.items()}
+    if not is_live():
+        return draw(**first)
+    try:
+        from ipywidgets import SelectionSlider, interactive
+    except ModuleNotFoundError:
+        return draw(**first)
+    sliders = {
+        name: SelectionSlider(
+            options=[(f"{option:g}", option) for option in sorted({*options, value})],
+            value=value,
+            description=label,
+            continuous_update=False,
+        )
+        for name, (label, options, value) in controls.items()
+    }
+    return interactive(draw, **sliders)
+
+
+def correlations(correlation: pd.DataFrame) -> go.Figure:
+    """Correlations of keys by keys, shape (n, n)."""
+    names = list(correlation.columns)
+    figure = go.Figure(
+        go.Heatmap(x=names, y=names, z=correlation, zmin=-1, zmax=1, colorscale="RdBu_r")
+    )
+    styled(figure, "Correlations", "", "").update_yaxes(autorange="reversed")
+    return figure.update_layout(hovermode="closest")
+
+
+def workers(keys: pd.DataFrame) -> go.Figure:
+    """Reliability of each worker; `keys` has a row a key with its worker's."""
+    each = keys.groupby("worker").agg(
+        reliability=("reliability", "first"), estimable=("estimable", "first")
+    )
+    sensors = [", ".join(map(str, group)) for group in keys.groupby("worker").groups.values()]
+    figure = go.Figure()
+    for estimable, name, colour in ((True, "estimable", GREEN), (False, "not estimable", RED)):
+        mine = (each["estimable"] == estimable).to_numpy()
+        if mine.any():
+            texts = [text for text, own in zip(sensors, mine, strict=True) if own]
+            rows = each[mine]
+            figure.add_bar(
+                x=rows.index, y=rows["reliability"], name=name, marker={"color": colour},
+                hovertext=texts,
+            )  # fmt: skip
+    return styled(figure, "What may be lost", "worker", "reliability R").update_xaxes(dtick=1)
+
+
+def time_line(intervals: pd.DataFrame) -> go.Figure:
+    """How many sensors a failure replays, by its time; `intervals` has a row an interval."""
+    x = [edge for row in intervals.itertuples() for edge in (row.begin, row.end)]
+    y = [count for count in intervals["replayed"] for _ in "12"]
+    figure = go.Figure(
+        go.Scatter(x=x, y=y, mode="lines", fill="tozeroy", line={"color": BLUE}, name="replayed")
+    )
+    styled(figure, f"{len(intervals) - 1} checkpoints", "time", "sensors that a failure replays")
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def buckets(held: pd.DataFrame) -> go.Figure:
+    """Size of each bucket by the time of its newest event."""
+    figure = go.Figure(
+        go.Scatter(x=held["newest"], y=held["size"], mode="markers", marker={"color": BLUE})
+    )
+    styled(figure, f"{len(held)} buckets", "time of the newest event", "size (logarithmic)")
+    return figure.update_yaxes(type="log")

@@ -133,7 +133,6 @@ def test_figures_draw_what_the_frames_hold():
 def test_without_plotly_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    monkeypatch.delitem(sys.modules, "aftlib.reports.drawing", raising=False)
     monkeypatch.delitem(sys.modules, "aftlib.reports.style", raising=False)
     with pytest.raises(ImportError, match=r"plot\(\) needs plotly.*aftlib\[notebooks\]"):
         MODEL.plot()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import nbformat
 import pytest
 
-from aftlib.reports import browser, reproduce, runs
+from aftlib.reports import browser, reproduce, run_key, runs
 from aftlib.reports.claims import MIME, settle
 from aftlib.reports.executed import Executed
 from tests.tiny_project import (
@@ -22,6 +22,12 @@ from tests.tiny_project import (
 def tiny_claims(monkeypatch):
     """Keep the tests apart from what the project's own claims come out as."""
     only_tiny_claims(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def same_library(monkeypatch):
+    """Let keys stay the same when somebody edits the library while the tests run."""
+    monkeypatch.setattr(run_key, "library_hash", lambda: "the library")
 
 
 @pytest.fixture
@@ -69,6 +75,7 @@ def done(tmp_path_factory):
     root = make_project(tmp_path_factory.mktemp("done") / "home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AFT_HOME", str(root))
+        patch.setattr(run_key, "library_hash", lambda: "the library")
         only_tiny_claims(patch)
         jobs = reproduce.plan("smoke", [], {})
         for job in jobs:

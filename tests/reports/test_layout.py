@@ -12,7 +12,6 @@ from plotly.subplots import make_subplots
 from aftlib.reports import browser, data_out, html, index
 from aftlib.reports.claims import ClaimRecord, Scorecard, settle
 from aftlib.reports.documents import DOCUMENTS
-from aftlib.reports.explorer import write_explorer
 from aftlib.reports.notebook import Notebook
 from aftlib.reports.pages import write_pages
 from aftlib.reports.style import GREEN, ORANGE, styled, with_slider
@@ -22,7 +21,7 @@ from tests.tiny_project import FIRST, executed, shows, write_notebook
 CHROMIUM = browser.find_browser()
 COMPLAINTS = Path(__file__).with_name("layout.js").read_text(encoding="utf-8")
 A4 = 688  # pixels between its margins
-PAGES = ["report", "index", "explorer", *(document.page for document in DOCUMENTS.values())]
+PAGES = ["report", "index", *(document.page for document in DOCUMENTS.values())]
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine"),
@@ -73,8 +72,7 @@ def pages(tmp_path_factory):
     front = index.write_index([notebook], {run.name: run}, claims, [], folder / "index.html")
     write_pages(folder / "documents")
     written = {path.stem: path for path in (folder / "documents").glob("*.html")}
-    explorer = write_explorer(folder / "explorer.html")
-    return {"report": report, "index": front, "explorer": explorer} | written
+    return {"report": report, "index": front} | written
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +142,8 @@ def test_nothing_is_cut_off_or_hidden_on_paper(page, pages, name):
     ("name", "medium", "style"),
     [
         ("d1", "phone", "main p { white-space: nowrap }"),
-        ("explorer", "phone", "pre { white-space: pre; overflow: visible; width: fit-content }"),
         ("d1", "dark", ":root { --ink: #444 !important }"),
-        ("explorer", "dark", "svg text { fill: #444 !important }"),
         ("d1", "paper", ".wide code { white-space: nowrap }"),
-        ("explorer", "paper", "svg text { font-size: 60px !important }"),
     ],
 )
 def test_a_page_that_is_made_worse_is_complained_of(page, pages, name, medium, style):

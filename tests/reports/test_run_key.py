@@ -11,6 +11,7 @@ from aftlib.reports import run_key
 from aftlib.reports.notebook import Notebook
 from tests.tiny_project import write_notebook
 
+LIBRARY_HASH = run_key.library_hash  # the others' tests replace it
 CELLS = [
     new_code_cell("m = 4\ndata = ''", metadata={"tags": ["parameters"]}),
     new_code_cell("import mine\nopen('read.csv')\n%run other.txt"),
@@ -22,9 +23,7 @@ def key(home, tmp_path, monkeypatch):
     """The key of a run in a working directory of its own, computed anew by each call."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(run_key.PACKAGE, tmp_path / "library", ignore=shutil.ignore_patterns("*.pyc"))
-    monkeypatch.setattr(
-        run_key, "library_hash", lambda real=run_key.library_hash: real(tmp_path / "library")
-    )
+    monkeypatch.setattr(run_key, "library_hash", lambda: LIBRARY_HASH(tmp_path / "library"))
     path = write_notebook(tmp_path / "own.ipynb", CELLS)
     return lambda **given: Notebook(path).key(given)
 
