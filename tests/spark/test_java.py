@@ -103,6 +103,25 @@ def test_wrapper_drops_the_vector_module_and_nothing_else(tmp_path):
     assert run.stdout.splitlines() == [f"[{argument}]" for argument in wanted]
 
 
+def test_wrapper_names_each_jar_of_sparks_class_path_once_in_one_order(tmp_path):
+    """Java 21 rejects its own archive of classes when the class path names a file twice."""
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n')
+    java.chmod(0o755)
+    jars = tmp_path / "a place" / "pyspark" / "jars"
+    (jars / "connect-repl").mkdir(parents=True)
+    for name in ("b.jar", "slf4j-api.jar", "C.jar", "a.jar"):
+        (jars / name).touch()
+    given = f"{jars.parent}/conf/:{jars}/slf4j-api.jar:{jars}/*"
+    run = subprocess.run(
+        [wrapped(java) / "bin" / "java", "-cp", given, "org.Main", "*"],
+        env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = ["slf4j-api.jar", "C.jar", "a.jar", "b.jar"]
+    path = ":".join([f"{jars.parent}/conf/", *(f"{jars}/{name}" for name in names)])
+    assert run.stdout.splitlines() == ["[-cp]", f"[{path}]", "[org.Main]", "[*]"]
+
+
 def test_concurrent_starts_share_one_wrapper(tmp_path):
     java = fake_java(tmp_path / "java", "21") / "bin" / "java"
     with ThreadPoolExecutor(16) as pool:
