@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aftlib.core.gaussian import GaussianModel
     from aftlib.core.requirement import Requirement
     from aftlib.exponential_histogram import ExponentialHistogram
+    from aftlib.guard.guard import Guard
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "CheckpointPlan",
     "ExponentialHistogram",
     "GaussianModel",
+    "Guard",
     "RecoveryTime",
     "ReplaySet",
     "Requirement",
@@ -42,6 +44,7 @@ _HOMES = {
     "CheckpointPlan": "aftlib.checkpoint_planning.plan",
     "ExponentialHistogram": "aftlib.exponential_histogram",
     "GaussianModel": "aftlib.core.gaussian",
+    "Guard": "aftlib.guard.guard",
     "RecoveryTime": "aftlib.checkpoint_planning.recovery_time",
     "ReplaySet": "aftlib.checkpoint_planning.replay",
     "Requirement": "aftlib.core.requirement",

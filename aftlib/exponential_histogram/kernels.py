@@ -1,8 +1,8 @@
 """The inner loops of bulk updates, compiled.
 
-Import this module only when a bulk update needs it: importing it imports numba. All that its entry
-points, `count_blocks`, `apply` and `compact`, call stands in this one file, because a change of an
-entry point's own file is what renews numba's cache on disk.
+Import this module only when a bulk update needs it, because it imports numba, where installed. The
+entry points `count_blocks`, `apply` and `compact` call functions of this file only, because numba
+renews an entry point's cache on disk when the entry point's own file changes.
 
 Units are counted from 1: the units that are held first, oldest first, then the chunk's. A *rank*
 counts the other way, from the newest unit.
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, intrinsic, ir, jit, numba
+from aftlib.core import compiling
+from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, emitted, jit
 
-emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
 BLOCK_SHIFT, BLOCK = 6, 64
 _STRIDE = 8  # blocks that a search skips at once
@@ -84,9 +84,16 @@ def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     return starts[:first]
 
 
-@emitted
+def _mask_above(bits: Any, first: Any, limit: Any) -> Any:
+    """Mask of `mask_above` without numba."""
+    above = np.packbits(bits[first : first + BLOCK] > limit, bitorder="little")
+    return np.uint64(int.from_bytes(above.tobytes(), "little"))
+
+
+@emitted(_mask_above)
 def mask_above(typing: Any, bits: Any, first: Any, limit: Any) -> Any:
     """Mask of the 64 bytes from index `first` on, lowest bit first: which are above the limit."""
+    ir, numba = compiling.ir, compiling.numba
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -101,14 +108,14 @@ def mask_above(typing: Any, bits: Any, first: Any, limit: Any) -> Any:
     return numba.uint64(bits, numba.intp, numba.uint8), emit
 
 
-@emitted
+@emitted(lambda mask: int(mask).bit_count())
 def ones(typing: Any, mask: Any) -> Any:
     """How many bits of a mask are 1."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])
 
-    return numba.int64(numba.uint64), emit
+    return compiling.numba.int64(compiling.numba.uint64), emit
 
 
 @jit()
@@ -309,7 +316,7 @@ def count_blocks(bits: Any) -> tuple[NDArray[np.int64], bool]:
         wrong |= mask_above(bits, first, 1)
         cum[block + 1] = units
     for bit in rest:
-        units += bit
+        units += int(bit)
         wrong |= np.uint64(bit > 1)
     cum[-1] = units
     return cum, wrong == 0

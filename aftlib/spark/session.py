@@ -20,9 +20,11 @@ from pyspark.sql import SparkSession
 import aftlib
 from aftlib.core.paths import atomic_file
 from aftlib.spark.java import cache_dir, java_home
+from aftlib.spark.workers import launcher
 
 DEFAULT_MASTER = "local[*,4]"  # a task may fail three times: the failures that we cause are real
 DEFAULT_DRIVER_MEMORY = "2g"
+CONNECTION_S = 600  # in which the JVM and a Python process accept each other's connection
 PROPERTIES = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -32,6 +34,8 @@ PROPERTIES = {
     "spark.sql.ansi.enabled": "true",
     # Spark's own 200 is for a cluster: here each partition costs more than its rows.
     "spark.sql.shuffle.partitions": "4",
+    # Spark's own 15 s are too few for a process that starts on a busy machine.
+    "spark.python.authenticate.socketTimeout": f"{CONNECTION_S}s",
 }
 """Spark properties of every session, wherever it runs."""
 
@@ -63,6 +67,8 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
             f"AFT_DRIVER_MEMORY must be a whole number with a unit, such as 2g or 512m, "
             f"got {memory!r}: correct it or unset it (default {DEFAULT_DRIVER_MEMORY})"
         )
+    # pyspark reads this variable whenever it fetches a result from the JVM.
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(CONNECTION_S))
     own = os.environ.get("PYTHONWARNINGS")
     quiet = f"{own + ',' if own else ''}ignore:{_PANDAS_NOTICE}:FutureWarning"
     properties = PROPERTIES | {
@@ -79,11 +85,11 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         properties |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if master().startswith("local"):
-        properties["spark.python.daemon.module"] = "aftlib.spark.worker_daemon"
+        properties["spark.python.daemon.module"] = "aftlib.spark.workers"
         # An older Spark or another Python named by the user's environment would not fit this one.
         variables |= {
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(launcher(cache_dir())),
         }
     else:
         variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable

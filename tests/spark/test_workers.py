@@ -1,0 +1,82 @@
+"""Spark's Python processes: forked with their modules loaded, or connected before they import."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aftlib.spark.session import CONNECTION_S
+from aftlib.spark.workers import launcher
+
+
+def test_tasks_find_their_modules_loaded(spark):
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: sorted(sys.modules)).first()
+    assert {"pandas", "pyarrow.compute", "scipy.special", "numba"} <= {*found}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_the_daemon_forks_without_threads():
+    own = {"PYTHON_WORKER_FACTORY_SECRET": "secret", "OMP_NUM_THREADS": "1"}
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "aftlib.spark.workers", "pyspark.worker"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | own, process_group=0,
+    )  # fmt: skip
+    try:
+        port = int.from_bytes(daemon.stdout.read(4), "big")  # it has loaded all, and listens
+        maps = Path(f"/proc/{daemon.pid}/maps").read_text()
+        threads = [*Path(f"/proc/{daemon.pid}/task").iterdir()]
+    finally:
+        daemon.stdin.close()
+        daemon.wait(30)
+    assert 0 < port < 65536
+    assert "libarrow" in maps and "llvmlite" in maps
+    assert len(threads) == 1
+
+
+PLANNER = """
+from pathlib import Path
+Path("gate").read_text()  # blocks until the test opens the gate, like imports on a busy machine
+from pyspark.worker_util import get_sock_file_to_executor
+with get_sock_file_to_executor(timeout=None) as file:
+    file.write(b"planned")
+"""
+
+
+def test_a_process_of_its_own_connects_before_it_imports(tmp_path):
+    (tmp_path / "planner.py").write_text(PLANNER)
+    os.mkfifo(tmp_path / "gate")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        own = {
+            "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "secret",
+        }
+        process = subprocess.Popen(
+            [launcher(tmp_path), "-m", "planner"], env=os.environ | own, cwd=tmp_path
+        )
+        try:
+            connection, _ = server.accept()  # while the module stands at the gate
+            (tmp_path / "gate").write_text("open")
+            with connection, connection.makefile("rwb") as file:
+                assert file.read(4 + len("secret")) == b"\0\0\0\6secret"
+                file.write(b"\0\0\0\2ok")
+                file.flush()
+                assert int.from_bytes(file.read(4), "big") == process.pid
+                assert file.read() == b"planned"
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_both_sides_wait_long_enough_for_a_busy_machine(spark):
+    name = "spark.python.authenticate.socketTimeout"
+    assert spark.sparkContext.getConf().get(name) == f"{CONNECTION_S}s"
+    assert os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] == str(CONNECTION_S)
+    in_task = spark.sparkContext.parallelize([0], 1).map(
+        lambda _: os.environ["SPARK_AUTH_SOCKET_TIMEOUT"]
+    )
+    assert in_task.first() == str(CONNECTION_S)
