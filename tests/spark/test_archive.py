@@ -119,6 +119,7 @@ def brought(tmp_path, monkeypatch):
     return java, jvms
 
 
+@pytest.mark.slow
 def test_a_java_without_an_archive_of_its_own_classes_gets_both_and_maps_them(brought, tmp_path):
     java, jvms = brought
     assert not (java.home / "lib" / "server" / "classes.jsa").exists()
@@ -128,6 +129,7 @@ def test_a_java_without_an_archive_of_its_own_classes_gets_both_and_maps_them(br
     assert mapped_spark_classes(tmp_path / "loaded") > 100
 
 
+@pytest.mark.slow
 def test_archives_of_another_release_stay_and_older_ones_of_this_release_go(brought, tmp_path):
     java, _ = brought
     other = write_java(tmp_path / "other", version=17)
