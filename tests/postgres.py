@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +40,32 @@ class OwnServer:
         """Answer again at the same address."""
         self._server.start()
 
+    @property
+    def processes(self) -> list[int]:
+        """The server's process and those that it has started."""
+        first = int((self.folder / "postmaster.pid").read_text().split()[0])
+        listing = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(first)], capture_output=True, text=True, check=False
+        )
+        return [first, *map(int, listing.stdout.split())]
+
     def remove(self) -> None:
         """Shut down for good."""
         self._server.cleanup()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def stopped(processes: list[int]) -> Iterator[None]:
+    """Stop processes for as long as the block."""
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in processes:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

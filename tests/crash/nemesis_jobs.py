@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -109,6 +109,8 @@ class SharedState(Job):
     while_alive = (*["kill"] * 6, *["pause"] * 4, "full disk", "freeze", "rival", "replaced")
     server: OwnServer | None = None
     batch = 100
+    faults: ClassVar[dict[str, Any]] = {}
+    """Settings of a life's own faults (`sharing_driver.Settings`)."""
 
     def prepare(self) -> None:
         chance = self.chance
@@ -136,7 +138,7 @@ class SharedState(Job):
         told = Settings(own=self.own, patience_s=8.0)
         if self.on_postgres:
             told = replace(told, shared=self.server.url, schema=self.schema)
-        return asdict(told) | {"batch": self.batch}
+        return asdict(told) | {"batch": self.batch} | self.faults
 
     @property
     def stage(self) -> Any:

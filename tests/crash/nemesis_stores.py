@@ -57,8 +57,6 @@ class Files:
 class Schema:
     """The same for a schema of a PostgreSQL; its copies are rows."""
 
-    tables = ("epochs", "handed", "progress", "state", "identity")
-
     def __init__(self, job: SharedState) -> None:
         self._job = job
 

@@ -91,7 +91,7 @@ def main(kind: str, place: str) -> None:
         if kind in ("sqlite", "rocksdb", "output"):
             merge(table, k)
         if kind == "output":
-            output.put_out()
+            output.emit()
         if kind in WRITES:
             WRITES[kind](folder, k)
         os.write(1, b"kept\n")

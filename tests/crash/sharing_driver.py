@@ -11,9 +11,11 @@ import random
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from aftlib.core.windows import Windows
@@ -45,6 +47,8 @@ class Settings:
         Where a process kills itself, at its so-manieth passing, once in the trial.
     random_kills, seed : int
         Processes killed at moments of nobody's choosing.
+    hold : int
+        Reads after which each task kills itself, and is held when it comes back; 0: none is.
     broken : {"", "rows first", "offsets first", "tokenless", "dies always", "full disk"}
         A store that breaks its contract; or task 0-1 whenever it has read a batch.
     """
@@ -60,6 +64,7 @@ class Settings:
     strikes: list = field(default_factory=list)
     random_kills: int = 0
     seed: int = 0
+    hold: int = 0
     broken: str = ""
 
 
@@ -116,13 +121,20 @@ class BreakableStage(Stage):
     """A stage whose stores may be broken ones."""
 
     broken: str = ""
+    hold: int = 0
 
     def points(self, who: str) -> Callable[[str], None]:
-        passes = super().points(who)
+        passes, reads = super().points(who), count(1)
+        held = self.directory / f"held-{who}-{self.hold}"
+        if held.exists():  # before it joins: its server's barriers do not wait for it
+            threading.Event().wait()  # until the process ends with its supervisor
 
         def slowly(point: str) -> None:
             if point == "read":
                 time.sleep(0.001)  # time for others to come between
+                if next(reads) == self.hold:
+                    held.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
             if (who, point) == ("task-0-1", "read"):
                 if self.broken == "dies always":
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -178,6 +190,7 @@ def stage_in(directory: Path, settings: Settings) -> Stage:
             for who, point, number, how in strikes + stops
         ),
         broken=settings.broken,
+        hold=settings.hold,
     )
 
 

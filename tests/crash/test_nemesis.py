@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import pytest
 
-from tests.crash import nemesis
+from tests.crash import nemesis, sharing_driver
 from tests.crash.nemesis import Fault, Nemesis, Outcome, suffer, table
 from tests.crash.nemesis_jobs import Job, compared
+from tests.crash.test_shared_state import TUPLES
 
 FULL = os.environ.get("AFT_TRIALS") == "full"
 SAMPLE = [0, 1, 2, 5, 17, 18, 23, 29]
 """Of each room, and among them every kind of store and of fault but the database's own."""
 NUMBERS = range(nemesis.JOBS_WITHOUT_SPARK) if FULL else SAMPLE
 ON_SPARK = range(nemesis.JOBS_WITHOUT_SPARK, nemesis.JOBS_WITHOUT_SPARK + nemesis.JOBS_ON_SPARK)
-EARLY, LATER = (Fault("restart", 0.0, 0.0, 0.0, windows) for windows in (1, 4))
 OLDER = Fault("older copy", 0.0, 0.99, 0.0)
 """Of the last store by name, which is the shared one."""
-FELL = {"restart": 2, "older copy": 1}
+LIVES = (1, 50, 5), (4, 90, 3)
+"""Of each life: the window at which the output task dies, the reads at which each task does, and
+the restarts at which the supervisor dies. Each task that has died is held.
+
+Tasks of two partitions have then read 25 and 70 of the 80 batches of each, and windows 0, then 200
+to 1200 can be emitted; the others read their last batch in the second life.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +58,28 @@ def test_a_job_on_spark_is_right_or_says_why_not(number, tmp_path, outcomes, onc
 def taken_back(directory, broken):
     """D3 with its global store taken back by one life, whether anybody compares or not.
 
-    Where the machine was too busy to strike as told, it tells nothing, and is done again.
+    Each life ends when all that its faults want has happened, in whatever order.
     """
-    for number in range(3):
-        struck = Nemesis(0, directory / str(number), "shared_state", broken)
-        struck.job.on_postgres, struck.job.own = False, "rocksdb"
-        struck.job.batch = 20  # slow enough to be struck where that is wanted
-        try:
-            outcome = struck.run([([EARLY], None), ([LATER], OLDER), ([], None)])
-        finally:
-            struck.close()
-        if outcome.faults == FELL:
-            break
-    return outcome
+    struck = Nemesis(0, directory, "shared_state", broken)
+    job, notes = struck.job, sharing_driver.notes_in(directory)
+    job.on_postgres, job.own = False, "rocksdb"
+    try:
+        for number, (windows, reads, restarts) in enumerate(LIVES, 1):
+            strikes = [("output", "written", windows), ("supervisor", "restarted", restarts)]
+            job.faults = {"strikes": strikes, "hold": reads}
+            assert nemesis.Life(job).end(60)[0] == -signal.SIGKILL
+            assert len(list(notes.glob("fault-*"))) == 2 * number
+            for name, store in job.stores.items():
+                struck.copies[name].append(store.copy())
+        unread = job.stage.open_shared()
+        assert min(at.tuples for at in unread.progress().values()) < TUPLES
+        unread.close()
+        struck._take_back(OLDER)
+        assert struck.outcome.faults == {"older copy": 1}
+        job.faults = {}
+        return struck.run([([], None)])
+    finally:
+        struck.close()
 
 
 @pytest.mark.crash
@@ -71,7 +87,7 @@ def test_a_store_that_forgets_is_caught(tmp_path):
     """The broken control: servers tell the global store where it stands, and compare nothing."""
     assert taken_back(tmp_path / "broken", "trusting").wrong.startswith("lost")
     sound = taken_back(tmp_path / "sound", "")
-    assert (sound.wrong, sound.faults) == ("", FELL)
+    assert (sound.wrong, sound.faults) == ("", {"older copy": 1})
     assert sound.stops[0].startswith("older copy")
 
 
@@ -80,10 +96,14 @@ class Toy(Job):
 
     room = "toy"
     does = "pass"
-    hung_s, forks = 2.0, False
+    hung_s, forks = 60.0, False
 
     def prepare(self):
         self.place.mkdir(parents=True)
+
+    def victims(self, members):
+        (self.place / "struck").touch()  # a fault falls: jobs that wait for it go on
+        return members
 
     def command(self):
         sign = f"open({str(self.place / 'began')!r}, 'w').close(); import time, subprocess, os\n"
@@ -94,6 +114,7 @@ class Toy(Job):
 
 
 FULL_DISK = Fault("full disk", 0.0, 0.0, 0.05)
+STRUCK = "while not os.path.exists('PLACE/struck'): time.sleep(.01)\n"
 ENDS = {
     "works": ("pass", [], ""),
     "hangs": ("time.sleep(60)", [], "hung"),
@@ -102,13 +123,14 @@ ENDS = {
     "gives no word": ("os._exit(3)", [], "stopped without reason (3)"),
     "names what is not": ("raise OSError('No space left')", [], "stopped without reason (1)"),
     "never mends": (
-        "time.sleep(.2); raise OSError('No space left')",
+        STRUCK + "raise OSError('No space left')",
         [FULL_DISK],
         "stopped without reason (1)",
     ),
     "is mended": (
-        "p = 'PLACE/x'\nif not os.path.exists(p):\n"
-        "  open(p, 'w').close(); time.sleep(.5); raise OSError('No space left')",
+        "p = 'PLACE/x'\nif not os.path.exists(p):\n  open(p, 'w').close()\n  "
+        + STRUCK
+        + "  raise OSError('No space left')",
         [FULL_DISK],
         "",
     ),
@@ -120,6 +142,8 @@ def test_the_judge(end, tmp_path, monkeypatch):
     does, strikes, expected = ENDS[end]
     monkeypatch.setattr(Toy, "does", does)
     monkeypatch.setattr(nemesis, "GONE_S", 0.5)
+    if end == "hangs":
+        monkeypatch.setattr(Toy, "hung_s", 0.5)
     monkeypatch.setitem(nemesis.JOBS, "toy", Toy)
     struck = Nemesis(0, tmp_path, "toy")
     try:

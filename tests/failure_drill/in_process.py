@@ -132,5 +132,5 @@ def stage_by_stage(stage):
                     server.leave(name)
         server.checkpoint()
         server.hand_over()
-    Output(stage, shared).put_out()
+    Output(stage, shared).emit()
     return Account.of(stage.directory)

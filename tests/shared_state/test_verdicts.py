@@ -199,7 +199,7 @@ def settled_by_work(tmp_path, monkeypatch):
             noted.note("ended")
         for partition in range(stage.log.partitions):
             table.merge(Partials.empty(1), {partition: Progress(watermark=END)})
-        assert Output(stage, table).put_out()
+        assert Output(stage, table).emit()
         return journal.Account.of(stage.directory)
 
     monkeypatch.setattr(throughputs, "run_stage", run_stage)

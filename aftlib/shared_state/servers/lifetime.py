@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -10,17 +9,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 from aftlib.core.paths import take_lock
+from aftlib.shared_state.stores.waiting import patiently
 
-LOG = logging.getLogger("aftlib.shared_state")
-WAITS = "waiting:"
-"""How a line begins that says who or what is waited for."""
 SILENT_S = 5.0
-"""Seconds after which somebody is told about it."""
+"""Seconds without a sign of life after which a process is reported."""
 LOOK_S = 0.05
-T = TypeVar("T")
 _last_words: list[int] = []
 """Pipe to the supervisor, in a process that has one: a full disk does not stop it."""
 
@@ -58,27 +53,6 @@ def live_with(parent: int, sign: Path) -> None:
             sign.touch()
         time.sleep(LOOK_S)
     os._exit(1)
-
-
-def patiently(
-    asks: Callable[[], T], patience_s: float, refused: type[Exception] | tuple, pause_s: float
-) -> T:
-    """What is asked for, as soon as it is not refused; after some seconds a log says why it waits.
-
-    The last refusal is raised when patience has come to its end.
-    """
-    begin, told = time.monotonic(), False
-    while True:
-        try:
-            return asks()
-        except refused as error:
-            waited_s = time.monotonic() - begin
-            if waited_s > patience_s:
-                raise
-            if waited_s > SILENT_S and not told:
-                told = True
-                LOG.warning("%s %s; it is waited for", WAITS, " ".join(str(error).split()))
-            time.sleep(pause_s)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 
@@ -12,21 +13,33 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
 
+LEASE = "output"
+"""Name under which the global store counts the processes that have emitted from it."""
+
 
 class Output:
-    """Puts windows out of the global store.
+    """Emits the windows of the global store, one file per window.
 
-    A window is a file that is there whole or not at all, and its name says which one it is. One
-    that is there is never replaced, so doing it again after a death changes nothing. A slice is
-    forgotten when all its windows are out.
+    A file is there whole or not at all, and is never replaced. The transaction that forgets the
+    slices of a window records the window and the checksum of its file. So a window is never built
+    from the slices that are left of it, and a file that is missing or another one is an error.
+
+    Only the process that began last may emit. It checks that after it has read a window's slices,
+    so that nobody else had forgotten any of them.
     """
 
     def __init__(self, stage: Stage, table: StateTable) -> None:
         self.stage, self.table, self.at = stage, table, stage.points("output")
+        self.emitted = table.outputs()
         stage.output.mkdir(exist_ok=True)
+        self.require_files()
+        self.lease = table.handed().get(LEASE, 0) + 1
+        nothing = Partials.empty(len(stage.function.components))
+        while not table.merge(nothing, {}, token=(LEASE, self.lease)):
+            self.lease += 1
 
-    def put_out(self) -> bool:
-        """Put out what is complete; True when nothing will come any more."""
+    def emit(self) -> bool:
+        """Emit the windows that are complete; True when no more rows will come."""
         windows = self.stage.windows
         mark = watermark(self.table.progress(), list(range(self.stage.log.partitions)))
         until = float("inf") if mark == END else mark  # a window may end beyond 64 bits
@@ -35,29 +48,77 @@ class Output:
 
         backs = np.arange(0, windows.width, windows.slide)
         for start in np.unique(last[:, None] - backs).tolist():
-            held = slices[(slices >= start) & (slices < start + windows.width)]
-            complete = start >= 0 and start + windows.width <= until
-            path = self.stage.output / f"window-{start:020d}.csv"
-            if complete and len(held) and not path.exists():
-                parts = [self.table.read(moment) for moment in held.tolist()]
-                rows = Partials.concat(*parts)  # D3 eqs. (1) and (2)
-                rows = Partials(np.full(len(rows), start), rows.keys, rows.values)
-                rows = self.stage.function.group(rows)
-                values = self.stage.function.result(rows.values).tolist()
-                lines = zip(rows.keys.tolist(), values, strict=True)
-                draft = self.stage.directory / f"draft-{os.getpid()}.csv"
-                write_whole(draft, "".join(f"{start},{k},{v}\n" for k, v in lines))
-                with suppress(FileExistsError):  # unlike a rename, a link replaces nothing
-                    os.link(draft, path)
-                draft.unlink()
-                flush(path.parent)  # before its slices are forgotten
-                self.at("written")
-
-        for moment, begin in zip(slices.tolist(), last.tolist(), strict=True):
-            if begin + windows.width <= until:
-                self.table.forget(moment)
+            if start + windows.width > until:
+                break
+            output = None
+            held = slices[(slices >= start) & (slices < start + windows.width)].tolist()
+            if held and start >= 0 and start not in self.emitted:
+                output = start, self._write(start, held)
+            gone = slices[last == start].tolist()
+            if output or gone:
+                self.table.forget(*gone, output=output)
+                self.emitted.update([output] if output else [])
                 self.at("forgotten")
         return mark == END
+
+    def require_files(self) -> None:
+        """Raise a ValueError unless the output folder holds every window that was emitted."""
+        wrong = [self._path(start) for start in self.emitted if not self._is_whole(start)]
+        if wrong:
+            kind = "another file of that name" if wrong[0].exists() else "none"
+            raise ValueError(
+                f"output must hold {wrong[0].name!r} as it was emitted, got {kind} in "
+                f"{str(self.stage.output)!r} ({len(wrong)} of {len(self.emitted)} windows are "
+                "wrong): bring the files back, and copy windows instead of moving them; or begin "
+                "anew in another directory and schema"
+            )
+
+    def _is_whole(self, start: int) -> bool:
+        path = self._path(start)
+        return path.exists() and crc32(path.read_bytes()) == self.emitted[start]
+
+    def _path(self, start: int) -> Path:
+        return self.stage.output / f"window-{start:020d}.csv"
+
+    def _write(self, start: int, slices: list[int]) -> int:
+        """Write the file of a window of these slices; returns its checksum."""
+        rows = Partials.concat(*map(self.table.read, slices))  # D3 eqs. (1) and (2)
+        self._require_lease()
+        rows = Partials(np.full(len(rows), start), rows.keys, rows.values)
+        rows = self.stage.function.group(rows)
+        values = self.stage.function.result(rows.values).tolist()
+        lines = zip(rows.keys.tolist(), values, strict=True)
+        text = "".join(f"{start},{key},{value}\n" for key, value in lines).encode()
+
+        path, draft = self._path(start), self.stage.directory / f"draft-{os.getpid()}.csv"
+        write_whole(draft, text)
+        try:
+            os.link(draft, path)  # unlike a rename, a link replaces nothing
+            flush(path.parent)  # before its slices are forgotten
+        except FileExistsError:  # written by a process that ended before it could record it
+            if path.read_bytes() != text:
+                raise ValueError(
+                    f"output must be new or this job's, got another {path.name!r} in "
+                    f"{str(path.parent)!r}: remove that file, and run the job again"
+                ) from None
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"output must stay while the job runs, got no folder {str(path.parent)!r}: bring "
+                "it back with all its files, or begin anew in another directory and schema"
+            ) from error
+        finally:
+            draft.unlink()
+        self.at("written")
+        return crc32(text)
+
+    def _require_lease(self) -> None:
+        newest = self.table.handed().get(LEASE, 0)
+        if newest != self.lease:
+            raise ValueError(
+                f"the global store must be this job's alone, got another output task (number "
+                f"{newest}, this one is {self.lease}): a copy of {str(self.stage.directory)!r} "
+                "runs on it; end that one, and run the job again"
+            )
 
 
 def watermark(progress: dict[int, Progress], partitions: list[int]) -> int:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.servers.cycle import Cycle, State
-from aftlib.shared_state.servers.lifetime import patiently
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch, StateTable, further
+from aftlib.shared_state.stores.waiting import patiently
 
 BASE = 0
 """Table of a server's own store that has no rows: how far its partitions were handed over."""

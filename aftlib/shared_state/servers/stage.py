@@ -15,6 +15,7 @@ from aftlib.core.paths import write_whole
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
 from aftlib.shared_state.stores.opening import claim, open_table
+from aftlib.shared_state.stores.sql import redact
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import TupleLog
@@ -62,11 +63,12 @@ class Stage:
             raise ValueError(f"aggregate must be one of {[*AGGREGATES]}, got {self.aggregate!r}")
         if self.own not in OWN:
             raise ValueError(f"own must be one of {OWN}, got {self.own!r}")
-        if self.shared.partition(":")[0] not in ("sqlite", "postgresql"):
+        if self.shared.partition(":")[0] not in ("sqlite", "postgresql", "postgres"):
             raise ValueError(
-                f"shared must be sqlite: or postgresql://…, which several processes can open, "
-                f"got {self.shared!r}"
+                "shared must be sqlite: or postgresql://…, which several processes can open, "
+                f"got {redact(self.shared)!r}"
             )
+        redact(self.shared)  # refuses an address that cannot be read
 
     def to_json(self) -> str:
         """All of it as text, which is not to be kept: `shared` may hold a password."""
@@ -112,7 +114,8 @@ class Stage:
     def open_own(self, server: int) -> StateTable:
         """A server's own store, flushed at barriers only."""
         place = self.directory / f"server-{server}.{self.own}"
-        return open_table(f"{self.own}:{place}", self.function, "barrier")
+        others = {"timeout_s": self.patience_s} if self.own == "sqlite" else {}
+        return open_table(f"{self.own}:{place}", self.function, "barrier", **others)
 
     @property
     def place(self) -> str:
@@ -120,16 +123,13 @@ class Stage:
         kind, _, address = self.shared.partition(":")
         if kind == "sqlite":
             return f"sqlite:{(self.directory / (address or 'shared.sqlite')).resolve()}"
-        from psycopg.conninfo import conninfo_to_dict
-
-        parts = {**conninfo_to_dict(self.shared), "password": None, "schema": self.schema}
-        return " ".join(f"{name}={parts[name]}" for name in sorted(parts) if parts[name])
+        return f"{redact(self.shared)} schema={self.schema}"
 
     def open_shared(self) -> StateTable:
         """The global store."""
         if self.shared.startswith("sqlite:"):
-            return open_table(self.place, self.function)
-        return open_table(self.shared, self.function, schema=self.schema)
+            return open_table(self.place, self.function, timeout_s=self.patience_s)
+        return open_table(self.shared, self.function, schema=self.schema, timeout_s=self.patience_s)
 
     def points(self, who: str) -> Callable[[str], None]:
         """What a process calls with each point that it passes: a fault may end it there."""
@@ -146,6 +146,7 @@ class Stage:
     def identity(self) -> dict[str, Any]:
         """What the state of a stage depends on, as JSON has it."""
         return {
+            "folder": str(self.directory),
             "log": self.log.identity,
             "delay": self.rules.delay,
             "width": self.windows.width,

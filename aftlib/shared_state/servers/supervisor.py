@@ -18,13 +18,10 @@ from typing import IO, TypeVar, cast
 
 from aftlib.shared_state.servers.journal import Account, Journal
 from aftlib.shared_state.servers.lifetime import (
-    LOG,
     SILENT_S,
-    WAITS,
     fail,
     live_with,
     only_one,
-    patiently,
     speak_through,
     start_thread,
 )
@@ -34,6 +31,7 @@ from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.task import work
 from aftlib.shared_state.servers.wire import Door
 from aftlib.shared_state.stores.tables import StateTable
+from aftlib.shared_state.stores.waiting import LOG, WAITS, patiently
 from aftlib.shared_state.stream.intake import load_loops
 
 TICK_S = 0.02
@@ -105,7 +103,7 @@ class Supervisor:
         self._ears: dict[str, int] = {}
         self._silent: dict[str, tuple[int, float]] = {}
         self._deaths: dict[str, tuple[tuple[int, int] | None, int]] = {}
-        self._work: dict[str, Callable[[Journal], None]] = {"output": partial(put_out, stage)}
+        self._work: dict[str, Callable[[Journal], None]] = {"output": partial(emit_windows, stage)}
         for server in range(stage.servers):
             self._work[f"server-{server}"] = partial(serve, stage, server)
             for number in range(stage.tasks):
@@ -185,7 +183,14 @@ class Supervisor:
 
     def _look_after(self, name: str, process: BaseProcess, passed_s: float) -> None:
         """Say who is waited for when a process gives no sign of life; at last wait no longer."""
-        sign = sign_of(name).stat().st_mtime_ns
+        if not self.stage.directory.exists():
+            raise RuntimeError(
+                f"directory must stay while the job runs, got none at {str(self.stage.directory)!r}"
+                ": bring it back with all its files, or begin anew in another directory and schema"
+            )
+        sign = 0
+        with suppress(FileNotFoundError):  # removed: a process that lives makes it again
+            sign = sign_of(name).stat().st_mtime_ns
         before, was_silent_s = self._silent.get(name, (0, 0.0))
         silent_s = was_silent_s + passed_s if sign == before else 0.0
         self._silent[name] = sign, silent_s
@@ -225,15 +230,15 @@ def serve(stage: Stage, number: int, journal: Journal) -> None:
             os._exit(0)
 
 
-def put_out(stage: Stage, journal: Journal) -> None:
-    """Be the output process, until everything is out."""
-    with opened(stage, lambda shared: shared) as table:
-        output = Output(stage, table)
+def emit_windows(stage: Stage, journal: Journal) -> None:
+    """Be the output process, until every window is emitted."""
+    output = opened(stage, partial(Output, stage))
+    with output.table:
         servers = [Path(f"server-{number}.done") for number in range(stage.servers)]
         done = False
         while not done:
             over = all(server.exists() for server in servers)
-            done = patiently(output.put_out, stage.patience_s, AWAY, TICK_S)
+            done = patiently(output.emit, stage.patience_s, AWAY, TICK_S)
             if over and not done:
                 raise ValueError(
                     "the global store must have what all servers have handed over, got one that "
@@ -241,6 +246,7 @@ def put_out(stage: Stage, journal: Journal) -> None:
                     "directory and schema"
                 )
             time.sleep(TICK_S)
+        output.require_files()
 
 
 def opened(stage: Stage, begin: Callable[[StateTable], T]) -> T:

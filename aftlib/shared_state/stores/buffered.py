@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.tables import Progress, StateTable, Token, further
+from aftlib.shared_state.stores.tables import Output, Progress, StateTable, Token, further
 
 
 class BufferedTable(StateTable):
@@ -68,10 +68,14 @@ class BufferedTable(StateTable):
         self._write(e for e in self._since.epochs() if e <= epoch)
         self.store.drop(epoch)
 
-    def forget(self, window: int) -> None:
-        """Drop a window, there and here."""
-        self.store.forget(window)
-        self._since.forget(window)
+    def forget(self, *windows: int, output: Output | None = None) -> None:
+        """Drop windows, there and here."""
+        self.store.forget(*windows, output=output)
+        self._since.forget(*windows)
+
+    def outputs(self) -> dict[int, int]:
+        """Windows that were emitted, as the store recorded them."""
+        return self.store.outputs()
 
     def close(self) -> None:
         """Let go of the store; what waits in memory is gone."""

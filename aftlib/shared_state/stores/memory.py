@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
-from aftlib.shared_state.stores.tables import Progress, StateTable, Token, further
+from aftlib.shared_state.stores.tables import Output, Progress, StateTable, Token, further
 
 
 @dataclass
@@ -32,6 +32,7 @@ class MemoryTable(StateTable):
         self._tables: dict[int, _Epoch] = {}
         self._progress: dict[int, Progress] = {}
         self._handed: dict[str, int] = {}
+        self._outputs: dict[int, int] = {}
 
     def _merge(
         self, rows: Partials, progress: dict[int, Progress], epoch: int, token: Token | None
@@ -89,9 +90,15 @@ class MemoryTable(StateTable):
         """Empty a table."""
         self._tables.pop(epoch, None)
 
-    def forget(self, window: int) -> None:
-        """Drop a window that has been put out."""
-        self._tables.get(0, _Epoch()).rows.pop(window, None)
+    def forget(self, *windows: int, output: Output | None = None) -> None:
+        """Drop windows, and record what was emitted of them."""
+        for window in windows:
+            self._tables.get(0, _Epoch()).rows.pop(window, None)
+        self._outputs.update([output] if output else [])
+
+    def outputs(self) -> dict[int, int]:
+        """Windows that were emitted, each with the checksum of its output."""
+        return dict(self._outputs)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -7,12 +7,14 @@ from importlib import import_module
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.sql import redact
 from aftlib.shared_state.stores.tables import FLUSHES, StateTable
 
 KINDS = {
     "rocksdb": "aftlib.shared_state.stores.rocksdb:RocksTable",
     "sqlite": "aftlib.shared_state.stores.sqlite_table:SqliteTable",
     "postgresql": "aftlib.shared_state.stores.postgres:PostgresTable",
+    "postgres": "aftlib.shared_state.stores.postgres:PostgresTable",
 }
 _OWNER = "owner "
 
@@ -33,10 +35,10 @@ def open_table(
         return MemoryTable(aggregate)
     if kind not in KINDS:
         known = ", ".join(f"{name}:" for name in ("memory", *KINDS))
-        raise ValueError(f"address must begin with one of {known}, got {address!r}")
+        raise ValueError(f"address must begin with one of {known}, got {redact(address)!r}")
     module, name = KINDS[kind].split(":")
     opened = getattr(import_module(module), name)
-    table = opened(address if kind == "postgresql" else place, aggregate, **options)
+    table = opened(address if kind.startswith("postgres") else place, aggregate, **options)
     return BufferedTable(table) if flush == "barrier" else table
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -13,8 +15,9 @@ from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
 
 from aftlib.shared_state.aggregates import Aggregate, Partials, overflow
-from aftlib.shared_state.stores.sql import SqlTable
+from aftlib.shared_state.stores.sql import UNREADABLE, SqlTable, redact
 from aftlib.shared_state.stores.tables import check_identity
+from aftlib.shared_state.stores.waiting import watched
 
 _COPY_HEADER, _COPY_TRAILER = 19, 2
 
@@ -28,17 +31,23 @@ class PostgresTable(SqlTable):
     ``postgresql://user:password@host/database``; the schema is made when absent.
 
     A PermissionError says that the server refuses the user, the password or the database, a
-    ConnectionError that none answers.
+    ConnectionError that none answers. A call that takes longer than `timeout_s` seconds, because
+    others hold the tables or the server is stopped, is broken off with a ConnectionError; the log
+    `aftlib.shared_state` reports it after a second.
     """
 
     one_machine = False
     least, greatest = "least", "greatest"
 
-    def __init__(self, url: str, aggregate: Aggregate, schema: str = "aft") -> None:
+    def __init__(
+        self, url: str, aggregate: Aggregate, schema: str = "aft", timeout_s: float = 600.0
+    ) -> None:
         super().__init__(aggregate)
-        self.schema = schema
-        self._url = url
-        self._connection = self._connect()
+        self.schema, self.timeout_s = schema, timeout_s
+        self._url, self._place = url, redact(url)
+        self._in_call = False
+        self._connection: Any = None
+        self._connect()
         try:
             self._open()
         except BaseException:
@@ -89,23 +98,24 @@ class PostgresTable(SqlTable):
     @contextmanager
     def _failing(self, act: str) -> Iterator[None]:
         try:
-            yield
+            with self._watched(act):
+                yield
         except psycopg.errors.NumericValueOutOfRange as error:
             raise overflow() from error
         except psycopg.errors.InsufficientPrivilege as error:
             raise PermissionError(
                 f"url: PostgreSQL lets this user not {act} in schema {self.schema!r} of "
-                f"{_shown(self._url)} ({error}); grant it, or choose another user or schema"
+                f"{self._place} ({error}); grant it, or choose another user or schema"
             ) from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
             raise ValueError(
-                f"schema {self.schema!r} of {_shown(self._url)} must hold the tables that it had, "
+                f"schema {self.schema!r} of {self._place} must hold the tables that it had, "
                 f"got one without ({error.diag.message_primary}): it was replaced or dropped; "
                 "bring the newest one back, or begin anew in another directory and schema"
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise ConnectionError(
-                f"could not {act} in schema {self.schema!r} of {_shown(self._url)} ({error}); "
+                f"could not {act} in schema {self.schema!r} of {self._place} ({error}); "
                 "whether it was committed is not known: ask for the progress, or repeat it with "
                 "its token, when the server is back"
             ) from error
@@ -117,30 +127,57 @@ class PostgresTable(SqlTable):
         with self._failing("read"):
             return self._live().execute(_marked(query), values).fetchall()
 
+    @contextmanager
+    def _watched(self, act: str) -> Iterator[None]:
+        """Break a call off when it is over time; one within another counts with it."""
+        if self._in_call:
+            yield
+            return
+        self._in_call = True
+        try:
+            call = f"{act} in schema {self.schema!r} of {self._place}"
+            with watched(call, self.timeout_s, lambda: shut_down(self._connection)):
+                yield
+        finally:
+            self._in_call = False
+
     def _live(self) -> psycopg.Connection:
         """The connection, made anew if it has broken."""
-        if self._connection.broken:
-            with suppress(psycopg.Error):
-                self._connection.close()
-            self._connection = self._connect()
+        if self._connection is None or self._connection.broken:
+            if self._connection:
+                with suppress(psycopg.Error):
+                    self._connection.close()
+            self._connect()
         return self._connection
 
-    def _connect(self) -> psycopg.Connection:
-        setting = sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema))
+    def _connect(self) -> None:
+        milliseconds = max(1, round(900 * self.timeout_s))  # before the client breaks off
+        setting = sql.SQL(
+            "SET search_path TO {}; SET lock_timeout TO {}; SET statement_timeout TO {}"
+        ).format(sql.Identifier(self.schema), milliseconds, milliseconds)
         try:
-            connection = psycopg.connect(self._url, autocommit=True)
-            connection.execute(setting)  # in here: a server that shuts down may break off between
+            with self._watched("connect"):
+                self._connection = psycopg.connect(
+                    self._url,
+                    autocommit=True,
+                    connect_timeout=max(2, math.ceil(self.timeout_s)),  # libpq knows no less
+                    tcp_user_timeout=milliseconds,
+                )
+                self._connection.execute(setting)  # here: a server may shut down in between
+        except psycopg.ProgrammingError:
+            raise ValueError(UNREADABLE) from None  # the driver's message shows the password
         except psycopg.OperationalError as error:
-            said, at = " ".join(str(error).split()), _shown(self._url)
+            said = " ".join(str(error).split())
             refusals = ("authentication", "does not exist", "password", "permission")
             if any(word in said for word in refusals):
                 raise PermissionError(
-                    f"url: PostgreSQL refuses {at} ({said}); check user, password and database"
+                    f"url: PostgreSQL refuses {self._place} ({said}); check user, password and "
+                    "database"
                 ) from error
             raise ConnectionError(
-                f"url: no PostgreSQL answers at {at} ({said}); start it, or check the address"
+                f"url: no PostgreSQL answers at {self._place} ({said}); start it, or check the "
+                "address"
             ) from error
-        return connection
 
     def _open(self) -> None:
         """Make the tables where there are none, and refuse what is another's."""
@@ -189,9 +226,8 @@ def _marked(query: str) -> bytes:
     return query.replace("?", "%s").encode()
 
 
-def _shown(url: str) -> str:
-    """Where the url points, without its password."""
-    parts = psycopg.conninfo.conninfo_to_dict(url)
-    return " ".join(
-        f"{name}={parts[name]}" for name in ("user", "host", "port", "dbname") if parts.get(name)
-    )
+def shut_down(connection: psycopg.Connection | None) -> None:
+    """End a connection under the call that waits on it."""
+    if connection and not connection.closed:
+        with suppress(OSError), socket.fromfd(connection.fileno(), 0, 0) as same:
+            same.shutdown(socket.SHUT_RDWR)

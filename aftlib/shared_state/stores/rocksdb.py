@@ -17,6 +17,7 @@ from aftlib.core.paths import flush
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import (
     VERSION,
+    Output,
     Progress,
     StateTable,
     Token,
@@ -25,6 +26,7 @@ from aftlib.shared_state.stores.tables import (
 )
 
 _IDENTITY, _LATEST, _PART, _EPOCH, _HANDED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
+_OUTPUT = b"o"
 _MADE_FIRST = re.compile(r"LO(CK|G.*)|IDENTITY|MANIFEST-\d+|\d+\.dbtmp|rocksdict-config\.json")
 """Files of a database that nothing was put into: all that is there when the power fails then."""
 BLOCK = 7
@@ -89,9 +91,14 @@ class RocksTable(StateTable):
         """Empty a table."""
         self._delete("drop", *(kind + _ordered(epoch) for kind in (_ROWS, _PART, _EPOCH)))
 
-    def forget(self, window: int) -> None:
-        """Drop a window that has been put out."""
-        self._delete("forget", _ROWS + _ordered(0) + _ordered(window))
+    def forget(self, *windows: int, output: Output | None = None) -> None:
+        """Drop windows, and record what was emitted of them."""
+        rows = _ROWS + _ordered(0)
+        self._delete("forget", *(rows + _ordered(window) for window in windows), output=output)
+
+    def outputs(self) -> dict[int, int]:
+        """Windows that were emitted, each with the checksum of its output."""
+        return {_number(name, 1): _number(stored, 0) for name, stored in self._under(_OUTPUT)}
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -171,10 +178,12 @@ class RocksTable(StateTable):
             yield cursor.key(), cursor.value()
             cursor.next()
 
-    def _delete(self, act: str, *prefixes: bytes) -> None:
+    def _delete(self, act: str, *prefixes: bytes, output: Output | None = None) -> None:
         batch = WriteBatch(raw_mode=True)
         for prefix in prefixes:
             batch.delete_range(prefix, prefix + _END)
+        if output:
+            batch.put(_OUTPUT + _ordered(output[0]), _ordered(output[1]))
         self._apply(act, batch)
 
     def _apply(self, act: str, batch: WriteBatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
-from aftlib.shared_state.stores.tables import VERSION, Progress, StateTable, Token
+from aftlib.shared_state.stores.tables import VERSION, Output, Progress, StateTable, Token
 
 LATEST = -1
 """In the table `progress`, the epoch that stands for all."""
@@ -28,10 +29,42 @@ _STORED = ("at", "watermark", "late", "tuples", "rejected")
 _REPLACE = "ON CONFLICT (server) DO UPDATE SET epoch = excluded.epoch"
 
 
-class SqlTable(StateTable):
-    """Tables state (epoch, win, key, values), progress, epochs and handed; values stand as ``?``.
+FILES = "memory", "rocksdb", "sqlite"
+"""Kinds of addresses that hold no password."""
+UNREADABLE = (
+    "url must be readable as postgresql://USER:PASSWORD@HOST:PORT/DATABASE, got one that is not; "
+    "write % / [ ] @ : ? and # of the password as urllib.parse.quote(password, safe='') does"
+)
 
-    Each component of the aggregate is a column.
+
+def redact(address: str) -> str:
+    """Return what a message may show of a store's address: never its password.
+
+    Of a PostgreSQL address these are user, host, port and database. Of another one without a file
+    only the word before the colon is shown. A PostgreSQL address is a ValueError when it cannot be
+    read or when a raw delimiter in its password has moved part of it into another field.
+    """
+    kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)
+    if kind and kind.group() in FILES:
+        return address
+    if not re.match(r"postgres(ql)?://|[^:/]*=", address):
+        return f"{kind.group()}:…" if kind else "…"
+    import psycopg.conninfo
+
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.Error:
+        raise ValueError(UNREADABLE) from None  # the driver's message shows the password
+    shown = {name: str(parts.get(name) or "") for name in ("user", "host", "port", "dbname")}
+    if not re.fullmatch(r"[\d,]*", shown["port"]) or any("@" in text for text in shown.values()):
+        raise ValueError(UNREADABLE)
+    return " ".join(f"{name}={text}" for name, text in shown.items() if text)
+
+
+class SqlTable(StateTable):
+    """Tables state (epoch, win, key, values), progress, epochs, handed and outputs.
+
+    Each component of the aggregate is a column. Statements have ``?`` for their values.
     """
 
     least, greatest = "min", "max"
@@ -91,10 +124,17 @@ class SqlTable(StateTable):
             for table in self.tables:
                 self._execute(f"DELETE FROM {table} WHERE epoch = ?", [epoch])
 
-    def forget(self, window: int) -> None:
-        """Drop a window that has been put out."""
+    def forget(self, *windows: int, output: Output | None = None) -> None:
+        """Drop windows, and record what was emitted of them."""
         with self._transaction("forget"):
-            self._execute("DELETE FROM state WHERE epoch = 0 AND win = ?", [window])
+            for window in windows:
+                self._execute("DELETE FROM state WHERE epoch = 0 AND win = ?", [window])
+            if output:
+                self._execute("INSERT INTO outputs VALUES (?, ?)", output)
+
+    def outputs(self) -> dict[int, int]:
+        """Windows that were emitted, each with the checksum of its output."""
+        return dict(self._rows("SELECT win, checksum FROM outputs"))
 
     def _upsert(self, source: str) -> str:
         """Statement that merges the rows of a source into the table `state`."""
@@ -114,6 +154,7 @@ class SqlTable(StateTable):
         for table in (
             "epochs (epoch bigint PRIMARY KEY)",
             "handed (server text PRIMARY KEY, epoch bigint)",
+            "outputs (win bigint PRIMARY KEY, checksum bigint)",
             f"progress (epoch bigint, partition bigint, {stored}, PRIMARY KEY (epoch, partition))",
             f"state (epoch bigint, win bigint, key bigint, {values}, "
             "PRIMARY KEY (epoch, win, key))",

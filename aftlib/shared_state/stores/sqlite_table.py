@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import repeat
 from pathlib import Path
 
@@ -14,8 +14,11 @@ from aftlib.core.sqlite import open_database, transaction
 from aftlib.shared_state.aggregates import Aggregate, Partials, overflow
 from aftlib.shared_state.stores.sql import SqlTable
 from aftlib.shared_state.stores.tables import check_identity
+from aftlib.shared_state.stores.waiting import patiently
 
 APPLICATION = 0x41465433
+TURN_S = 1.0
+"""Seconds that one try waits for others; after it the log reports them."""
 PACKED = 2**20
 """Rows of a window that one blob holds at most."""
 
@@ -50,8 +53,14 @@ class SqliteTable(SqlTable):
             found = connection.execute("SELECT version, aggregate FROM identity").fetchone()
             check_identity(self.path, found, aggregate, "path")
 
-        self._connection = open_database(
-            path, "a state table", APPLICATION, create=create, check=check, timeout_s=timeout_s
+        self._timeout_s, turn_s = timeout_s, min(TURN_S, timeout_s)
+        self._connection = patiently(
+            lambda: open_database(
+                path, "a state table", APPLICATION, create=create, check=check, timeout_s=turn_s
+            ),
+            timeout_s,
+            TimeoutError,
+            0,
         )
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
@@ -93,11 +102,33 @@ class SqliteTable(SqlTable):
         except sqlite3.IntegrityError as error:  # the column takes integers only
             raise overflow() from error
 
-    def _transaction(self, act: str) -> AbstractContextManager[sqlite3.Connection]:
-        return transaction(self._connection, f"{act} in")
+    @contextmanager
+    def _transaction(self, act: str) -> Iterator[None]:
+        with self._failing(), ExitStack() as block:
+            patiently(
+                lambda: block.enter_context(transaction(self._connection, f"{act} in")),
+                self._timeout_s,
+                TimeoutError,
+                0,
+            )
+            yield
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.DatabaseError as error:
+            raise ValueError(
+                f"path must be an intact state table, got {str(self.path)!r} ({error}): it was "
+                "damaged or replaced, or lies beside the -wal file of another moment; restore file "
+                "and -wal from a copy of one moment, or begin anew in another place"
+            ) from error
 
     def _execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
         return self._connection.execute(query, values)
 
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:
-        return self._execute(query, values).fetchall()
+        with self._failing():
+            return self._execute(query, values).fetchall()

@@ -12,7 +12,7 @@ import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
 
-VERSION = 3
+VERSION = 4
 NEVER = int(np.iinfo(np.int64).min)
 """The watermark of a partition of which nothing was read yet."""
 END = int(np.iinfo(np.int64).max)
@@ -21,6 +21,8 @@ FLUSHES = ("merge", "barrier")
 """When a table is durable: as each merge returns, or at the next barrier (`BufferedTable`)."""
 Token = tuple[str, int]
 """Name of a hand-over: (server, epoch)."""
+Output = tuple[int, int]
+"""A window that was emitted, and the checksum of its output."""
 
 
 class StaleBatch(RuntimeError):
@@ -159,8 +161,12 @@ class StateTable(ABC):
         """Empty a table; how far the partitions are (`progress()`) stays."""
 
     @abstractmethod
-    def forget(self, window: int) -> None:
-        """Drop a window of table 0, which has been put out."""
+    def forget(self, *windows: int, output: Output | None = None) -> None:
+        """Drop windows of table 0; record in the same transaction what was emitted of them."""
+
+    @abstractmethod
+    def outputs(self) -> dict[int, int]:
+        """Windows that were emitted, each with the checksum of its output."""
 
     @abstractmethod
     def close(self) -> None:

@@ -261,15 +261,20 @@ def late_global(
     by_number(spark, given.tasks, merge, "task long").collect()
     before = time.perf_counter()
     with table() as shared:
-        stands = shared.progress()
-        ends = {p: given.log.size(p) for p in range(given.log.partitions)}
-        short = [p for p, end in ends.items() if stands.get(p, Progress()).offset != end]
-        if short:
-            raise RuntimeError(
-                f"table must hold what the tasks have merged into it, got partitions {short} short "
-                "of their ends: it was replaced or taken back meanwhile; begin anew with a new one"
-            )
+        require_all_merged(shared, given.log)
         return shared.read(), time.perf_counter() - before
+
+
+def require_all_merged(shared: StateTable, log: TupleLog) -> None:
+    """Raise a RuntimeError unless the table holds every partition to its end."""
+    stands = shared.progress()
+    ends = {p: log.size(p) for p in range(log.partitions)}
+    short = [p for p, end in ends.items() if stands.get(p, Progress()).offset != end]
+    if short:
+        raise RuntimeError(
+            f"table must hold what the tasks have merged into it, got partitions {short} short "
+            "of their ends: it was replaced or taken back meanwhile; begin anew with a new one"
+        )
 
 
 def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | None) -> None:

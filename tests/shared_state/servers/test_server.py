@@ -17,6 +17,7 @@ from aftlib.shared_state.servers.lifetime import fail
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.servers.supervisor import opened as begun
+from aftlib.shared_state.stores import waiting
 from aftlib.shared_state.stores.buffered import BufferedTable
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
@@ -129,6 +130,31 @@ def test_what_lands_after_a_death_is_neither_lost_nor_doubled(stage, landing, re
     assert values(shared) == {1: 9}
 
 
+class CrashesBeforeDrop(MemoryTable):
+    """A server's own store whose process crashes as the first table is to be dropped."""
+
+    def drop(self, epoch):
+        raise SystemExit
+
+
+def test_a_server_that_crashes_between_its_last_two_steps_agrees_with_the_global_store(stage):
+    """Where the partitions stand is recorded before the tables that say so are dropped."""
+    own, shared = CrashesBeforeDrop(SUM), MemoryTable(SUM)
+    server = Server(stage, 0, own, shared)
+    server.join("a", [0])
+    server.merge("a", batch(1), {0: Progress(3)})
+    server.leave("a")
+    server.checkpoint()
+    with pytest.raises(SystemExit):
+        server.hand_over()
+    own.__class__ = MemoryTable
+    for epoch in server.complete:
+        own.drop(epoch)  # the disk kept that, and nothing after it
+    again = Server(stage, 0, own, shared)
+    assert again.join("a", [0]) == {0: Progress(3)}
+    assert values(shared) == {1: 1}
+
+
 def test_finished_when_all_is_read_and_handed_over(stage):
     server = Server(stage, 0, MemoryTable(SUM), MemoryTable(SUM))
     assert not server.read_all
@@ -196,7 +222,7 @@ def test_a_global_store_out_of_reach_is_waited_for(stage, monkeypatch, caplog):
     with_a_complete_table(stage, shared).hand_over()
     assert values(shared) == {1: 1}
     assert not caplog.messages  # it came back at once
-    monkeypatch.setattr(lifetime, "SILENT_S", 0.0)
+    monkeypatch.setattr(waiting, "REPORT_S", 0.0)
     with_a_complete_table(stage, Away(SUM)).hand_over()
     assert caplog.messages == ["waiting: could not merge; it is waited for"]
 

@@ -1,16 +1,19 @@
 """Stages, what they refuse, their output and journal, and runs from end to end."""
 
+import os
 import re
+import sqlite3
 import subprocess
 import sys
-import time
+from contextlib import closing
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
-from signal import SIGSTOP
+from signal import SIGKILL, SIGSTOP
 from unittest.mock import MagicMock
 
 import numpy as np
+import psycopg
 import pytest
 
 from aftlib.core.windows import Windows
@@ -93,12 +96,12 @@ def test_windows_go_out_when_the_watermark_has_passed_them(stage):
         Partials(slices, np.array([1, 1, 2, 1]), np.array([1, 2, 4, 8])), {0: Progress(4, 15)}
     )
     output = Output(stage, table)
-    assert not output.put_out()
+    assert not output.emit()
     name = "window-{:020d}.csv".format
     assert put_out(stage) == {name(0): ["0,1,3"], name(5): ["5,1,2", "5,2,4"]}
     assert table.windows().tolist() == [10, 15]
     table.merge(Partials.empty(1), {0: Progress(4, END)})
-    assert output.put_out()
+    assert output.emit()
     assert put_out(stage)[name(10)] == ["10,1,8", "10,2,4"]
     assert put_out(stage)[name(15)] == ["15,1,8"]
     assert table.windows().tolist() == []
@@ -111,8 +114,8 @@ def test_the_output_waits_for_who_holds_the_global_store(stage, monkeypatch):
     for number in range(stage.servers):
         Path(f"server-{number}.done").touch()
     tries = MagicMock(side_effect=[TimeoutError("database is locked"), True])
-    monkeypatch.setattr(Output, "put_out", tries)
-    supervisor.put_out(stage, Journal("output"))
+    monkeypatch.setattr(Output, "emit", tries)
+    supervisor.emit_windows(stage, Journal("output"))
     assert tries.call_count == 2
 
 
@@ -120,7 +123,7 @@ def test_the_last_window_goes_out_though_it_ends_beyond_64_bits(stage):
     stage.keep_folder()
     table, moment = MemoryTable(SUM), (2**63 - 1) // 5 * 5
     table.merge(lift(SUM, np.array([moment]), np.array([1]), np.array([7])), {0: Progress(2, END)})
-    assert Output(stage, table).put_out()
+    assert Output(stage, table).emit()
     assert [*put_out(stage).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
     assert table.windows().tolist() == []
 
@@ -132,9 +135,11 @@ def test_a_window_that_is_out_is_not_put_out_again(stage):
     rows = partials(AGGREGATES["mean"], np.array([0, 0]), np.array([1, 1]), np.array([1, 2]))
     table.merge(rows, {0: Progress(2, END)})
     output = Output(mean, table)
-    (stage.output / "window-00000000000000000000.csv").write_text("there\n")
-    assert output.put_out()
-    assert put_out(stage) == {"window-00000000000000000000.csv": ["there"]}
+    (stage.output / "window-00000000000000000000.csv").write_text("0,1,1.5\n")
+    inode = (stage.output / "window-00000000000000000000.csv").stat().st_ino
+    assert output.emit()
+    assert put_out(stage) == {"window-00000000000000000000.csv": ["0,1,1.5"]}
+    assert (stage.output / "window-00000000000000000000.csv").stat().st_ino == inode
     assert table.windows().tolist() == []
 
 
@@ -150,16 +155,19 @@ def test_a_window_is_never_replaced_by_another(stage):
 
     table = Slow(SUM)
     table.merge(lift(SUM, *np.ones((3, 1), int)), {0: Progress(2, END)})
-    assert Output(replace(stage, rules=Rules(Windows(10, 10))), table).put_out()
+    with pytest.raises(ValueError, match=f"got another '{path.name}' in .*remove that file"):
+        Output(replace(stage, rules=Rules(Windows(10, 10))), table).emit()
+    assert table.windows().tolist() == [1]
     assert put_out(stage) == {path.name: ["there"]}
 
 
 IMPATIENT = """#!/bin/sh
 exec {python} -c '
 import sys
-from aftlib.shared_state.servers import lifetime, supervisor
+from aftlib.shared_state.servers import supervisor
+from aftlib.shared_state.stores import waiting
 
-lifetime.SILENT_S, supervisor.OTHERS_S = 0.3, 1.0
+waiting.REPORT_S, supervisor.OTHERS_S = 0.3, 1.0
 supervisor.Supervisor(supervisor.Stage.from_json(sys.stdin.read())).run()
 '
 """
@@ -184,6 +192,90 @@ def test_only_one_supervisor_runs_a_stage_and_the_other_says_whom_it_waits_for(
     assert re.match(rf"waiting: '.*{held} on .*; it is waited for", told)
 
 
+class Crashed:
+    """A process that has ended by a signal."""
+
+    exitcode = -SIGKILL
+
+    def join(self):
+        pass
+
+
+@pytest.fixture
+def crashes(stage, monkeypatch):
+    """Let a process of the supervisor crash, after so many tuples were read in all."""
+    stage.keep_folder()
+    monkeypatch.chdir(stage.directory)
+    boss, journal = supervisor.Supervisor(stage), Journal("task-0-0")
+    monkeypatch.setattr(boss, "_start", lambda name: None)
+    read = [0]
+
+    def crash(tuples):
+        if tuples > read[0]:
+            journal.note("read", partition=0, since=read[0], upto=tuples)
+            read[0] = tuples
+        boss.processes["task-0-0"], boss._ears["task-0-0"] = Crashed(), os.open(os.devnull, 0)
+        boss._bury("task-0-0", boss.processes["task-0-0"])
+
+    return crash
+
+
+def test_crashes_with_progress_in_between_end_no_job(crashes):
+    for number in range(3 * supervisor.MOST_DEATHS):
+        crashes(number // supervisor.MOST_DEATHS)
+
+
+def test_crashes_without_progress_do(crashes):
+    for _ in range(supervisor.MOST_DEATHS):
+        crashes(7)
+    with pytest.raises(RuntimeError, match="died 21 times, the last time by signal 9"):
+        crashes(7)
+
+
+def test_a_sign_of_life_that_was_removed_ends_no_job(stage, monkeypatch):
+    """Once, a bare FileNotFoundError; the process makes it again."""
+    stage.keep_folder()
+    monkeypatch.chdir(stage.directory)
+    boss = supervisor.Supervisor(stage)
+    boss._look_after("output", MagicMock(pid=7), 0.1)
+    monkeypatch.chdir("/")
+    stage.directory.rename(stage.directory.with_name("gone"))
+    with pytest.raises(RuntimeError, match="directory must stay while the job runs, got none at"):
+        boss._look_after("output", MagicMock(pid=7), 0.1)
+
+
+def hold_sqlite(job):
+    connection = sqlite3.connect(job.directory / "shared.sqlite", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
+
+
+def hold_postgres(job):
+    connection = psycopg.connect(job.shared)
+    connection.execute(f"LOCK TABLE {job.schema}.state")
+    return connection
+
+
+@pytest.mark.parametrize("hold", [hold_sqlite, hold_postgres])
+def test_a_database_that_others_hold_is_reported_and_waited_for_no_longer_than_wanted(
+    stage, request, caplog, hold
+):
+    """Once, of PostgreSQL nothing was reported, for ever."""
+    job = replace(stage, own="memory", patience_s=2.0)
+    if hold is hold_postgres:
+        schema = request.getfixturevalue("schema")
+        job = replace(job, shared=schema.url, schema=schema.name)
+    job.keep_folder()
+    with job.open_shared() as shared:
+        job.keep_table(shared)
+    with closing(hold(job)), pytest.raises(RuntimeError, match="locked|timeout|no PostgreSQL"):
+        run_stage(job)
+    assert any(
+        re.match("waiting: .*shared.sqlite|waiting: .* in schema", m) for m in caplog.messages
+    )
+    assert run_stage(job).read == {0: 1}
+
+
 def test_an_interrupt_ends_the_supervisor(stage, monkeypatch):
     process = MagicMock()
     process.__enter__.return_value = process
@@ -197,17 +289,17 @@ def test_an_interrupt_ends_the_supervisor(stage, monkeypatch):
 
 
 def test_a_process_that_outlives_the_supervisor_holds_nobody_up(stage, tmp_path, monkeypatch):
-    """One that is stopped keeps the pipe open through which the supervisor spoke."""
-    script = tmp_path / "python"
+    """One that is stopped keeps the pipe open through which the supervisor reported."""
+    script, pid = tmp_path / "python", tmp_path / "pid"
     script.write_text(
-        "#!/bin/sh\necho waiting: for nothing >&2\necho broken >&2\nsleep 8 &\nexit 3\n"
+        "#!/bin/sh\necho waiting: for nothing >&2\necho broken >&2\n"
+        f"sleep 600 &\necho $! > {pid}\nexit 3\n"
     )
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
-    begin = time.monotonic()
     with pytest.raises(RuntimeError, match="ended with status 3: waiting: for nothing\nbroken\n"):
         run_stage(stage)
-    assert time.monotonic() - begin < 7
+    os.kill(int(pid.read_text()), SIGKILL)  # it was still there
 
 
 def test_a_torn_line_of_the_journal_is_left_out(tmp_path, monkeypatch):
@@ -288,7 +380,7 @@ def test_too_many_malformed_lines_end_the_run(stage, tmp_path):
         ),
         (
             {"shared": "postgresql://me:secret@there/db"},
-            "is 'dbname=db host=there schema=aft user=me'",
+            "is 'user=me host=there dbname=db schema=aft'",
         ),
     ],
 )

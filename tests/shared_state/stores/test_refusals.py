@@ -2,8 +2,11 @@
 
 import json
 import multiprocessing
+import re
 import sqlite3
+import traceback
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,13 +14,19 @@ import psycopg
 import pytest
 from rocksdict import Options, Rdict
 
+from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, SUM
+from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.stores import sqlite_table, waiting
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
 from aftlib.shared_state.stores.sqlite_table import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
+from aftlib.shared_state.stream.parsing import Rules
+from aftlib.shared_state.stream.tuplelog import TupleLog
+from tests.postgres import own_server, stopped
 from tests.shared_state.tuples import partials
 
 ROWS = partials(SUM, np.array([0]), np.array([1]), np.array([5]))
@@ -62,7 +71,7 @@ class TestRocks:
             RocksTable(tmp_path / "r", AGGREGATES["max"])
         with RocksTable(tmp_path / "r", SUM) as table:
             table._db.put(b"i", json.dumps([9, "sum"]).encode())
-        with pytest.raises(ValueError, match="state table of version 3, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 4, got version 9"):
             RocksTable(tmp_path / "r", SUM)
 
     def test_damaged(self, tmp_path):
@@ -114,7 +123,7 @@ class TestSqlite:
             SqliteTable(tmp_path / "s", AGGREGATES["min"])
         with sqlite3.connect(tmp_path / "s") as connection:
             connection.execute("UPDATE identity SET version = 9")
-        with pytest.raises(ValueError, match="state table of version 3, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 4, got version 9"):
             SqliteTable(tmp_path / "s", SUM)
 
     def test_damaged(self, tmp_path):
@@ -152,6 +161,44 @@ class TestSqlite:
             other.merge(ROWS, {})
             assert other.read().values.tolist() == [[5]]
 
+    @pytest.mark.parametrize("opened_before", [True, False])
+    def test_who_holds_it_is_reported_and_waited_for_no_longer_than_wanted(
+        self, tmp_path, caplog, monkeypatch, opened_before
+    ):
+        monkeypatch.setattr(waiting, "REPORT_S", 0.05)
+        monkeypatch.setattr(sqlite_table, "TURN_S", 0.02)
+        with SqliteTable(tmp_path / "s", SUM, timeout_s=0.3) as table:
+            with sqlite3.connect(tmp_path / "s", isolation_level=None) as holder:
+                holder.execute("BEGIN EXCLUSIVE" if opened_before else "BEGIN IMMEDIATE")
+                with pytest.raises(TimeoutError, match="locked"):
+                    if opened_before:
+                        table.merge(ROWS, {})
+                    else:
+                        table.forget(0)
+                (line,) = caplog.messages
+                assert line.startswith("waiting: could not ")
+                holder.execute("COMMIT")
+            table.merge(ROWS, {})
+
+    def test_a_main_file_older_than_its_log_is_damage_and_named(self, tmp_path):
+        """Once, a bare sqlite3.DatabaseError."""
+        wide = partials(SUM, np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
+        with SqliteTable(tmp_path / "s", SUM) as table:
+            table.merge(ROWS, {0: Progress(10)})
+            table._rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            older = (tmp_path / "s").read_bytes()
+            table.merge(wide, {0: Progress(20)})
+            table._rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            # more rows at the end: the tree's root is in the log, its older leaves are not
+            more = partials(SUM, np.zeros(9000, int), np.arange(9000, 18000), np.ones(9000, int))
+            table.merge(more, {0: Progress(30)})
+            (tmp_path / "old").write_bytes(older)
+            (tmp_path / "old-wal").write_bytes((tmp_path / "s-wal").read_bytes())
+        with SqliteTable(tmp_path / "old", SUM) as table:
+            for call in (table.read, lambda: table.merge(wide, {0: Progress(40)})):
+                with pytest.raises(ValueError, match="intact state table.* of one moment"):
+                    call()
+
     def test_busy_is_not_damaged(self, tmp_path):
         with sqlite3.connect(tmp_path / "s", isolation_level=None) as holder:
             holder.execute("BEGIN EXCLUSIVE")
@@ -181,7 +228,93 @@ class TestSqlite:
             assert table.read().values.tolist() == [[30]]
 
 
+SPELLINGS = [
+    "postgres://me:hush-hush@{at}/stock",
+    "POSTGRESQL://me:hush-hush@{at}/stock",
+    "postgresql+psycopg://me:hush-hush@{at}/stock",
+    "postgresql://me:hush%-hush@{at}/stock",
+    "postgresql://me:hush/hush@{at}/stock",
+    "postgresql://me:[hush-hush@{at}/stock",
+    "postgresql://me:a/[hush-hush@{at}/stock",
+    "postgresql://me:no@hush-hush@{at}/stock",
+    "postgresql://me:hush?hush@{at}/stock",
+    "postgresql://me:h%75sh-hush@{at}/stock",
+    "postgresql://{at}/stock?user=me&password=hush-hush",
+    "postgresql://{at}/stock?user=me&sslpassword=hush-hush",
+    "postgresql://{at}/stock?user=me&pasword=hush-hush",
+    "postgresql://me:hush-hush/stock",
+    "host=127.0.0.1 port=1 user=me password=hush-hush",
+    "host=127.0.0.1 port=1 user=me password='hush hush",
+    "host:127.0.0.1 password=hush-hush",
+]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_no_password_is_in_a_message(spelling, tmp_path):
+    """However the address is spelled, and whatever the driver says of it."""
+    address = spelling.format(at="127.0.0.1:1")
+    log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
+
+    def run_job(shared):
+        job = Stage(log, Rules(Windows(10, 5)), tmp_path / "job", shared=shared, patience_s=0)
+        assert "hush" not in job.place
+        with job.open_shared():
+            pass
+
+    texts = []
+    for call in (partial(PostgresTable, timeout_s=1), open_table):
+        with pytest.raises((ValueError, OSError)) as error:
+            call(address, SUM)
+        texts += traceback.format_exception(error.value)
+    with pytest.raises((ValueError, OSError)) as error:
+        run_job(address)
+    texts += traceback.format_exception(error.value)
+    code = [line for line in texts if line.lstrip().startswith("File ")]
+    assert not any("hush" in text for text in texts if text not in code)
+
+
+def without_an_answer(call):
+    """The error of a call, which must come though its server never answers."""
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ConnectionError) as error:
+        pool.submit(call).result(timeout=60)
+    return " ".join(str(error.value).split())
+
+
 class TestPostgres:
+    def test_a_lock_of_others_is_reported_and_ended(self, schema, caplog, monkeypatch):
+        """Once, it was waited for without bound or message."""
+        monkeypatch.setattr(waiting, "REPORT_S", 0.05)
+        with (
+            PostgresTable(schema.url, SUM, schema.name, timeout_s=1) as table,
+            psycopg.connect(schema.url) as other,
+        ):
+            other.execute(f"LOCK TABLE {schema.name}.state")
+            for act, call in (
+                ("merge", lambda: table.merge(ROWS, {0: Progress(10)})),
+                ("read", table.read),
+                ("read", table.windows),
+            ):
+                caplog.clear()
+                assert "timeout" in without_an_answer(call)
+                (line,) = caplog.messages
+                assert re.match(f"waiting: {act} in schema .* has no answer for 0.05 s", line)
+            other.rollback()
+            table.merge(ROWS, {0: Progress(10)})
+            assert table.read().values.tolist() == [[5]]
+
+    @pytest.mark.crash
+    def test_a_server_that_is_stopped_is_reported_and_ended(self, caplog, monkeypatch):
+        """SIGSTOP: it accepts connections still, and keeps none of its own timeouts."""
+        monkeypatch.setattr(waiting, "REPORT_S", 0.05)
+        with own_server() as server, PostgresTable(server.url, SUM, timeout_s=1) as table:
+            table.merge(ROWS, {0: Progress(10)})
+            with stopped(server.processes):
+                for call in (table.progress, table.progress, lambda: table.merge(ROWS, {})):
+                    caplog.clear()
+                    without_an_answer(call)
+                    assert [line.split()[0] for line in caplog.messages] == ["waiting:"]
+            assert table.progress() == {0: Progress(10)}
+
     def test_wrong_credentials(self, schema):
         with pytest.raises(PermissionError, match="PostgreSQL refuses user=nobody") as caught:
             PostgresTable(schema.url.replace("postgres:", "nobody:secret"), SUM)
@@ -218,7 +351,7 @@ class TestPostgres:
             PostgresTable(schema.url, AGGREGATES["min"], schema=schema.name)
         with psycopg.connect(schema.url) as connection:
             connection.execute(f"UPDATE {schema.name}.identity SET version = 9")
-        with pytest.raises(ValueError, match="state table of version 3, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 4, got version 9"):
             PostgresTable(schema.url, SUM, schema=schema.name)
 
     def test_a_schema_dropped_under_a_table(self, schema):

@@ -149,6 +149,22 @@ def test_forgotten_windows_are_gone(opened):
     assert table.windows().tolist() == [0, 2]
 
 
+def test_what_was_emitted_is_recorded_as_its_slices_are_forgotten(opened):
+    table = opened()
+    table.merge(rows((0, 1, 5), (1, 1, 5), (2, 900, 5)), {0: Progress(10)})
+    assert table.outputs() == {}
+    table.forget(0, 1, output=(-3, 2**32 - 1))
+    table.forget(output=(INT64.max, 0))
+    assert content(table.read()) == {(2, 900): (5,)}
+    assert table.outputs() == {-3: 2**32 - 1, INT64.max: 0}
+    if table.durable:
+        table.barrier()
+        table.close()
+        again = opened()
+        assert again.outputs() == {-3: 2**32 - 1, INT64.max: 0}
+        assert again.windows().tolist() == [2]
+
+
 def test_a_hand_over_repeated_merges_once(opened):
     table, own = opened(), MemoryTable(SUM)
     own.merge(rows((0, 1, 5)), {0: Progress(10, 3)}, epoch=2)

@@ -21,6 +21,7 @@ from aftlib.shared_state.strategies.pipeline import (
     merge_into,
     merge_log,
     received,
+    require_all_merged,
 )
 from aftlib.shared_state.strategies.pipelined import pipelined
 from aftlib.shared_state.stream.intake import note, noted, summed
@@ -263,3 +264,14 @@ def test_stage_times_are_those_of_the_block(spark, log, tmp_path):
 
 def test_nothing_merged_is_empty():
     assert len(merged([])) == 0
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_table_without_a_partition_s_end_is_refused(tmp_path, short):
+    log, table = TupleLog.write(tmp_path / "log", [b"0,1,1\n"] * 2), MemoryTable(SUMS)
+    ends = {0: Progress(6), 1: Progress(6)}
+    table.merge(merged([]), ends | {short: Progress(5)})
+    with pytest.raises(RuntimeError, match=rf"got partitions \[{short}\] short of their ends"):
+        require_all_merged(table, log)
+    table.merge(merged([]), ends)
+    require_all_merged(table, log)
