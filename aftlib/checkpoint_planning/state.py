@@ -15,7 +15,7 @@ import numpy as np
 from aftlib.core.sqlite import open_database, transaction
 
 APPLICATION = 0x41465431
-VERSION = 5
+VERSION = 6
 _MAGIC = b"aft-checkpoint-3\n"
 _KINDS = "<f8", "<i8", "<f8"  # of sums, counts and variance
 _TABLES = (

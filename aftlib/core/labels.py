@@ -1,13 +1,15 @@
-"""The labels that pandas gives a mean and a covariance, brought into one order."""
+"""The labels that pandas or a dictionary gives to values, brought into one order."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from aftlib.core.checks import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,3 +55,40 @@ def in_one_order(
     if sides and sigma.shape == (len(order), len(order)):
         sigma = sigma[np.ix_(sides[0], sides[-1])]
     return mu, sigma, order
+
+
+def labels_of(values: Any, names: Sequence[str] = ()) -> list[str] | None:
+    """Return the labels of a dictionary, a Series or a frame's columns; None where it has none.
+
+    pandas' own 0, 1, … are no labels, because nobody gave them, unless they are the `names`.
+    """
+    if isinstance(values, Mapping):
+        return [str(label) for label in values]
+    index = getattr(values, "columns", getattr(values, "index", None))
+    if index is None or callable(index):  # a list has a method of that name
+        return None
+    labels = [str(label) for label in index]
+    return None if list(index) == list(range(len(labels))) and set(labels) != set(names) else labels
+
+
+def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarray:
+    """Return labelled values as an array whose last axis is in the order of `names`.
+
+    ValueError, with the name of the `argument`, unless each name is there once and no other.
+    """
+    labels = labels_of(values, names) or []
+    place = {label: i for i, label in enumerate(labels)}
+    repeated = sorted({label for i, label in enumerate(labels) if place[label] != i})
+    missing, unknown = sorted(set(names) - set(labels)), sorted(set(labels) - set(names))
+    for wrong, problem in ((repeated, "repeated"), (missing, "missing"), (unknown, "unknown")):
+        if wrong:
+            raise ValueError(
+                f"{argument} must have each of the {len(names)} sensors once as label, got "
+                f"{problem} {listed(wrong)}; give NaN for a missing value, drop unknown ones, or "
+                "pass an array to go by position"
+            )
+    if isinstance(values, Mapping):
+        array = np.stack([np.asarray(part, float) for part in values.values()], axis=-1)
+    else:
+        array = values.to_numpy(dtype=float, na_value=np.nan)
+    return np.asarray(array[..., [place[name] for name in names]])

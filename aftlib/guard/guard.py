@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import listed, require_number
+from aftlib.core.labels import labels_of, values_by_name
 from aftlib.guard.accounts import POOL_START, START, WEALTH, pool_unit, slack
 from aftlib.guard.prediction import Model, new_model
 from aftlib.guard.proposal import Risk, new_risk
@@ -19,7 +21,7 @@ from aftlib.guard.rounds import LARGEST, Rules, State, advance
 
 FORGET = 1 / 600
 """The model's memory: effectively 600 windows."""
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,9 @@ class Guard:
         H, most windows that an outage may last for a promise to be made.
     seasons : sequence of float
         Periods of known rhythms in windows, such as a day, the most important first.
+    names : sequence of str, optional
+        Names of the sensors 0 … n − 1, by which labelled windows are put in order; by default the
+        labels of the first window, if it has any, else the numbers.
 
     Raises
     ------
@@ -120,6 +125,7 @@ class Guard:
         delta: float,
         horizons: int = 5,
         seasons: Sequence[float] = (),
+        names: Sequence[str] | None = None,
     ) -> None:
         require_number("delta", delta, above=0, below=1)
         require_number("horizons", horizons, least=1, whole=True)
@@ -131,6 +137,9 @@ class Guard:
                 f"workers must hold each sensor 0 … n − 1 once, got {[list(w) for w in workers]}"
             )
         n = len(placed)
+        self._names = None if names is None else [str(name) for name in names]
+        if self._names is not None and not len(self._names) == len(set(self._names)) == n:
+            raise ValueError(f"names must be {n} different ones, one per sensor, got {names!r}")
         of = np.zeros(n, np.int64)
         for number, worker in enumerate(workers):
             of[list(worker)] = number
@@ -182,8 +191,11 @@ class Guard:
         bound = [slack(self.rounds, self._rules.delta, h + 1) for h in range(self.horizons)]
         return np.stack([declared, wrong, np.broadcast_to(np.array(bound)[:, None], wrong.shape)])
 
-    def update(self, windows: ArrayLike) -> Recovered:
+    def update(self, windows: Any) -> Recovered:
         """Take in one window, shape (n,), or many, shape (rounds, n); the state is the same.
+
+        An array goes by position. A Series or dictionary of one window and a DataFrame of many are
+        put in the order of the sensors by their labels, of which each sensor must have one.
 
         A missing value (NaN) is a gap or a loss: it is estimated from what is there, and from what
         was known before it began.
@@ -191,24 +203,29 @@ class Guard:
         Raises
         ------
         ValueError
-            When the shape does not fit or a value is infinite or near; the state stays as it was.
+            When shape or labels do not fit or a value is infinite or near; the state stays as it
+            was.
         """
         recovered, _ = self._advance(windows, trace=False)
         return recovered
 
-    def replay(self, windows: ArrayLike) -> History:
+    def replay(self, windows: Any) -> History:
         """Take in many windows, and tell what was said of each as if it had been lost."""
         _, history = self._advance(windows, trace=True)
         return history
 
-    def _advance(self, windows: ArrayLike, trace: bool) -> tuple[Recovered, History]:
+    def _advance(self, windows: Any, trace: bool) -> tuple[Recovered, History]:
+        n, names = self._rules.workers.size, self._names
+        if (labels := labels_of(windows, self._names or ())) is not None:
+            names = self._names_of(labels)
+            windows = values_by_name("windows", windows, names)
         rows = np.atleast_2d(np.asarray(windows, dtype=float))
-        n = self._rules.workers.size
         if rows.ndim != 2 or rows.shape[1] != n:
             raise ValueError(
                 f"windows must have shape ({n},) or (rounds, {n}), got {np.shape(windows)}"
             )
         require_measured(rows)
+        self._names = names
         recovered = np.empty((len(rows), n, 3))
         shape = (len(rows) if trace else 0, self.horizons, n)
         said, shadow = np.zeros(shape, np.int64), np.full(shape, np.nan)
@@ -217,10 +234,24 @@ class Guard:
         estimate, half_width, declared = np.moveaxis(recovered, -1, 0)
         return Recovered(estimate, half_width, declared == 1), History(said, shadow)
 
+    def _names_of(self, labels: list[str]) -> list[str]:
+        """Names of the sensors by which labelled windows are put in order."""
+        numbers = [str(i) for i in range(self._rules.workers.size)]
+        if self._names is not None or set(labels) == set(numbers):
+            return self._names or numbers
+        if self.rounds or len(labels) != len(numbers):
+            raise ValueError(
+                f"windows must be labelled by the {len(numbers)} sensors of this guard, which have "
+                f"no names yet, got {listed(labels)}: give Guard names=[…], or pass an array to go "
+                "by position"
+            )
+        return labels
+
     def to_bytes(self) -> bytes:
         """The whole state, to be committed with the batch; the same bytes for the same state."""
         file = io.BytesIO()
         fields = {"version": np.array(VERSION), "horizons": np.array(self.horizons)}
+        fields["names"] = np.frombuffer(json.dumps(self._names).encode(), np.uint8)
         for part in (self._rules, self._state, self._model, self._risk):
             named = part._asdict()
             fields |= {f"{type(part).__name__}.{name}": np.asarray(named[name]) for name in named}
@@ -251,6 +282,7 @@ class Guard:
             float(fields["Rules.delta"]),
             int(fields["horizons"]),
             fields["Rules.seasons"].tolist(),
+            json.loads(fields["names"].tobytes()),
         )
         for kind, attribute in ((State, "_state"), (Model, "_model"), (Risk, "_risk")):
             parts = {name: fields[f"{kind.__name__}.{name}"] for name in kind._fields}

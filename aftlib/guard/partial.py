@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aftlib.core.checks import require_number
+from aftlib.core.labels import labels_of
 from aftlib.core.requirement import Requirement
 from aftlib.guard.accounts import Accounts, slack
 from aftlib.guard.guard import FORGET, History, limits_of, require_measured
+from aftlib.guard.prediction import LEAST_VARIANCE, units_of
 from aftlib.guard.rounds import LARGEST, LEVEL_FORGET
 
 LOADING = 0.01
@@ -123,6 +125,11 @@ class PartialGuard:
         of 1e100 or more. What had been declared, and the means over the intervals as estimated,
         have shape (rounds, intervals, n); an error is booked where a truth is whole.
         """
+        if labels_of(windows) is not None:
+            raise ValueError(
+                f"windows must be an array, got a {type(windows).__name__} with labels: put its "
+                "columns in the order of the sensors and pass .to_numpy()"
+            )
         values = np.asarray(windows, float)
         values = values if values.ndim == 3 else values[None]
         shape = self.window, len(self.intervals[0].said)
@@ -159,7 +166,7 @@ class PartialGuard:
                 interval.state = {name: found[f"{k}-{name}"] for name in interval.state}
 
 
-_LEARNED = ("said", "counts", "level", "moments", "covariance", "seen", "weight")
+_LEARNED = ("said", "counts", "level", "moments", "covariance", "unit", "seen", "weight")
 
 
 @dataclass(eq=False)
@@ -179,7 +186,8 @@ class _Interval:
     counts: np.ndarray = field(init=False)  # (2, n) declared with known truth, and errors
     level: np.ndarray = field(init=False)
     moments: np.ndarray = field(init=False)
-    covariance: np.ndarray = field(init=False)
+    covariance: np.ndarray = field(init=False)  # with each variable in its `unit`
+    unit: np.ndarray = field(init=False)  # so that 1e90 beside 1e5 can be solved for
     seen: float = 0.0  # forgetting number of windows, for the level
     weight: float = 0.0  # the same for the moments
     forget: float = field(init=False)  # how much of a window's weight in them the next one takes
@@ -201,7 +209,7 @@ class _Interval:
         n = self.limit.size
         self.said, self.counts = np.zeros(n, np.int64), np.zeros((2, n))
         self.forget = FORGET
-        self.level = self.moments = self.covariance = np.zeros(0)
+        self.level = self.moments = self.covariance = self.unit = np.zeros(0)
 
     def take(self, known: np.ndarray, samples: np.ndarray, select: Select) -> np.ndarray:
         """Settle what was declared of a window, learn from it, declare the next; the estimates."""
@@ -210,15 +218,14 @@ class _Interval:
         z = np.concatenate([known, *before, _means(inside)])
         if not self.level.size:
             self.level, self.moments = np.zeros(z.size), np.zeros((z.size, z.size))
-            self.covariance = np.eye(z.size)
+            self.covariance, self.unit = np.eye(z.size), np.ones(z.size)
         self.forget = min(FORGET, 1 / (LEAST_MEMORY * (z.size - self.limit.size + 1)))
 
         estimate, _ = self.expected(z)
         whole = np.isfinite(inside).all(axis=0)
-        off = ~(np.abs(z[-self.limit.size :] - estimate) <= self.limit)  # no estimate is wrong, too
-        wrong = np.where(whole, off, np.nan)
-        self.accounts.update(self.said, wrong)
-        self.counts += (self.said == 2) & whole & [np.ones_like(off), off]
+        wrong = np.abs(z[-self.limit.size :] - estimate) > self.limit
+        self.accounts.update(self.said, np.where(whole, wrong, np.nan))
+        self.counts += (self.said == 2) & whole & [np.ones_like(wrong), wrong]
 
         self.learn(z)
         self.declare(select)
@@ -227,19 +234,23 @@ class _Interval:
     def expected(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means of all sensors over the interval without their own, from O; and their variances."""
         first = self.level.size - self.limit.size
-        c, deviation = self.covariance, z - self.level
+        c, deviation = self.covariance, (z - self.level) / self.unit
         told_by = np.concatenate([np.arange(first), first + np.flatnonzero(self.said != 2)])
         told_by = told_by[np.isfinite(deviation[told_by])]
         precision = np.linalg.inv(c[np.ix_(told_by, told_by)])
         told = precision @ deviation[told_by]
         across = c[first:, told_by]
-        estimate = self.level[first:] + across @ told
+        expected = across @ told
         variance = c.diagonal()[first:] - ((across @ precision) * across).sum(axis=1)
         # who is read itself: by the others of O, from the same precision
         own, at = told_by[told_by >= first] - first, np.flatnonzero(told_by >= first)
         alone = 1 / precision.diagonal()[at]
-        estimate[own], variance[own] = z[first:][own] - told[at] * alone, alone
-        return estimate, variance
+        expected[own] = deviation[first:][own] - told[at] * alone
+        variance[own] = alone
+        estimate = self.level[first:] + expected * self.unit[first:]
+        # a wild value against one that hardly varies may tell of more than a number holds
+        estimate = np.where(np.abs(estimate) < LARGEST, estimate, self.level[first:])
+        return estimate, variance * self.unit[first:] ** 2
 
     def learn(self, z: np.ndarray) -> None:
         """Take a window into level and moments; what is missing as the model expects it."""
@@ -248,7 +259,8 @@ class _Interval:
             c, there = self.covariance, ~gone
             gain = np.linalg.solve(c[np.ix_(there, there)], c[np.ix_(there, gone)]).T
             z = z.copy()
-            filled = self.level[gone] + gain @ (z - self.level)[there]
+            deviation = ((z - self.level) / self.unit)[there]
+            filled = self.level[gone] + gain @ deviation * self.unit[gone]
             # what wild values seem to tell would grow from one to the next without end
             z[gone] = np.where(np.abs(filled) < LARGEST, filled, self.level[gone])
         self.seen = self.seen * (1 - LEVEL_FORGET) + 1
@@ -266,11 +278,15 @@ class _Interval:
         if share >= 1:
             return
         c = self.moments / self.weight
-        c += np.diag(LOADING * c.diagonal() + TINY * self.limit.min() ** 2)
+        more = LOADING * c.diagonal() + TINY * self.limit.min() ** 2
+        c += np.diag(np.maximum(more, LEAST_VARIANCE))
+        self.unit = units_of(c)
+        c = c / self.unit / self.unit[:, None]
         self.covariance = c
         given = c[first:, first:] - c[first:, :first] @ np.linalg.solve(
             c[:first, :first], c[:first, first:]
         )
+        given = (given + given.T) / 2 * self.unit[first:] * self.unit[first:, None]
         target = (self.limit / self.z) ** 2 * (1 - share) / (1 + share)
         is_open = self.accounts.declare(np.ones(target.size)) == 2
         read = np.zeros(target.size, bool)

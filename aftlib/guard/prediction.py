@@ -58,6 +58,23 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
 
 
 @jit()
+def units_of(matrix: Any) -> Any:
+    """Powers of two near the square roots of a diagonal: to divide by them costs no digit."""
+    return 2.0 ** np.round(0.5 * np.log2(np.diag(matrix)))
+
+
+@jit()
+def solve_in_units(matrix: Any, right: Any) -> Any:
+    """Solve with a covariance or precision whose variables may differ by many powers of ten.
+
+    LU chooses its pivots by size, so that units of 1e90 beside 1e5 would leave none for the small.
+    """
+    units = units_of(matrix)
+    scaled = (right.T / units).T
+    return (np.linalg.solve(matrix / units / units.reshape(-1, 1), scaled).T / units).T
+
+
+@jit()
 def learn_moments(model: Any, index: int, place: int, z: Any, forget: float) -> None:
     """Note one row z of a model; `absorb` takes the rows into the moments, many at once."""
     model.rows[index, place] = z
@@ -90,7 +107,9 @@ def refit(model: Any, workers: Any) -> None:
             # what never varied is told apart from what does so in small units
             known = covariance[a, a] > LEAST_VARIANCE
             covariance[a, a] = (1 + LOADING) * covariance[a, a] if known else 1.0
-        precision = np.linalg.inv(covariance)
+        units = units_of(covariance)
+        precision = np.linalg.inv(covariance / units / units.reshape(-1, 1))
+        precision = precision / units / units.reshape(-1, 1)
         model.precision[1, m] = precision
         model.gain[1, m] = 0.0
         for worker in range(workers.max() + 1):
@@ -103,7 +122,7 @@ def refit(model: Any, workers: Any) -> None:
             for a in range(own.size):
                 block[a] = precision[own[a]][own]
                 cross[a] = precision[own[a]][others]
-            solved = np.linalg.solve(block, cross)
+            solved = solve_in_units(block, cross)
             for a in range(own.size):
                 for b in range(others.size):
                     model.gain[1, m, own[a], others[b]] = -solved[a, b]
@@ -125,7 +144,7 @@ def conditional(precision: Any, z: Any, unknown: Any) -> Any:
         block[a] = row[u]
         right[a] = -np.dot(row[k], z[k])
     filled = z.copy()
-    filled[u] = np.linalg.solve(block, right)
+    filled[u] = solve_in_units(block, right)
     return filled
 
 

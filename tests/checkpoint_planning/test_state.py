@@ -128,7 +128,7 @@ def test_files_of_others_are_refused(tmp_path, store):
         CheckpointStore(store.path, "two")
     with sqlite3.connect(store.path) as connection:
         connection.execute("PRAGMA user_version = 9")
-    with pytest.raises(ValueError, match="path must be of version 5, got version 9"):
+    with pytest.raises(ValueError, match="path must be of version 6, got version 9"):
         CheckpointStore(store.path, "one")
 
 

@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from aftlib.guard.accounts import slack
@@ -227,6 +228,104 @@ def test_wild_values_do_not_blind_the_guard_of_many_sensors():
     windows[60:90:2, 0], windows[61:90:2, 0], windows[110, 1:] = -9e99, 9e99, 9e99
     guard = Guard([range(76), range(76, 151)], 0.5, 0.05, horizons=2)
     assert np.isfinite(guard.replay(windows).estimate[2:]).all()
+
+
+def of_any_size(seed, shape):
+    """Noise, values of 1e90, 1e50 and 1e5, gaps for odd seeds, a constant for every third."""
+    rng = np.random.default_rng(seed)
+    windows = rng.normal(size=shape)
+    wild = rng.random(shape) < rng.choice([0.01, 0.1, 0.5])
+    windows[wild] = rng.choice([1e90, -1e90, 1e50, 1e5, 1.0, 0.0], wild.sum())
+    if seed % 2:
+        windows[rng.random(shape) < 0.2] = np.nan
+    if seed % 3 == 0:
+        windows[..., 0] = 7.0
+    return windows
+
+
+SINGULAR = {3: [551], 4: [1021, 1841, 2558], 6: [280, 693, 890, 970], 16: [0, 1, 2], 151: [0]}
+"""By the number of sensors, seeds most of which LU could not solve in the sensors' own units."""
+
+
+@pytest.mark.parametrize(("n", "seed"), [(n, seed) for n in SINGULAR for seed in SINGULAR[n]])
+def test_values_of_any_size_beside_each_other_do_not_end_the_guard(n, seed):
+    windows = of_any_size(seed, (260 if n < 16 else 130, n))
+    guard = Guard([range(0, n, 2), range(1, n, 2)], 0.5, 0.05, horizons=2)
+    assert np.isfinite(guard.replay(windows).estimate[2:]).all()
+    declared, wrong, allowed = guard.kept
+    assert (wrong <= 0.05 * declared + allowed).all()
+
+
+LABELLED = pd.DataFrame(stream(120), columns=list("abcdef"))
+
+
+@pytest.mark.parametrize("names", [None, list("abcdef")])
+def test_labelled_windows_are_put_in_the_order_of_the_sensors(names):
+    """By a dictionary, a Series or a frame, in any order, also after the state was stored."""
+    expected, labelled = Guard(WORKERS, 0.8, 0.05), Guard(WORKERS, 0.8, 0.05, names=names)
+    expected.update(LABELLED.to_numpy())
+    labelled.update(LABELLED[:60])
+    labelled = Guard.from_bytes(labelled.to_bytes())
+    labelled.update(LABELLED[60:100].iloc[:, [3, 1, 0, 5, 4, 2]].astype("Float64"))
+    labelled.update(LABELLED[100:110].to_dict("list"))
+    labelled.update(LABELLED[110:111].to_numpy())
+    for _, window in LABELLED[111:].iterrows():
+        labelled.update(window.sort_index(ascending=False))
+    lost = {"f": 5.1, "e": 4.1, "d": np.nan, "c": 2.1, "b": 1.1, "a": np.nan}
+    told, ours = expected.update([*reversed(lost.values())]), labelled.update(lost)
+    np.testing.assert_array_equal(ours.estimate, told.estimate)
+    assert np.isfinite(ours.estimate[0, [0, 3]]).all()
+    np.testing.assert_array_equal(ours.declared, told.declared)
+
+
+def test_sensors_without_names_go_by_their_numbers_or_position():
+    expected, numbered = Guard(WORKERS, 0.8, 0.05), Guard(WORKERS, 0.8, 0.05)
+    expected.update(LABELLED.to_numpy())
+    numbered.update(pd.DataFrame(LABELLED[:60].to_numpy()))  # pandas' own 0, 1, …
+    numbered.update(pd.DataFrame(LABELLED[60:].to_numpy()).iloc[:, ::-1])
+    np.testing.assert_array_equal(expected.recoverable, numbered.recoverable)
+    np.testing.assert_array_equal(expected.kept, numbered.kept)
+    reversed_names, flipped = list("543210"), pd.DataFrame(LABELLED.to_numpy()[:, ::-1])
+    by_name = Guard([[5, 2], [4, 1], [3, 0]], 0.8, 0.05, names=reversed_names)
+    by_place = Guard([[5, 2], [4, 1], [3, 0]], 0.8, 0.05)
+    by_name.update(flipped.iloc[:, ::-1].set_axis(range(6), axis=1))
+    by_place.update(flipped.to_numpy())
+    np.testing.assert_array_equal(
+        by_name.update(np.zeros(6)).estimate, by_place.update(np.zeros(6)).estimate
+    )
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ({"a": 1, "b": 2}, "windows must have each of the 6 sensors .* got missing 'c', 'd'"),
+        (dict.fromkeys("abcdefg", 1.0), "got unknown 'g'; give NaN for a missing value, drop"),
+        (pd.Series(1.0, list("abcdea")), "got repeated 'a'"),
+        (LABELLED.T, r"windows must have shape .* got \(6, 120\)"),
+        (dict.fromkeys("012345", 1.0), "got missing 'a'"),
+    ],
+)
+def test_labels_that_are_not_the_sensors_are_refused(window, message):
+    guard = Guard(WORKERS, 0.8, 0.05)
+    guard.update(LABELLED[:3])
+    with pytest.raises(ValueError, match=message):
+        guard.update(window)
+    assert guard.rounds == 3
+
+
+def test_labels_that_come_after_windows_without_any_are_refused():
+    """Nobody knows which sensor is which; the first window of a frame tells."""
+    guard = Guard(WORKERS, 0.8, 0.05)
+    guard.update(LABELLED.to_numpy())
+    with pytest.raises(ValueError, match=r"no names yet, got 'f', 'e', .*: give Guard names="):
+        guard.update(LABELLED.iloc[0, ::-1])
+    with pytest.raises(ValueError, match=r"names must be 6 different ones, one per sensor, got"):
+        Guard(WORKERS, 0.8, 0.05, names=list("aacdef"))
+    refused = Guard(WORKERS, 0.8, 0.05)
+    with pytest.raises(ValueError, match="windows must be below"):
+        refused.update(LABELLED * np.inf)
+    refused.update(LABELLED.iloc[:, ::-1])  # what was refused has named nothing
+    assert refused.rounds == 120
 
 
 @pytest.mark.parametrize(

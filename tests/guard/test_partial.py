@@ -1,9 +1,12 @@
 """The guard for partial replay: its estimates by hand, its accounts, gaps and losses."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from aftlib.checkpoint_planning.guarded_plan import replay_guard
 from aftlib.guard.partial import LOADING, PartialGuard
+from tests.guard.test_guard import of_any_size
 
 WIDTH, START = 6, 2
 
@@ -184,9 +187,20 @@ def test_wild_values_and_gaps_leave_it_its_estimates():
     assert (wrong <= 0.05 * number + slack).all()
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 1e-120])
+@pytest.mark.parametrize("seed", [3, 11, 18, 24])
+def test_values_of_any_size_beside_each_other_do_not_end_the_guard(seed, epsilon):
+    """In the sensors' own units no solution was symmetric; and a NaN would count as no error."""
+    seen = replay_guard(WIDTH, (0, START), epsilon, 0.05, 12)
+    assert np.isfinite(seen.update(of_any_size(seed, (100, WIDTH, 12))).estimate).all()
+    number, wrong, slack = seen.kept
+    assert (wrong <= 0.05 * number + slack).all()
+
+
 @pytest.mark.parametrize(
     ("windows", "message"),
     [
+        (pd.DataFrame(np.zeros((6, 4)), columns=list("dcba")), "windows must be an array, got a D"),
         (np.zeros(6), r"windows must have shape \(6, 4\) or"),
         (np.zeros((5, 4)), r"windows must have shape \(6, 4\) or"),
         (np.full((6, 4), np.inf), "windows must be below 1e.100 in size, got inf"),
