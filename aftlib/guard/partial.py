@@ -248,8 +248,6 @@ class _Interval:
         expected[own] = deviation[first:][own] - told[at] * alone
         variance[own] = alone
         estimate = self.level[first:] + expected * self.unit[first:]
-        # a wild value against one that hardly varies may tell of more than a number holds
-        estimate = np.where(np.abs(estimate) < LARGEST, estimate, self.level[first:])
         return estimate, variance * self.unit[first:] ** 2
 
     def learn(self, z: np.ndarray) -> None:

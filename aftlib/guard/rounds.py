@@ -73,8 +73,6 @@ def expect(state: Any, model: Any, rules: Any, now: Any, t: int, h: int, out: An
         products = model.products[0, :, i]
         if not joint and products[0] > 0 and not np.isnan(model.residual[slot, i]):
             out[i] += products[h] / products[0] * model.residual[slot, i]
-        if not abs(out[i]) < LARGEST:  # a wild value against one that hardly varies, or NaN of it
-            out[i] = state.levels[slot, i]
 
 
 @jit()

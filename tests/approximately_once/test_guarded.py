@@ -1,5 +1,7 @@
 """With a guard: what was declared is estimated, all else is exact, through deaths and restarts."""
 
+import sqlite3
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -92,6 +94,8 @@ def test_a_stream_is_what_the_guard_says_of_the_same_windows(query, tmp_path):
     found, coordinator = streamed(query, tmp_path)
     expected, (audited, wrong) = twin(query, OUTAGES)
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    before_the_last = (found["estimated"] & (found["start"] < EVERY * (BATCHES - 1))).sum()
+    assert coordinator.master.audited.estimates == before_the_last > 20
     audit = coordinator.close()
     assert (audit.estimates, audit.wrong) == (audited, wrong)
     assert audited == found["estimated"].sum() > 20 and wrong <= audit.bound
@@ -152,6 +156,20 @@ def test_a_killed_driver_goes_on_with_what_the_guard_knew(query, tmp_path, batch
     people[1].close()
     audit = staff(query, tmp_path)[1].close()
     assert [audit.estimates, audit.wrong] == counts
+
+
+def test_windows_and_what_the_guard_learned_are_written_together(query, tmp_path):
+    people = staff(query, tmp_path)
+    before = micro_batch(people, 0, EVERY).windows()
+    known = people[1].sink.master()
+    with sqlite3.connect(people[1].sink.path) as connection:
+        connection.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON master BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+    with pytest.raises(Exception, match="full"):
+        micro_batch(people, EVERY, 2 * EVERY)
+    pd.testing.assert_frame_equal(people[1].sink.windows(), before)
+    assert people[1].sink.master() == known
 
 
 def test_outages_that_choose_their_moment_are_found_out():

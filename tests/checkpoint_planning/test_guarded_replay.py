@@ -99,6 +99,21 @@ def test_failures_that_come_with_the_data_are_seen_by_the_audit_and_stopped(tmp_
     assert max(others) > max(guessed)
 
 
+def test_the_audit_weighs_an_estimate_by_its_share_of_the_window(tmp_path):
+    """ε is of the window's mean: what is off by 1.8 ε over its last third is off by less."""
+    values, struck = VALUES.copy(), {window * W + 20 for window in range(200, 240)}
+    for start in struck:
+        values[start : start + 10, 4] += 1.8 * LIMIT
+    query = replace(QUERY, t_sla_ms=50)  # with a checkpoint at 20
+    operator = streamed(query, log_of(tmp_path, values), tmp_path / "s", failing=struck)
+    truth = values.reshape(-1, W, N).mean(axis=1)
+    guessed = [r for r in operator.store.results() if r.half_width > 0]
+    off = [abs(r.value - truth[r.start // W, int(r.key[1])]) for r in guessed]
+    assert sum(one > LIMIT / 3 for one in off) > 10 and max(off) <= LIMIT
+    audit = operator.close()
+    assert (audit.estimates, audit.wrong) == (len(guessed), 0)
+
+
 def test_a_batch_that_fails_leaves_nothing_behind(tmp_path):
     log = log_of(tmp_path, VALUES[: 20 * W])
     whole = streamed(QUERY, log, tmp_path / "a", failing=0)

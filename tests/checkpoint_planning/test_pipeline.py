@@ -11,6 +11,7 @@ from aftlib.checkpoint_planning.pipeline import (
     PlannedLog,
     replay_in_process,
     replay_stream,
+    require_in_step,
     spark_read,
 )
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -101,3 +102,23 @@ def test_spark_is_told_where_the_states_batches_ended(log, tmp_path):
     assert planned.next_boundary(120) > 120  # the next one is planned
     with pytest.raises(ValueError, match="batch must go on at step 120, where the .*, got 7 from"):
         planned.next_boundary(7)
+
+
+def test_a_checkpoint_of_sparks_that_is_ahead_of_the_state_is_refused(log, tmp_path):
+    """A whole stream on Spark in tests/crash/test_spark_checkpoint.py is refused, too."""
+    replay_in_process(QUERY, log, tmp_path)
+    operator = prepare(QUERY, log, tmp_path)
+    place = tmp_path / "checkpoint"
+    for folder in ("offsets", "commits"):
+        (place / folder).mkdir(parents=True)
+    (place / "metadata").write_text("{}")
+    (place / "commits" / "0").write_text("v1\n{}")
+
+    def committed_up_to(step):
+        (place / "offsets" / "0").write_text(f'v1\n{{}}\n{{"{PlannedLog.unit}": {step}}}')
+
+    committed_up_to(120)
+    require_in_step(operator, tmp_path)
+    committed_up_to(121)
+    with pytest.raises(ValueError, match="state must have come to step 121, .* got 120"):
+        require_in_step(operator, tmp_path)

@@ -67,6 +67,7 @@ def test_a_batch_begun_by_a_dead_process_is_known(store):
     assert not store.begin(4, 30, "first")
     assert store.unfinished(30) == 4
     assert store.begin(4, 30, "second")
+    assert not store.begin(3, 20, "second")  # what began later is another batch
     assert store.unfinished(31) is None
 
 

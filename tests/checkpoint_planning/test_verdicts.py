@@ -1,7 +1,6 @@
 """Each verdict of D2 turns when the code that it judges is changed."""
 
 import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning import experiments
-from aftlib.checkpoint_planning.experiments import cases
+from aftlib.checkpoint_planning.experiments import cases, costs
 from aftlib.checkpoint_planning.experiments import success as success_module
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.plan import plan_checkpoints
@@ -201,35 +200,50 @@ def test_wrong_times_turn_their_claim(document, times, claim):
     assert claim in turned(document, times)
 
 
-def test_a_reader_that_takes_as_long_for_few_sensors_turns_its_claims(document, tmp_path):
-    def slow(log):
+class Clock:
+    """Time as the readers below spend it."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+def timed_with(monkeypatch, tmp_path, seconds):
+    """Recovery times of a reader that takes `seconds` for so many samples of so many sensors."""
+    clock = Clock()
+    monkeypatch.setattr(costs, "time", clock)
+
+    def reader(log):
         read = bare_read(log)
 
         def reading(keys, start, stop):
-            time.sleep(0.02)
-            return read(keys, start, stop)
-
-        return reading
-
-    sizes = {"ns": [100], "shares": [0.1, 0.25, 0.5], "repeats": 1, "tuples": 1000}
-    times = experiments.recovery_times(slow, tmp_path, tmp_path / "slow", **sizes)
-    assert "D2-7" in turned(document, times)
-
-
-def test_a_reader_that_leaves_out_what_is_replayed_turns_d2_6(document, tmp_path):
-    def forgetful(log):
-        read = bare_read(log)
-
-        def reading(keys, start, stop):
-            if len(keys) < len(log.names):
-                return np.zeros(len(keys)), np.full(len(keys), stop - start)
+            clock.now += seconds(len(keys) * (stop - start), len(log.names) * (stop - start))
             return read(keys, start, stop)
 
         return reading
 
     sizes = {"ns": [100], "shares": [0.1, 0.25, 0.5], "repeats": 2, "tuples": 1000}
-    times = experiments.recovery_times(forgetful, tmp_path, tmp_path / "times", **sizes)
-    assert "D2-6" in turned(document, times)
+    return experiments.recovery_times(reader, tmp_path, tmp_path / "times", **sizes)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "claim"),
+    [
+        (lambda samples, _: 0.001 + 1e-6 * samples, None),
+        (lambda samples, _: 0.02 + 1e-9 * samples, "D2-7"),  # as long for few sensors as for all
+        (
+            lambda samples, of: 1e-6 * samples if samples == of else 1e-9 * samples,
+            "D2-6",
+        ),  # leaves out a part
+    ],
+)
+def test_a_reader_that_spends_its_time_otherwise_turns_its_claim(
+    document, monkeypatch, tmp_path, seconds, claim
+):
+    times = timed_with(monkeypatch, tmp_path, seconds)
+    assert (claim in turned(document, times)) if claim else not turned(document, times)
 
 
 @pytest.mark.parametrize(
@@ -244,28 +258,37 @@ def test_other_times_after_a_kill_turn_their_claim(document, killed, claims):
     assert turned(document, killed=killed) == claims
 
 
-SLOW = """
-import sys, time
+CLOCKED = """
+import sys
+from types import SimpleNamespace
 from aftlib.checkpoint_planning import driver, operator
-sums = operator.interval_sums
-operator.interval_sums = lambda *given, **more: (time.sleep(0.5), sums(*given, **more))[1]
+now, sums = [0.0], operator.interval_sums
+def reading(*given, **more):
+    now[0] += {seconds}
+    return sums(*given, **more)
+operator.interval_sums = reading
+operator.time = SimpleNamespace(perf_counter=lambda: now[0])
 driver.main(*sys.argv[1:])
 """
 
 
 def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatch):
-    """A slow recovery turns D2-8; D2-9, which deviates, turns where T_SLA leaves time to start."""
+    """A slow recovery turns D2-8; D2-9, which deviates, turns where T_SLA leaves time to start.
+
+    Reading takes the seconds that are given here. No process has loaded numpy within 40 ms, and
+    each has within an hour.
+    """
     model = block_model(6, 2, 4, 3)
     log = SensorLog.write(tmp_path / "log", draw(model, 48, 1), model.names)
 
-    def found(name, t_sla_ms):
+    def found(name, t_sla_ms, seconds):
+        clocked = sys.executable, "-c", CLOCKED.format(seconds=seconds)
+        monkeypatch.setitem(experiments.restarts.__wrapped__.__globals__, "_DRIVER", clocked)
         cost = RecoveryTime(0.75 * t_sla_ms, 1)
         query = ReplayQuery(model, 24, Requirement(0.45, 0.05), cost, t_sla_ms)
         killed = experiments.restarts(query, log, tmp_path / name, 1, 1, kinds=("bare",))
         return [claim.verdict for claim in restart_verdicts(killed)]
 
-    assert found("as it is", 200) == ["holds", "deviates"]
-    assert found("long", 60_000) == ["holds", "holds"]
-    slow = sys.executable, "-c", SLOW
-    monkeypatch.setitem(experiments.restarts.__wrapped__.__globals__, "_DRIVER", slow)
-    assert found("slow", 200) == ["deviates", "deviates"]
+    assert found("as it is", 40, 0.01) == ["holds", "deviates"]
+    assert found("long", 3_600_000, 0.01) == ["holds", "holds"]
+    assert found("slow", 40, 0.05) == ["deviates", "deviates"]

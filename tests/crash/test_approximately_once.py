@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,64 +57,37 @@ def _touches(window, outage):
     return start < outage.recovery and start + WINDOWS.width > outage.failure
 
 
-def python_workers():
-    """Workers of our tasks, not of planning: children of the `pyspark.worker` daemon."""
-    listing = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    )
-    rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
-    parent = {int(pid): int(ppid) for pid, ppid, *_ in rows}
-    daemons = {int(pid) for pid, _, *args in rows if args and "daemon pyspark.worker" in args[0]}
+class Mortal(Worker):
+    """Kills itself in three shifts of a seed's choice, at a step of its choice."""
 
-    def ours(pid):
-        while pid in parent:
-            pid = parent[pid]
-            if pid == os.getpid():
-                return True
-        return False
+    seed = 0
 
-    return sorted(p for p in daemons if parent[p] in daemons and ours(p))
-
-
-def killing(spark, stop, rng, most=3):
-    """SIGKILL a worker now and then; one task survives three deaths, not four."""
-    while most and not stop.is_set():
-        time.sleep(rng.uniform(0.02, 0.2))
-        busy = spark.sparkContext.statusTracker().getActiveStageIds()
-        victims = python_workers() if busy else []
-        if victims:
-            os.kill(int(rng.choice(victims)), signal.SIGKILL)
-            most -= 1
+    def memory(self, shift, begin):
+        rng = np.random.default_rng(self.seed)
+        shifts = [(w, s) for s in range(0, STEPS, driver.EVERY) for w in range(self.workers)]
+        chosen = [shifts[i] for i in rng.choice(len(shifts), 3, replace=False)]
+        steps = rng.integers(driver.EVERY, size=3).tolist()
+        memory = super().memory(shift, begin)
+        if (shift.worker, shift.start) not in chosen:
+            return memory
+        step = shift.start + steps[chosen.index((shift.worker, shift.start))]
+        marker = self.notes / f"killed-{shift.worker}-{shift.start}"
+        return MortalMemory(**vars(memory), step=step, marker=marker)
 
 
-def struck_stream(spark, log, directory, seed):
-    """Stream under fire until at least one worker has died with its windows."""
-    rng = np.random.default_rng(seed)
-    for attempt in range(10):
-        stop = threading.Event()
-        killer = threading.Thread(target=killing, args=(spark, stop, rng))
-        killer.start()
-        try:
-            done = recover_stream(spark, query(log), directory / str(attempt))
-        finally:
-            stop.set()
-            killer.join()
-        if done.outages:
-            return done
-    raise RuntimeError("ten streams and no worker died: the killer does not hit")
+@dataclass
+class MortalMemory(Memory):
+    """Ends its process before it takes in a step, once."""
 
-
-class SlowMemory(Memory):
-    """Long enough at each block to be hit."""
+    step: int
+    marker: Path
 
     def take(self, block):
-        time.sleep(0.1)
+        if self.reached + len(block) > self.step and not self.marker.exists():
+            self.marker.parent.mkdir(exist_ok=True)
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().take(block)
-
-
-class Slow(Worker):
-    def memory(self, shift, begin):
-        return SlowMemory(**vars(super().memory(shift, begin)))
 
 
 @pytest.fixture
@@ -127,8 +100,12 @@ def working(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(TRIALS))
 def test_workers_killed_at_random(spark, log, tmp_path, working, seed):
-    working(Slow)
-    done = struck_stream(spark, log, tmp_path, seed)
+    asked = query(log)
+    kind = type("Mortal", (Mortal,), {"seed": seed, "workers": len(asked.assignment.workers)})
+    working(kind)
+    done = recover_stream(spark, asked, tmp_path)
+    assert len([*(tmp_path / "strikes").glob("killed-*")]) == 3
+    assert 1 <= len(done.outages) <= 3
     check(done, log)
 
 

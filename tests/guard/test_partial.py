@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning.guarded_plan import replay_guard
-from aftlib.guard.partial import LOADING, PartialGuard
+from aftlib.core.requirement import Requirement
+from aftlib.guard.partial import FORGET, LOADING, PartialGuard
 from tests.guard.test_guard import of_any_size
 
 WIDTH, START = 6, 2
@@ -89,6 +90,18 @@ def test_one_by_one_is_in_bulk():
         np.testing.assert_array_equal(one, getattr(told, name))
     assert np.isfinite(told.estimate).all()
     np.testing.assert_array_equal(bulk.kept, single.kept)
+
+
+def test_targets_leave_room_for_what_fitting_adds():
+    """Of q windows for each that the model has seen (1 − q) / (1 + q) of the variance is left."""
+    targets = []
+    seen = guard(select=lambda covariance, target: targets.append(target) or first_open(0, target))
+    seen.update(samples(40))
+    weight = sum((1 - FORGET) ** k for k in range(39))
+    q = (4 + 1) / weight  # the means before the interval, and one
+    limit = 1.0 * WIDTH / (WIDTH - START)
+    expected = (limit / Requirement(1, 0.05).z) ** 2 * (1 - q) / (1 + q)
+    np.testing.assert_allclose(targets[-1], expected)
 
 
 def test_losses_are_estimated_from_what_is_read_and_settle_nothing():

@@ -115,6 +115,39 @@ def test_a_micro_batch_that_runs_again_hands_over_the_same(tmp_path):
     assert {"estimated", "exact"} <= set(told[1][1]["state"])
 
 
+def test_sliding_windows_in_micro_batches_are_a_guards_rounds(tmp_path):
+    """Each window depends on the last but one, so that a longer loss can be the safer one."""
+    rng, rounds, period = np.random.default_rng(4), 900, 10
+    values = 0.05 * rng.normal(size=(rounds // 2, 2, 4)).cumsum(axis=0).reshape(-1, 4)
+    values += np.sin(2 * np.pi * np.arange(rounds) / period)[:, None]
+    values[700:702, 0] = values[801, 2:] = np.nan
+    starts = START + pd.to_timedelta(np.arange(rounds) * 2, "min")
+    wide = pd.DataFrame(values, starts, NAMES).rename_axis("start").reset_index()
+    table = wide.melt("start", var_name="sensor").dropna().assign(samples=4)
+    promise = Promise(**ASKED | {"window": "4min", "slide": "2min", "seasons": ["20min"]})
+    found, keeper = [], Keeper(tmp_path, promise, lambda rows, _: found.append(rows))
+    for number, part in enumerate(np.array_split(starts, 6)):
+        keeper(given(table[table["start"].isin(part)]), number)
+    rows = pd.concat(found, ignore_index=True)
+
+    guard = Guard([[0], [1], [2, 3]], 0.5, 0.05, seasons=[period])
+    told, safe = [], []
+    for window in values:
+        told.append(guard.update(window))
+        safe.append(guard.recoverable)
+    lasting = [[np.argmin([*h, False]) for h in now.T] for now in safe]
+    declared = np.concatenate([one.declared for one in told])
+    estimate = np.concatenate([one.estimate for one in told])
+    lost = np.isnan(values)
+    assert (np.array(safe)[:, 1] & ~np.array(safe)[:, 0]).any() and declared.any()
+    assert rows["start"].tolist() == np.repeat(starts, 4).tolist()
+    assert rows["recoverable"].tolist() == np.ravel(lasting).tolist()
+    assert (rows["state"] == "estimated").tolist() == declared.ravel().tolist()
+    expected = np.where(lost, np.where(declared, estimate, np.nan), values)
+    np.testing.assert_array_equal(rows["value"], expected.ravel())
+    assert len([*tmp_path.iterdir()]) == 2  # of the last two micro-batches, which may run again
+
+
 def test_times_before_1970_are_times_like_others(tmp_path):
     def moved(times):
         return times - pd.Timedelta(days=65 * 365)
