@@ -23,8 +23,8 @@ def guard() -> None:
 def others() -> None:
     """Those of histograms, of the parser and of the models of one's own sensors."""
     from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram
+    from aftlib.sensor_plans.conformal import Conformal
     from aftlib.shared_state.stream.intake import load_loops
-    from aftlib.your_sensors.conformal import Conformal
 
     load_loops()
     histogram = ExponentialHistogram(100, 0.1)

@@ -20,7 +20,7 @@ MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"
     room: {"core", "spark", "guard", "reports"} for room in ROOMS
 }
 # It stands above the documents' rooms, and takes nothing but their algorithms.
-MAY_IMPORT["your_sensors"] = {
+MAY_IMPORT["sensor_plans"] = {
     *("core", "spark", "reports", "guard"),
     *("approximately_once", "checkpoint_planning"),
 }
@@ -74,7 +74,7 @@ def test_what_stands_above_the_documents_takes_their_algorithms_only():
     taken = [
         name.split(".")
         for file in FILES
-        if file.startswith("your_sensors/")
+        if file.startswith("sensor_plans/")
         for name in imported(file)
         if name.startswith("aftlib.") and name.count(".") >= 2
     ]

@@ -33,7 +33,7 @@ OF_ROOMS = {
     "compare": "aftlib.reports.run_commands:compare",
     "export": "aftlib.reports.run_commands:export_data",
     "open": "aftlib.reports.run_commands:open_run",
-    "plan": "aftlib.your_sensors.command:command",
+    "plan": "aftlib.sensor_plans.command:command",
     "runs": "aftlib.reports.run_commands:runs",
     "sweep": "aftlib.reports.run_commands:sweep",
 }

@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from aftlib.core.datasets import Quality
 from aftlib.core.fillvalues import find_fill_values, require_no_fill_values
 from aftlib.core.windows import Windows
+from aftlib.sensor_plans.inventory import Inventory, Tally
+from aftlib.sensor_plans.layout import Layout, Stretch, layout_of, stretches_of
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.sensor_file import require_usable
+from aftlib.sensor_plans.survey import Survey, answerable_windows, recent_rows
+from aftlib.sensor_plans.window_results import CHUNK, finished, known
 from aftlib.spark.sweep import by_number
-from aftlib.your_sensors.inventory import Inventory, Tally
-from aftlib.your_sensors.layout import Layout, Stretch, layout_of, stretches_of
-from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.sensor_file import require_usable
-from aftlib.your_sensors.survey import Survey, answerable_windows, recent_rows
-from aftlib.your_sensors.window_results import CHUNK, finished, known
 
 Message = tuple[str, int, bytes]
 SCHEMA = "place long, number long, kind string, at long, rows binary"

@@ -7,7 +7,7 @@ import pandas as pd
 
 from aftlib.core.sensorplan import fitted
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_loans, pool_unit
-from aftlib.your_sensors.backtest import GUARD, PLAIN, Walk, shares, walk_forward
+from aftlib.sensor_plans.backtest import GUARD, PLAIN, Walk, shares, walk_forward
 
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")

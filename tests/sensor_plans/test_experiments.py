@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.core.planfile import write_plan
-from aftlib.your_sensors.experiments import (
+from aftlib.sensor_plans.experiments import (
     answers,
     check_parameters,
     generated,
@@ -14,8 +14,8 @@ from aftlib.your_sensors.experiments import (
     summed_up,
     troubles,
 )
-from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.troubles import TROUBLES, troubled
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.troubles import TROUBLES, troubled
 
 GOOD = {
     "data": None,

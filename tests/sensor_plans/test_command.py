@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from aftlib.core.planfile import SCHEMA
 from aftlib.core.sensorplan import digest_of
 from aftlib.reports.cli import main
-from aftlib.your_sensors import command
-from aftlib.your_sensors.sensor_file import read_sensors
+from aftlib.sensor_plans import command
+from aftlib.sensor_plans.sensor_file import read_sensors
 
 HTML = "<script>alert(1)</script><b>x</b>"
 

@@ -14,9 +14,9 @@ from aftlib.core.generators import block_model
 from aftlib.core.planfile import SCHEMA, VERSION, read_plan, write_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
-from aftlib.your_sensors.answer import answer, assigned, planned
-from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.wording import words
+from aftlib.sensor_plans.answer import answer, assigned, planned
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.report_text import words
 
 
 def sensors(rows=6000, n=7, seed=1, change=None, noise=0.5):

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from aftlib.core.datasets import even_grid
-from aftlib.your_sensors import figures
-from aftlib.your_sensors.answer import answer
-from aftlib.your_sensors.question import Question
+from aftlib.sensor_plans import figures
+from aftlib.sensor_plans.answer import answer
+from aftlib.sensor_plans.question import Question
 
 BAD = "<img src=x onerror=alert(1)>"
 

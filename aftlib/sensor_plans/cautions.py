@@ -8,9 +8,9 @@ from itertools import compress
 import numpy as np
 
 from aftlib.core.fillvalues import shown
-from aftlib.your_sensors.backtest import GUARD, Walk, shares
-from aftlib.your_sensors.inventory import Inventory
-from aftlib.your_sensors.window_results import WindowResults
+from aftlib.sensor_plans.backtest import GUARD, Walk, shares
+from aftlib.sensor_plans.inventory import Inventory
+from aftlib.sensor_plans.window_results import WindowResults
 
 LEARNING = 250
 """Windows that the guard needs before it promises anything."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from aftlib.reports.claims import Settled, settle
-from aftlib.your_sensors.backtest import GUARD, HINDSIGHT, MANY, Walk
-from aftlib.your_sensors.troubles import SENSORS, against_adversary
+from aftlib.sensor_plans.backtest import GUARD, HINDSIGHT, MANY, Walk
+from aftlib.sensor_plans.troubles import SENSORS, against_adversary
 
 
 def verdicts(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> list[Settled]:

@@ -11,9 +11,9 @@ import pandas as pd
 
 from aftlib.core.datasets import SensorTable
 from aftlib.core.windows import Windows
-from aftlib.your_sensors.inventory import Inventory
-from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.window_results import WindowResults, window_results
+from aftlib.sensor_plans.inventory import Inventory
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.window_results import WindowResults, window_results
 
 MOST_ROWS = 200_000
 """Samples before the middle to which the plain model is fitted at most."""

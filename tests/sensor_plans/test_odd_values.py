@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from aftlib.core.fillvalues import find_fill_values
 from aftlib.reports.cli import main
-from aftlib.your_sensors.inventory import Inventory
-from aftlib.your_sensors.sensor_file import read_sensors
+from aftlib.sensor_plans.inventory import Inventory
+from aftlib.sensor_plans.sensor_file import read_sensors
 
 SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 ROWS = 2000
@@ -93,7 +93,7 @@ def test_several_fill_values_are_named_at_once_and_marked_by_the_command(tmp_pat
 
 
 def test_fill_values_are_found_and_marked_through_spark_too(tmp_path):
-    from aftlib.your_sensors.layout import layout_of, stretches_of
+    from aftlib.sensor_plans.layout import layout_of, stretches_of
 
     given, count = with_code(ROOM, -999.25, 0.03)
     given.astype("float32").to_parquet(tmp_path / "f.parquet")

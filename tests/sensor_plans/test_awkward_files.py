@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from aftlib.your_sensors import layout as layouts
-from aftlib.your_sensors.layout import layout_of, stretches_of
-from aftlib.your_sensors.sensor_file import read_sensors
+from aftlib.sensor_plans import layout as layouts
+from aftlib.sensor_plans.layout import layout_of, stretches_of
+from aftlib.sensor_plans.sensor_file import read_sensors
 
 ROWS = 120
 RNG = np.random.default_rng(3)

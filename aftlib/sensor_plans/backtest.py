@@ -13,7 +13,7 @@ from aftlib.core.intervals import CONFIDENCE, RESAMPLES
 from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard
 from aftlib.guard.accounts import pooled_slack, slack
-from aftlib.your_sensors.conformal import Conformal
+from aftlib.sensor_plans.conformal import Conformal
 
 GUARD, ALWAYS, PLAIN, PLAIN_ALL = (
     "guard",

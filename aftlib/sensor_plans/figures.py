@@ -12,7 +12,7 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
-from aftlib.your_sensors.backtest import (
+from aftlib.sensor_plans.backtest import (
     ALWAYS,
     CONFORMAL,
     GUARD,

@@ -12,13 +12,13 @@ import pandas as pd
 from aftlib.core.checks import require_number
 from aftlib.core.datasets import SensorTable, even_grid
 from aftlib.core.planfile import read_plan
-from aftlib.your_sensors.answer import answer
-from aftlib.your_sensors.backtest import Walk
-from aftlib.your_sensors.inventory import step_of
-from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.sensor_file import read_sensors
-from aftlib.your_sensors.survey import answerable_windows
-from aftlib.your_sensors.troubles import TROUBLES, over_time, summed_up, walked
+from aftlib.sensor_plans.answer import answer
+from aftlib.sensor_plans.backtest import Walk
+from aftlib.sensor_plans.inventory import step_of
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.survey import answerable_windows
+from aftlib.sensor_plans.troubles import TROUBLES, over_time, summed_up, walked
 
 __all__ = ["answers", "check_parameters", "over_time", "sets", "summed_up", "troubles"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.your_sensors.question import Question, epsilon_of, milliseconds
+from aftlib.sensor_plans.question import Question, epsilon_of, milliseconds
 
 HOUR = pd.Timedelta(hours=1)
 

@@ -16,7 +16,7 @@ from aftlib.core.planfile import VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorplan import fitted
 from aftlib.core.windows import Windows
-from aftlib.your_sensors.backtest import (
+from aftlib.sensor_plans.backtest import (
     DECLARED,
     GUARD,
     METHODS,
@@ -29,11 +29,11 @@ from aftlib.your_sensors.backtest import (
     walk_forward,
     worst,
 )
-from aftlib.your_sensors.cautions import cautions
-from aftlib.your_sensors.inventory import Inventory
-from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.survey import Survey
-from aftlib.your_sensors.window_results import WindowResults
+from aftlib.sensor_plans.cautions import cautions
+from aftlib.sensor_plans.inventory import Inventory
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.survey import Survey
+from aftlib.sensor_plans.window_results import WindowResults
 
 MOST_SHOWN = 80
 """Sensors up to which the plan has their correlations."""

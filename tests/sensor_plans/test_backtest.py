@@ -10,8 +10,8 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorplan import fitted
 from aftlib.core.windows import Windows
 from aftlib.guard import Guard
-from aftlib.your_sensors import backtest
-from aftlib.your_sensors.backtest import (
+from aftlib.sensor_plans import backtest
+from aftlib.sensor_plans.backtest import (
     ALWAYS,
     CONFORMAL,
     GUARD,
@@ -28,9 +28,9 @@ from aftlib.your_sensors.backtest import (
     interval,
     walk_forward,
 )
-from aftlib.your_sensors.inventory import step_of
-from aftlib.your_sensors.sensor_file import read_sensors
-from aftlib.your_sensors.window_results import window_results
+from aftlib.sensor_plans.inventory import step_of
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.window_results import window_results
 
 SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3

@@ -23,12 +23,12 @@ from aftlib.reports.execute import OnCell, execute
 from aftlib.reports.executed import Executed
 from aftlib.reports.html import write_report
 from aftlib.reports.notebook import find_notebook
-from aftlib.your_sensors.answer import answer_survey
-from aftlib.your_sensors.inventory import Inventory
-from aftlib.your_sensors.question import QUERIES, Question, epsilon_of
-from aftlib.your_sensors.sensor_file import read_sensors
-from aftlib.your_sensors.survey import Survey
-from aftlib.your_sensors.wording import words
+from aftlib.sensor_plans.answer import answer_survey
+from aftlib.sensor_plans.inventory import Inventory
+from aftlib.sensor_plans.question import QUERIES, Question, epsilon_of
+from aftlib.sensor_plans.report_text import words
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.survey import Survey
 
 BAD_INPUT = 2
 
@@ -167,8 +167,8 @@ def surveyed(
                 f"{name} must not go with a file that is read through Spark, got {value!r}; make "
                 "it wide and even first, or read it in memory by --no-spark"
             )
+    from aftlib.sensor_plans.pipeline import survey_by_spark
     from aftlib.spark.session import session
-    from aftlib.your_sensors.pipeline import survey_by_spark
 
     click.echo("Reads through Spark, once and in the order of the rows.")
     running = session("aft plan", **{"spark.driver.maxResultSize": "0"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aftlib.your_sensors.backtest import GUARD
+from aftlib.sensor_plans.backtest import GUARD
 
 LISTED = 12
 

@@ -5,10 +5,10 @@ import pytest
 
 from aftlib.guard import Guard, accounts
 from aftlib.reports.documents import CLAIMS
-from aftlib.your_sensors import backtest
-from aftlib.your_sensors.experiments import answers, generated, troubles
-from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.verdicts import verdicts
+from aftlib.sensor_plans import backtest
+from aftlib.sensor_plans.experiments import answers, generated, troubles
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.verdicts import verdicts
 
 SETTLE = accounts.settle.py_func
 RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "G"}

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.your_sensors import layout as layouts
-from aftlib.your_sensors.inventory import Inventory, Tally
-from aftlib.your_sensors.layout import layout_of, stretches_of
-from aftlib.your_sensors.pipeline import Found, Task, survey_by_spark
-from aftlib.your_sensors.question import Question
-from aftlib.your_sensors.sensor_file import read_sensors
-from aftlib.your_sensors.survey import Survey, answerable_windows, recent_rows
+from aftlib.sensor_plans import layout as layouts
+from aftlib.sensor_plans.inventory import Inventory, Tally
+from aftlib.sensor_plans.layout import layout_of, stretches_of
+from aftlib.sensor_plans.pipeline import Found, Task, survey_by_spark
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.survey import Survey, answerable_windows, recent_rows
 
 
 def frame(rows=600):
@@ -179,7 +179,7 @@ def test_a_file_that_is_broken_is_named(tmp_path):
 
 
 def test_gaps_too_long_to_be_filled_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("aftlib.your_sensors.pipeline.LONGEST_GAP", 20)
+    monkeypatch.setattr("aftlib.sensor_plans.pipeline.LONGEST_GAP", 20)
     path, question = write(tmp_path, "csv"), Question(1.0, window=4)
     same(by_tasks(path, question, 200)[0], in_memory(path, question))
 
