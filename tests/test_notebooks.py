@@ -43,7 +43,8 @@ def makes_figure(cell, figures) -> bool:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_figure_says_what_to_see_in_it(name):
-    figures = import_module(f"aftlib.{name.partition('_')[2]}.figures")
+    package = name.partition("_")[2].replace("your_sensors", "sensor_plans")
+    figures = import_module(f"aftlib.{package}.figures")
     cells = NOTEBOOKS[name].content.cells
     made = [i for i, c in enumerate(cells) if c.cell_type == "code" and makes_figure(c, figures)]
     captions = [i for i, cell in enumerate(cells) if is_caption(cell)]

@@ -26,7 +26,8 @@ def test_every_figure_and_formula_that_is_named_is_there(id):
     notebook = DOCUMENTS[id.partition("-")[0]].notebook
     cells = json.loads((HOUSE.parent / "notebooks" / f"{notebook}.ipynb").read_text())["cells"]
     texts = ["".join(cell["source"]) for cell in cells]
-    texts += [path.read_text() for path in HOUSE.glob(f"{notebook.partition('_')[2]}/figures*")]
+    package = notebook.partition("_")[2].replace("your_sensors", "sensor_plans")
+    texts += [path.read_text() for path in HOUSE.glob(f"{package}/figures*")]
     assert any(f'"{EVIDENCE[id].figure}' in text for text in texts), EVIDENCE[id].figure
     assert 'class="formula"' not in markdown.mathml(EVIDENCE[id].formula, block=True)
     page = DOCUMENTS[id.partition("-")[0]].source.read_text()
