@@ -14,7 +14,7 @@ from sphinx.transforms import SphinxTransform
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import aftlib
-from aftlib.reports.markdown import mathml
+from aftlib.reports.html import mathml
 
 project = "aftlib"
 author = copyright = "The aftlib authors"

@@ -10,7 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from aftlib.reports.documents import CLAIMS as KNOWN_CLAIMS
-from aftlib.reports.executed import Executed
+from aftlib.reports.runs import Executed
 
 PARAMETERS = """\
 m = 4  # number of workers
@@ -84,6 +84,7 @@ def executed(cells, **record) -> Executed:
         "profile": "quick",
         "parameters": {},
         "given": {},
+        "changed": {},
         "key": "",
         "started": "2026-03-01T14:05:00+00:00",
         "versions": {"Python": "3.11"},

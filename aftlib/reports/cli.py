@@ -23,7 +23,7 @@ from aftlib.reports.documents import PROFILES
 
 if TYPE_CHECKING:
     from aftlib.reports.execute import OnCell
-    from aftlib.reports.executed import Executed
+    from aftlib.reports.runs import Executed
 
 # No time left: cells are too unequal for a guess.
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"

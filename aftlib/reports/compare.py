@@ -1,4 +1,4 @@
-"""Runs side by side: what went in, what was found, and where that differs by more than chance."""
+"""Runs side by side: their inputs, their results, and where these differ by more than chance."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-import nbformat
-
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval
-from aftlib.reports.data_out import PLOTLY, shown_in
+from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import CLAIMS
 from aftlib.reports.html import plotly_box, render, share_plotly, started
-from aftlib.reports.kept import SHOWN, keys_of, read_kept
-from aftlib.reports.runs import TABLES, Run, file_stem, runs_dir
+from aftlib.reports.runs import Run, file_stem, runs_dir
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +40,7 @@ def inputs(runs: Sequence[Run], part: str) -> list[Line]:
     What a record lacks is "–".
     """
     if part == "run":
-        names = ("notebook", "commit", "dirty", "machine", "started", "seconds")
+        names = ("name", "commit", "dirty", "machine", "started", "seconds")
         values = [{name: run.record[name] for name in names if name in run.record} for run in runs]
     else:
         values = [run.record.get(part, {}) for run in runs]
@@ -87,19 +84,17 @@ def claims(runs: Sequence[Run]) -> list[Line]:
 
 
 def tables(runs: Sequence[Run]) -> list[Line]:
-    """Compare the kept tables of each later run with the first's, column by column.
+    """Compare the tables of each later run with the first's, column by column.
 
     Rows are joined on the columns that tell them apart. Where a column has an interval, rows differ
     ("apart") when the intervals do not overlap; elsewhere ("changed") when the values differ, be
     they numbers or texts, or a row or column is in one only.
     """
-    first, *others = [read_kept(run.folder / TABLES) for run in runs]
-    called = table_numbers(runs[0].executed().content)
+    first, *others = [run.tables() for run in runs]
     lines = []
     for run, other in zip(runs[1:], others, strict=True):
         for name in sorted(first.keys() | other.keys()):
-            title = called.get(name, name)
-            title += f" of {run.name}" * (len(runs) > 2)
+            title = name + f" of {run.name}" * (len(runs) > 2)
             if name not in first or name not in other:
                 here = runs[0].name if name in first else run.name
                 lines.append(Line(title, (f"only in {here}",), "changed"))
@@ -107,16 +102,6 @@ def tables(runs: Sequence[Run]) -> list[Line]:
                 lines += compare_frames(title, first[name], other[name])
     order = ("apart", "changed", "same")
     return sorted(lines, key=lambda line: order.index(line.state))
-
-
-def table_numbers(content: nbformat.NotebookNode) -> dict[str, str]:
-    """Return what a report calls the tables that are kept by the number of their cell."""
-    found = {}
-    for one in shown_in(content):
-        cell = content.cells[one.cell]
-        if one.kind == "table" and cell.outputs[one.output].output_type == "execute_result":
-            found[f"{SHOWN}{cell.execution_count}"] = f"Table {one.number}"
-    return found
 
 
 def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
@@ -167,6 +152,18 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
     return lines
 
 
+def keys_of(frame: pd.DataFrame) -> list[str]:
+    """Return the first columns of `frame` that together tell its rows apart; none where all do not.
+
+    Tidy frames begin with what was chosen and end with what was measured.
+    """
+    columns = [str(column) for column in frame.columns]
+    for count in range(1, len(columns) + 1):
+        if not frame.duplicated(columns[:count]).any():
+            return columns[:count]
+    return []
+
+
 def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
     """Return the columns of `frame` that have an interval, with its two columns.
 
@@ -190,7 +187,7 @@ def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
     return found
 
 
-def told(runs: Sequence[Run]) -> list[str]:
+def comparison_lines(runs: Sequence[Run]) -> list[str]:
     """Return the comparison of `runs` as lines of text; what is the same is only counted."""
     lines = []
     for letter, run in zip(ascii_uppercase, runs, strict=False):
@@ -219,7 +216,7 @@ def _parts(runs: Sequence[Run]) -> dict[str, list[Line]]:
 def write_comparison(runs: Sequence[Run]) -> Path:
     """Write the page that shows `runs` side by side, and return its path.
 
-    Text and tables as in `told`, with the rows that differ most, and the figures.
+    Text and tables as in `comparison_lines`, with the rows that differ most, and the figures.
     """
     target = runs_dir() / "compare" / f"{file_stem([run.folder.name for run in runs])}.html"
     drawn = []

@@ -1,23 +1,40 @@
-"""The figures and tables of a report as data: numbered as shown, as CSV, as LaTeX."""
+"""The data of figures and tables: captured while a notebook runs, numbered as in its report.
+
+In a batch run, IPython loads this module into the kernel. Each frame that a cell shows then carries
+its data beside its HTML. When the notebook ends, each frame that a variable holds is stored under
+the variable's name, so name what others should read: ``counts = …`` becomes ``counts.csv``.
+"""
 
 from __future__ import annotations
 
 import base64
+import io
 import re
-from collections import defaultdict
+import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 import numpy as np
+from IPython.core.formatters import BaseFormatter
 
+from aftlib.core.paths import write_whole
 from aftlib.reports.claims import MIME
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE = "application/vnd.aft.table+json"  # of a shown frame: its CSV, and the texts of its cells
 PLOTLY = "application/vnd.plotly.v1+json"
 PICTURES = ("image/svg+xml", "image/png", "image/jpeg")
+CAPTURE = "aft-capture"  # tag of the cell that is run last and taken out again
+MOST_CELLS = 1_000_000  # a larger frame is an input rather than a result
+MOST_SHOWN = 50_000  # cells of a shown frame whose data a report carries
 CAPTION = "caption"  # tag of the cell that says what to see in a figure
-_WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 _COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
 _GREEK = (
     "alpha beta gamma delta varepsilon theta lambda mu nu pi rho sigma tau varphi chi psi omega "
@@ -70,7 +87,7 @@ def is_caption(cell: nbformat.NotebookNode) -> bool:
 
 def kind_of(data: Mapping[str, Any]) -> str:
     """Return "figure", "table" or nothing for an output's data."""
-    if _WIDGET in data or MIME in data:
+    if WIDGET in data or MIME in data:
         return ""
     if PLOTLY in data:
         return "figure"
@@ -220,60 +237,22 @@ def plain_text(text: str) -> str:
     return re.sub(r"<[^>]*>", "", re.sub(r"<br */?>", " ", text)).strip()
 
 
-def table_of(html: str) -> tuple[list[list[str]], list[list[str]], str]:
-    """Return the head rows, the other rows and the caption of an HTML table, as texts.
-
-    A cell over several rows or columns is repeated in each. Tags may be left open, as HTML allows:
-    what the parser then takes to lie in a cell, such as the next one, is no part of it.
-    """
-    from bs4 import BeautifulSoup
-
-    page = BeautifulSoup(html, "html.parser")
-    rows, texts, cells = page.select("tr"), defaultdict[int, str](str), defaultdict[int, list](list)
-    for text in page.strings:
-        texts[id(text.find_parent(["td", "th", "caption"]))] += text
-    for cell in page.select("td, th"):
-        cells[id(cell.find_parent("tr"))].append(cell)
-    parts = [row.find_parent(["thead", "tbody", "tfoot", "table"]) for row in rows]
-    heads = sum(part is not None and part.name == "thead" for part in parts)
-    grid: list[dict[int, str]] = [{} for _ in rows]
-    for number, row in enumerate(rows):
-        column = 0
-        for cell in cells[id(row)]:
-            while column in grid[number]:
-                column += 1
-            spans = (str(cell.get(name)) for name in ("rowspan", "colspan"))
-            high, wide = (max(1, int(span)) if span.isdecimal() else 1 for span in spans)
-            for down in grid[number : number + high]:
-                down |= {column + across: _spaced(texts[id(cell)]) for across in range(wide)}
-    width = max((max(row, default=-1) + 1 for row in grid), default=0)
-    filled = [[row.get(column, "") for column in range(width)] for row in grid]
-    captions = [_spaced(texts[id(caption)]) for caption in page.select("caption")]
-    return filled[:heads], filled[heads:], " ".join(captions)
+def table_csv(data: Mapping[str, Any]) -> str:
+    """Return a captured table as CSV in full precision, its index as columns."""
+    return data[TABLE]["csv"]
 
 
-def _spaced(text: str) -> str:
-    return " ".join(text.split())
-
-
-def table_csv(html: str) -> str:
-    """Return an HTML table as CSV, with its numbers as they are shown; head rows come first."""
-    import pandas as pd
-
-    heads, rows, _ = table_of(html)
-    return pd.DataFrame([*heads, *rows]).to_csv(header=False, index=False, lineterminator="\n")
-
-
-def table_latex(html: str) -> str:
-    """Return an HTML table as LaTeX for the package booktabs, columns of numbers to the right."""
-    heads, rows, caption = table_of(html)
+def table_latex(data: Mapping[str, Any]) -> str:
+    """Return a captured table, as shown, as LaTeX for the package booktabs."""
+    table = data[TABLE]
+    heads, rows = table["rows"][: table["heads"]], table["rows"][table["heads"] :]
     number = re.compile(r"[-+−]?[\d,.]*\d(e[-+]?\d+)?\s*%?|nan|inf|[-–]?")
     columns = zip(*rows, strict=True) if rows else []
     kinds = ["r" if all(number.fullmatch(text) for text in column) else "l" for column in columns]
-    lines = [" & ".join(map(latex_text, row)) + r" \\" for row in [*heads, *rows]]
+    lines = [" & ".join(map(latex_text, row)) + r" \\" for row in table["rows"]]
     lines[len(heads) : len(heads)] = [r"\midrule"] if heads else []
     body = [rf"\begin{{tabular}}{{{''.join(kinds)}}}", r"\toprule", *lines, r"\bottomrule"]
-    comment = [f"% {caption}"] if caption else []
+    comment = [f"% {table['caption']}"] if table["caption"] else []
     return "\n".join([*comment, *body, r"\end{tabular}", ""])
 
 
@@ -287,3 +266,86 @@ def latex_text(text: str) -> str:
     special |= {letter: f"\\{letter}" for letter in "&%$#_{}"} | {"–": "--", "✔": "+", "✘": "--"}
     special |= {s: f"${name}$" if name == "-" else f"$\\{name}$" for s, name in _SYMBOLS.items()}
     return "".join(special.get(letter, letter) for letter in text)
+
+
+class _TableFormatter(BaseFormatter):
+    """Captures the data of each frame that a cell shows."""
+
+    format_type = TABLE
+    print_method = "_no_method_"
+    _return_type = dict
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Capture each frame that a cell of this kernel shows."""
+    formatter = _TableFormatter(parent=shell.display_formatter)
+    for module in ("pandas", "pandas.core.frame"):
+        formatter.for_type_by_name(module, "DataFrame", lambda frame: captured(frame.style))
+    formatter.for_type_by_name("pandas.io.formats.style", "Styler", captured)
+    shell.display_formatter.formatters[TABLE] = formatter
+
+
+def captured(styler: Any) -> dict[str, Any] | None:
+    """Return the data of a styled frame: its CSV, its cells as shown, head rows and caption."""
+    frame = styler.data
+    if frame.size > MOST_SHOWN:
+        return None
+    if all(styler.hide_index_):
+        frame = frame.reset_index(drop=True)
+    text = styler.to_string(delimiter="\x1f", sparse_index=False, sparse_columns=False)
+    rows = [line.split("\x1f") for line in text.replace("&nbsp;", "").rstrip("\n").split("\n")]
+    heads = len(rows) - len(frame) + len(styler.hidden_rows)
+    caption = styler.caption if isinstance(styler.caption, str) else ""
+    return {"csv": frame_csv(frame), "rows": rows, "heads": heads, "caption": caption}
+
+
+def capture_cell(folder: Path) -> nbformat.NotebookNode:
+    """Return the cell that stores the frames of the notebook which it ends."""
+    source = f"__import__({__name__!r}, fromlist=['_']).store_frames(globals(), {str(folder)!r})"
+    return nbformat.v4.new_code_cell(source, metadata={"tags": [CAPTURE]})
+
+
+def store_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
+    """Write each frame among `variables` as CSV into `folder`, named after its variable.
+
+    Left out are names with an underscore first, frames of over `MOST_CELLS` cells, and a second
+    name of the same frame. A frame that cannot be written is left out with a warning, because the
+    run's claims count without it.
+    """
+    if "pandas" not in sys.modules:
+        return  # then there are no frames
+    import pandas as pd
+
+    folder, seen = Path(folder), set()
+    for name, value in variables.items():
+        value = getattr(value, "data", None) if type(value).__name__ == "Styler" else value
+        if name.startswith("_") or id(value) in seen or not isinstance(value, pd.DataFrame):
+            continue
+        if value.size <= MOST_CELLS:
+            seen.add(id(value))
+            try:
+                write_whole(folder / f"{name}.csv", frame_csv(value))
+            except (OSError, ValueError, TypeError) as error:
+                warnings.warn(f"{name} is not stored: {error}", stacklevel=2)
+
+
+def frame_csv(frame: pd.DataFrame) -> str:
+    """Return `frame` as CSV: its index as columns, unless it only counts, and one name a column."""
+    import pandas as pd
+
+    names = [str(name) for name in frame.index.names if name is not None]
+    columns = [
+        " / ".join(str(part) for part in label if str(part)) if isinstance(label, tuple) else label
+        for label in frame.columns
+    ]
+    plain = frame.set_axis(pd.Index(columns, dtype=object), axis=1)
+    counts = isinstance(frame.index, pd.RangeIndex) and not names
+    taken = any(name in columns for name in names)  # such as a column that is the index as well
+    return plain.reset_index(drop=counts or taken).to_csv(index=False, lineterminator="\n")
+
+
+def read_csv(text: str) -> pd.DataFrame:
+    """Return the frame that `frame_csv` wrote."""
+    import pandas as pd
+
+    return pd.read_csv(io.StringIO(text)) if text.strip() else pd.DataFrame()

@@ -1,17 +1,22 @@
-"""Running one notebook by papermill, in a kernel of this very interpreter."""
+"""Running notebooks by papermill, in kernels of this very interpreter, and storing the runs."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import logging
 import os
+import platform
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,11 +26,12 @@ import papermill
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
-from aftlib.core.paths import atomic_file, project_root
-from aftlib.reports.executed import Executed
-from aftlib.reports.kept import KEEPING, keeping_cell
+from aftlib.core.paths import atomic_directory, atomic_file, project_root, require_writable
+from aftlib.reports import data_out
+from aftlib.reports.html import write_report
 from aftlib.reports.notebook import Notebook
 from aftlib.reports.run_key import versions
+from aftlib.reports.runs import KEY_LENGTH, RECORD, TABLES, Executed, Run, runs_dir, stored_run
 
 OnCell = Callable[[int, int, str], None]
 """Called with the cells done, the cells in all, and the heading under which the run now is."""
@@ -56,12 +62,14 @@ class _Kernel(AsyncKernelManager):
         package_home = str(Path(__file__).resolve().parents[2])
         search = [package_home, *filter(None, [os.environ.get("PYTHONPATH")])]
         launch = [sys.executable, "-m", "ipykernel_launcher", "--HistoryManager.enabled=False"]
+        launch += ["--ext", data_out.__name__]  # captures the frames that are shown
         return KernelSpec(
             argv=[*launch, "-f", "{connection_file}"],
             display_name="Python",
             language="python",
             env={
                 "AFT_HOME": str(project_root()),
+                "JPY_SESSION_NAME": "",  # no notebook is open, also below one that is
                 "PLOTLY_RENDERER": "plotly_mimetype",
                 "PYTHONPATH": os.pathsep.join(search),
                 "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning"),
@@ -101,8 +109,8 @@ def execute(
 ) -> Executed:
     """Run `notebook` with checked `parameters` and save it, with its record, as `target`.
 
-    When it went well and `tables` is given, its frames are kept in that folder (see `kept`). A
-    notebook that fails is saved too, up to and with its error. A run that `stop_all` ended raises
+    When it went well and `tables` is given, its frames are stored in that folder. A notebook that
+    fails is saved too, up to and with its error. A run that `stop_all` ended raises
     KeyboardInterrupt and saves nothing: what `target` held before stays. Where what its results
     depend on was changed meanwhile, none can say what they were found with: their key is then one
     that no run is asked for by.
@@ -117,11 +125,13 @@ def execute(
         "key": notebook.key(parameters),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
+        **commit(),
+        "machine": machine(),
     }
     with atomic_file(target) as scratch:
         content = copy.deepcopy(notebook.content)
         if tables is not None:
-            content.cells.append(keeping_cell(tables))
+            content.cells.append(data_out.capture_cell(tables))
         error = _run(content, parameters, scratch, on_cell)
         if _stops != stops:
             raise KeyboardInterrupt
@@ -134,7 +144,7 @@ def execute(
         record |= {"error": error, "seconds": round(time.monotonic() - started, 1)}
         content = nbformat.read(scratch, 4) if scratch.exists() else content
         # papermill's own marks go: they would be shown as cells, and name paths of this machine
-        ours = {_ERROR_MARK, KEEPING}
+        ours = {_ERROR_MARK, data_out.CAPTURE}
         content.cells = [c for c in content.cells if not ours & {*c.metadata.get("tags", [])}]
         content.metadata.pop("papermill", None)
         content.metadata["aft"] = record
@@ -150,7 +160,9 @@ def _run(
 ) -> str | None:
     """Run by papermill into `target`; return the error's text, None when all went well."""
     log, heading = target.with_suffix(".log"), ""
-    cells = [cell for cell in content.cells if KEEPING not in cell.metadata.get("tags", [])]
+    cells = [
+        cell for cell in content.cells if data_out.CAPTURE not in cell.metadata.get("tags", [])
+    ]
 
     def report(cell: nbformat.NotebookNode, cell_index: int) -> None:
         nonlocal heading
@@ -186,3 +198,84 @@ def stop_all() -> None:
     _stops += 1
     for kernel in list(_live):
         kernel.kill()
+
+
+def run_once(
+    notebook: Notebook, parameters: Mapping[str, Any], on_cell: OnCell | None = None
+) -> Executed:
+    """Return the stored run of `notebook` with checked `parameters`; run it where there is none.
+
+    A run that failed is stored too, until the next try.
+    """
+    if stored := stored_run(notebook, parameters):
+        return stored.executed()
+    return run_and_store(notebook, parameters, on_cell=on_cell)
+
+
+def run_and_store(
+    notebook: Notebook,
+    parameters: Mapping[str, Any],
+    profile: str = "",
+    on_cell: OnCell | None = None,
+    target: Path | None = None,
+) -> Executed:
+    """Run `notebook` and store the run; return it, with `target` as that file."""
+    require_writable(runs_dir())
+    with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
+        tables, path = Path(scratch) / TABLES, Path(scratch) / f"{notebook.name}.ipynb"
+        executed = execute(notebook, parameters, path, profile, on_cell, tables)
+        stored = store(executed, tables)
+        return executed.copied(target) if target else stored.executed()
+
+
+def store(executed: Executed, tables: Path) -> Run:
+    """Put a run into the store, unless one of the same key is there that went well.
+
+    What is left of a run, such as a folder without its record, makes way.
+    """
+    record, name = executed.record, executed.record["name"]
+    run = Run(runs_dir() / name / record["key"][:KEY_LENGTH])
+    if run.exists() and not run.record["error"]:
+        return run
+    if run.folder.exists():
+        shutil.rmtree(run.folder)
+    claims = [asdict(settled) for settled in executed.settled]
+    with atomic_directory(run.folder) as folder:
+        shutil.copyfile(executed.path, folder / f"{name}.ipynb")
+        if tables.is_dir():
+            shutil.copytree(tables, folder / TABLES)
+        write_report(executed, folder / f"{name}.html", root="../../../")
+        record = {**record, "error": executed.error, "claims": claims}
+        text = json.dumps(record, ensure_ascii=False, indent=1, default=str)
+        (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+    return Run(run.folder)
+
+
+def commit() -> dict[str, Any]:
+    """Return the commit of the project and whether there were changes on top; None without git."""
+    answers = []
+    for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain")):
+        command = ["git", "-C", str(project_root()), *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except (OSError, subprocess.TimeoutExpired):
+            return {"commit": None, "dirty": None}
+        if done.returncode:
+            return {"commit": None, "dirty": None}
+        answers.append(done.stdout.strip())
+    return {"commit": answers[0], "dirty": bool(answers[1])}
+
+
+def machine() -> dict[str, Any]:
+    """Return what times depend on; not the machine's name, because reports are passed on."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    model = ""
+    if (about := Path("/proc/cpuinfo")).is_file():
+        lines = about.read_text(errors="replace").splitlines()
+        model = next((ln.partition(":")[2].strip() for ln in lines if ln[:10] == "model name"), "")
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": model or platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(pages / 2**30, 1),
+    }

@@ -13,7 +13,9 @@ from urllib.parse import unquote
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.browser import evaluate, find_browser, print_page
 from aftlib.reports.data_out import (
+    MOST_SHOWN,
     PLOTLY,
+    TABLE,
     Shown,
     chosen,
     figure_csv,
@@ -21,10 +23,9 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.executed import Executed
 from aftlib.reports.html import in_script
 from aftlib.reports.notebook import find_notebook
-from aftlib.reports.runs import find_run
+from aftlib.reports.runs import Executed, find_run
 
 DRAWN = ("svg", "png", "pdf")
 FORMATS = {"figure": ("csv", "json", *DRAWN), "table": ("csv", "tex")}
@@ -52,7 +53,7 @@ def pixels(length: str) -> float:
 
 
 def report_of(wanted: str) -> Executed:
-    """Return the report of a notebook that `aft reproduce` made, else the kept run `wanted`."""
+    """Return the report of a notebook that `aft reproduce` made, else the stored run `wanted`."""
     try:
         official = Executed.find(reports_dir() / f"{find_notebook(wanted).name}.ipynb")
     except ValueError:
@@ -92,8 +93,13 @@ def export(
             f"format of a {shown.kind} must be one of {', '.join(FORMATS[shown.kind])}, got {kind}"
         )
     if shown.kind == "table":
+        if TABLE not in shown.data:
+            raise ValueError(
+                f"no data of table {shown.number} were captured: it is no data frame, or has over "
+                f" {MOST_SHOWN:,} cells; show a smaller data frame"
+            )
         write = table_csv if kind == "csv" else table_latex
-        return write_whole(target, write(shown.data["text/html"]))
+        return write_whole(target, write(shown.data))
     figure = shown.data.get(PLOTLY)
     if figure is None:
         raise ValueError(f"figure {shown.number} is a picture, without data: save it in the report")

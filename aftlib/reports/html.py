@@ -1,6 +1,7 @@
-"""An executed notebook as an HTML page that opens without network: prose, figures, tables.
+"""Pages that open without network: reports of executed notebooks, and the documents' pages.
 
-Code is there but hidden, behind one switch, and every figure links to the cell that made it.
+A report's code is there but hidden, behind one switch, and every figure links to the cell that made
+it. Formulas are MathML, which browsers set without a script.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from html import escape
@@ -19,7 +20,9 @@ from urllib.parse import quote
 import jinja2
 import plotly
 from markupsafe import Markup
+from math_core import LatexError, LatexToMathML
 from nbconvert.filters import Highlight2HTML, ansi2html
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from plotly.utils import PlotlyJSONEncoder
 
@@ -37,6 +40,8 @@ from aftlib.reports.claims import (
 from aftlib.reports.data_out import (
     PICTURES,
     PLOTLY,
+    TABLE,
+    WIDGET,
     Shown,
     figure_csv,
     is_caption,
@@ -44,98 +49,93 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.documents import CLAIMS, DOCUMENTS
+from aftlib.reports.documents import CLAIMS, DOCUMENTS, Document
 from aftlib.reports.evidence import EVIDENCE, cited, figures_of, linked, title_of_figure
-from aftlib.reports.executed import Executed
-from aftlib.reports.markdown import mathml, slug, to_html, to_inline_html
 from aftlib.reports.parameter_cell import read_parameters
+from aftlib.reports.runs import Executed
 
 TEMPLATES = Path(__file__).parent / "templates"
 PLOTLY_SCRIPT = "plotly.min.js"
 _HIGHLIGHT = Highlight2HTML(pygments_lexer="python")
 _DEFAULT_HEIGHT = 450  # Plotly's own
+_LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
+
+
+class _Markdown(IPythonRenderer):
+    """Markdown of this project, not of strangers: raw HTML in it is meant."""
+
+    def heading(self, text: str, level: int, **attrs: object) -> str:
+        anchor = slug(text)
+        link = f'<a class="anchor" href="#{anchor}" aria-label="link to this section">#</a>'
+        return f'<h{level} id="{anchor}">{text}{link}</h{level}>\n'
+
+    def inline_math(self, body: str) -> str:
+        return mathml(body)
+
+    def paragraph(self, text: str) -> str:
+        # No line breaks between a formula and the punctuation that follows.
+        nobreak = r'<span class="nobreak">\1\2</span>'
+        joined = re.sub(r"(<math>(?:(?!</math>).)*</math>)([.,;:!?)]+)", nobreak, text)
+        return str(super().paragraph(joined))
+
+    def block_math(self, body: str) -> str:
+        return f'<span class="formula-block">{mathml(body, block=True)}</span>'
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return self.block_math(rf"\begin{{{name}}}{body}\end{{{name}}}")
+
+    def table(self, text: str) -> str:
+        return f'<div class="wide"><table>{text}</table></div>\n'
+
+
+def mathml(latex: str, block: bool = False) -> str:
+    r"""Return `latex` as MathML; what cannot be read is shown as source, with the reason as title.
+
+    A ``\tag`` in a displayed formula works as it does in Jupyter.
+    """
+    source = latex.strip()
+    if block and r"\tag" in source and not source.startswith(r"\begin{"):
+        source = rf"\begin{{equation}}{source}\end{{equation}}"
+    try:
+        return _LATEX.convert_with_local_state(source, displaystyle=block)
+    except LatexError as error:
+        return f'<code class="formula" title="{escape(str(error))}">{escape(latex)}</code>'
+
+
+def to_html(text: str, folder: str = "", attachments: dict | None = None) -> Markup:
+    """Return Markdown `text` as HTML, with pictures (relative to `folder`) put into the page."""
+    renderer = _Markdown(
+        escape=False, embed_images=True, path=folder, attachments=attachments or {}
+    )
+    return Markup(MarkdownWithMath(renderer=renderer).render(text))
+
+
+def to_inline_html(text: str) -> Markup:
+    """Return one paragraph of Markdown as HTML without its ``<p>``."""
+    return Markup(to_html(text).strip().removeprefix("<p>").removesuffix("</p>"))
+
+
+def slug(text: str) -> str:
+    """Return the anchor of a heading."""
+    return re.sub(r"\W+", "-", re.sub(r"<[^>]+>|&\w+;", "", text)).strip("-").lower()
 
 
 def render(template: str, **values: Any) -> str:
     """Return a page made from `template`; texts are escaped unless marked as HTML."""
     loader = jinja2.FileSystemLoader(TEMPLATES)
-    made = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined
+    )
     literal = partial(json.dumps, ensure_ascii=False, default=str)
-    made.filters |= {"literal": literal, "counted": counted}
+    environment.filters |= {"literal": literal, "counted": counted, "slug": slug}
     words = (asset, duration, not_default, started, tally)
-    made.globals |= {word.__name__: word for word in words} | {"symbols": SYMBOLS}
-    return made.get_template(template).render(values)
+    environment.globals |= {word.__name__: word for word in words} | {"symbols": SYMBOLS}
+    return environment.get_template(template).render(values)
 
 
 def asset(name: str) -> Markup:
     """Return a style sheet or script of the templates folder, to be put into a page as it is."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
-
-
-def write_report(executed: Executed, target: Path, root: str = "") -> Path:
-    """Write the report of `executed` to `target`, and the Plotly script that all share.
-
-    `root` leads from `target`'s final place to the folder of the script and the index. A report
-    that is written elsewhere, such as beside a plan, stands alone: it leads to no other page.
-    """
-    alone = not root and target.parent.resolve() != reports_dir().resolve()
-    page = render_report(executed, None if alone else root)
-    share_plotly(reports_dir() if root else target.parent)
-    return write_whole(target, page)
-
-
-def share_plotly(folder: Path) -> Path:
-    """Put the one copy of Plotly's script that all pages in `folder` use there, if not there."""
-    source = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
-    target = folder / PLOTLY_SCRIPT
-    if not target.exists() or target.stat().st_size != source.stat().st_size:
-        with atomic_file(target) as scratch:
-            shutil.copyfile(source, scratch)
-    return target
-
-
-def render_report(executed: Executed, root: str | None = "") -> str:
-    """Return the page of `executed`, to lie where `root` leads to the index; None: to none."""
-    parts, headings, failed, title_seen = [], [], None, False
-    numbered = {(shown.cell, shown.output): shown for shown in shown_in(executed.content)}
-    evidence = figures_of([s.id for s in executed.settled], numbered.values())
-    document = {d.notebook: d for d in DOCUMENTS.values()}.get(executed.record["name"])
-    for index, cell in enumerate(executed.content.cells):
-        if is_caption(cell):
-            continue  # it stands below its figure
-        if cell.cell_type == "markdown":
-            source = cell.source
-            lines = source.splitlines()
-            headings += [to_inline_html(ln[3:].strip()) for ln in lines if ln.startswith("## ")]
-            if not title_seen and source.lstrip().startswith("# "):
-                source, title_seen = source.lstrip().partition("\n")[2], True  # it is in the header
-            source = source if root is None or not document else linked(source, document, root)
-            parts.append(to_html(source, str(notebooks_dir()), cell.get("attachments")))
-        elif cell.cell_type == "code" and cell.source.strip():
-            shown = [
-                _output(output, numbered.get((index, place)), executed, evidence, index, root)
-                for place, output in enumerate(cell.outputs)
-            ]
-            head = f'<div class="code" id="code-{index}" data-cell="cell {index}">'
-            parts.append(f"{head}{_HIGHLIGHT(cell.source)}</div>{''.join(shown)}")
-            if failed is None and any(o.output_type == "error" for o in cell.outputs):
-                failed = index
-
-    return render(
-        "report.html.j2",
-        executed=executed,
-        title=Markup(to_inline_html(executed.title)),
-        document=document,
-        root=root,
-        home=root or "",
-        known=read_parameters(executed.content),
-        counts=tally(settled.verdict for settled in executed.settled),
-        failed_cell=failed,
-        sections=[(Markup(title), slug(title)) for title in headings],
-        cites_figures=bool(document) and any("(fig" in part for part in parts),
-        parts=[Markup(part) for part in parts if part],
-        figures=any('class="plotly"' in part for part in parts),
-    )
 
 
 def started(record: Mapping[str, Any]) -> str:
@@ -151,68 +151,6 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
-def _output(
-    output: NotebookNode,
-    shown: Shown | None,
-    executed: Executed,
-    evidence: Mapping[str, Shown],
-    cell: int,
-    root: str | None,
-) -> str:
-    if output.output_type == "error":
-        trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
-        return f'<div class="output"><pre>{trace}</pre></div>'
-    if output.output_type == "stream":
-        # A terminal leaves this: a carriage return starts its line again.
-        text = "\n".join(ln.rstrip("\r").rpartition("\r")[2] for ln in output.text.split("\n"))
-        kind = "messages" if output.name == "stderr" else "output text"
-        return f'<div class="{kind}"><pre>{ansi2html(text)}</pre></div>'
-    if MIME in output.data and not executed.error:  # the notebook knew no profile
-        about = (executed.name, executed.profile, executed.changed)
-        claims = [ClaimRecord.of(Settled(**line), *about) for line in output.data[MIME]]
-        leads, pages = {}, {} if root is None else cited(claims, root)
-        for id in (claim.id for claim in claims):
-            links = [f'<a href="#code-{cell}">code of the verdict</a>']
-            if figure := evidence.get(id):
-                links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
-            links += [pages[id]] if id in pages else []
-            formula = EVIDENCE[id].formula if id in EVIDENCE else ""
-            if formula:
-                formula = f'<span class="aft-formula">{mathml(formula, block=True)}</span>'
-            leads[id] = f'<div class="aft-leads"><small>{" · ".join(links)}</small>{formula}</div>'
-        return f'<div class="output wide">{claims_table(claims, evidence=leads)}</div>'
-    inside = _shown(output.data)
-    if shown is None or not inside:
-        return inside
-    settles = [id for id, figure in evidence.items() if figure == shown]
-    return _numbered(inside, shown, executed.record["name"], settles)
-
-
-def _shown(data: NotebookNode) -> str:
-    """Return what a page shows of an output: the first of these kinds that it has."""
-    if "application/vnd.jupyter.widget-view+json" in data:
-        return ""  # such as a progress bar: it lives only while the notebook runs
-    if PLOTLY in data:
-        return plotly_box(data[PLOTLY])
-    if "text/html" in data:
-        return f'<div class="output wide">{data["text/html"]}</div>'
-    if "image/svg+xml" in data:
-        drawn = data["image/svg+xml"]
-        return drawn[max(drawn.find("<svg"), 0) :]
-    for kind in ("image/png", "image/jpeg"):
-        if kind in data:
-            source = f"data:{kind};base64,{''.join(data[kind].split())}"
-            return f'<img src="{source}" alt="figure">'
-    if "text/markdown" in data:
-        return f'<div class="output">{to_html(data["text/markdown"])}</div>'
-    if "text/latex" in data:
-        formula = mathml(data["text/latex"].strip().strip("$"), block=True)
-        return f'<div class="output formula-block">{formula}</div>'
-    if "text/plain" in data:
-        return f'<div class="output text"><pre>{escape(data["text/plain"])}</pre></div>'
-    return ""
 
 
 def plotly_box(figure: Mapping[str, Any]) -> Markup:
@@ -232,49 +170,174 @@ def in_script(value: Any) -> str:
     return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
-def _numbered(inside: str, shown: Shown, notebook: str, settles: Sequence[str]) -> str:
-    """Return a figure or table with its number, its code and data below, and what it settles."""
-    anchor, data = f"{shown.kind}-{shown.number}", shown.data
-    name = f"{notebook}-{anchor}"
-    code = f'<a class="source screen-only" href="#code-{shown.cell}">code of this {shown.kind}</a>'
-    if shown.kind == "table":
-        links = [_download(f"{name}.csv", "CSV", "text/csv", table_csv(data["text/html"]))]
-        links += [_download(f"{name}.tex", "LaTeX", "text/x-tex", table_latex(data["text/html"]))]
-    elif PLOTLY in data:
-        links = [_download(f"{name}.csv", "CSV", "text/csv", figure_csv(data[PLOTLY]))]
-        links += [
-            f'<button type="button" data-save="{kind}" data-name="{name}">{kind.upper()}</button>'
-            for kind in ("svg", "png")
-        ]
-    else:
-        kind = next(kind for kind in PICTURES if kind in data)
-        suffix = kind.rpartition("/")[2].partition("+")[0]
-        links = [_download(f"{name}.{suffix}", suffix.upper(), kind, data[kind])]
-    named, below = f"<b>{anchor.replace('-', ' ').capitalize()}</b>", "".join([*links, code])
-    if shown.kind == "table":
-        return f'<div id="{anchor}">{inside}<p class="aft-data">{named}{below}</p></div>'
-    caption = to_inline_html(shown.caption)
-    title = f"Figure {shown.number}: {title_of_figure(shown)}".removesuffix(": ")
-    said = [re.sub(r"(?<![.?!])$", ".", title), Markup(caption).striptags()]
-    said += [f"It settles {id}: {CLAIMS[id].statement}" for id in settles]
-    label = escape(" ".join(filter(None, said)))
-    leads = [
-        f'<a class="nobreak" href="#claim-{id}" title="{escape(CLAIMS[id].statement)}">{id}</a>'
-        for id in settles
-    ]
-    told = [named, caption, f"It settles {', '.join(leads)}." if leads else ""]
-    return (
-        f'<figure class="figure" id="{anchor}" aria-label="{label}">'
-        f'<div class="canvas">{inside}</div><figcaption><p>{" ".join(filter(None, told))}</p>'
-        f'<p class="aft-data">{below}</p></figcaption></figure>'
-    )
+def share_plotly(folder: Path) -> Path:
+    """Put the one copy of Plotly's script that all pages in `folder` use there, if not there."""
+    source = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
+    target = folder / PLOTLY_SCRIPT
+    if not target.exists() or target.stat().st_size != source.stat().st_size:
+        with atomic_file(target) as scratch:
+            shutil.copyfile(source, scratch)
+    return target
 
 
-def _download(name: str, label: str, kind: str, content: str) -> str:
-    """Return a link that saves `content`, which it holds: it needs neither network nor script."""
-    encoded = (
-        f";base64,{''.join(content.split())}"
-        if kind in ("image/png", "image/jpeg")
-        else f";charset=utf-8,{quote(content, safe=' ,.:;/()=+-*|')}"
-    )
-    return f'<a class="screen-only" download="{name}" href="data:{kind}{encoded}">{label}</a>'
+def render_document(document: Document, reports: str = "") -> Markup:
+    """Return the page of `document` as HTML; `reports` leads to the folder of the reports."""
+    text = re.sub(r"\]\((\w+)\.md\)", r"](\1.html)", document.source.read_text(encoding="utf-8"))
+    text = text.replace("](../../", "](")
+    for id, claim in CLAIMS.items():  # each leads to its line in the report
+        link = f"{reports}{DOCUMENTS[claim.document].notebook}.html#claim-{id}"
+        text = text.replace(f"\n| {id} |", f"\n| [{id}]({link}) |")
+    return to_html(text, str(document.source.parents[2]))
+
+
+def write_documents(folder: Path) -> None:
+    """Write the page of each document that has one into `folder`, which lies in the reports'."""
+    for document in DOCUMENTS.values():
+        if document.source.exists():
+            body = render_document(document, "../")
+            page = render("document.html.j2", title=document.title, body=body)
+            write_whole(folder / f"{document.page}.html", page)
+
+
+def write_report(executed: Executed, target: Path, root: str = "") -> Path:
+    """Write the report of `executed` to `target`, and the Plotly script that all share.
+
+    `root` leads from `target`'s final place to the folder of the script and the index. A report
+    that is written elsewhere, such as beside a plan, stands alone: it leads to no other page.
+    """
+    alone = not root and target.parent.resolve() != reports_dir().resolve()
+    page = render_report(executed, None if alone else root)
+    share_plotly(reports_dir() if root else target.parent)
+    return write_whole(target, page)
+
+
+def render_report(executed: Executed, root: str | None = "") -> str:
+    """Return the page of `executed`, to lie where `root` leads to the index; None: to none."""
+    content, shown = executed.content, shown_in(executed.content)
+    document = {d.notebook: d for d in DOCUMENTS.values()}.get(executed.record["name"])
+    evidence = figures_of([s.id for s in executed.settled], shown)
+    prose = [c for c in content.cells if c.cell_type == "markdown" and not is_caption(c)]
+    title = next((c for c in prose if c.source.lstrip().startswith("# ")), None)
+    headings = [ln[3:].strip() for c in prose for ln in c.source.splitlines() if ln[:3] == "## "]
+    errors = [i for i, cell in enumerate(content.cells) for output in cell.get("outputs", [])
+              if output.output_type == "error"]  # fmt: skip
+    cells: list[dict[str, Any]] = []
+    for index, cell in enumerate(content.cells):
+        if cell.cell_type == "code" and cell.source.strip():
+            outputs = [
+                _scorecard(output.data[MIME], executed, evidence, index, root)
+                if MIME in output.get("data", {}) and not executed.error
+                else _output(output, [s for s in shown if (s.cell, s.output) == (index, place)])
+                for place, output in enumerate(cell.outputs)
+            ]
+            code = Markup(_HIGHLIGHT(cell.source))
+            cells.append({"index": index, "code": code, "outputs": outputs})
+        elif any(cell is one for one in prose):
+            source = cell.source
+            if cell is title:  # it is in the header
+                source = source.lstrip().partition("\n")[2]
+            if document and root is not None:
+                source = linked(source, document, root)
+            cells.append({"prose": to_html(source, str(notebooks_dir()), cell.get("attachments"))})
+    return render(
+        "report.html.j2",
+        executed=executed,
+        title=to_inline_html(executed.title),
+        document=document,
+        root=root,
+        home=root or "",
+        known=read_parameters(content),
+        counts=tally(settled.verdict for settled in executed.settled),
+        failed_cell=next(iter(errors), None),
+        sections=[to_inline_html(heading) for heading in headings],
+        cites_figures=bool(document) and "(fig" in str(cells),
+        cells=cells,
+        figures=any(PLOTLY in one.data for one in shown),
+        settles={figure.number: [id for id in evidence if evidence[id] is figure]
+                 for figure in evidence.values()},
+        claims=CLAIMS,
+    )  # fmt: skip
+
+
+def _scorecard(
+    lines: list[Mapping[str, Any]],
+    executed: Executed,
+    evidence: Mapping[str, Shown],
+    cell: int,
+    root: str | None,
+) -> dict[str, Any]:
+    """Return the table of settled claims, each with links to what it rests on."""
+    about = (executed.name, executed.profile, executed.changed)  # the notebook knew no profile
+    claims = [ClaimRecord.of(Settled(**line), *about) for line in lines]
+    pages, leads = {} if root is None else cited(claims, root), {}
+    for id in (claim.id for claim in claims):
+        links = [f'<a href="#code-{cell}">code of the verdict</a>']
+        if figure := evidence.get(id):
+            links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
+        links += [pages[id]] if id in pages else []
+        formula = EVIDENCE[id].formula if id in EVIDENCE else ""
+        if formula:
+            formula = f'<span class="aft-formula">{mathml(formula, block=True)}</span>'
+        leads[id] = f'<div class="aft-leads"><small>{" · ".join(links)}</small>{formula}</div>'
+    return {
+        "html": Markup(f'<div class="output wide">{claims_table(claims, evidence=leads)}</div>')
+    }
+
+
+def _output(output: NotebookNode, shown: list[Shown]) -> dict[str, Any]:
+    """Return an output as HTML; a figure or table with its number, title, caption and data."""
+    if output.output_type == "error":
+        trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
+        return {"html": Markup(f'<div class="output"><pre>{trace}</pre></div>')}
+    if output.output_type == "stream":
+        # A terminal leaves this: a carriage return starts its line again.
+        text = "\n".join(ln.rstrip("\r").rpartition("\r")[2] for ln in output.text.split("\n"))
+        kind = "messages" if output.name == "stderr" else "output text"
+        return {"html": Markup(f'<div class="{kind}"><pre>{ansi2html(text)}</pre></div>')}
+    found: dict[str, Any] = {"html": _rich(output.data)}
+    for one in shown:
+        found |= {"shown": one, "title": title_of_figure(one), "downloads": _downloads(one)}
+        found |= {"caption": to_inline_html(one.caption), "plotly": PLOTLY in one.data}
+    return found
+
+
+def _rich(data: NotebookNode) -> Markup:
+    """Return what a page shows of an output: the first of these kinds that it has."""
+    if WIDGET in data:
+        return Markup()  # such as a progress bar: it lives only while the notebook runs
+    if PLOTLY in data:
+        return plotly_box(data[PLOTLY])
+    kind = next((kind for kind in _AS_HTML if kind in data), None)
+    return Markup(_AS_HTML[kind](data[kind]) if kind else "")
+
+
+_AS_HTML: dict[str, Callable[[str], str]] = {
+    "text/html": lambda html: f'<div class="output wide">{html}</div>',
+    "image/svg+xml": lambda drawn: drawn[max(drawn.find("<svg"), 0) :],
+    "image/png": lambda png: f'<img src="{_uri("image/png", png)}" alt="figure">',
+    "image/jpeg": lambda jpeg: f'<img src="{_uri("image/jpeg", jpeg)}" alt="figure">',
+    "text/markdown": lambda text: f'<div class="output">{to_html(text)}</div>',
+    "text/latex": lambda latex: (
+        f'<div class="output formula-block">{mathml(latex.strip().strip("$"), block=True)}</div>'
+    ),
+    "text/plain": lambda text: f'<div class="output text"><pre>{escape(text)}</pre></div>',
+}
+
+
+def _downloads(shown: Shown) -> dict[str, str]:
+    """Return the data of a figure or table by file suffix, as addresses that hold them."""
+    data = shown.data
+    if TABLE in data:
+        tables = {"csv": ("text/csv", table_csv(data)), "tex": ("text/x-tex", table_latex(data))}
+        return {suffix: _uri(*content) for suffix, content in tables.items()}
+    if PLOTLY in data:
+        return {"csv": _uri("text/csv", figure_csv(data[PLOTLY]))}
+    pictures = [kind for kind in PICTURES if kind in data and shown.kind == "figure"]
+    return {k.rpartition("/")[2].partition("+")[0]: _uri(k, data[k]) for k in pictures[:1]}
+
+
+def _uri(kind: str, content: str) -> str:
+    """Return an address that holds `content`: it needs neither network nor script."""
+    if kind in ("image/png", "image/jpeg"):
+        return f"data:{kind};base64,{''.join(content.split())}"
+    return f"data:{kind};charset=utf-8,{quote(content, safe=' ,.:;/()=+-*|')}"

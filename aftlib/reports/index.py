@@ -24,11 +24,9 @@ from aftlib.reports.claims import (
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.evidence import cited
-from aftlib.reports.executed import Executed
-from aftlib.reports.html import duration, render
-from aftlib.reports.markdown import to_inline_html
+from aftlib.reports.html import duration, render, to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
-from aftlib.reports.runs import Run, runs_dir
+from aftlib.reports.runs import Executed, Run, runs_dir
 from aftlib.reports.sweeps import over_seeds
 
 PICTURE = "picture"  # tag of the cell whose output is drawn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +10,19 @@ from typing import Any
 
 from aftlib.core.paths import reports_dir, require_writable
 from aftlib.reports.claims import ClaimRecord, unexpected
-from aftlib.reports.execute import OnCell
-from aftlib.reports.executed import Executed, gather, read_reports, write_claims
-from aftlib.reports.html import write_report
+from aftlib.reports.execute import OnCell, run_and_store, run_once
+from aftlib.reports.html import write_documents, write_report
 from aftlib.reports.index import draw_pictures, write_index, write_readme
 from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, profile_parameters
-from aftlib.reports.pages import FOLDER, write_pages
 from aftlib.reports.parameter_cell import listing
-from aftlib.reports.runs import TABLES, all_runs, keep, kept_run, run_aside, run_once
+from aftlib.reports.runs import (
+    Executed,
+    all_runs,
+    gather,
+    read_reports,
+    stored_run,
+    write_claims,
+)
 
 _FRONT_PAGES = threading.Lock()  # of the files that jobs side by side would write together
 
@@ -90,7 +94,7 @@ def _last(notebook: Notebook, parameters: Mapping[str, Any]) -> Executed | None:
     executed = Executed.find(reports_dir() / f"{notebook.name}.ipynb")
     if executed and not executed.error and executed.record["key"] == notebook.key(parameters):
         return executed
-    run = kept_run(notebook, parameters)
+    run = stored_run(notebook, parameters)
     return run.executed() if run else None
 
 
@@ -107,10 +111,7 @@ def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
         changed = job.notebook.changed(job.parameters, job.profile)
         executed = last.copied(target).relabelled(job.profile, changed)
     else:
-        with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
-            ran = run_aside(job.notebook, job.parameters, Path(scratch), job.profile, on_cell)
-            keep(ran, Path(scratch) / TABLES)
-            executed = ran.copied(target)
+        executed = run_and_store(job.notebook, job.parameters, job.profile, on_cell, target)
     write_report(executed, target.with_suffix(".html"))
     conclude([job])
     return executed
@@ -127,7 +128,7 @@ def _conclude(jobs: Sequence[Job], readme: bool) -> Outcome:
     reports = read_reports(folder, notebooks)
     claims = gather(notebooks, reports)
     write_claims(claims, folder / "claims.json")
-    write_pages(folder / FOLDER)
+    write_documents(folder / "documents")
     index = write_index(notebooks, reports, claims, all_runs(), folder / "index.html")
     problems = []
     if readme:
@@ -152,6 +153,6 @@ def run_alone(
     ValueError for a profile that there is not, or parameters that do not fit.
     """
     own = profile_parameters(profile, notebook) if profile else {}
-    executed = run_once(notebook, own | notebook.check(overrides), on_cell=on_cell).executed()
+    executed = run_once(notebook, own | notebook.check(overrides), on_cell)
     conclude([])
     return executed

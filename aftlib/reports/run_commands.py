@@ -1,4 +1,4 @@
-"""The commands about kept runs: to list, open, vary and compare them, and to take data out."""
+"""The commands about stored runs: to list, open, vary and compare them, and to take data out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aftlib.reports.documents import PROFILES
 
 if TYPE_CHECKING:
     from aftlib.reports.execute import OnCell
-    from aftlib.reports.executed import Executed
+    from aftlib.reports.runs import Executed
 
 
 @click.command()
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def runs(
     notebook: str | None, parameters: tuple[str, ...], claims: tuple[str, ...], failed: bool
 ) -> None:
-    """List the kept runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
+    """List the stored runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
     from aftlib.reports.claims import counted, tally
     from aftlib.reports.html import duration, started
-    from aftlib.reports.notebook import all_notebooks, find_notebook
+    from aftlib.reports.notebook import find_notebook
     from aftlib.reports.parameter_cell import literal
     from aftlib.reports.runs import all_runs, run_folders
 
@@ -36,11 +36,11 @@ def runs(
         name = find_notebook(notebook).name if notebook else None
         wanted = overrides(parameters)
         verdicts = overrides(claims, "--claim", "ID=VERDICT")
-        kept, known = all_runs(), {found.name: found for found in all_notebooks()}
+        stored = all_runs()
     meant = {key: (text, literal(text)) for key, text in wanted.items()}  # either will do
     found = [
         run
-        for run in kept
+        for run in stored
         if (name is None or run.notebook == name)
         and (not failed or run.record["error"])
         and meant.keys() <= run.record["parameters"].keys()
@@ -50,27 +50,25 @@ def runs(
     width = max((len(run.name) for run in found), default=0)
     for run in found:
         record = run.record
-        values, notebook_of = record["changed"], known.get(run.notebook)
-        if (profile := record["profile"]) and notebook_of:  # what it says needs no telling
-            given = {n: v for n, v in record["parameters"].items() if n in notebook_of.parameters}
-            values = notebook_of.changed(given, profile)
-        own = [f"profile {profile}"] * bool(profile) + [f"{n}={v}" for n, v in values.items()]
-        told = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
-        told = f"✘ failed: {record['error'].splitlines()[0]}" if record["error"] else told
+        own = [f"profile {record['profile']}"] * bool(record["profile"])
+        own += [f"{name}={value}" for name, value in record["changed"].items()]
+        result = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
+        if record["error"]:
+            result = f"✘ failed: {record['error'].splitlines()[0]}"
         took = duration(record["seconds"])
         click.echo(
-            f"{run.name:<{width}}  {started(record)}  {took:>12}  {told or '–'}  {' '.join(own)}"
+            f"{run.name:<{width}}  {started(record)}  {took:>12}  {result or '–'}  {' '.join(own)}"
         )
-    told = f"{len(found)} of {len(kept)} runs; `aft open KEY` opens one."
-    click.echo(told if kept else "No run is kept yet: `aft run 02`, say, keeps one.")
-    for folder in sorted({*run_folders()} - {run.folder for run in kept}):
+    counts = f"{len(found)} of {len(stored)} runs; `aft open KEY` opens one."
+    click.echo(counts if stored else "No run is stored yet: `aft run 02`, say, stores one.")
+    for folder in sorted({*run_folders()} - {run.folder for run in stored}):
         click.echo(f"! {folder} has no run.json that can be read: remove the folder.")
 
 
 @click.command("open")
 @click.argument("run", default="last", metavar="[RUN]")
 def open_run(run: str) -> None:
-    """Open the report of a kept RUN (its key, NOTEBOOK/KEY or a notebook; default the last).
+    """Open the report of a stored RUN (its key, NOTEBOOK/KEY or a notebook; default the last).
 
     Its path is printed too, and only that where there is no screen.
     """
@@ -94,17 +92,18 @@ def sweep(
 ) -> None:
     """Run one NOTEBOOK over values, such as -p epsilon=0.1,0.12 -p t_sla=50,100.
 
-    Every combination is run once and kept: the same command goes on after an interrupt. A run that
-    fails is a row of the page. Notebooks that start Spark run one at a time, whatever --jobs says.
+    Every combination is run once and stored: the same command goes on after an interrupt. A failed
+    run is a row of the page. Notebooks that start Spark run one at a time, whatever --jobs says.
     """
+    from aftlib.reports.execute import run_once
     from aftlib.reports.html import duration
     from aftlib.reports.notebook import find_notebook
     from aftlib.reports.reproduce import conclude
-    from aftlib.reports.runs import kept_run, run_once
+    from aftlib.reports.runs import stored_run
     from aftlib.reports.sweeps import plan_sweep, time_of_one, write_sweep
 
     def run(point: dict[str, Any], on_cell: OnCell) -> Executed:
-        executed = run_once(found, point, on_cell=on_cell).executed()
+        executed = run_once(found, point, on_cell)
         write_sweep(planned)
         return executed
 
@@ -112,14 +111,14 @@ def sweep(
         found = find_notebook(notebook)
         planned = plan_sweep(found, overrides(parameters), together, profile or "")
         jobs = 1 if found.starts_spark else jobs
-        todo = [point for point in planned.points if kept_run(found, point) is None]
+        todo = [point for point in planned.points if stored_run(found, point) is None]
         one, alike = time_of_one(planned)
         time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
         time += ", going by runs of other values" if one and not alike else ""
-        kept = len(planned.points) - len(todo)
+        stored = len(planned.points) - len(todo)
         click.echo(
             f"{len(planned.points)} run{'s' * (len(planned.points) > 1)}: "
-            f"{kept} kept already, {len(todo)} to do, {time}."
+            f"{stored} stored already, {len(todo)} to do, {time}."
         )
         works = {planned.label(point): partial(run, point) for point in todo}
         executed = attend(works, jobs) if works else []
@@ -132,12 +131,12 @@ def sweep(
 @click.command()
 @click.argument("chosen", metavar="RUN RUN [RUN]...", nargs=-1)
 def compare(chosen: tuple[str, ...]) -> None:
-    """Put kept runs side by side: what went in, the claims, the tables and figures.
+    """Put stored runs side by side: parameters, versions, claims, the tables and figures.
 
     A RUN is a key, NOTEBOOK/KEY or a notebook's name for its newest run. Tables are joined on the
     columns that tell their rows apart; `!` marks what is beyond its intervals, or another verdict.
     """
-    from aftlib.reports.compare import told, write_comparison
+    from aftlib.reports.compare import comparison_lines, write_comparison
     from aftlib.reports.runs import find_run
 
     with clear_errors():
@@ -146,7 +145,7 @@ def compare(chosen: tuple[str, ...]) -> None:
             raise ValueError(f"give at least two different runs, got {count}: see `aft runs`")
         if len(found) > 26:
             raise ValueError(f"give at most 26 runs, a letter each, got {len(found)}")
-        click.echo("\n".join(told(found)))
+        click.echo("\n".join(comparison_lines(found)))
         page = write_comparison(found)
     click.echo(f"\nPage: {page}")
 

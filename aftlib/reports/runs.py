@@ -1,40 +1,177 @@
-"""The store of runs: a folder for each, named by what its result depends on, never overwritten.
+"""Executed notebooks, and the store of runs: a folder per run, named by its key, never overwritten.
 
 ``reports/runs/<notebook>/<key>/`` holds the executed notebook, its report, ``run.json`` and
-``tables/``. There is no database: what the folders hold is all there is.
+``tables/``. There is no database: the folders are the store.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aftlib.core.paths import atomic_directory, project_root, reports_dir, require_writable
-from aftlib.reports.execute import OnCell, execute
-from aftlib.reports.executed import Executed
-from aftlib.reports.html import write_report
-from aftlib.reports.notebook import Notebook, find_notebook
-from aftlib.reports.parameter_cell import read_parameters
+import nbformat
+
+from aftlib.core.paths import atomic_file, reports_dir, write_whole
+from aftlib.reports.claims import MIME, ClaimRecord, Settled
+from aftlib.reports.data_out import TABLE, read_csv, shown_in, table_csv
+from aftlib.reports.documents import CLAIMS, DOCUMENTS
+from aftlib.reports.notebook import Notebook, find_notebook, read_notebook, summary_of, title_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RECORD, TABLES = "run.json", "tables"
 KEY_LENGTH = 12  # digits of the key that name a folder
 FIELDS = {"parameters", "changed", "profile", "claims", "error", "started", "seconds"}
-"""What a record must have to be that of a run; what else it may lack is told as missing."""
+"""What a record must have to be that of a run; another missing field is shown as missing."""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A notebook with its outputs and the record that `execute` put into its metadata."""
+
+    path: Path
+    content: nbformat.NotebookNode
+
+    @classmethod
+    def read(cls, path: Path) -> Executed:
+        """Return the notebook at `path`; ValueError when this project has not executed it."""
+        content = read_notebook(path)
+        if "aft" not in content.metadata:
+            raise ValueError(f"{str(path)!r} has no record of a run: run it by `aft run`")
+        return cls(path, content)
+
+    @classmethod
+    def find(cls, path: Path) -> Executed | None:
+        """Return the executed notebook at `path`, None where there is none of this project's."""
+        try:
+            return cls.read(path)
+        except ValueError:
+            return None
+
+    @property
+    def name(self) -> str:
+        """The report's name, which is that of its file."""
+        return self.path.stem
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record of `execute`: name, profile, parameters, key, times, versions, error."""
+        return self.content.metadata["aft"]
+
+    @property
+    def title(self) -> str:
+        """The notebook's first heading."""
+        return title_of(self.content, self.name)
+
+    @property
+    def summary(self) -> str:
+        """The notebook's first paragraph, Markdown."""
+        return summary_of(self.content)
+
+    @property
+    def profile(self) -> str:
+        """The profile that it ran under, empty for `aft run`."""
+        return self.record["profile"]
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The parameters, with their values, that are not the profile's own."""
+        return self.record.get("changed", {})
+
+    @property
+    def error(self) -> str | None:
+        """The error that ended the run, None when there was none."""
+        return self.record["error"] or self._scorecards[1]
+
+    @property
+    def settled(self) -> list[Settled]:
+        """The claims that its scorecards settle, the last word on each; none when it failed."""
+        return [] if self.error else self._scorecards[0]
+
+    @cached_property
+    def _scorecards(self) -> tuple[list[Settled], str | None]:
+        """The claims settled, and why they cannot be read, such as one renamed since."""
+        outputs = [output for cell in self.content.cells for output in cell.get("outputs", [])]
+        lines = [line for output in outputs for line in output.get("data", {}).get(MIME, [])]
+        try:
+            return list({line["id"]: Settled(**line) for line in lines}.values()), None
+        except (TypeError, ValueError, KeyError) as error:
+            return [], f"scorecard not readable: {error}"
+
+    def copied(self, target: Path) -> Executed:
+        """Return the same run as the file `target`, which it becomes."""
+        if target != self.path:
+            with atomic_file(target) as scratch:
+                shutil.copyfile(self.path, scratch)
+        return Executed(target, self.content)
+
+    def relabelled(self, profile: str, changed: dict[str, Any]) -> Executed:
+        """Return the same run as one of `profile`, which has the same values, also in its file."""
+        if (profile, changed) != (self.profile, self.record.get("changed")):
+            self.record.update(profile=profile, changed=changed)
+            with atomic_file(self.path) as scratch:
+                nbformat.write(self.content, scratch)
+        return self
+
+    def is_current(self, notebook: Notebook) -> bool:
+        """Whether `notebook` and the library are still what they were when this was run."""
+        return self.record["key"] == notebook.key(self.record["given"])
+
+
+def read_reports(folder: Path, notebooks: Sequence[Notebook]) -> dict[str, Executed]:
+    """Return the executed form of each of `notebooks` that `folder` holds, by name."""
+    names = [notebook.name for notebook in notebooks]
+    return {name: ran for name in names if (ran := Executed.find(folder / f"{name}.ipynb"))}
+
+
+def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> list[ClaimRecord]:
+    """Return every known claim, in order, with what its document's notebook found.
+
+    "not run", with the reason as its note, where the notebook was not run, failed, settled nothing
+    about the claim, or is older than the code: then with what it had found, as `earlier`.
+    """
+    known = {notebook.name: notebook for notebook in notebooks}
+    current = {name: run.is_current(known[name]) for name, run in reports.items() if name in known}
+    gathered = []
+    for id, claim in CLAIMS.items():
+        name = DOCUMENTS[claim.document].notebook
+        executed = reports.get(name) if name in known else None
+        settled = next((s for s in executed.settled if s.id == id), None) if executed else None
+        if executed and settled:
+            found = ClaimRecord.of(settled, name, executed.profile, executed.changed)
+            gathered.append(found if current[name] else found.outdated())
+            continue
+
+        if executed is None:
+            why = "Its notebook has not been run."
+        elif executed.error:
+            why = "Its notebook failed."
+        elif not current[name]:
+            why = "Its last run is older than the code."
+        else:
+            why = "Its notebook does not settle it."
+        nothing = Settled(id, None, None, None, "not run", "measured", why)
+        gathered.append(ClaimRecord.of(nothing, name, executed.profile if executed else ""))
+    return gathered
+
+
+def write_claims(claims: Sequence[ClaimRecord], target: Path) -> Path:
+    """Write `claims` as the JSON list that other tools read, and return its path."""
+    lines = [asdict(claim) for claim in claims]
+    text = json.dumps(lines, ensure_ascii=False, indent=1, allow_nan=False)
+    return write_whole(target, text + "\n")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is kept in `folder`."""
+    """A stored run."""
 
     folder: Path
 
@@ -74,9 +211,18 @@ class Run:
         """Return its executed notebook."""
         return Executed.read(self.folder / f"{self.notebook}.ipynb")
 
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return its frames: those stored under a variable's name, then others that it shows."""
+        paths = sorted((self.folder / TABLES).glob("*.csv"))
+        texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+        for shown in shown_in(self.executed().content):
+            if TABLE in shown.data and table_csv(shown.data) not in texts.values():
+                texts[f"Table {shown.number}"] = table_csv(shown.data)
+        return {name: read_csv(text) for name, text in texts.items()}
+
 
 def runs_dir() -> Path:
-    """Return the folder of all kept runs (it may not exist)."""
+    """Return the folder of all stored runs (it may not exist)."""
     return reports_dir() / "runs"
 
 
@@ -91,14 +237,19 @@ def file_stem(parts: Sequence[str]) -> str:
     return name if len(name.encode()) <= 150 else f"{parts[0][:100]}-{digest}"
 
 
-def kept_run(notebook: Notebook, parameters: Mapping[str, Any]) -> Run | None:
-    """Return the kept run of `notebook` with `parameters` as all is now; None if none went well."""
+def stored_run(
+    notebook: Notebook, parameters: Mapping[str, Any], failed: bool = False
+) -> Run | None:
+    """Return the stored run of `notebook` with `parameters` and today's code, if there is one.
+
+    One that failed counts only if `failed`.
+    """
     run = Run(runs_dir() / notebook.name / notebook.key(parameters)[:KEY_LENGTH])
-    return run if run.exists() and not run.record["error"] else None
+    return run if run.exists() and (failed or not run.record["error"]) else None
 
 
 def all_runs() -> list[Run]:
-    """Return every kept run, the newest first; without what has no record that can be read."""
+    """Return every stored run with a readable record, the newest first."""
     runs = [Run(folder) for folder in run_folders()]
     runs = [run for run in runs if run.exists()]
     return sorted(runs, key=lambda run: (run.record["started"], run.name), reverse=True)
@@ -137,108 +288,5 @@ def find_run(wanted: str) -> Run:
         names = ", ".join(run.name for run in found)
         raise ValueError(f"run {wanted!r} may be any of {names}: give more of the key")
     if not runs:
-        raise ValueError(f"no run {wanted!r}, for none is kept yet: `aft run 02` keeps one")
-    raise ValueError(f"no run {wanted!r}: `aft runs` lists the {len(runs)} that are kept")
-
-
-def run_once(
-    notebook: Notebook,
-    parameters: Mapping[str, Any],
-    profile: str = "",
-    on_cell: OnCell | None = None,
-) -> Run:
-    """Run `notebook` with checked `parameters` and keep the run, or return the one that is kept.
-
-    One that failed is kept too, until the next try.
-    """
-    if (known := kept_run(notebook, parameters)) is not None:
-        return known
-    with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
-        executed = run_aside(notebook, parameters, Path(scratch), profile, on_cell)
-        return keep(executed, Path(scratch) / TABLES)
-
-
-def run_aside(
-    notebook: Notebook,
-    parameters: Mapping[str, Any],
-    folder: Path,
-    profile: str = "",
-    on_cell: OnCell | None = None,
-) -> Executed:
-    """Run `notebook` in `folder`, outside of the store, with its tables beside."""
-    require_writable(runs_dir())
-    target = folder / f"{notebook.name}.ipynb"
-    return execute(notebook, parameters, target, profile, on_cell, folder / TABLES)
-
-
-def keep(executed: Executed, tables: Path) -> Run:
-    """Put a run into the store, unless one of the same key is there that went well.
-
-    What is left of a run, such as a folder without its record, makes way.
-    """
-    record, name = executed.record, executed.record["name"]
-    run = Run(runs_dir() / name / record["key"][:KEY_LENGTH])
-    if run.exists() and not run.record["error"]:
-        return run
-    if run.folder.exists():
-        shutil.rmtree(run.folder)
-    with atomic_directory(run.folder) as folder:
-        shutil.copyfile(executed.path, folder / f"{name}.ipynb")
-        if tables.is_dir():
-            shutil.copytree(tables, folder / TABLES)
-        write_report(executed, folder / f"{name}.html", root="../../../")
-        text = json.dumps(_told(executed), ensure_ascii=False, indent=1, default=str)
-        (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-    return Run(run.folder)
-
-
-def _told(executed: Executed) -> dict[str, Any]:
-    """Return what ``run.json`` says of a run."""
-    record = executed.record
-    defaults = {name: p.default for name, p in read_parameters(executed.content).items()}
-    values = record["parameters"]
-    return {
-        "notebook": record["name"],
-        "key": record["key"],
-        "profile": record["profile"],
-        "changed": {n: v for n, v in values.items() if n not in defaults or v != defaults[n]},
-        "seed": values.get("seed"),
-        "parameters": values,
-        "error": executed.error,
-        "claims": [asdict(settled) for settled in executed.settled],
-        "started": record["started"],
-        "seconds": record["seconds"],
-        "versions": record["versions"],
-        **commit(),
-        "machine": machine(),
-    }
-
-
-def commit() -> dict[str, Any]:
-    """Return the commit of the project and whether there were changes on top; None without git."""
-    said = []
-    for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain")):
-        command = ["git", "-C", str(project_root()), *arguments]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
-            return {"commit": None, "dirty": None}
-        if done.returncode:
-            return {"commit": None, "dirty": None}
-        said.append(done.stdout.strip())
-    return {"commit": said[0], "dirty": bool(said[1])}
-
-
-def machine() -> dict[str, Any]:
-    """Return what times depend on; not the machine's name, for reports are passed on."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    model = ""
-    if (about := Path("/proc/cpuinfo")).is_file():
-        lines = about.read_text(errors="replace").splitlines()
-        model = next((ln.partition(":")[2].strip() for ln in lines if ln[:10] == "model name"), "")
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": model or platform.processor(),
-        "cores": os.cpu_count(),
-        "memory_gib": round(pages / 2**30, 1),
-    }
+        raise ValueError(f"no run {wanted!r}, because none is stored yet: `aft run 02` stores one")
+    raise ValueError(f"no run {wanted!r}: `aft runs` lists the {len(runs)} that are stored")

@@ -1,11 +1,13 @@
 """One notebook over a grid of values: planned and checked before the first run, then one page.
 
-The store of runs makes it resumable: what is kept is not run again.
+The store of runs makes it resumable: a stored run is not repeated.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import re
 import statistics
@@ -20,10 +22,9 @@ import plotly.graph_objects as go
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval, tally
 from aftlib.reports.documents import CLAIMS
-from aftlib.reports.executed import Executed
 from aftlib.reports.html import duration, plotly_box, render, share_plotly
 from aftlib.reports.notebook import Notebook, profile_parameters
-from aftlib.reports.runs import KEY_LENGTH, Run, all_runs, file_stem, runs_dir
+from aftlib.reports.runs import Executed, Run, all_runs, file_stem, runs_dir, stored_run
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
@@ -50,11 +51,6 @@ class Sweep:
     def label(self, point: Mapping[str, Any]) -> str:
         """Return what tells `point` from the others."""
         return " ".join(f"{name}={point[name]}" for name in self.varied) or self.notebook.name
-
-    def kept(self, point: Mapping[str, Any]) -> Run | None:
-        """Return the kept run of `point`, one that failed too."""
-        run = Run(runs_dir() / self.notebook.name / self.notebook.key(point)[:KEY_LENGTH])
-        return run if run.exists() else None
 
 
 def plan_sweep(
@@ -158,8 +154,8 @@ def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run])
 
 
 def write_sweep(sweep: Sweep) -> Path:
-    """Write the page of `sweep` with what is kept of it by now: small multiples and a table."""
-    runs = [(point, sweep.kept(point)) for point in sweep.points]
+    """Write the page of `sweep` with its runs so far: small multiples, a table and a CSV file."""
+    runs = [(point, stored_run(sweep.notebook, point, failed=True)) for point in sweep.points]
     done = [(point, run) for point, run in runs if run and not run.record["error"]]
     found = {id for _, run in done for id in run.verdicts}
     ids = [id for id in CLAIMS if id in found]
@@ -183,10 +179,26 @@ def write_sweep(sweep: Sweep) -> Path:
         stable={id: stability(run.verdicts.get(id, "") for _, run in done) for id in ids},
         over="over seeds" if sweep.varied == (SEED,) else "over all runs",
         figures=[plotly_box(figure) for figure in figures if figure],
+        data=sweep.page.with_suffix(".csv").name,
         home="../../",
     )
     share_plotly(reports_dir())
+    _write_data(sweep, done)
     return write_whole(sweep.page, page)
+
+
+def _write_data(sweep: Sweep, done: Sequence[tuple[Mapping[str, Any], Run]]) -> None:
+    """Write what was measured as CSV beside the page: one row per run and claim."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow([*sweep.varied, "run", "claim", "measured", "low", "high", "verdict"])
+    for point, run in done:
+        for claim in run.record["claims"]:
+            low, high = claim["interval"] or ("", "")
+            values = [point[name] for name in sweep.varied]
+            about = [run.folder.name, claim["id"], claim["measured"], low, high, claim["verdict"]]
+            table.writerow([*values, *about])
+    write_whole(sweep.page.with_suffix(".csv"), text.getvalue())
 
 
 def _cell(run: Run, id: str) -> dict[str, str]:

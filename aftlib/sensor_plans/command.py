@@ -20,9 +20,9 @@ from aftlib.core.planfile import write_plan
 from aftlib.core.sensorplan import source_of
 from aftlib.reports.cli import attend, clear_errors
 from aftlib.reports.execute import OnCell, execute
-from aftlib.reports.executed import Executed
 from aftlib.reports.html import write_report
 from aftlib.reports.notebook import find_notebook
+from aftlib.reports.runs import Executed
 from aftlib.sensor_plans.answer import answer_survey
 from aftlib.sensor_plans.inventory import Inventory
 from aftlib.sensor_plans.question import QUERIES, Question, epsilon_of

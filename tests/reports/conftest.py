@@ -5,9 +5,10 @@ from __future__ import annotations
 import nbformat
 import pytest
 
-from aftlib.reports import browser, reproduce, run_key, runs
+from aftlib.reports import browser, reproduce, run_key
+from aftlib.reports import execute as execution
 from aftlib.reports.claims import MIME, settle
-from aftlib.reports.executed import Executed
+from aftlib.reports.runs import Executed
 from tests.tiny_project import (
     SEEDED,
     executed,
@@ -56,6 +57,7 @@ def quick(home, monkeypatch):
             profile=profile,
             parameters=values,
             given=dict(parameters),
+            changed=notebook.changed(parameters, profile),
             key=notebook.key(parameters),
             error="ValueError: nine" if m == 9 else None,
             seconds=60.0,
@@ -65,7 +67,7 @@ def quick(home, monkeypatch):
         nbformat.write(made.content, target)
         return Executed.read(target)
 
-    monkeypatch.setattr(runs, "execute", execute)
+    monkeypatch.setattr(execution, "execute", execute)
     return ran
 
 

@@ -1,4 +1,4 @@
-"""Comparisons of kept runs: changed ones first, differences held against the intervals."""
+"""Comparisons of stored runs: changed ones first, differences held against the intervals."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import nbformat
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from nbformat.v4 import new_code_cell, new_output
 
-from aftlib.reports import browser, cli, compare, runs
+from aftlib.reports import browser, cli, compare, data_out, runs
 from aftlib.reports.claims import settle
 from aftlib.reports.data_out import PLOTLY
 from tests.tiny_project import executed, shows
@@ -24,7 +23,7 @@ FIGURE = {PLOTLY: {"data": [{"y": [1, 2]}], "layout": {"title": {"text": "a figu
 
 
 @pytest.fixture
-def kept(home):
+def stored(home):
     """Keep runs by hand, each with its verdicts, parameters and tables."""
 
     def keep(key, claims, tables, figures=1, **record):
@@ -36,7 +35,7 @@ def kept(home):
         told = {
             **{
                 "key": key,
-                "notebook": name,
+                "name": name,
                 "parameters": {"m": 4},
                 "versions": {"Python": "3.11"},
             },
@@ -61,15 +60,15 @@ def states(lines):
     return [(line.name, line.state) for line in lines]
 
 
-def test_claims_whose_verdict_changed_come_first_then_those_that_lie_apart(kept):
+def test_claims_whose_verdict_changed_come_first_then_those_that_lie_apart(stored):
     shared = [claim("D1-1", 1.0, 0.9, 1.1), claim("D1-4", 1.0, -2.0, -1.0)]
-    a = kept("a", [*shared, claim("D1-2", 1.0, 0.9, 1.1), claim("D1-3", 1, 0, 2)], {})
-    b = kept("b", [*shared, claim("D1-2", 2.0, 1.9, 2.1), claim("D1-3", 1, 0, 2, False)], {})
+    a = stored("a", [*shared, claim("D1-2", 1.0, 0.9, 1.1), claim("D1-3", 1, 0, 2)], {})
+    b = stored("b", [*shared, claim("D1-2", 2.0, 1.9, 2.1), claim("D1-3", 1, 0, 2, False)], {})
     assert states(compare.claims([a, b])) == [
         *(("D1-3", "changed"), ("D1-2", "apart"), ("D1-1", "same"), ("D1-4", "same"))
     ]
     assert compare.claims([a, b])[0].texts == ("✔ 1 [0, 2]", "✘ 1 [0, 2]")
-    c = kept("c", shared, {})
+    c = stored("c", shared, {})
     assert ("D1-2", "changed") in states(compare.claims([a, c]))
 
 
@@ -110,8 +109,8 @@ def test_tables_that_cannot_be_joined_say_why(b, said):
     assert (line.state, line.texts) == ("changed", (said,))
 
 
-def test_what_a_record_lacks_is_shown_as_missing(kept):
-    old, new = (kept(key, [], {}) for key in "ab")
+def test_what_a_record_lacks_is_shown_as_missing(stored):
+    old, new = (stored(key, [], {}) for key in "ab")
     for name in ("machine", "versions", "key"):
         del old.record[name]
     (machine,) = (line for line in compare.inputs([old, new], "run") if line.name == "machine")
@@ -120,13 +119,16 @@ def test_what_a_record_lacks_is_shown_as_missing(kept):
     assert python.texts == ("–", "3.11")
 
 
-def test_a_table_is_called_as_in_the_report(kept):
-    outputs = [new_output("execute_result", {"text/html": "<table><tr><td>1</td></tr></table>"})]
-    cells = [shows(FIGURE), new_code_cell("table", outputs=outputs, execution_count=12)]
-    a, b = (kept(key, [], {"output_12": A * n, "named": A * n}) for key, n in (("a", 1), ("b", 2)))
-    nbformat.write(executed(cells).content, a.folder / "01_approximately_once.ipynb")
+def test_shown_tables_are_compared_by_their_number_unless_a_variable_names_them(stored):
+    def shows_table(frame):
+        return shows({"text/html": "<table>", data_out.TABLE: data_out.captured(frame.style)})
+
+    a, b = (stored(key, [], {"named": A * n}) for key, n in (("a", 1), ("b", 2)))
+    for run, n in ((a, 1), (b, 2)):
+        cells = [shows_table(A * n), shows_table(A * 3 * n)]
+        nbformat.write(executed(cells).content, run.folder / "01_approximately_once.ipynb")
     names = {line.name.partition(".")[0] for line in compare.tables([a, b])}
-    assert names == {"Table 1", "named"}
+    assert names == {"Table 2", "named"}
 
 
 def test_numbers_in_one_and_texts_in_the_other_are_told():
@@ -177,9 +179,9 @@ def test_an_interval_is_found_by_its_name_or_by_what_lies_in_it():
     assert compare.intervals_of(A.drop(columns="high")) == {}
 
 
-def test_the_command_tells_and_shows_it(kept, home):
-    a = kept("aaa", [claim("D1-1", 1, 0, 2)], {"t": A, "only": A})
-    b = kept(
+def test_the_command_tells_and_shows_it(stored, home):
+    a = stored("aaa", [claim("D1-1", 1, 0, 2)], {"t": A, "only": A})
+    b = stored(
         "bbb",
         [claim("D1-1", 1, 0, 2, False)],
         {"t": A + [0, 0.5, 0.5, 0.5]},
@@ -210,18 +212,18 @@ def test_the_command_tells_and_shows_it(kept, home):
         written_by_others = link.endswith(("_once.html", "index.html"))
         assert written_by_others or (page.parent / link).exists(), link
     assert runs.all_runs() and len(runs.all_runs()) == 2  # the page is none
-    assert compare.told([a, b, kept("ccc", [], {"t": A})])[2].startswith("C  ")
+    assert compare.comparison_lines([a, b, stored("ccc", [], {"t": A})])[2].startswith("C  ")
 
 
-def test_one_run_cannot_be_compared(kept):
-    kept("aaa", [], {})
+def test_one_run_cannot_be_compared(stored):
+    stored("aaa", [], {})
     for names in (["aaa"], ["aaa", "last"]):
         result = CliRunner().invoke(cli.main, ["compare", *names])
         assert result.exit_code == 1 and "give at least two different runs" in result.output
 
 
-def test_many_runs_have_a_page_and_more_than_letters_are_refused(kept):
-    names = [kept(f"{number:012x}", [], {}).name for number in range(27)]
+def test_many_runs_have_a_page_and_more_than_letters_are_refused(stored):
+    names = [stored(f"{number:012x}", [], {}).name for number in range(27)]
     result = CliRunner().invoke(cli.main, ["compare", *names[:26]])
     assert result.exit_code == 0 and "Z  01_app" in result.output
     result = CliRunner().invoke(cli.main, ["compare", *names])

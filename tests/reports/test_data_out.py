@@ -9,6 +9,7 @@ import re
 from urllib.parse import unquote
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from click.testing import CliRunner
@@ -16,16 +17,28 @@ from nbformat.v4 import new_code_cell, new_output
 
 from aftlib.reports import browser, cli, data_out, export, html
 from aftlib.reports.claims import MIME
-from aftlib.reports.data_out import PLOTLY, figure_csv, latex_text, table_csv, table_latex, table_of
+from aftlib.reports.data_out import (
+    PLOTLY,
+    TABLE,
+    captured,
+    figure_csv,
+    latex_text,
+    read_csv,
+    store_frames,
+    table_csv,
+    table_latex,
+)
 from aftlib.reports.style import styled, with_slider
 from tests.tiny_project import executed, shows
 
 CHROMIUM = browser.find_browser()
-TABLE = """<style>td {color: red}</style><table><caption>Two <b>rows</b></caption>
-<thead><tr><th rowspan="2">m</th><th colspan="2">found &amp; so</th></tr>
-<tr><th>a_b</th><th>c</th></tr></thead>
-<tbody><tr><th>2</th><td>1,000.5</td><td>none</td></tr><tr><th>4</th><td>−3%</td><td>ε</td></tr>
-</tbody></table>"""
+FRAME = pd.DataFrame({"m": [2, 2, 4], "epsilon": [0.1, 0.2, 0.1], "found": [1 / 3, 0.5, 1.0]})
+STYLED = (
+    pd.DataFrame({"a_b": [0.0004, np.nan], "ε": [1000.5, -3.0]}, pd.Index([2, 4], name="m"))
+    .style.format({"a_b": "{:.2%}", "ε": "{:,.1f}"}, na_rep="–")
+    .set_caption("Two rows")
+)
+TABLE_SHOWN = {"text/html": STYLED.to_html(), TABLE: captured(STYLED)}
 
 
 def rows(text):
@@ -96,26 +109,57 @@ def test_packed_arrays_and_heat_maps_are_unfolded():
     assert figure_csv(mixed) == "trace,x,y\ntrace 1,1,a b\ntrace 1,2,\n"
 
 
-def test_a_table_is_read_as_it_is_seen():
-    heads, body, caption = table_of(TABLE)
-    assert heads == [["m", "found & so", "found & so"], ["m", "a_b", "c"]]
-    assert body == [["2", "1,000.5", "none"], ["4", "−3%", "ε"]]
-    assert caption == "Two rows"
-    assert table_csv(TABLE).splitlines()[-2:] == ['2,"1,000.5",none', "4,−3%,ε"]
-    lines = table_latex(TABLE).splitlines()
-    assert lines[:3] == ["% Two rows", r"\begin{tabular}{rrl}", r"\toprule"]
-    assert r"m & a\_b & c \\" in lines and r"4 & $-$3\% & $\varepsilon$ \\" in lines
-    assert lines.index(r"\midrule") == 5
-    assert table_of("<p>none</p>") == ([], [], "")
-    odd = '<table><tr><td rowspan="0">1</td><td colspan="all">2</td></tr></table>'
-    assert table_of(odd) == ([], [["1", "2"]], "")
-    assert table_of("<table><tr><td>a<td>b<tr><td>c<td>d</table>")[1] == [["a", "b"], ["c", "d"]]
-    left_open = "<table><caption>C<thead><tr><th>h<th>i<tbody><tr><td><b>1</b>2<td>3</table>"
-    assert table_of(left_open) == ([["h", "i"]], [["12", "3"]], "C")
-    inner = "<table><tr><td>1<td>2</table>"
-    nested = f"<table><tr><td>x{inner}y</td><td><style>b</style>z</td></tr></table>"
-    assert table_of(nested)[1] == [["xy", "z"], ["1", "2"]]
+def test_a_shown_frame_carries_its_values_and_its_texts(monkeypatch):
+    data = {TABLE: captured(STYLED)}
+    assert table_csv(data).splitlines() == ["m,a_b,ε", "2,0.0004,1000.5", "4,,-3.0"]
+    lines = table_latex(data).splitlines()
+    assert lines[:3] == ["% Two rows", r"\begin{tabular}{rrr}", r"\toprule"]
+    assert r" & a\_b & $\varepsilon$ \\" in lines and r"4 & -- & -3.0 \\" in lines
+    assert r"2 & 0.04\% & 1,000.5 \\" in lines and lines.index(r"\midrule") == 5
+    hidden = captured(STYLED.hide(axis="index"))
+    assert hidden["csv"].startswith("a_b,ε\n") and hidden["rows"][0] == ["a_b", "ε"]
+    wide = FRAME.pivot(index="m", columns="epsilon", values=["found"])
+    heads, rows = captured(wide.style)["rows"][:3], captured(wide.style)["rows"][3:]
+    assert heads == [["", "found", "found"], ["epsilon", "0.100000", "0.200000"], ["m", "", ""]]
+    assert [row[0] for row in rows] == ["2", "4"] and captured(wide.style)["heads"] == 3
+    assert captured(FRAME.iloc[:0].style)["heads"] == 1
+    monkeypatch.setattr(data_out, "MOST_SHOWN", 8)
+    assert captured(FRAME.style) is None
     assert latex_text("a~b") == r"a\textasciitilde{}b"
+
+
+def test_frames_are_stored_by_the_names_of_their_variables(tmp_path, monkeypatch):
+    monkeypatch.setattr(data_out, "MOST_CELLS", 9)
+    large = pd.DataFrame({"x": range(10)})
+    styled_one = (FRAME * 2).style
+    variables = {"a": FRAME, "b": FRAME, "_c": FRAME + 1, "large": large, "n": 1, "s": styled_one}
+    store_frames(variables | {"none": pd.DataFrame()}, tmp_path / "t")
+    found = {path.stem: read_csv(path.read_text()) for path in (tmp_path / "t").iterdir()}
+    assert found.keys() == {"a", "s", "none"} and found["none"].empty
+    pd.testing.assert_frame_equal(found["a"], FRAME, check_exact=True)
+    assert found["s"].m.tolist() == [4, 4, 8]
+
+
+def test_a_frame_that_cannot_be_written_is_left_out(tmp_path):
+    index = pd.MultiIndex.from_tuples([(1, 2), (3, 4), (5, 6)])
+    twice = FRAME.set_axis(index).assign(level_0=1)  # what the unnamed index would be called
+    with pytest.warns(UserWarning, match="twice is not stored: cannot insert level_0"):
+        store_frames({"twice": twice, "a": FRAME}, tmp_path / "t")
+    assert [path.stem for path in (tmp_path / "t").iterdir()] == ["a"]
+    (tmp_path / "full").touch()  # no folder can be made there
+    with pytest.warns(UserWarning, match="a is not stored"):
+        store_frames({"a": FRAME}, tmp_path / "full" / "t")
+
+
+def test_an_index_becomes_columns_unless_it_only_counts():
+    def columns(frame):
+        return data_out.frame_csv(frame).splitlines()[0]
+
+    assert columns(FRAME.set_index("m")) == "m,epsilon,found"
+    assert columns(FRAME.set_axis([1, 5, 7])) == "index,m,epsilon,found"
+    wide = FRAME.pivot(index="m", columns="epsilon", values=["found"])
+    assert columns(wide) == "m,found / 0.1,found / 0.2"
+    assert columns(FRAME.set_index("m", drop=False)) == "m,epsilon,found"
 
 
 def test_figures_and_tables_are_numbered_as_shown_and_carry_their_data():
@@ -124,7 +168,7 @@ def test_figures_and_tables_are_numbered_as_shown_and_carry_their_data():
         "both()",
         outputs=[
             new_output("display_data", {PLOTLY: figure().to_plotly_json()}),
-            new_output("display_data", {"text/html": TABLE}),
+            new_output("display_data", TABLE_SHOWN),
             new_output("stream", text="said"),
         ],
     )
@@ -152,7 +196,7 @@ def report(home):
     cells = [shows({PLOTLY: figure().to_plotly_json()}), shows({"image/png": "aGk="})]
     path = home / "reports" / "01_approximately_once.ipynb"
     path.parent.mkdir()
-    nbformat.write(executed([*cells, shows({"text/html": TABLE})]).content, path)
+    nbformat.write(executed([*cells, shows(TABLE_SHOWN)]).content, path)
     return path
 
 
@@ -168,7 +212,7 @@ def test_data_needs_no_browser(report, tmp_path, monkeypatch):
     assert (tmp_path / "01_approximately_once-figure-1.csv").read_text().startswith("trace,")
     assert aft("D1", "--figure", "1", "--output", "f.json").output == "f.json\n"
     assert aft("D1", "--table", "1", "--output", "t.tex").output == "t.tex\n"
-    assert (tmp_path / "t.tex").read_text() == table_latex(TABLE)
+    assert (tmp_path / "t.tex").read_text() == table_latex(TABLE_SHOWN)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from aftlib.reports import html, markdown
+from aftlib.reports import html
 from aftlib.reports.claims import MIME, ClaimRecord, settle, why_and_rest
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS, STATEMENTS
 from aftlib.reports.evidence import EVIDENCE, Evidence, cited, linked
-from aftlib.reports.pages import write_pages
+from aftlib.reports.html import write_documents
 from tests.tiny_project import executed, shows
 
 HOUSE = Path(html.__file__).parents[1]
@@ -29,7 +29,7 @@ def test_every_figure_and_formula_that_is_named_is_there(id):
     package = notebook.partition("_")[2].replace("your_sensors", "sensor_plans")
     texts += [path.read_text() for path in HOUSE.glob(f"{package}/figures*")]
     assert any(f'"{EVIDENCE[id].figure}' in text for text in texts), EVIDENCE[id].figure
-    assert 'class="formula"' not in markdown.mathml(EVIDENCE[id].formula, block=True)
+    assert 'class="formula"' not in html.mathml(EVIDENCE[id].formula, block=True)
     page = DOCUMENTS[id.partition("-")[0]].source.read_text()
     for number in re.findall(r"\\tag\{(\d+)\}", EVIDENCE[id].formula):
         assert f'id="eq-{number}"' in page and f"$${EVIDENCE[id].formula}$$" in page
@@ -89,7 +89,7 @@ def test_equations_in_prose_lead_to_the_page():
 
 
 def test_pages_of_documents_open_without_network(tmp_path):
-    write_pages(tmp_path)
+    write_documents(tmp_path)
     pages = {path.stem: path.read_text() for path in tmp_path.glob("*.html")}
     assert set(pages) == {document.page for document in DOCUMENTS.values()}
     for page in pages.values():

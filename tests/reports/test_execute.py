@@ -9,8 +9,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from aftlib.reports import execute, reproduce
-from aftlib.reports.executed import Executed
 from aftlib.reports.notebook import Notebook
+from aftlib.reports.runs import Executed
 from tests.tiny_project import write_notebook
 
 

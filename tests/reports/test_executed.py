@@ -11,8 +11,8 @@ from nbformat.v4 import new_code_cell
 from aftlib.reports import notebook, reproduce
 from aftlib.reports.claims import MIME, settle
 from aftlib.reports.documents import CLAIMS, Claim
-from aftlib.reports.executed import Executed, gather, read_reports
 from aftlib.reports.notebook import find_notebook
+from aftlib.reports.runs import Executed, gather, read_reports
 from tests.tiny_project import CLAIMS as SETTLE_CLAIMS
 from tests.tiny_project import FIRST, executed, shows, write_notebook
 

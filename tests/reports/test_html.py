@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from aftlib.reports import browser, html, markdown, reproduce, run_key, runs
+from aftlib.reports import browser, html, reproduce, run_key, runs
 from aftlib.reports.claims import MIME, ClaimRecord, settle
 from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
@@ -126,19 +126,19 @@ def test_durations_are_told_in_words():
 
 def test_formulas_need_no_network():
     text = r"Sum $\Sigma_{Y|o}$." + "\n\n" + r"\begin{align}a&=b\\c&=d\end{align}"
-    shown = markdown.to_html(text)
+    shown = html.to_html(text)
     assert shown.count("<math") == 2 and "$" not in shown
     assert '<span class="nobreak"><math>' in shown
 
 
 def test_a_formula_that_cannot_be_set_is_shown_as_written():
-    shown = markdown.to_html(r"$\nonsense{x}$")
+    shown = html.to_html(r"$\nonsense{x}$")
     assert r">\nonsense{x}</code>" in shown
     assert "Unknown command" in shown
 
 
 def test_tables_in_prose_may_be_wide():
-    assert '<div class="wide"><table>' in markdown.to_html("| a |\n|---|\n| 1 |")
+    assert '<div class="wide"><table>' in html.to_html("| a |\n|---|\n| 1 |")
 
 
 def test_the_index_shows_each_report_and_claim(done):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aftlib.reports import browser
-from aftlib.reports.executed import Executed, gather
 from aftlib.reports.index import draw_pictures, write_readme
+from aftlib.reports.runs import Executed, gather
 from tests.tiny_project import FIRST, executed, shows
 
 CHROMIUM = browser.find_browser()

@@ -12,8 +12,8 @@ from plotly.subplots import make_subplots
 from aftlib.reports import browser, data_out, html, index
 from aftlib.reports.claims import ClaimRecord, Scorecard, settle
 from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.html import write_documents
 from aftlib.reports.notebook import Notebook
-from aftlib.reports.pages import write_pages
 from aftlib.reports.style import GREEN, ORANGE, styled, with_slider
 from tests.reports import chromium
 from tests.tiny_project import FIRST, executed, shows, write_notebook
@@ -70,7 +70,7 @@ def pages(tmp_path_factory):
     notebook = Notebook(write_notebook(folder / "notebooks" / f"{run.name}.ipynb", FIRST))
     claims = [claims[0].outdated(), claims[1]]
     front = index.write_index([notebook], {run.name: run}, claims, [], folder / "index.html")
-    write_pages(folder / "documents")
+    write_documents(folder / "documents")
     written = {path.stem: path for path in (folder / "documents").glob("*.html")}
     return {"report": report, "index": front} | written
 

@@ -4,8 +4,8 @@ import pytest
 from nbformat.v4 import new_notebook
 
 from aftlib.reports import notebook, run_key
-from aftlib.reports.executed import Executed
 from aftlib.reports.notebook import Notebook, find_notebook, profile_parameters
+from aftlib.reports.runs import Executed
 from tests.tiny_project import FIRST, write_notebook
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from urllib.parse import unquote
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
 
-from aftlib.reports import cli, reproduce, run_commands, runs
-from aftlib.reports.executed import Executed
-from aftlib.reports.kept import KEEPING, read_kept
+from aftlib.reports import cli, data_out, execute, reproduce, run_commands, runs
 from aftlib.reports.notebook import find_notebook
+from aftlib.reports.runs import Executed
 from tests.tiny_project import FIRST, write_notebook
 
-FRAME = "import pandas as pd\ncounts = pd.DataFrame({'m': [m], 'found': [m / 3]})"
+FRAME = """import pandas as pd
+counts = pd.DataFrame({"m": [m], "found": [m / 3]})
+display(counts.style.format(precision=1))
+(counts * 2).set_index("m").style.format("{:.0%}").set_caption("Doubled")"""
 
 
 def aft(*arguments: str):
@@ -33,20 +36,24 @@ def short(home):
     return home
 
 
-def test_a_run_is_kept_once_with_all_that_was_found(short):
+def test_a_run_is_stored_once_with_all_that_was_found(short):
     subprocess.run(["git", "init", "-q", str(short)], check=True)
     first = aft("run", "1", "-p", "m=5")
     assert first.exit_code == 0, first.output
     (run,) = runs.all_runs()
     record = run.record
-    assert (record["notebook"], record["changed"]) == ("01_approximately_once", {"m": 5})
-    assert record["parameters"]["epsilons"] == [0.65, 0.7] and record["seed"] is None
+    assert (record["name"], record["changed"]) == ("01_approximately_once", {"m": 5})
+    assert record["parameters"]["epsilons"] == [0.65, 0.7]
     assert [claim["measured"] for claim in record["claims"]] == [5] * 5
     assert record["versions"]["pandas"] == pd.__version__
     assert record["machine"]["cores"] >= 1 and record["commit"] is None  # nothing committed yet
-    assert read_kept(run.folder / runs.TABLES)["counts"].loc[0, "found"] == 5 / 3
-    assert KEEPING not in (run.folder / f"{run.notebook}.ipynb").read_text()
+    tables = run.tables()
+    assert [*tables] == ["counts", "Table 2"]  # the first shown frame is counts
+    assert tables["counts"].loc[0, "found"] == 5 / 3
+    assert tables["Table 2"].to_dict("list") == {"m": [10], "found": [10 / 3]}
+    assert data_out.CAPTURE not in (run.folder / f"{run.notebook}.ipynb").read_text()
     page = run.page.read_text()
+    assert "% Doubled" in unquote(page) and r"10 & 333\% \\" in unquote(page)
     for link in re.findall(r'(?:src|href)="([^"#]+)', page):
         assert link.startswith("data:") or (run.folder / link).exists(), link
 
@@ -69,7 +76,7 @@ def test_a_run_is_kept_once_with_all_that_was_found(short):
     assert aft("open", run.name[:-4]).output == f"{run.page}\n"
 
 
-def test_a_reproduction_is_kept_too_and_taken_from_there(quick, home):
+def test_a_reproduction_is_stored_too_and_taken_from_there(quick, home):
     assert aft("run", "1", "-p", "m=3").exit_code == 0
     (job,) = reproduce.plan("smoke", ["D1"], {})
     assert job.reusable
@@ -83,7 +90,7 @@ def test_a_reproduction_is_kept_too_and_taken_from_there(quick, home):
     assert (run.folder / runs.RECORD).stat().st_mtime_ns == written
 
 
-def test_a_run_that_failed_is_kept_until_the_next_try(quick):
+def test_a_run_that_failed_is_stored_until_the_next_try(quick):
     failed = aft("run", "1", "-p", "m=9")
     assert failed.exit_code == 1
     assert "✘ 01_approximately_once failed: ValueError: nine" in failed.output
@@ -95,7 +102,7 @@ def test_a_run_that_failed_is_kept_until_the_next_try(quick):
     assert again.exit_code == 1 and "▶ 01_approximately_once runs" in again.output
     (run,) = runs.all_runs()
     assert not (run.folder / "old").exists()
-    assert runs.kept_run(find_notebook("1"), {"m": 9}) is None
+    assert runs.stored_run(find_notebook("1"), {"m": 9}) is None
 
 
 def test_a_profiles_own_values_are_told_by_its_name(quick):
@@ -114,7 +121,7 @@ def test_run_takes_the_values_of_a_profile_where_none_is_given(quick):
     assert "unchanged" in aft("run", "1", "-p", "m=3", "-p", "seed=2").output
 
 
-def kept(home, name, **record):
+def stored(home, name, **record):
     folder = home / "reports" / "runs" / name
     folder.mkdir(parents=True)
     told = dict.fromkeys(runs.FIELDS, {}) | {"started": "2026-01-01", "claims": [], "error": None}
@@ -127,23 +134,23 @@ OLD = json.dumps(dict.fromkeys(runs.FIELDS - {"changed"}, "2025"))
 
 @pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", OLD, "\udcff"])
 def test_a_record_that_cannot_be_read_is_no_run_and_makes_way(home, done, text):
-    kept(home, "mine/b", changed={}, seconds=1.0, started="2026-01-03T00:00:00")
+    stored(home, "mine/b", changed={}, seconds=1.0, started="2026-01-03T00:00:00")
     executed = Executed.read(done[0] / "01_approximately_once.ipynb")
     key = executed.record["key"][: runs.KEY_LENGTH]
-    broken = kept(home, f"01_approximately_once/{key}")
+    broken = stored(home, f"01_approximately_once/{key}")
     (broken / runs.RECORD).write_text(text, errors="surrogateescape")
     assert [run.name for run in runs.all_runs()] == ["mine/b"]
     reproduce.conclude([])
     listed = aft("runs").output
     assert "1 of 1 runs" in listed and f"! {broken} has no run.json that can be read" in listed
 
-    assert runs.keep(executed, broken / "none").record["key"] == executed.record["key"]
+    assert execute.store(executed, broken / "none").record["key"] == executed.record["key"]
     (broken / runs.RECORD).unlink()  # as one that is removed by hand, file by file
-    assert runs.keep(executed, broken / "none").exists()
+    assert execute.store(executed, broken / "none").exists()
 
 
 def test_a_run_whose_record_lacks_what_only_comparing_needs_is_listed_and_opened(home):
-    folder = kept(home, "mine/a", seconds=1.0, started="2026-01-02T00:00:00")
+    folder = stored(home, "mine/a", seconds=1.0, started="2026-01-02T00:00:00")
     record = json.loads((folder / runs.RECORD).read_text())
     for name in ("key", "notebook", "versions", "commit", "dirty", "machine"):
         record.pop(name, None)
@@ -154,9 +161,9 @@ def test_a_run_whose_record_lacks_what_only_comparing_needs_is_listed_and_opened
 
 
 def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
-    kept(home, "01_approximately_once/aa1", started="2026-01-02")
-    kept(home, "01_approximately_once/aa2", started="2026-01-01")
-    kept(home, "mine/b", started="2026-01-03")
+    stored(home, "01_approximately_once/aa1", started="2026-01-02")
+    stored(home, "01_approximately_once/aa2", started="2026-01-01")
+    stored(home, "mine/b", started="2026-01-03")
     found = {wanted: runs.find_run(wanted).name for wanted in ("last", "mine", "D1", "1/aa2", "b")}
     assert found == {
         "last": "mine/b",
@@ -172,22 +179,22 @@ def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
             runs.find_run(wanted)
 
 
-def test_where_nothing_is_kept_yet_the_way_to_a_run_is_told(home):
+def test_where_nothing_is_stored_yet_the_way_to_a_run_is_told(home):
     for wanted in ("last", "02", "ab"):
-        with pytest.raises(ValueError, match=f"no run '{wanted}', for none is kept yet: `aft run"):
+        with pytest.raises(ValueError, match=f"no run '{wanted}', because none is stored yet"):
             runs.find_run(wanted)
-    assert aft("runs").output == "No run is kept yet: `aft run 02`, say, keeps one.\n"
+    assert aft("runs").output == "No run is stored yet: `aft run 02`, say, stores one.\n"
 
 
 def test_a_notebook_without_runs_is_not_the_beginning_of_a_key(home):
-    kept(home, "01_approximately_once/2ab")
+    stored(home, "01_approximately_once/2ab")
     with pytest.raises(ValueError, match="no run '2'"):
         runs.find_run("2")  # the second notebook has none
     assert runs.find_run("2a").name == runs.find_run("1/2").name == "01_approximately_once/2ab"
 
 
 def test_open_shows_the_page_only_where_there_is_a_screen(home, monkeypatch):
-    kept(home, "mine/b")
+    stored(home, "mine/b")
     opened = []
     monkeypatch.setattr(run_commands.click, "launch", opened.append)
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):

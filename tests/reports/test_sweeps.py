@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
 
 from aftlib.reports import cli, notebook, reproduce, run_commands, runs
-from aftlib.reports.executed import Executed
+from aftlib.reports import execute as execution
 from aftlib.reports.notebook import find_notebook
+from aftlib.reports.runs import Executed
 from aftlib.reports.sweeps import (
     over_seeds,
     plan_sweep,
@@ -90,7 +91,7 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
     result = aft("sweep", "1", "-p", "m=2,3,9,5", "-p", "seed=1,2")
     assert result.exit_code == 1, result.output
     lines = result.output.splitlines()
-    assert lines[0] == "8 runs: 1 kept already, 7 to do, about 7 min 00 s."
+    assert lines[0] == "8 runs: 1 stored already, 7 to do, about 7 min 00 s."
     assert "✘ m=9 seed=1 failed: ValueError: nine" in lines
     assert any(ln.startswith("✔ m=5 seed=2 in 1 min 00 s: ✔ 1 holds; ") for ln in lines)
     page = Path(lines[-1].removeprefix("Sweep: "))
@@ -104,7 +105,7 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
 
     del quick[:]
     again = aft("sweep", "1", "-p", "m=2,3,9,5", "-p", "seed=1,2")
-    assert again.output.splitlines()[0].startswith("8 runs: 6 kept already, 2 to do")
+    assert again.output.splitlines()[0].startswith("8 runs: 6 stored already, 2 to do")
     assert [point["m"] for point in quick] == [9, 9]
     assert again.output.splitlines()[-1] == lines[-1]
     other = aft("sweep", "1", "-p", "m=3,5", "-p", "seed=8").output.splitlines()[0]
@@ -119,7 +120,7 @@ def test_a_sweep_without_claims_went_well_too(quick, monkeypatch):
         nbformat.write(made.content, target)
         return Executed.read(target)
 
-    monkeypatch.setattr(runs, "execute", execute)
+    monkeypatch.setattr(execution, "execute", execute)
     page = Path(aft("sweep", "1", "-p", "m=2,3,9").output.splitlines()[-1][len("Sweep: ") :])
     assert "2 of 3 runs went well, 1 failed." in page.read_text()
 
