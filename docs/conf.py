@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from sphinx.transforms import SphinxTransform
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import aftlib
-from aftlib.reports.html import mathml
+from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.html import mathml, render_document
 
 project = "aftlib"
 author = copyright = "The aftlib authors"
@@ -62,8 +64,25 @@ def set_formula(writer: Any, node: nodes.math | nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def render(app: Sphinx, name: str, source: list[str]) -> None:
+    """Let the renderer of the reports make a document's page; Sphinx keeps headings and index."""
+    document = {f"documents/{document.page}": document for document in DOCUMENTS.values()}.get(name)
+    if document is None:
+        return
+    parts = re.split(r"^(#{1,3} .*)$", source[0], flags=re.MULTILINE)
+    for place, part in enumerate(parts):
+        if part.strip() and not part.startswith("#"):
+            html = str(render_document(document, part)).replace(
+                '<div class="wide"><table>',
+                '<div class="table-wrapper docutils container"><table class="docutils">',
+            )
+            parts[place] = f"````{{raw}} html\n{html}\n````"
+    source[0] = "\n\n".join(parts)
+
+
 def setup(app: Sphinx) -> None:
-    """Have formulas and sizes set as above."""
+    """Have formulas, sizes and the documents' pages set as above."""
+    app.connect("source-read", render)
     renderers = {"inline_renderers": (set_formula, None), "block_renderers": (set_formula, None)}
     app.add_html_math_renderer("mathml", **renderers)
     app.add_transform(Sizes)

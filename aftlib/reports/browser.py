@@ -32,13 +32,13 @@ _FLAGS = (
 )
 _PAGE = """<!DOCTYPE html><html><head><meta charset="utf-8"><style>{style}</style></head>
 <body style="margin:0;padding:{margin}px;background:#fff"><div id="figure"></div>
-<pre id="said" style="display:none"></pre>
+<pre id="answer" style="display:none"></pre>
 <script src="plotly.min.js"></script>
 <script>{script}</script></body></html>"""
 _DRAW = """const figure = {figure};
 Plotly.newPlot("figure", figure.data, figure.layout, {{staticPlot: true}});"""
-_SAY = """const say = (text) => {{ document.getElementById("said").textContent = text; }};
-{expression}.then((found) => say("found " + found), (error) => say("error " + error));"""
+_ANSWER = """const answer = (text) => {{ document.getElementById("answer").textContent = text; }};
+{expression}.then((value) => answer("value " + value), (error) => answer("error " + error));"""
 
 
 def find_browser() -> str | None:
@@ -76,11 +76,11 @@ def print_page(figure: dict[str, Any], target: Path, browser: str) -> Path:
 
 
 def evaluate(expression: str, browser: str) -> str:
-    """Return the text that a promise of Plotly's script is kept with, or raise RuntimeError."""
-    said = _show(browser, _SAY.format(expression=expression), ["--dump-dom"])
-    found = re.search(r'<pre id="said"[^>]*>(found|error) ([^<]*)', said.stdout)
+    """Return the text that a promise of Plotly's script resolves to, or raise RuntimeError."""
+    shown = _show(browser, _ANSWER.format(expression=expression), ["--dump-dom"])
+    found = re.search(r'<pre id="answer"[^>]*>(value|error) ([^<]*)', shown.stdout)
     if found is None or found[1] == "error":
-        why = found[2] if found else said.stderr.strip()[-500:]
+        why = found[2] if found else shown.stderr.strip()[-500:]
         raise RuntimeError(f"the browser {browser} drew nothing: {why}")
     return unescape(found[2])
 
@@ -91,9 +91,9 @@ def _drawn(
     """Have the browser make the file `target` by the flag `act`."""
     script = _DRAW.format(figure=in_script(figure))
     with atomic_file(target) as scratch:
-        said = _show(browser, script, [*flags, f"{act}={scratch}"], **page)
+        shown = _show(browser, script, [*flags, f"{act}={scratch}"], **page)
         if not scratch.exists():
-            raise RuntimeError(f"the browser {browser} drew nothing: {said.stderr.strip()[-500:]}")
+            raise RuntimeError(f"the browser {browser} drew nothing: {shown.stderr.strip()[-500:]}")
     return target
 
 

@@ -30,8 +30,8 @@ _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_ROOMS = {
     "cluster": "aftlib.spark.cluster_command:command",
-    "compare": "aftlib.reports.run_commands:compare",
-    "export": "aftlib.reports.run_commands:export_data",
+    "compare": "aftlib.reports.compare:command",
+    "export": "aftlib.reports.export:command",
     "open": "aftlib.reports.run_commands:open_run",
     "plan": "aftlib.sensor_plans.command:command",
     "runs": "aftlib.reports.run_commands:runs",

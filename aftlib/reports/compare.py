@@ -9,12 +9,15 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval
+from aftlib.reports.cli import clear_errors
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import CLAIMS
 from aftlib.reports.html import plotly_box, render, share_plotly, started
-from aftlib.reports.runs import Run, file_stem, runs_dir
+from aftlib.reports.runs import Run, file_stem, find_run, runs_dir
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +28,7 @@ _B = "\0B"  # after the columns of the second table: the end of no column's name
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was compared, with a text for each run; `state` is what is said of it."""
+    """One thing that was compared, with a text and one state for each run."""
 
     name: str
     texts: tuple[str, ...]
@@ -34,10 +37,10 @@ class Line:
 
 
 def inputs(runs: Sequence[Run], part: str) -> list[Line]:
-    """Compare what the records hold under `part`, such as ``parameters``: the changed ones first.
+    """Compare the records' `part`, such as ``parameters``: the changed values first.
 
     ``run`` stands for the commit, the changes on top of it, the machine and the time taken.
-    What a record lacks is "–".
+    A missing value is "–".
     """
     if part == "run":
         names = ("name", "commit", "dirty", "machine", "started", "seconds")
@@ -86,7 +89,7 @@ def claims(runs: Sequence[Run]) -> list[Line]:
 def tables(runs: Sequence[Run]) -> list[Line]:
     """Compare the tables of each later run with the first's, column by column.
 
-    Rows are joined on the columns that tell them apart. Where a column has an interval, rows differ
+    Rows are joined on their key columns. Where a column has an interval, rows differ
     ("apart") when the intervals do not overlap; elsewhere ("changed") when the values differ, be
     they numbers or texts, or a row or column is in one only.
     """
@@ -105,11 +108,11 @@ def tables(runs: Sequence[Run]) -> list[Line]:
 
 
 def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
-    """Return a line for each column that `a` or `b` has beside its keys, see `tables`."""
+    """Return a line for each column that `a` or `b` has besides its keys, see `tables`."""
     keys = max(keys_of(a), keys_of(b), key=len)
     known = all(key in a and key in b for key in keys)
     if not keys or not known or a.duplicated(keys).any() or b.duplicated(keys).any():
-        return [Line(name, ("no columns tell the rows of both apart",), "changed")]
+        return [Line(name, ("no columns identify the rows of both",), "changed")]
     try:
         joined = a.merge(b, on=keys, suffixes=("", _B))
     except ValueError:  # a key that is a number in one and a text in the other
@@ -132,7 +135,7 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
         differ = ~((x == y) | (x.isna() & y.isna()))
         state = "changed" if differ.any() or alone else "same"
         text = f"{common}: {int(differ.sum())} differ"
-        if column not in numbers:  # texts, and what is true or false
+        if column not in numbers:  # texts and booleans
             lines.append(Line(f"{name}.{column}", (text,), state))
             continue
         if column in bounds and all(f"{bound}{_B}" in joined for bound in bounds[column]):
@@ -153,9 +156,9 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
 
 
 def keys_of(frame: pd.DataFrame) -> list[str]:
-    """Return the first columns of `frame` that together tell its rows apart; none where all do not.
+    """Return the first columns of `frame` that together identify its rows; none where all do not.
 
-    Tidy frames begin with what was chosen and end with what was measured.
+    Tidy frames begin with the chosen values and end with the measured ones.
     """
     columns = [str(column) for column in frame.columns]
     for count in range(1, len(columns) + 1):
@@ -188,7 +191,7 @@ def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
 
 
 def comparison_lines(runs: Sequence[Run]) -> list[str]:
-    """Return the comparison of `runs` as lines of text; what is the same is only counted."""
+    """Return the comparison of `runs` as lines of text; equal values are only counted."""
     lines = []
     for letter, run in zip(ascii_uppercase, runs, strict=False):
         lines.append(f"{letter}  {run.name}  {started(run.record)}")
@@ -239,3 +242,22 @@ def write_comparison(runs: Sequence[Run]) -> Path:
     )
     share_plotly(reports_dir())
     return write_whole(target, page)
+
+
+@click.command("compare")
+@click.argument("chosen", metavar="RUN RUN [RUN]...", nargs=-1)
+def command(chosen: tuple[str, ...]) -> None:
+    """Put stored runs side by side: parameters, versions, claims, the tables and figures.
+
+    A RUN is a key, NOTEBOOK/KEY or a notebook's name for its newest run. Tables are joined on the
+    columns that identify their rows; `!` marks values beyond their intervals, and other verdicts.
+    """
+    with clear_errors():
+        found = [find_run(name) for name in chosen]
+        if (count := len({run.name for run in found})) < 2:
+            raise ValueError(f"give at least two different runs, got {count}: see `aft runs`")
+        if len(found) > 26:
+            raise ValueError(f"give at most 26 runs, a letter each, got {len(found)}")
+        click.echo("\n".join(comparison_lines(found)))
+        page = write_comparison(found)
+    click.echo(f"\nPage: {page}")

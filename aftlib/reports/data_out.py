@@ -1,7 +1,7 @@
 """The data of figures and tables: captured while a notebook runs, numbered as in its report.
 
 In a batch run, IPython loads this module into the kernel. Each frame that a cell shows then carries
-its data beside its HTML. When the notebook ends, each frame that a variable holds is stored under
+its data next to its HTML. When the notebook ends, each frame that a variable holds is stored under
 the variable's name, so name what others should read: ``counts = …`` becomes ``counts.csv``.
 """
 
@@ -33,7 +33,7 @@ PICTURES = ("image/svg+xml", "image/png", "image/jpeg")
 CAPTURE = "aft-capture"  # tag of the cell that is run last and taken out again
 MOST_CELLS = 1_000_000  # a larger frame is an input rather than a result
 MOST_SHOWN = 50_000  # cells of a shown frame whose data a report carries
-CAPTION = "caption"  # tag of the cell that says what to see in a figure
+CAPTION = "caption"  # tag of the cell that explains a figure
 WIDGET = "application/vnd.jupyter.widget-view+json"
 _COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
 _GREEK = (
@@ -59,7 +59,7 @@ class Shown:
     cell: int  # its position in the notebook
     output: int  # and in the cell's outputs
     data: Mapping[str, Any]  # by MIME type
-    caption: str = ""  # of a figure: what to see in it, Markdown
+    caption: str = ""  # of a figure, Markdown
 
 
 def shown_in(content: nbformat.NotebookNode) -> list[Shown]:
@@ -75,13 +75,13 @@ def shown_in(content: nbformat.NotebookNode) -> list[Shown]:
         for output, made in enumerate(source.get("outputs", [])):
             if kind := kind_of(made.get("data", {})):
                 number = 1 + sum(shown.kind == kind for shown in found)
-                said = caption if kind == "figure" else ""
-                found.append(Shown(kind, number, cell, output, made.data, said))
+                about = caption if kind == "figure" else ""
+                found.append(Shown(kind, number, cell, output, made.data, about))
     return found
 
 
 def is_caption(cell: nbformat.NotebookNode) -> bool:
-    """Whether a cell says what to see in the figure of the cell before it."""
+    """Return whether a cell explains the figure of the cell before it."""
     return cell.cell_type == "markdown" and CAPTION in cell.metadata.get("tags", [])
 
 
@@ -97,9 +97,9 @@ def kind_of(data: Mapping[str, Any]) -> str:
 
 
 def figure_csv(figure: Mapping[str, Any]) -> str:
-    """Return the data of a Plotly figure, a row a point, with all that its slider can choose.
+    """Return the data of a Plotly figure as CSV: one row per point and position of its slider.
 
-    The columns are the trace, what the slider or menu chooses, the coordinates under the titles of
+    The columns are the trace, the choice of the slider or menu, the coordinates under the titles of
     their axes, and the bounds of error bars as values.
     """
     import pandas as pd
@@ -186,7 +186,7 @@ def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, l
         x, y = arrays.get("x", np.arange(width)), arrays.get("y", np.arange(height))
         if (len(x), len(y)) == (width, height):
             arrays = {"x": np.tile(x, height), "y": np.repeat(y, width), "z": arrays["z"].ravel()}
-            text = unpacked(trace.get("text") or [])  # what is written into the cells
+            text = unpacked(trace.get("text") or [])  # written into the cells
             if text.shape == (height, width):
                 arrays["text"] = text.ravel()
     return {
@@ -226,7 +226,7 @@ def unpacked(values: Any) -> np.ndarray:
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return an array as numbers, NaN for what is none, such as a date."""
+    """Return an array as numbers, NaN for other values, such as dates."""
     import pandas as pd
 
     return pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").to_numpy(float)

@@ -25,8 +25,8 @@ ENOUGH_DISK = 5.0  # GiB
 class Check:
     """One finding about the machine."""
 
-    name: str  # what was looked at
-    value: str  # what was found, ready to print
+    name: str  # of the part that was checked
+    value: str  # ready to print
     ok: bool = True  # False only where a run would fail or suffer
     way_out: str = ""  # what to do about it where it is not ok
 
@@ -72,7 +72,7 @@ def _machine() -> Iterator[Check]:
     try:
         from aftlib.spark.session import master
     except ModuleNotFoundError:
-        pass  # pyspark, told of above
+        pass  # pyspark, reported above
     else:
         named = os.environ.get("AFT_MASTER")
         origin = "AFT_MASTER" if named else "the default; AFT_MASTER changes it"
@@ -86,7 +86,7 @@ def _machine() -> Iterator[Check]:
             "disk",
             f"{free:.0f} GiB free for {place}",
             free >= ENOUGH_DISK,
-            f"free {ENOUGH_DISK:.0f} GiB there (all of data/ can be deleted: it is made anew)",
+            f"free {ENOUGH_DISK:.0f} GiB there (data/ can be deleted: it is generated again)",
         )
     except FileNotFoundError as error:
         yield Check("disk", "no data directory", False, str(error))

@@ -1,4 +1,4 @@
-"""Where `aft` begins: with what is not installed said in one line, and the extra that has it."""
+"""The entry point of `aft`: names the extra to install where a package is missing."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ _stops = 0  # how often `stop_all` was called
 class _Kernel(AsyncKernelManager):
     """Starts this interpreter, whatever kernels are installed, and can be stopped from outside.
 
-    What it says outside of cells goes to the file `said` of the subclass that `_run` makes, and
-    `born` is the number of stops before that run.
+    Output outside of cells goes to the `log_file` of the subclass that `_run` makes, and
+    `stops_before` is the number of stops before that run.
     """
 
-    said: Path
-    born: int
+    log_file: Path
+    stops_before: int
 
     def __init__(self, **options: Any) -> None:
         # Sockets in the file system: no ports to collide between jobs, and short enough a path.
@@ -78,9 +78,9 @@ class _Kernel(AsyncKernelManager):
 
     async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
         _live.add(self)
-        with self.said.open("ab") as log:
+        with self.log_file.open("ab") as log:
             await super().start_kernel(stdout=log, stderr=log, **options)
-        if _stops != self.born:
+        if _stops != self.stops_before:
             self.kill()
 
     async def cleanup_resources(  # type: ignore[override]
@@ -111,9 +111,8 @@ def execute(
 
     When it went well and `tables` is given, its frames are stored in that folder. A notebook that
     fails is saved too, up to and with its error. A run that `stop_all` ended raises
-    KeyboardInterrupt and saves nothing: what `target` held before stays. Where what its results
-    depend on was changed meanwhile, none can say what they were found with: their key is then one
-    that no run is asked for by.
+    KeyboardInterrupt and saves nothing: `target` stays as it was. Where code or data changed during
+    the run, its key becomes one that no run has, because nobody knows which version it used.
     """
     started, stops = time.monotonic(), _stops
     record: dict[str, Any] = {
@@ -171,7 +170,7 @@ def _run(
         if on_cell is not None:
             on_cell(min(cell_index, len(cells)), len(cells), heading)
 
-    # It warns of `name: str | None`, checked already, and tells of a dead kernel, as we do.
+    # It warns of `name: str | None`, checked already, and of a dead kernel, which we report.
     logging.getLogger("papermill").setLevel(logging.CRITICAL)
     try:
         papermill.execute_notebook(
@@ -181,14 +180,16 @@ def _run(
             kernel_name="python3",
             language="python",
             progress_bar=False,
-            kernel_manager_class=type("Kernel", (_Kernel,), {"said": log, "born": _stops}),
+            kernel_manager_class=type(
+                "Kernel", (_Kernel,), {"log_file": log, "stops_before": _stops}
+            ),
             on_cell_start=report,
         )
     except papermill.PapermillExecutionError as error:
         return f"{error.ename}: {error.evalue}"
-    except Exception as error:  # a kernel that died, was out of memory, or never started
-        last_words = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
-        return "\n".join([f"{type(error).__name__}: {error}", *last_words])
+    except Exception as error:  # the kernel crashed, was out of memory, or never started
+        last_lines = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
+        return "\n".join([f"{type(error).__name__}: {error}", *last_lines])
     return None
 
 
@@ -231,7 +232,7 @@ def run_and_store(
 def store(executed: Executed, tables: Path) -> Run:
     """Put a run into the store, unless one of the same key is there that went well.
 
-    What is left of a run, such as a folder without its record, makes way.
+    The rest of a removed run, such as a folder without its record, is replaced.
     """
     record, name = executed.record, executed.record["name"]
     run = Run(runs_dir() / name / record["key"][:KEY_LENGTH])

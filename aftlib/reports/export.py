@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import click
+
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.browser import evaluate, find_browser, print_page
+from aftlib.reports.cli import clear_errors
 from aftlib.reports.data_out import (
     MOST_SHOWN,
     PLOTLY,
@@ -83,7 +86,7 @@ def export(
 ) -> Path:
     """Write `shown` as `target` in the format `kind`, one of `FORMATS`.
 
-    What is drawn is `width` CSS pixels wide, and `height` high or what plot and legend need; the
+    A drawing is `width` CSS pixels wide, and `height` high or as plot and legend need; the
     title is left to the caption and the legend lies below. A slider or menu stands at the label
     `at`, or where it begins; data hold all that it can choose. ValueError when it cannot be had in
     that format, or there is no browser to draw with.
@@ -124,8 +127,8 @@ def export(
         drawn["layout"] |= size
     if kind == "pdf":
         return print_page(drawn, target, browser)
-    asked = size | {"format": kind, "scale": _DOTS if kind == "png" else 1}
-    url = evaluate(f"Plotly.toImage({in_script(drawn)}, {in_script(asked)})", browser)
+    options = size | {"format": kind, "scale": _DOTS if kind == "png" else 1}
+    url = evaluate(f"Plotly.toImage({in_script(drawn)}, {in_script(options)})", browser)
     about, _, content = url.partition(",")
     made = base64.b64decode(content) if "base64" in about else unquote(content).encode()
     return write_whole(target, made)
@@ -141,3 +144,43 @@ def for_paper(layout: Mapping[str, Any]) -> dict[str, Any]:
         "font": {**made.get("font", {}), "size": 10},
         "autosize": False,
     }
+
+
+@click.command("export")
+@click.argument("run")
+@click.option("--figure", type=int, metavar="N", help="Its number, as below it in the report.")
+@click.option("--table", type=int, metavar="N", help="Likewise.")
+@click.option("--format", "kind", help="csv, json, svg, png or pdf of a figure; csv or tex.")
+@click.option("--width", default="640px", show_default=True, help="Such as 84mm or 3.3in.")
+@click.option("--height", help="Likewise; default what plot and legend need.")
+@click.option("--at", metavar="VALUE", help="Of its slider; default where the slider begins.")
+@click.option("--output", metavar="FILE", help="Default: named after report and number.")
+def command(
+    run: str,
+    figure: int | None,
+    table: int | None,
+    kind: str | None,
+    width: str,
+    height: str | None,
+    at: str | None,
+    output: str | None,
+) -> None:
+    """Write a figure or table of a RUN, or of a notebook's report, as a file.
+
+    Drawings (svg, png, pdf) need a Chromium; csv, json and tex do not.
+    """
+    with clear_errors():
+        if (figure is None) == (table is None):
+            raise ValueError("give either --figure N or --table N")
+        executed = report_of(run)
+        what = "table" if figure is None else "figure"
+        shown = find_shown(executed, what, (table if figure is None else figure) or 0)
+        kind = kind or (Path(output).suffix[1:] if output else "") or "csv"
+        name = f"{executed.record['name']}-{what}-{shown.number}.{kind}"
+        size = pixels(width), None if height is None else pixels(height)
+        try:
+            click.echo(export(shown, Path(output or name), kind, *size, at))
+            if kind in DRAWN and (where := chosen(shown.data[PLOTLY], at)[1]):
+                click.echo(f"It is drawn at {where}; --at chooses another value.", err=True)
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error

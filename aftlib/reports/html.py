@@ -89,7 +89,7 @@ class _Markdown(IPythonRenderer):
 
 
 def mathml(latex: str, block: bool = False) -> str:
-    r"""Return `latex` as MathML; what cannot be read is shown as source, with the reason as title.
+    r"""Return `latex` as MathML; an unreadable formula as source, with the reason as its title.
 
     A ``\tag`` in a displayed formula works as it does in Jupyter.
     """
@@ -159,7 +159,7 @@ def plotly_box(figure: Mapping[str, Any]) -> Markup:
     return Markup(
         f'<div class="plotly" style="min-height:{height:g}px"></div>'
         f'<script type="application/json">{in_script(figure)}</script>'
-        '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js beside '
+        '<noscript><p class="missing">This figure needs JavaScript, and plotly.min.js next to '
         "this page.</p></noscript>"
     )
 
@@ -180,11 +180,13 @@ def share_plotly(folder: Path) -> Path:
     return target
 
 
-def render_document(document: Document, reports: str = "") -> Markup:
-    """Return the page of `document` as HTML; `reports` leads to the folder of the reports."""
-    text = re.sub(r"\]\((\w+)\.md\)", r"](\1.html)", document.source.read_text(encoding="utf-8"))
-    text = text.replace("](../../", "](")
-    for id, claim in CLAIMS.items():  # each leads to its line in the report
+def render_document(document: Document, text: str, reports: str | None = None) -> Markup:
+    """Return Markdown `text` from the page of `document` as HTML, for reports and ``make docs``.
+
+    With `reports`, the way to the folder of the reports, each claim leads to its line there.
+    """
+    text = re.sub(r"\]\((\w+)\.md\)", r"](\1.html)", text).replace("](../../", "](")
+    for id, claim in CLAIMS.items() if reports is not None else ():
         link = f"{reports}{DOCUMENTS[claim.document].notebook}.html#claim-{id}"
         text = text.replace(f"\n| {id} |", f"\n| [{id}]({link}) |")
     return to_html(text, str(document.source.parents[2]))
@@ -194,7 +196,8 @@ def write_documents(folder: Path) -> None:
     """Write the page of each document that has one into `folder`, which lies in the reports'."""
     for document in DOCUMENTS.values():
         if document.source.exists():
-            body = render_document(document, "../")
+            text = document.source.read_text(encoding="utf-8")
+            body = render_document(document, text, "../")
             page = render("document.html.j2", title=document.title, body=body)
             write_whole(folder / f"{document.page}.html", page)
 
@@ -203,7 +206,7 @@ def write_report(executed: Executed, target: Path, root: str = "") -> Path:
     """Write the report of `executed` to `target`, and the Plotly script that all share.
 
     `root` leads from `target`'s final place to the folder of the script and the index. A report
-    that is written elsewhere, such as beside a plan, stands alone: it leads to no other page.
+    that is written elsewhere, such as next to a plan, stands alone: it leads to no other page.
     """
     alone = not root and target.parent.resolve() != reports_dir().resolve()
     page = render_report(executed, None if alone else root)
@@ -266,7 +269,7 @@ def _scorecard(
     cell: int,
     root: str | None,
 ) -> dict[str, Any]:
-    """Return the table of settled claims, each with links to what it rests on."""
+    """Return the table of settled claims, each with links to its figure and equations."""
     about = (executed.name, executed.profile, executed.changed)  # the notebook knew no profile
     claims = [ClaimRecord.of(Settled(**line), *about) for line in lines]
     pages, leads = {} if root is None else cited(claims, root), {}
@@ -302,7 +305,7 @@ def _output(output: NotebookNode, shown: list[Shown]) -> dict[str, Any]:
 
 
 def _rich(data: NotebookNode) -> Markup:
-    """Return what a page shows of an output: the first of these kinds that it has."""
+    """Return a page's form of an output: the first of these kinds that it has."""
     if WIDGET in data:
         return Markup()  # such as a progress bar: it lives only while the notebook runs
     if PLOTLY in data:

@@ -1,4 +1,4 @@
-"""The commands about stored runs: to list, open, vary and compare them, and to take data out."""
+"""The commands that list stored runs, open one, and make many."""
 
 from __future__ import annotations
 
@@ -126,70 +126,3 @@ def sweep(
         conclude([])
     click.echo(f"Sweep: {page}")
     sys.exit(1 if any(ran.error for ran in executed) else 0)
-
-
-@click.command()
-@click.argument("chosen", metavar="RUN RUN [RUN]...", nargs=-1)
-def compare(chosen: tuple[str, ...]) -> None:
-    """Put stored runs side by side: parameters, versions, claims, the tables and figures.
-
-    A RUN is a key, NOTEBOOK/KEY or a notebook's name for its newest run. Tables are joined on the
-    columns that tell their rows apart; `!` marks what is beyond its intervals, or another verdict.
-    """
-    from aftlib.reports.compare import comparison_lines, write_comparison
-    from aftlib.reports.runs import find_run
-
-    with clear_errors():
-        found = [find_run(name) for name in chosen]
-        if (count := len({run.name for run in found})) < 2:
-            raise ValueError(f"give at least two different runs, got {count}: see `aft runs`")
-        if len(found) > 26:
-            raise ValueError(f"give at most 26 runs, a letter each, got {len(found)}")
-        click.echo("\n".join(comparison_lines(found)))
-        page = write_comparison(found)
-    click.echo(f"\nPage: {page}")
-
-
-@click.command("export")
-@click.argument("run")
-@click.option("--figure", type=int, metavar="N", help="Its number, as below it in the report.")
-@click.option("--table", type=int, metavar="N", help="Likewise.")
-@click.option("--format", "kind", help="csv, json, svg, png or pdf of a figure; csv or tex.")
-@click.option("--width", default="640px", show_default=True, help="Such as 84mm or 3.3in.")
-@click.option("--height", help="Likewise; default what plot and legend need.")
-@click.option("--at", metavar="VALUE", help="Of its slider; default where the slider begins.")
-@click.option("--output", metavar="FILE", help="Default: named after report and number.")
-def export_data(
-    run: str,
-    figure: int | None,
-    table: int | None,
-    kind: str | None,
-    width: str,
-    height: str | None,
-    at: str | None,
-    output: str | None,
-) -> None:
-    """Write a figure or table of a RUN, or of a notebook's report, as a file.
-
-    Drawings (svg, png, pdf) need a Chromium; csv, json and tex do not.
-    """
-    from pathlib import Path
-
-    from aftlib.reports.data_out import PLOTLY, chosen
-    from aftlib.reports.export import DRAWN, export, find_shown, pixels, report_of
-
-    with clear_errors():
-        if (figure is None) == (table is None):
-            raise ValueError("give either --figure N or --table N")
-        executed = report_of(run)
-        what = "table" if figure is None else "figure"
-        shown = find_shown(executed, what, (table if figure is None else figure) or 0)
-        kind = kind or (Path(output).suffix[1:] if output else "") or "csv"
-        name = f"{executed.record['name']}-{what}-{shown.number}.{kind}"
-        size = pixels(width), None if height is None else pixels(height)
-        try:
-            click.echo(export(shown, Path(output or name), kind, *size, at))
-            if kind in DRAWN and (where := chosen(shown.data[PLOTLY], at)[1]):
-                click.echo(f"It is drawn at {where}; --at chooses another value.", err=True)
-        except RuntimeError as error:
-            raise ValueError(str(error)) from error

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 RECORD, TABLES = "run.json", "tables"
 KEY_LENGTH = 12  # digits of the key that name a folder
 FIELDS = {"parameters", "changed", "profile", "claims", "error", "started", "seconds"}
-"""What a record must have to be that of a run; another missing field is shown as missing."""
+"""Fields that every record has; any other missing field is shown as missing."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> li
     """Return every known claim, in order, with what its document's notebook found.
 
     "not run", with the reason as its note, where the notebook was not run, failed, settled nothing
-    about the claim, or is older than the code: then with what it had found, as `earlier`.
+    about the claim, or is older than the code: then with its old verdict as `earlier`.
     """
     known = {notebook.name: notebook for notebook in notebooks}
     current = {name: run.is_current(known[name]) for name, run in reports.items() if name in known}
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What it is called on the command line: notebook and key."""
+        """Its name on the command line: notebook and key."""
         return f"{self.notebook}/{self.folder.name}"
 
     @property

@@ -37,7 +37,7 @@ def with_slider(
 ) -> go.Figure:
     """Add a slider that exchanges the data of all traces and leaves the legend's choices alone.
 
-    `label` says what it chooses; `frames` has for each position the new attributes of every trace,
+    `label` names the choice; `frames` has for each position the new attributes of every trace,
     in the traces' order, and the figure shows number `active` of them. Returns the same figure.
     """
     steps = []

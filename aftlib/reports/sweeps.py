@@ -42,14 +42,14 @@ class Sweep:
 
     @property
     def page(self) -> Path:
-        """Where its page lies: beside the runs, under a name that the same sweep has again."""
+        """The path of its page, with the runs: the same path for the same sweep."""
         text = json.dumps([self.varied, self.points], sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:6]
         name = file_stem(["sweep", *self.varied, digest])
         return runs_dir() / self.notebook.name / f"{name}.html"
 
     def label(self, point: Mapping[str, Any]) -> str:
-        """Return what tells `point` from the others."""
+        """Return the varied values of `point` as text."""
         return " ".join(f"{name}={point[name]}" for name in self.varied) or self.notebook.name
 
 
@@ -59,10 +59,10 @@ def plan_sweep(
     """Return the sweep over texts like ``"0.1,0.12"`` by name; every value is checked.
 
     All combinations are run, or, with `together`, the first values, the second ones, and so on.
-    What is not given has the value that `profile` gives. ValueError where a value does not fit, a
-    run is given twice, or those that go together are not equally many.
+    Other parameters have the values of `profile`. ValueError where a value does not fit, a run is
+    given twice, or those that go together are not equally many.
     """
-    quoted = r"""(['"])(.*)\1"""  # quotes that kept the commas of a text
+    quoted = r"""(['"])(.*)\1"""  # quotes that protected the commas of a text
     values = {
         name: [
             notebook.check({name: re.sub(f"^{quoted}$", r"\2", text)})[name]
@@ -116,8 +116,8 @@ def split_values(text: str) -> list[str]:
 def time_of_one(sweep: Sweep) -> tuple[float | None, bool]:
     """Return how many seconds a run took before (None: there was none), and whether it was alike.
 
-    Alike are runs that differ from the sweep's by what it varies only; where there is none, other
-    runs of the notebook must do.
+    Alike are runs that differ from the sweep's only in the varied parameters; where there is none,
+    other runs of the notebook count.
     """
     notebook, (point, *_) = sweep.notebook, sweep.points
     records = [run.record for run in all_runs() if run.notebook == notebook.name]
@@ -188,7 +188,7 @@ def write_sweep(sweep: Sweep) -> Path:
 
 
 def _write_data(sweep: Sweep, done: Sequence[tuple[Mapping[str, Any], Run]]) -> None:
-    """Write what was measured as CSV beside the page: one row per run and claim."""
+    """Write the measured values as CSV next to the page: one row per run and claim."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow([*sweep.varied, "run", "claim", "measured", "low", "high", "verdict"])
@@ -215,7 +215,7 @@ def _multiple(
 ) -> dict[str, Any] | None:
     """Return what claim `id` measured over the first varied parameter, a line for the others.
 
-    None where nothing was varied, or what was measured is no number.
+    None where nothing was varied, or the measured values are no numbers.
     """
     axes = [n for n in sweep.varied if n != SEED] + [n for n in sweep.varied if n == SEED]
     claims = [

@@ -99,7 +99,7 @@ def test_tables_are_joined_on_what_tells_their_rows_apart():
     ("b", "said"),
     [
         (A.assign(m=A.m + 100), "no rows in common by m"),
-        (A.drop(columns="m"), "no columns tell the rows of both apart"),
+        (A.drop(columns="m"), "no columns identify the rows of both"),
         (A.assign(m="x"), "no rows in common by m, rate"),
         (A.assign(m=["x", "y", "z"]), "no rows in common by m"),
     ],
