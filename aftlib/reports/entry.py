@@ -24,3 +24,7 @@ def main() -> None:
             raise
         extra = _EXTRAS.get(module, "notebooks")
         sys.exit(f"aft needs {module}, which is not installed: pip install 'aftlib[{extra}]'")
+
+
+if __name__ == "__main__":
+    main()

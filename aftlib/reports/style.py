@@ -96,7 +96,7 @@ def explorable(draw: Callable[..., go.Figure], **controls: tuple[str, Sequence[A
         )
         for name, (label, options, value) in controls.items()
     }
-    return interactive(draw, **sliders)
+    return interactive(draw, {"auto_display": True}, **sliders)
 
 
 def correlations(correlation: pd.DataFrame) -> go.Figure:

@@ -36,17 +36,19 @@ def test_a_failing_notebook_is_saved_with_its_error(done):
     assert run.settled == []
 
 
-def test_the_kernel_is_this_interpreter_with_this_project(home):
+def test_the_kernel_is_this_interpreter_with_this_project(home, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "open.ipynb")  # aft is run from a notebook
     source = (
         "import os, sys, json, aftlib.core.paths\n"
         "print(json.dumps([sys.executable, os.environ['PLOTLY_RENDERER'], os.getcwd(),"
+        " os.environ['JPY_SESSION_NAME'],"
         " str(aftlib.core.paths.project_root())]))"
     )
     path = write_notebook(home / "where.ipynb", [new_code_cell(source)])
     run = execute.execute(Notebook(path), {}, home / "out.ipynb")
     assert run.error is None
     found = json.loads(run.content.cells[0].outputs[0].text)
-    assert found == [sys.executable, "plotly_mimetype", os.getcwd(), str(home)]
+    assert found == [sys.executable, "plotly_mimetype", os.getcwd(), "", str(home)]
 
 
 def test_a_run_while_its_data_changed_is_found_with_neither(home, monkeypatch):

@@ -25,8 +25,11 @@ from aftlib.reports.style import explorable
 
 @pytest.fixture
 def lab(monkeypatch):
-    """A kernel whose notebook is open in JupyterLab."""
+    """A kernel whose notebook is open in JupyterLab; return what widgets display there."""
+    displayed = []
     monkeypatch.setenv("JPY_SESSION_NAME", "01_approximately_once.ipynb")
+    monkeypatch.setattr("ipywidgets.widgets.interaction.display", displayed.append)
+    return displayed
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +76,7 @@ def test_sliders_of_d1_assign_again(lab):
     known, requirement = block_model(12, 2), Requirement(0.6, 0.05)
     expected = assign_greedy(known, 4, requirement).reliability
     np.testing.assert_allclose(shown.data[0].y, sorted(expected, reverse=True))
+    assert lab[-1] is shown
     shown = move(widget, **{"δ": 0.2})
     estimable = assign_greedy(known, 4, Requirement(0.6, 0.2)).estimable.sum()
     assert f"Estimable of 4 workers at ε = 0.6: greedy {estimable}," in shown.layout.title.text
