@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
 from aftlib.shared_state.scaling import SERVED
+from aftlib.shared_state.stream.tuples import UNIFORM
 
 LOOK: Mapping[str, dict] = {
     "upfront": {"color": RED, "symbol": "square"},
@@ -45,7 +46,7 @@ def scaling(
     kinds = {False: ("modelled", "dash"), True: ("modelled, pipelined", "dot")}
     figure, drawn = go.Figure(), []  # of each trace: its rows, of whatever number of tuples
     for color, (skew, rows) in zip(cycle(_SKEWS), model.groupby("skew"), strict=False):
-        name = "uniform" if skew == 1 else f"Zipf {skew:g}"
+        name = "uniform" if skew == UNIFORM else f"Zipf {skew:g}"
         for pipelined, at in rows.groupby("pipelined"):
             label, dash = kinds[bool(pipelined)]
             line = {"color": color, "dash": dash, "width": 1.5}
@@ -108,7 +109,7 @@ def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
                 mode="lines+markers", line={"color": look["color"], "dash": dash},
                 marker={"symbol": look["symbol"] + ("" if most else "-open"), "size": 9},
             )  # fmt: skip
-    styled(figure, title, "skew (1.0 is uniform)", "million tuples a second")
+    styled(figure, title, "skew (0 is uniform)", "million tuples a second")
     return figure.update_yaxes(rangemode="tozero")
 
 

@@ -26,14 +26,14 @@ from benchmarks.merging import TOTALS, require_equal
 
 AT = ["strategy", "skew", "tasks"]
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
-STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
+STREAMS = [TupleStream(1000, skew=skew) for skew in (0.0, 1.2, 1.4, 2.0)]
 
 
 @pytest.fixture(scope="module")
 def given(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     return d3.inputs(
-        spark, folder, skews=[1.0, 2.0], tuples=100_000, keys=1_000, seed=1, partitions=2
+        spark, folder, skews=[0.0, 2.0], tuples=100_000, keys=1_000, seed=1, partitions=2
     )
 
 
@@ -92,7 +92,7 @@ def imbalance(spark):
 
 def costs():
     shuffle = {("upfront", s.skew, 1): ShuffleCosts(0.3, 3e-7, 3e-7) for s in STREAMS}
-    work = {1.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
+    work = {0.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
     late = {(n, s, 1): MergeCosts(0.3, work[s], 4e-8) for n in STRATEGIES[1:] for s in work}
     return shuffle | late
 
@@ -133,7 +133,7 @@ def test_runs_that_disagree_are_refused():
 
 
 def test_the_benchmarks_systems_must_agree():
-    totals = {"skew": 1.0, "keys": 2, "sum": 7, "count": 3}
+    totals = {"skew": 0.0, "keys": 2, "sum": 7, "count": 3}
     frame = pd.DataFrame([{"system": name, **totals} for name in ("ours", "other")])
     assert require_equal([frame, pd.DataFrame(), frame.assign(skew=2.0, sum=8)]) is None
     for name in TOTALS:
@@ -142,9 +142,9 @@ def test_the_benchmarks_systems_must_agree():
 
 
 def test_the_model_goes_through_what_was_measured(measured, imbalance):
-    streams = [TupleStream(100_000, 1_000, skew) for skew in (1.0, 2.0)]
+    streams = [TupleStream(100_000, 1_000, skew) for skew in (0.0, 2.0)]
     costs = d3.fitted(measured, imbalance, streams)
-    assert set(costs) == {(n, s, p) for n in STRATEGIES for s in (1.0, 2.0) for p in (1, 2)}
+    assert set(costs) == {(n, s, p) for n in STRATEGIES for s in (0.0, 2.0) for p in (1, 2)}
     model = d3.modelled(costs, imbalance, streams, 100_000).set_index(AT)["throughput"]
     middle = measured.groupby(AT)["throughput"].median()
     np.testing.assert_allclose(model.loc[middle.index], middle)
@@ -156,19 +156,19 @@ def test_the_model_goes_through_what_was_measured(measured, imbalance):
 
 def test_costs_by_hand():
     """Service and what is left of a run; where services overlap, they are shortened."""
-    stream = TupleStream(1000, 1, 1.0)  # one key: a sum a task
-    run = {"skew": 1.0, "tasks": 2, "tuples": 1000, "throughput": 100.0, "sender_s": np.nan,
+    stream = TupleStream(1000, 1, 0.0)  # one key: a sum a task
+    run = {"skew": 0.0, "tasks": 2, "tuples": 1000, "throughput": 100.0, "sender_s": np.nan,
            "receiver_s": np.nan, "read_s": 1, "parse_s": 2, "sum_s": 1, "merge_s": 6}  # fmt: skip
     shuffled = {"strategy": "upfront", "sender_s": 4.0, "receiver_s": 2.0}
     measured = pd.DataFrame([run | {"strategy": "late local"}, run | shuffled])
-    loads = pd.DataFrame({"skew": [1.0], "tasks": [2], "imbalance": [1.5]})
+    loads = pd.DataFrame({"skew": [0.0], "tasks": [2], "imbalance": [1.5]})
     costs = d3.fitted(measured, loads, [stream])
-    late = costs["late local", 1.0, 2]  # 10 s: 4 / 2 of work, 2 sums of 3 s, 2 left
+    late = costs["late local", 0.0, 2]  # 10 s: 4 / 2 of work, 2 sums of 3 s, 2 left
     assert (late.fixed_s, late.tuple_s, late.merge_s) == pytest.approx((2, 4e-3, 3))
-    upfront = costs["upfront", 1.0, 2]  # 10 s: 4 / 2, and 2 on the busiest, which has 3 / 4
+    upfront = costs["upfront", 0.0, 2]  # 10 s: 4 / 2, and 2 on the busiest, which has 3 / 4
     assert upfront == ShuffleCosts(6.5, 4e-3, 2e-3)
     faster = d3.fitted(measured.assign(throughput=250.0), loads, [stream])
-    assert faster["late local", 1.0, 2] == MergeCosts(0.0, 2e-3, 1.5)
+    assert faster["late local", 0.0, 2] == MergeCosts(0.0, 2e-3, 1.5)
 
 
 def test_imbalance_is_near_the_digests(imbalance):
@@ -181,13 +181,13 @@ def test_imbalance_is_near_the_digests(imbalance):
 
 
 def test_the_model_foresees_more_tasks_from_fewer(measured, imbalance):
-    unused = {("upfront", 1.0, 2): ShuffleCosts(9, 9, 9)}  # what is foreseen does not count itself
+    unused = {("upfront", 0.0, 2): ShuffleCosts(9, 9, 9)}  # what is foreseen does not count itself
     found = d3.held_out(measured, costs() | unused, imbalance, STREAMS)
     assert len(found) == 3 * 2
-    row = found.set_index(AT).loc[("upfront", 1.0, 2)]
+    row = found.set_index(AT).loc[("upfront", 0.0, 2)]
     assert row["modelled"] == pytest.approx(100_000 / (0.3 + 0.03), rel=0.01)
     runs = measured.set_index(AT)["throughput"]
-    assert row["measured"] == runs["upfront", 1.0, 2]
+    assert row["measured"] == runs["upfront", 0.0, 2]
     assert row["ratio"] == row["modelled"] / row["measured"]
 
 
@@ -195,14 +195,14 @@ def test_model_is_its_closed_form(imbalance):
     model = d3.modelled(costs(), imbalance, STREAMS, 10**8, pipelined=True)
     at = model.set_index(AT)["throughput"]
     assert at["upfront", 2.0, 96] == pytest.approx(1 / (3e-7 * 0.6079), rel=0.02)
-    assert at["upfront", 1.0, 1] == pytest.approx(10**8 / (0.3 + 60))
+    assert at["upfront", 0.0, 1] == pytest.approx(10**8 / (0.3 + 60))
     assert set(model["strategy"]) == {"upfront"}  # the others have nothing to pipeline
     at = d3.modelled(costs(), imbalance, STREAMS, 10**8).set_index(AT)["throughput"]
-    assert at["late local", 1.0, 2] == pytest.approx(10**8 / (0.3 + 4 + 2 * 100_000 * 4e-8))
+    assert at["late local", 0.0, 2] == pytest.approx(10**8 / (0.3 + 4 + 2 * 100_000 * 4e-8))
     table = d3.costs_table(costs(), STREAMS, 10**8).set_index(["strategy", "skew"])
     assert table.loc[("upfront", 1.4), "b"] == 0.5
     assert table.loc[("upfront", 2.0), "ends_at"] == pytest.approx(2 / 0.6079, rel=1e-3)
-    assert table.loc[("late local", 1.0), "ends_at"] == pytest.approx((8 / 4e-3) ** 0.5)
+    assert table.loc[("late local", 0.0), "ends_at"] == pytest.approx((8 / 4e-3) ** 0.5)
 
 
 def test_locality_holds_what_its_cases_say(locality):
@@ -386,7 +386,7 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
     assert d3.other_engines().empty
     results = tmp_path / "benchmarks" / "results"
     results.mkdir(parents=True)
-    rates = {"late local": {"1": [2.5, 2, 3]}}
+    rates = {"late local": {"0": [2.5, 2, 3]}}
     stored = {f"{kind}_million_tuples_a_second": rates for kind in ("spark", "flink", "one_core")}
     stored |= {
         "tuples": 10,
@@ -396,8 +396,8 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
     stored |= {"memory_gb_at_most_by_tuples": {"1,000": 1.5, "10": 1}}
     (results / "merging.json").write_text(json.dumps(stored))
     assert d3.other_engines().to_numpy().tolist() == [
-        [10, 3, "two tasks", "Spark, late local", 1.0, 2.5e6],
-        [10, 3, "one core", "late local", 1.0, 2.5e6],
+        [10, 3, "two tasks", "Spark, late local", 0.0, 2.5e6],
+        [10, 3, "one core", "late local", 0.0, 2.5e6],
     ]
     more = stored | {"memory_gb_at_most_by_tuples": {"10": 2}}
     (results / "merging-9.json").write_text(json.dumps(more))
@@ -405,7 +405,7 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
 
 
 def test_every_skew_is_drawn():
-    skews = [1 + i / 10 for i in range(9)]
+    skews = [i / 10 for i in range(9)]
     model = pd.DataFrame({"strategy": "upfront", "skew": skews, "tasks": 1, "throughput": 1e6})
     model = model.assign(tuples=10, pipelined=False)
     figure = figures.scaling(model, model, "upfront", "title")

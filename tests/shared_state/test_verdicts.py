@@ -26,8 +26,8 @@ from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, TupleStream
 from aftlib.shared_state.verdicts import explanation
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
-STREAMS = [TupleStream(1000, skew=skew) for skew in (1.0, 1.2, 1.4, 2.0)]
-WORK = {1.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
+STREAMS = [TupleStream(1000, skew=skew) for skew in (0.0, 1.2, 1.4, 2.0)]
+WORK = {0.0: 8e-8, 1.2: 6e-8, 1.4: 5e-8, 2.0: 4e-8}
 
 
 def cost_of(merge_s=4e-8, shuffle=(0.3, 3e-7, 3e-7)):
@@ -149,7 +149,7 @@ def test_a_model_that_is_not_what_was_measured_settles_nothing(monkeypatch, off)
 def test_a_model_that_nothing_was_held_against_settles_nothing(monkeypatch):
     given = frames(monkeypatch)
     alone = given["measured"][given["measured"]["tasks"] == 2]
-    empty = experiments.held_out(alone, {("upfront", 1.0, 2): ShuffleCosts(0, 1, 1)}, None, STREAMS)
+    empty = experiments.held_out(alone, {("upfront", 0.0, 2): ShuffleCosts(0, 1, 1)}, None, STREAMS)
     found = judged(given | {"held_out": empty})
     assert {found[claim].verdict for claim in ("D3-2", "D3-6", "D3-7")} == {"deviates"}
     assert "measure a second parallelism" in found["D3-6"].note
@@ -204,7 +204,7 @@ def settled_by_work(tmp_path, monkeypatch):
 
     monkeypatch.setattr(throughputs, "run_stage", run_stage)
     given = []
-    for skew in (1.0, 1.2, 2.0):
+    for skew in (0.0, 1.2, 2.0):
         stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)
         given.append(Input(stream, TupleLog.draw(tmp_path / f"{skew}", stream, 4)))
     served = experiments.served(given, [1, 2], 1, times=1)

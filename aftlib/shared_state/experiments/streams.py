@@ -39,8 +39,8 @@ LEAST = {
 }
 """The least that each parameter of the report may be; all of them are whole numbers."""
 LEAST_OF_EACH = {
-    "skews": 1,
-    "large_skews": 1,
+    "skews": 0,
+    "large_skews": 0,
     "tasks": 1,
     "modelled_tasks": 1,
     "locality_keys": 1,
@@ -97,8 +97,8 @@ def check_parameters(**given: Any) -> None:
     skews, tasks, modelled_tasks = (given[n] for n in ("skews", "tasks", "modelled_tasks"))
     if UNIFORM not in skews:
         raise ValueError(
-            f"skews must hold {UNIFORM} (uniform), which all others are compared with, "
-            f"got {list(skews)}: add {UNIFORM}"
+            f"skews must hold {UNIFORM:g} (uniform), which all others are compared with, "
+            f"got {list(skews)}: add {UNIFORM:g}"
         )
     if max(skews) < SKEWED:
         raise ValueError(

@@ -12,8 +12,8 @@ import pyarrow.csv as pc
 
 ROWS_PER_RANGE = 65_536
 """Tuples drawn from one random stream; part of what a seed means, so never a parameter."""
-UNIFORM = 1.0
-"""The skew by which D3 calls equally likely keys."""
+UNIFORM = 0.0
+"""The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here."""
 LARGEST_VALUE = 100
 
 _PLAIN = pc.WriteOptions(include_header=False, quoting_style="none")
@@ -31,24 +31,24 @@ class TupleStream:
 
     tuples: int
     keys: int = 100_000  # different ones that may occur; the document gives no number
-    skew: float = UNIFORM  # Zipf's parameter: the key of rank r has weight r^−skew
+    skew: float = UNIFORM  # Zipf's parameter: the key of rank r has weight r^−skew; 0 is uniform
     seed: int = 1
     rate: int = 1_000  # tuples a tick of event time
     disorder: int = 0  # ticks by which a tuple may come late at most, uniformly
 
     def __post_init__(self) -> None:
-        least = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 1}
+        least = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 0}
         for name, low in least.items():
             value = getattr(self, name)
             if not value >= low:
-                hint = " (1.0 is uniform)" if name == "skew" else ""
+                hint = " (0 is uniform)" if name == "skew" else ""
                 raise ValueError(f"{name} must be at least {low}{hint}, got {value!r}")
 
     @property
     def name(self) -> str:
         """Every parameter in a word, by which the stream's files are kept."""
         return (
-            f"n{self.tuples}-k{self.keys}-z{self.skew:g}-seed{self.seed}"
+            f"n{self.tuples}-k{self.keys}-zipf{self.skew:g}-seed{self.seed}"
             f"-rate{self.rate}-disorder{self.disorder}"
         )
 
@@ -65,8 +65,7 @@ class TupleStream:
     @cached_property
     def shares(self) -> np.ndarray:
         """Probability of each key by its rank, the most frequent first, shape (keys,)."""
-        exponent = 0.0 if self.skew == UNIFORM else self.skew
-        weights = np.arange(1, self.keys + 1, dtype=float) ** -exponent
+        weights = np.arange(1, self.keys + 1, dtype=float) ** -self.skew
         return weights / weights.sum()
 
     @cached_property

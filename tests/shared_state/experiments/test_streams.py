@@ -65,8 +65,8 @@ def test_awkward_values_are_refused_by_their_name(name, wrong):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"skews": [1.4, 2.0]}, r"skews must hold 1.0 .*, got \[1.4, 2.0\]: add 1.0"),
-        ({"skews": [1.0, 1.2]}, r"skews must hold one of 1.4 or more, got \[1.0, 1.2\]: add 1.4"),
+        ({"skews": [1.4, 2.0]}, r"skews must hold 0 .*, got \[1.4, 2.0\]: add 0"),
+        ({"skews": [0.0, 1.2]}, r"skews must hold one of 1.4 or more, got \[0.0, 1.2\]: add 1.4"),
         ({"modelled_tasks": [1, 8]}, r"modelled_tasks must hold 8 and 24, .*: add \[24\]"),
         ({"tasks": [1]}, r"tasks must hold 2 or more, .*, got \[1\]: add 2"),
         ({"tasks": [1, 2.0]}, "each of tasks must be a whole number at least 1, got 2.0"),
@@ -100,7 +100,7 @@ def test_the_least_that_is_accepted_works_without_spark(tmp_path):
 
 
 def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
-    drawn = {"skews": [1, 1.4], "tuples": FEWEST, "keys": 1, "seed": 0}
+    drawn = {"skews": [0, 1.4], "tuples": FEWEST, "keys": 1, "seed": 0}
     given = experiments.inputs(spark, tmp_path, **drawn)
     streams = [each.stream for each in given]
     measured = experiments.measured(spark, given[:1], [1, 2], 1, warm_up=False)
