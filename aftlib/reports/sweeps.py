@@ -5,22 +5,22 @@ The store of runs makes it resumable: a stored run is not repeated.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.core.paths import reports_dir, write_whole
-from aftlib.reports.claims import SYMBOLS, shown, shown_interval, tally
+from aftlib.reports.claims import shown, shown_interval, tally
 from aftlib.reports.documents import CLAIMS
 from aftlib.reports.html import duration, plotly_box, render, share_plotly
 from aftlib.reports.notebook import Notebook, profile_parameters
@@ -157,18 +157,22 @@ def write_sweep(sweep: Sweep) -> Path:
     """Write the page of `sweep` with its runs so far: small multiples, a table and a CSV file."""
     runs = [(point, stored_run(sweep.notebook, point, failed=True)) for point in sweep.points]
     done = [(point, run) for point, run in runs if run and not run.record["error"]]
-    found = {id for _, run in done for id in run.verdicts}
-    ids = [id for id in CLAIMS if id in found]
-    rows = [
-        {
-            "values": [point[name] for name in sweep.varied],
-            "run": run,
-            "took": duration(run.record["seconds"]) if run else "",
-            "claims": [_cell(run, id) for id in ids] if run and not run.record["error"] else [],
-        }
-        for point, run in runs
-    ]
-    figures = [_multiple(sweep, id, done) for id in ids]
+    measured = _measurements(sweep, done)
+    ids = [id for id in CLAIMS if id in set(measured["claim"])]
+    rows = []
+    for point, run in runs:
+        claims = {claim["id"]: claim for claim in run.record["claims"]} if run else {}
+        failed = run is not None and run.record["error"]
+        rows.append(
+            {
+                "values": [point[name] for name in sweep.varied],
+                "run": run,
+                "took": duration(run.record["seconds"]) if run else "",
+                "claims": [claims.get(id) for id in ids] if run and not failed else [],
+            }
+        )
+    figures = [_multiple(measured[measured["claim"] == id], sweep.varied) for id in ids]
+    data = write_whole(sweep.page.with_suffix(".csv"), measured.to_csv(index=False))
     page = render(
         "sweep.html.j2",
         notebook=sweep.notebook.name,
@@ -179,79 +183,56 @@ def write_sweep(sweep: Sweep) -> Path:
         stable={id: stability(run.verdicts.get(id, "") for _, run in done) for id in ids},
         over="over seeds" if sweep.varied == (SEED,) else "over all runs",
         figures=[plotly_box(figure) for figure in figures if figure],
-        data=sweep.page.with_suffix(".csv").name,
+        data=data.name,
         home="../../",
+        shown=shown,
+        shown_interval=shown_interval,
     )
     share_plotly(reports_dir())
-    _write_data(sweep, done)
     return write_whole(sweep.page, page)
 
 
-def _write_data(sweep: Sweep, done: Sequence[tuple[Mapping[str, Any], Run]]) -> None:
-    """Write the measured values as CSV next to the page: one row per run and claim."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow([*sweep.varied, "run", "claim", "measured", "low", "high", "verdict"])
+def _measurements(sweep: Sweep, done: Sequence[tuple[Mapping[str, Any], Run]]) -> pd.DataFrame:
+    """Return one row per run and claim: the varied values, the measured value and its verdict."""
+    rows = []
     for point, run in done:
         for claim in run.record["claims"]:
-            low, high = claim["interval"] or ("", "")
+            low, high = claim["interval"] or (None, None)
             values = [point[name] for name in sweep.varied]
             about = [run.folder.name, claim["id"], claim["measured"], low, high, claim["verdict"]]
-            table.writerow([*values, *about])
-    write_whole(sweep.page.with_suffix(".csv"), text.getvalue())
+            rows.append([*values, *about])
+    names = [*sweep.varied, "run", "claim", "measured", "low", "high", "verdict"]
+    return pd.DataFrame(rows, columns=names, dtype=object)
 
 
-def _cell(run: Run, id: str) -> dict[str, str]:
-    claim = next((c for c in run.record["claims"] if c["id"] == id), None)
-    if claim is None:
-        return {"verdict": "", "text": "–", "interval": ""}
-    text = f"{SYMBOLS[claim['verdict']]} {shown(claim['measured'])}"
-    interval = shown_interval(claim["interval"]) if claim["interval"] else ""
-    return {"verdict": claim["verdict"].replace(" ", "-"), "text": text, "interval": interval}
+def _multiple(claim: pd.DataFrame, varied: Sequence[str]) -> dict[str, Any] | None:
+    """Return the values of one claim over the first varied parameter, a line for the others.
 
-
-def _multiple(
-    sweep: Sweep, id: str, done: Sequence[tuple[Mapping[str, Any], Run]]
-) -> dict[str, Any] | None:
-    """Return what claim `id` measured over the first varied parameter, a line for the others.
-
-    None where nothing was varied, or the measured values are no numbers.
+    None where nothing was varied, or no measured value is a number.
     """
-    axes = [n for n in sweep.varied if n != SEED] + [n for n in sweep.varied if n == SEED]
-    claims = [
-        (point, claim)
-        for point, run in done
-        for claim in run.record["claims"]
-        if claim["id"] == id and isinstance(claim["measured"], int | float)
-    ]
-    if not axes or not claims:
+    axes = sorted(varied, key=lambda name: name == SEED)  # the seed last
+    numbers = claim[[isinstance(value, int | float) for value in claim["measured"]]]
+    if not axes or numbers.empty:
         return None
     x, *others = axes
-    lines: dict[str, list] = {}
-    for point, claim in claims:
-        name = ", ".join(f"{n} = {point[n]}" for n in others if n != SEED)
-        lines.setdefault(name, []).append((point[x], claim))
+    if not all(isinstance(value, int | float) for value in numbers[x]):
+        numbers = numbers.assign(**{x: numbers[x].map(str)})
+    names = [n for n in others if n != SEED]
+    lines = [", ".join(f"{n} = {row[n]}" for n in names) for row in numbers.to_dict("records")]
     figure = go.Figure()
-    for (name, points), colour in zip(lines.items(), _COLOURS * len(lines), strict=False):
-        number = all(isinstance(value, int | float) for value, _ in points)
-        if number:
-            points = sorted(points, key=lambda pair: pair[0])
-        measured = [c["measured"] for _, c in points]
-        bounds = [c["interval"] or (c["measured"], c["measured"]) for _, c in points]
+    groups = numbers.groupby(np.array(lines), sort=False)
+    for (name, line), colour in zip(groups, cycle(_COLOURS), strict=False):
+        line = line if isinstance(line[x].iloc[0], str) else line.sort_values(x)
+        low, high = (line[bound].fillna(line["measured"]) for bound in ("low", "high"))
+        bars = {"array": high - line["measured"], "arrayminus": line["measured"] - low}
+        symbols = ["circle" if verdict == "holds" else "x" for verdict in line["verdict"]]
         figure.add_scatter(
-            x=[value if number else str(value) for value, _ in points],
-            y=measured,
-            error_y={
-                "array": [high - y for (_, high), y in zip(bounds, measured, strict=True)],
-                "arrayminus": [y - low for (low, _), y in zip(bounds, measured, strict=True)],
-            },
-            marker={"symbol": ["circle" if c["verdict"] == "holds" else "x" for _, c in points]},
-            mode="markers" if SEED in others else "lines+markers",
-            line={"color": colour},
-            name=name,
-            showlegend=len(lines) > 1,
-        )
-    unit = f" <span style='font-size: 12px'>{CLAIMS[id].unit}</span>" if CLAIMS[id].unit else ""
-    styled(figure, f"{id}{unit}", x, "", _HEIGHT)
+            x=line[x].tolist(), y=line["measured"].tolist(), name=name, line={"color": colour},
+            error_y={side: bar.tolist() for side, bar in bars.items()}, marker={"symbol": symbols},
+            mode="markers" if SEED in others else "lines+markers", showlegend=len(groups) > 1,
+        )  # fmt: skip
+    about = CLAIMS[claim["claim"].iloc[0]]
+    unit = f" <span style='font-size: 12px'>{about.unit}</span>" if about.unit else ""
+    styled(figure, f"{about.id}{unit}", x, "", _HEIGHT)
     figure.update_layout(margin={"l": 55, "r": 10, "t": 40, "b": 45}, hovermode="closest")
     return figure.to_plotly_json() | {"config": {"displayModeBar": False}}

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
@@ -102,6 +103,10 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
     for link in re.findall(r'(?:src|href)="([^"#]+)', text):
         assert (page.parent / link).exists(), link
     assert f"runs/01_approximately_once/{page.name}" in (home / "reports/index.html").read_text()
+    data = pd.read_csv(page.with_suffix(".csv"))
+    (last,) = data[(data["m"] == 5) & (data["seed"] == 2)].to_dict("records")
+    assert len(data) == 6 and (last["claim"], last["verdict"]) == ("D1-1", "holds")
+    assert (last["measured"], last["low"], last["high"]) == (0.5, 0, 5)
 
     del quick[:]
     again = aft("sweep", "1", "-p", "m=2,3,9,5", "-p", "seed=1,2")
