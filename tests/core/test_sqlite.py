@@ -2,12 +2,12 @@
 
 import multiprocessing
 import sqlite3
-import threading
-import time
 from contextlib import closing, suppress
+from types import SimpleNamespace
 
 import pytest
 
+from aftlib.core import sqlite
 from aftlib.core.sqlite import open_database, transaction
 
 APPLICATION = 0x54455354
@@ -58,17 +58,32 @@ def test_processes_may_open_a_new_file_at_once(tmp_path):
             assert facts(connection) == ["made"] + processes * ["came"]
 
 
-def test_a_file_that_is_held_is_waited_for_and_never_called_damaged(tmp_path):
+class SleptClock:
+    """The time of `aftlib.core.sqlite`, which passes only while it sleeps."""
+
+    def __init__(self, monkeypatch, on_sleep):
+        self.now, self.slept, self.on_sleep = 0.0, 0, on_sleep
+        own = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
+        monkeypatch.setattr(sqlite, "time", own)
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.slept += 1
+        self.on_sleep(self.slept)
+
+
+def test_a_file_that_is_held_is_waited_for_and_never_called_damaged(tmp_path, monkeypatch):
     with closing(sqlite3.connect(tmp_path / "s", check_same_thread=False)) as holder:
         # SQLite itself would not wait here: it fails at once to switch to the write-ahead log
         holder.execute("BEGIN IMMEDIATE")
-        began = time.monotonic()
+        clock = SleptClock(monkeypatch, lambda slept: None)
         with pytest.raises(TimeoutError, match=r"is a store of facts that others held for 0\.2 s"):
             opened(tmp_path / "s", timeout_s=0.2)
-        assert 0.2 <= time.monotonic() - began < 5
-        threading.Timer(0.3, holder.rollback).start()
+        assert 0.2 <= clock.now < 0.25
+        clock = SleptClock(monkeypatch, lambda slept: slept < 5 or holder.rollback())
         with closing(opened(tmp_path / "s")) as connection:
             assert facts(connection) == ["made"]
+        assert clock.slept == 5
 
 
 def test_what_is_no_such_file_is_refused_and_not_touched(tmp_path):

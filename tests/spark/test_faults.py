@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-import time
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 from aftlib.spark import faults
 from aftlib.spark.faults import Fault, woken
@@ -27,10 +29,19 @@ def test_a_note_is_whole_or_not_there(tmp_path, monkeypatch):
 
 
 def test_who_is_stopped_just_before_the_end_is_woken(tmp_path, monkeypatch):
-    struck = []
-    monkeypatch.setattr(faults, "TICK_S", 0.1)
-    monkeypatch.setattr(os, "kill", lambda *call: struck.append(call))
+    """The watcher looks, finds nothing and sleeps until the block has ended."""
+    signals, sleeping, ended = [], threading.Event(), threading.Event()
+
+    def sleep(_):
+        sleeping.set()
+        ended.wait()
+
+    clock = SimpleNamespace(time=lambda: math.inf, sleep=sleep)
+    own = SimpleNamespace(Thread=threading.Thread, Event=lambda: ended)
+    monkeypatch.setattr(faults, "time", clock)
+    monkeypatch.setattr(faults, "threading", own)
+    monkeypatch.setattr(os, "kill", lambda *call: signals.append(call))
     with woken(tmp_path, 0.01):
-        time.sleep(0.02)  # it is not looking just now
+        sleeping.wait()
         Fault(tmp_path, "late", signal=signal.SIGSTOP).passes("late")
-    assert struck == [(os.getpid(), signal.SIGSTOP), (os.getpid(), signal.SIGCONT)]
+    assert signals == [(os.getpid(), signal.SIGSTOP), (os.getpid(), signal.SIGCONT)]
