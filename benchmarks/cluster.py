@@ -27,8 +27,8 @@ from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.tuplelog import write_tuples
 from aftlib.shared_state.stream.tuples import TupleStream
 from aftlib.spark.cluster import LocalCluster
-from aftlib.spark.samples import write_samples
 from aftlib.spark.session import session
+from aftlib.spark.sweep import write_samples
 
 SAMPLES, TUPLES, EVENTS, REPEATS = 2_400_000, 1_000_000, 10_000_000, 1
 D1 = (("sensors", 12, 100, 6), ("sensors", 120, 100, 6))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from aftlib.exponential_histogram.operator import HistogramQuery
 from aftlib.exponential_histogram.pipeline import run as histograms
-from aftlib.spark.drain import drain
+from aftlib.spark.streams import drain
 
 QUERY = HistogramQuery(1000, 0.05, each=False)
 PARTITIONS = 2

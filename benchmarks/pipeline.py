@@ -28,9 +28,9 @@ from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
-from aftlib.spark.drain import drain
-from aftlib.spark.samples import write_samples
 from aftlib.spark.session import session
+from aftlib.spark.streams import drain
+from aftlib.spark.sweep import write_samples
 from benchmarks.careless import Careless
 
 STEPS, WIDTH, M, REPEATS = 200_000, 100, 10, 3

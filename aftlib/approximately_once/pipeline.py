@@ -37,9 +37,8 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.guard.audit import Audit
-from aftlib.spark.drain import drain
-from aftlib.spark.machines import require_shared
-from aftlib.spark.offsets import noted
+from aftlib.spark.streams import drain, read_checkpoint
+from aftlib.spark.sweep import require_shared
 
 Way = Literal["model", "guard", "exact"]
 RECOVER: tuple[Way, ...] = get_args(Way)
@@ -253,7 +252,7 @@ def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
         f"remove the folder {str(place)!r}; the stream then runs from its beginning into the same "
         "sink, in which writing twice is writing once"
     )
-    ended = noted(directory, again).offset
+    ended = read_checkpoint(directory, again).offset
     due = query.windows.ending_in(0, ended["step"] if ended else 0)
     wanted = len(due) * len(query.log.names)
     found = sink.count(due.stop * query.windows.slide)

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from aftlib.approximately_once.operator import RESULT_SCHEMA, Shift, Worker
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.core.sensorlog import LogReader, SensorLog
-from aftlib.spark.planned import PlannedInput
+from aftlib.spark.streams import PlannedInput
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,8 @@ from aftlib.checkpoint_planning.state import (
 )
 from aftlib.checkpoint_planning.steps import interval_sums
 from aftlib.core.sensorlog import LogReader, SensorLog
-from aftlib.spark.drain import drain
-from aftlib.spark.machines import require_shared
-from aftlib.spark.offsets import noted
-from aftlib.spark.planned import PlannedInput
-from aftlib.spark.sweep import by_number
+from aftlib.spark.streams import PlannedInput, drain, read_checkpoint
+from aftlib.spark.sweep import by_number, require_shared
 
 if TYPE_CHECKING:
     from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
@@ -223,7 +220,7 @@ def require_in_step(operator: PartialReplay, directory: Path) -> None:
         f"remove the folder {str(place)!r}; the state tells Spark which micro-batches it has, and "
         "none of them is done again"
     )
-    ended = noted(directory, again).offset
+    ended = read_checkpoint(directory, again).offset
     position = operator.checkpoint.position
     if ended and ended[PlannedLog.unit] > position:
         raise ValueError(

@@ -15,9 +15,8 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from aftlib.core.paths import keep_identity
 from aftlib.exponential_histogram.events import MAX_UNITS
 from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
-from aftlib.spark.drain import drain
-from aftlib.spark.machines import require_shared
-from aftlib.spark.offsets import last_number, noted
+from aftlib.spark.streams import drain, last_number, read_checkpoint
+from aftlib.spark.sweep import require_shared
 
 _SETTINGS = {
     # state outside the JVM's memory, which a million keys would fill
@@ -143,7 +142,7 @@ def require_in_step(place: Path) -> None:
     reads no estimates that were written to another path.
     """
     log = place / _LOG
-    spark, written = noted(place, _ANEW), last_number(log)
+    spark, written = read_checkpoint(place, _ANEW), last_number(log)
     if not spark.committed <= written <= spark.begun:
         raise ValueError(
             f"checkpoint and estimates in {str(place)!r} must be of one moment, got micro-batch "

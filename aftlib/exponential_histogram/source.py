@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from aftlib.exponential_histogram.bits import EVENTS_PER_RANGE, BitStream
-from aftlib.spark.planned import PlannedInput
+from aftlib.spark.streams import PlannedInput
 
 
 @dataclass

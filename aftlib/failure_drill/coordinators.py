@@ -95,7 +95,7 @@ def strike(directory: Path) -> Fault:
 def go_on(spark: SparkSession, directory: Path) -> None:
     """Be a driver: stream what is left, with a note of each micro-batch, and die when due."""
     from aftlib.failure_drill.pipeline import staffed
-    from aftlib.spark.drain import drain
+    from aftlib.spark.streams import drain
 
     told, log = json.loads((directory / "task.json").read_text()), SensorLog.open(directory / "log")
     windows, requirement = Windows(**told["windows"]), Requirement(**told["requirement"])

@@ -58,8 +58,8 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     from aftlib.approximately_once.master import Outage
     from aftlib.approximately_once.pipeline import Query, staff
     from aftlib.failure_drill.pipeline import committed
-    from aftlib.spark.drain import drain
     from aftlib.spark.session import session
+    from aftlib.spark.streams import drain
 
     spark, model = session("soak"), block_model(MODEL_SIZE, 3).aggregate(WIDTH)
     assignment = assign_spread(model, WORKERS, REQUIREMENT)

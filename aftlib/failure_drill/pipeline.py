@@ -20,8 +20,8 @@ from aftlib.approximately_once.pipeline import Coordinator, Query, Way, staff
 from aftlib.approximately_once.source import SensorShifts
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import STALLS, Drill, Run, folder_bytes
-from aftlib.spark.drain import drain
 from aftlib.spark.faults import Fault, woken
+from aftlib.spark.streams import drain
 
 NONE, AT_MOST, AT_LEAST = "no fault tolerance", "at most once", "at least once"
 EXACTLY, MODEL, GUARD = "exactly once", "D1 by model", "D1 by guard"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_ROOMS = {
-    "cluster": "aftlib.spark.cluster_command:command",
+    "cluster": "aftlib.spark.cluster:command",
     "compare": "aftlib.reports.compare:command",
     "export": "aftlib.reports.export:command",
     "open": "aftlib.reports.run_commands:open_run",

@@ -1,7 +1,8 @@
-"""The edge to Spark that all rooms share; their own pipelines are in the rooms.
+"""The edge to Spark that all packages share; each package has its own pipelines.
 
-`session` starts the one session of the process: on the Java that `java` finds, with the classes
-that `archive` keeps, its workers started by `workers`. `samples` lets its tasks write a seeded
-log, `sweep` applies a function to many points, `drain` runs a stream until its input has ended.
-`faults` kills or stops a process at a named point of its work, once.
+`session` starts the one session of the process, on the Java that `java` finds, with the archive of
+classes that `archive` makes and the Python processes that `workers` starts. `sweep` spreads work
+that is the same but for its number over tasks; `streams` runs a streaming query on planned
+micro-batches until its input has ended. `faults` kills or stops a process at a named point of its
+work, once. `cluster` is Spark's own cluster on this machine.
 """

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from aftlib.core.paths import flush, require_writable
-from aftlib.spark.drain import drain
 from aftlib.spark.java import (
     BASE,
     SILENT,
@@ -28,6 +27,7 @@ from aftlib.spark.java import (
     find_java,
 )
 from aftlib.spark.session import environment, session
+from aftlib.spark.streams import drain
 
 _PATIENCE_S = 300
 

@@ -1,12 +1,29 @@
-"""Work that is the same but for its number or its parameters, as one Spark job."""
+"""Work that is the same but for its number or its parameters, as one Spark job.
+
+`by_number` is any such work, `sweep` applies a function to many points, `require_shared` looks from
+tasks at a folder of all machines, and `write_samples` writes seeded samples of a model.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import platform
+import secrets
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+
+from aftlib.core.checks import require_number
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import draw_range
+from aftlib.core.paths import atomic_directory
+from aftlib.core.sensorlog import ROWS_PER_RANGE, SensorLog, rows_of, write_manifest, write_part
 
 Point = TypeVar("Point")
 Result = TypeVar("Result")
@@ -47,3 +64,136 @@ def sweep(
     dealt = sorted(enumerate(points), key=lambda pair: pair[0] % tasks)
     found = context.parallelize(dealt, tasks).map(lambda pair: (pair[0], function(pair[1])))
     return [result for _, result in sorted(found.collect(), key=lambda pair: pair[0])]
+
+
+_SHARED: set[tuple[str, Path]] = set()
+"""Application and folder of what was found to be shared."""
+_OTHERS: dict[str, set[str]] = {}
+"""Hosts that are other machines, by application."""
+_SCHEMA = "machine string, host string, trouble string"
+
+
+def require_shared(spark: SparkSession, *folders: Path | str) -> None:
+    """Refuse a folder that not all machines of the cluster share; a local master has one only.
+
+    Looked at from tasks, once an application: they must read what the driver wrote there, write
+    beside it, and find the driver's lock held. Folders are made when missing; those in a folder
+    that is known to be shared are not looked at again. ValueError with what is amiss, and where.
+    """
+    if is_local(spark):
+        return
+    temporary = Path(tempfile.gettempdir()).resolve()
+    for folder in (Path(folder).resolve() for folder in folders):
+        place = temporary if folder.is_relative_to(temporary) else folder
+        known = {at for app, at in _SHARED if app == spark.sparkContext.applicationId}
+        if known & {place, *place.parents}:
+            continue
+        for _, host, trouble in look_from_tasks(spark, place):
+            if trouble:
+                raise ValueError(
+                    f"folder must be one that all machines of {spark.sparkContext.master} share, "
+                    f"got {str(place)!r}, which {host} {trouble}: name a folder on shared storage "
+                    "with locks, such as NFS 4, and for temporary ones set TMPDIR to one"
+                )
+        _SHARED.add((spark.sparkContext.applicationId, place))
+
+
+def other_machines(spark: SparkSession) -> set[str]:
+    """Hosts of tasks that ran on another machine than this process, looked at once."""
+    if is_local(spark):
+        return set()
+    application = spark.sparkContext.applicationId
+    if application not in _OTHERS:
+        found = look_from_tasks(spark, Path(tempfile.gettempdir()))
+        _OTHERS[application] = {host for machine, host, _ in found if machine != this_machine()}
+    return _OTHERS[application]
+
+
+def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, str]]:
+    """Machine, host and trouble with a folder, if any, as tasks on all executors see it.
+
+    There are twice as many tasks as the cluster runs at once, for each executor to get some.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks, token = 2 * spark.sparkContext.defaultParallelism, secrets.token_hex(16)
+    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".aft-shared-") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(token)
+        file.flush()
+        os.fsync(file.fileno())
+        path = Path(file.name)
+
+        def look(index: int) -> Iterator[pa.RecordBatch]:
+            row = this_machine(), platform.node(), trouble_with(path, token, index)
+            names = ["machine", "host", "trouble"]
+            yield pa.RecordBatch.from_arrays([[each] for each in row], names=names)
+
+        return [tuple(row) for row in by_number(spark, tasks, look, _SCHEMA).collect()]
+
+
+def trouble_with(path: Path, token: str, index: int) -> str:
+    """What hinders the work beside a file that another process holds locked; nothing if well."""
+    mine = path.with_name(f"{path.name}-{index}")
+    try:
+        if path.read_text() != token:
+            return "sees with something else in it"
+        mine.write_text(token)
+        mine.unlink()
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return "sees, but without the driver's lock"
+    except BlockingIOError:
+        return ""
+    except OSError as error:
+        with suppress(OSError):
+            mine.unlink()
+        return f"cannot read and write ({error.strerror})"
+
+
+def this_machine() -> str:
+    """A name that no other machine has: of its running kernel where that says one."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text().strip() if boot.exists() else platform.node()
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether all tasks run in this machine's one process of Spark."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def write_samples(
+    spark: SparkSession, model: GaussianModel, rows: int, seed: int, path: Path | str
+) -> SensorLog:
+    """Draw rows of the model in Spark tasks and keep them as a log; reuse it when it is there.
+
+    Every row range has its own random stream (`generators.draw`), so the files are the same bytes
+    however Spark cuts the work. ValueError when `rows` is no whole number from 1, or `seed`
+    none from 0, `path` holds a log of other parameters, or not all machines of a cluster share it.
+    """
+    require_number("rows", rows, least=1, whole=True)
+    require_number("seed", seed, least=0, whole=True)
+    about = {"rows": rows, "seed": seed, "model": model.digest().hexdigest()[:16]}
+    if Path(path).exists():
+        log = SensorLog.open(path)
+        if log.about != about:
+            raise ValueError(
+                f"path holds a log of {log.about}, got a request for {about}; "
+                "give another path or delete the directory"
+            )
+        return log
+    require_shared(spark, Path(path).parent)
+    ranges = -(-rows // ROWS_PER_RANGE)
+    with atomic_directory(Path(path)) as scratch:
+
+        def write(index: int) -> Iterator[pa.RecordBatch]:
+            part = rows_of(index, rows)
+            values = draw_range(model, seed, index)[: part.stop - part.start]
+            write_part(scratch, index, values, model.names)
+            yield pa.RecordBatch.from_pydict({"id": [index]})
+
+        tasks = min(ranges, 4 * spark.sparkContext.defaultParallelism)
+        written = by_number(spark, ranges, write, "id long", tasks).count()
+        if written != ranges:
+            raise RuntimeError(f"wrote {written} of {ranges} row ranges; run again")
+        write_manifest(scratch, model.names, rows, about)
+    return SensorLog.open(path)

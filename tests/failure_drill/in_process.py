@@ -27,7 +27,7 @@ from aftlib.shared_state.servers.output import Output
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.servers.task import read_on
 from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.spark import drain
+from aftlib.spark import streams
 
 BATCH_S = 1.0
 """What Spark needs for a micro-batch, whoever recovers."""
@@ -50,7 +50,7 @@ def all_here(patch):
     patch.setattr(pipeline.SensorShifts, "stream", lambda shifts, _: SimpleNamespace(
         writeStream=shifts
     ))  # fmt: skip
-    for module in (pipeline, drain):
+    for module in (pipeline, streams):
         patch.setattr(module, "drain", batch_by_batch)
     patch.setattr(CheckpointStore, "end", lambda *_: None)  # who is killed says no farewell
     for timed in (driver, pipeline):

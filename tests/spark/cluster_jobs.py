@@ -45,7 +45,7 @@ from aftlib.shared_state.stream.sums import SUMS
 from aftlib.shared_state.stream.tuplelog import write_tuples
 from aftlib.shared_state.stream.tuples import TupleStream
 from aftlib.spark.faults import Fault
-from aftlib.spark.samples import write_samples
+from aftlib.spark.sweep import write_samples
 
 Strike = Callable[[Path], None]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from aftlib.spark import cluster, cluster_command
+from aftlib.spark import cluster
 from aftlib.spark.cluster import LocalCluster
 from tests.spark import cluster_jobs
 from tests.spark.cluster_jobs import LOOPBACKS, family, listening
@@ -80,8 +80,8 @@ def test_without_java_the_command_says_the_way_out(monkeypatch):
         raise FileNotFoundError("no Java 17 or newer was found: set JAVA_HOME")
 
     monkeypatch.setattr(cluster, "java_home", none)
-    monkeypatch.setattr(cluster_command.signal, "signal", lambda *_: None)  # this process's own
-    result = CliRunner().invoke(cluster_command.command)
+    monkeypatch.setattr(cluster.signal, "signal", lambda *_: None)  # this process's own
+    result = CliRunner().invoke(cluster.command)
     assert result.exit_code == 1
     assert result.output == "Error: no Java 17 or newer was found: set JAVA_HOME\n"
 

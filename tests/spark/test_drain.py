@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aftlib.spark.drain import drain
+from aftlib.spark.streams import drain
 
 
 class Stream:

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from aftlib.spark import machines
-from aftlib.spark.machines import (
+from aftlib.spark import sweep as sweep_module
+from aftlib.spark.sweep import (
     look_from_tasks,
     other_machines,
     require_shared,
@@ -53,7 +53,7 @@ def test_tasks_look(spark, tmp_path):
 
 
 def test_a_local_master_shares_all(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(machines, "look_from_tasks", None)
+    monkeypatch.setattr(sweep_module, "look_from_tasks", None)
     require_shared(spark, tmp_path)
     assert other_machines(spark) == set()
 
@@ -65,19 +65,19 @@ def test_a_folder_that_a_machine_does_not_see_is_refused(monkeypatch):
         looked.append(folder)
         return [("one", "m1", ""), ("two", "m2", "cannot read and write (No such file)")]
 
-    monkeypatch.setattr(machines, "look_from_tasks", look)
+    monkeypatch.setattr(sweep_module, "look_from_tasks", look)
     match = "folder must be one that all machines of spark://head:7077 share, got '/data', which m2"
     with pytest.raises(ValueError, match=match):
         require_shared(CLUSTER, "/data")
     with pytest.raises(ValueError, match="m2 cannot read .*, and for temporary ones set TMPDIR"):
         require_shared(CLUSTER, Path(tempfile.gettempdir()) / "scratch")
     assert looked == [Path("/data"), Path(tempfile.gettempdir()).resolve()]
-    monkeypatch.setattr(machines, "this_machine", lambda: "one")
+    monkeypatch.setattr(sweep_module, "this_machine", lambda: "one")
     assert other_machines(CLUSTER) == {"m2"}
 
 
 def test_a_folder_is_looked_at_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(machines, "look_from_tasks", lambda spark, at: looked.append(at) or [])
+    monkeypatch.setattr(sweep_module, "look_from_tasks", lambda spark, at: looked.append(at) or [])
     require_shared(CLUSTER, "/shared", "/shared/below", "/shared")
     assert looked == [Path("/shared")]

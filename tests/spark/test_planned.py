@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from aftlib.spark.drain import drain
-from aftlib.spark.planned import PlannedInput
+from aftlib.spark.streams import PlannedInput, drain
 
 COLUMNS = pa.schema([("number", pa.int64()), ("boundaries", pa.int64())])
 

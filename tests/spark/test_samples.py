@@ -7,7 +7,7 @@ from pyspark.errors import PythonException
 
 from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.samples import write_samples
+from aftlib.spark.sweep import write_samples
 
 MODEL = block_model(6, 2)
 ROWS = 2 * ROWS_PER_RANGE + 100

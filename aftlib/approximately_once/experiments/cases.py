@@ -23,7 +23,7 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.sensorplan import SensorPlan, open_plan
 from aftlib.core.windows import Windows
-from aftlib.spark.samples import write_samples
+from aftlib.spark.sweep import write_samples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

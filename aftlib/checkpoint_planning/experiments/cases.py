@@ -18,7 +18,7 @@ from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
-from aftlib.spark.samples import write_samples
+from aftlib.spark.sweep import write_samples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

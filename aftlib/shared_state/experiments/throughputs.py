@@ -29,7 +29,7 @@ from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge
 from aftlib.shared_state.stream.parsing import Rules
 from aftlib.shared_state.stream.sums import SUMS
 from aftlib.shared_state.stream.tuplelog import TupleLog, part_path, write_manifest
-from aftlib.spark.machines import is_local
+from aftlib.spark.sweep import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

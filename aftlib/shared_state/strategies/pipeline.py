@@ -33,8 +33,7 @@ from aftlib.shared_state.stream.parsing import BLOCK, Rules
 from aftlib.shared_state.stream.sums import SUMS, SliceSums, merged, window_sums
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
-from aftlib.spark.machines import other_machines, require_shared
-from aftlib.spark.sweep import by_number
+from aftlib.spark.sweep import by_number, other_machines, require_shared
 
 STRATEGIES = ("upfront", "late local", "late global")
 """Where tuples of a key meet: before one aggregation, after each task's, or in a shared table."""

@@ -127,8 +127,7 @@ def write_tuples(
                 f"for {about} in {partitions}; give another path or delete the folder"
             )
         return log
-    from aftlib.spark.machines import require_shared
-    from aftlib.spark.sweep import by_number
+    from aftlib.spark.sweep import by_number, require_shared
 
     require_shared(spark, Path(path).parent)
     with atomic_directory(Path(path)) as scratch:
