@@ -7,9 +7,8 @@ import io
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,9 @@ import pyarrow.parquet as pq
 
 LONGEST_LINE = 2**20
 """Bytes that a line of a text table may have; twice as many are always refused."""
+SUFFIXES = (".csv", ".parquet")
+HEAD_ROWS = 1000
+"""Rows that show whether every row ends with a separator."""
 HEAD = 2**22
 """Characters of a text table that tell its signs: whole numbers may come first."""
 PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
@@ -38,14 +40,40 @@ def read_frame(path: Path | str, decimal: str | None = None) -> pd.DataFrame:
     there is no such file, it cannot be read as a table, or would fill the memory.
     """
     path = Path(path)
-    if path.suffix not in (".csv", ".parquet"):
+    if path.suffix not in SUFFIXES:
         packed = path.suffix in (".gz", ".zip", ".bz2", ".xz", ".zst")
         way_out = "unpack it" if packed else "save it as CSV"
         raise ValueError(f"path must end in .csv or .parquet, got {str(path)!r}; {way_out}")
     if not path.exists():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
+    with naming(path):
+        if path.suffix == ".parquet":
+            return _read_parquet(path)
+        options = _csv_options(path, decimal)
+        return _with_numbers(pd.read_csv(path, **options), options["decimal"])
+
+
+def read_pieces(path: Path, rows: int, decimal: str | None = None) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a file that `read_frame` reads, at most so many at a time, in order."""
+    with naming(path):
+        if path.suffix == ".parquet":
+            with pq.ParquetFile(path) as file:
+                require_distinct(file.schema_arrow.names)
+                for batch in file.iter_batches(rows):
+                    frame = pa.Table.from_batches([batch]).to_pandas()
+                    yield as_floats(frame, file.schema_arrow).rename(columns=str)
+            return
+        options = _csv_options(path, decimal)
+        with pd.read_csv(path, chunksize=rows, **options) as pieces:
+            for piece in pieces:
+                yield _with_numbers(piece, options["decimal"])
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in the error of what cannot be read of it, and how to mend it."""
     try:
-        return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path, decimal)
+        yield
     except (ValueError, OSError) as error:
         reason, way_out = str(error).strip().splitlines()[0], ""
         if isinstance(error, UnicodeError):
@@ -146,8 +174,8 @@ def _numbers_of(column: pd.Series) -> pd.Series:
     return plain.astype("Float64").astype(float)
 
 
-def _read_csv(path: Path, decimal: str | None) -> pd.DataFrame:
-    """Read a text table whose separator and decimal sign its first lines tell."""
+def _csv_options(path: Path, decimal: str | None) -> dict[str, Any]:
+    """Arguments with which pandas reads a text table, from its first lines."""
     with path.open("rb") as file:
         if file.read(4).startswith(PACKED):
             raise ValueError("it is packed: unpack it")
@@ -156,16 +184,21 @@ def _read_csv(path: Path, decimal: str | None) -> pd.DataFrame:
             if b"\n" not in block and b"\r" not in block:
                 raise ValueError(f"a line is longer than {LONGEST_LINE:,} bytes: is this a table?")
     separator, decimal = csv_signs(path, decimal)
-    read: Any = partial(pd.read_csv, path, sep=separator, decimal=decimal, encoding="utf-8-sig")
-    frame: pd.DataFrame = read()
-    if frame.index.nlevels > 1:
+    options: dict[str, Any] = {"sep": separator, "decimal": decimal, "encoding": "utf-8-sig"}
+    head = pd.read_csv(path, nrows=HEAD_ROWS, **options)
+    if head.index.nlevels > 1:
         raise ValueError(
-            f"its rows have {frame.index.nlevels} values more than its first line, which names the "
+            f"its rows have {head.index.nlevels} values more than its first line, which names the "
             "columns: put that first"
         )
-    if not isinstance(frame.index, pd.RangeIndex) and len(frame) and frame.iloc[:, -1].isna().all():
+    if not isinstance(head.index, pd.RangeIndex) and len(head) and head.iloc[:, -1].isna().all():
         # every row ends with a separator, which pandas takes for one column more
-        frame = read(index_col=False)
+        options["index_col"] = False
+    return options
+
+
+def _with_numbers(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
+    """The frame with texts such as "1.160,5" as numbers, where the decimal sign is a comma."""
     for name in frame.columns if decimal == "," else ():
         if not pd.api.types.is_numeric_dtype(frame[name].dtype):
             frame[name] = _numbers_of(frame[name])

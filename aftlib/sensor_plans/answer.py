@@ -30,10 +30,8 @@ from aftlib.sensor_plans.backtest import (
     worst,
 )
 from aftlib.sensor_plans.cautions import cautions
-from aftlib.sensor_plans.inventory import Inventory
 from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.survey import Survey
-from aftlib.sensor_plans.window_results import WindowResults
+from aftlib.sensor_plans.survey import Inventory, Survey, WindowResults
 
 MOST_SHOWN = 80
 """Sensors up to which the plan has their correlations."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from aftlib.core.fillvalues import shown
 from aftlib.sensor_plans.backtest import GUARD, Walk, shares
-from aftlib.sensor_plans.inventory import Inventory
-from aftlib.sensor_plans.window_results import WindowResults
+from aftlib.sensor_plans.survey import Inventory, WindowResults
 
 LEARNING = 250
 """Windows that the guard needs before it promises anything."""

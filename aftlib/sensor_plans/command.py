@@ -24,11 +24,11 @@ from aftlib.reports.html import write_report
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.runs import Executed
 from aftlib.sensor_plans.answer import answer_survey
-from aftlib.sensor_plans.inventory import Inventory
+from aftlib.sensor_plans.large_file import survey_large
 from aftlib.sensor_plans.question import QUERIES, Question, epsilon_of
 from aftlib.sensor_plans.report_text import words
 from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.survey import Survey
+from aftlib.sensor_plans.survey import Inventory, Survey
 
 BAD_INPUT = 2
 
@@ -56,7 +56,11 @@ BAD_INPUT = 2
     "--missing", metavar="X,…", help="Values that mean missing, such as -999.25; or none."
 )
 @click.option("--decimal", type=click.Choice([",", "."]), help="Decimal sign; default found.")
-@click.option("--spark/--no-spark", default=None, help="Read by Spark; default what is large.")
+@click.option(
+    *("--pieces/--no-pieces", "--spark/--no-spark"),
+    default=None,
+    help="Read in pieces; default what is large.",
+)
 @click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
 def command(
@@ -68,7 +72,7 @@ def command(
     drop: tuple[str, ...],
     missing: str | None,
     decimal: str | None,
-    spark: bool | None,
+    pieces: bool | None,
     output: Path,
     report: bool,
     **asked: Any,
@@ -77,7 +81,7 @@ def command(
 
     FILE is a CSV or Parquet file: rows are moments and columns are sensors, or, with --long, one
     row a sample. What would fill more than a quarter of the memory, or is a directory of such
-    files, is read through Spark, once and in order. Give either --epsilon or --epsilon-sd. The plan
+    files, is read in pieces, in order. Give either --epsilon or --epsilon-sd. The plan
     is written as JSON, and the report as HTML beside it. The exit status is 2 when nothing can be
     planned from what was given.
     """
@@ -95,8 +99,8 @@ def command(
         reading |= {"missing": numbers_of(missing), "decimal": decimal}
         # told before they are read: data that change meanwhile are not those of the plan
         source = source_of(data, **reading) if data.is_file() or data.is_dir() else None
-        if is_large(data) if spark is None else spark:
-            survey = surveyed(data, question, **reading)
+        if is_large(data) if pieces is None else pieces:
+            survey = survey_pieces(data, question, **reading)
             show_taken(survey.inventory)
         else:
             table = read_sensors(data, **reading)
@@ -152,7 +156,7 @@ def is_large(data: Path) -> bool:
     return size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
 
 
-def surveyed(
+def survey_pieces(
     data: Path,
     question: Question,
     *,
@@ -160,22 +164,15 @@ def surveyed(
     resample: str | None,
     **reading: Any,
 ) -> Survey:
-    """The survey of data that Spark reads; it says so."""
+    """The survey of data that are read in pieces."""
     for name, value in (("long", long), ("resample", resample)):
         if value is not None:
             raise ValueError(
-                f"{name} must not go with a file that is read through Spark, got {value!r}; make "
-                "it wide and even first, or read it in memory by --no-spark"
+                f"{name} must not go with a file that is read in pieces, got {value!r}; make "
+                "it wide and even first, or read it into memory by --no-pieces"
             )
-    from aftlib.sensor_plans.pipeline import survey_by_spark
-    from aftlib.spark.session import session
-
-    click.echo("Reads through Spark, once and in the order of the rows.")
-    running = session("aft plan", **{"spark.driver.maxResultSize": "0"})
-    try:
-        return survey_by_spark(running, data, question, **reading)
-    finally:
-        running.stop()
+    click.echo("Reads in pieces, in the order of the rows.")
+    return survey_large(data, question, **reading)
 
 
 def move(bar: tqdm, done: int, total: int) -> None:

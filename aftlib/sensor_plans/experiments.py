@@ -14,10 +14,9 @@ from aftlib.core.datasets import SensorTable, even_grid
 from aftlib.core.planfile import read_plan
 from aftlib.sensor_plans.answer import answer
 from aftlib.sensor_plans.backtest import Walk
-from aftlib.sensor_plans.inventory import step_of
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.survey import answerable_windows
+from aftlib.sensor_plans.survey import answerable_windows, step_of
 from aftlib.sensor_plans.troubles import TROUBLES, over_time, summed_up, walked
 
 __all__ = ["answers", "check_parameters", "over_time", "sets", "summed_up", "troubles"]

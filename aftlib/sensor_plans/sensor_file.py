@@ -13,7 +13,7 @@ import pandas as pd
 from aftlib.core.checks import listed
 from aftlib.core.datasets import SensorTable, read_long, read_table, usual_step
 from aftlib.core.fillvalues import require_no_fill_values
-from aftlib.sensor_plans.inventory import Tally
+from aftlib.sensor_plans.survey import Tally
 
 MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, windows are mostly guesses."""

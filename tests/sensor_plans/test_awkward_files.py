@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from aftlib.sensor_plans import layout as layouts
-from aftlib.sensor_plans.layout import layout_of, stretches_of
 from aftlib.sensor_plans.sensor_file import read_sensors
 
 ROWS = 120
@@ -57,7 +55,6 @@ RIGHT = {
     "a byte order mark": "\ufeff" + lines(),
     "mixed line ends": alternating(lines(), ["\n", "\r\n"]),
     "other mixed line ends": alternating(lines(), ["\r", "\n"]),
-    "old line ends": lines(end="\r"),
     "no end of the last line": lines().rstrip("\n"),
     "quotes with newlines": lines(names=("time", '"a\nleft"', "b", "c")),
     "from the last to the first": lines(TIMES[::-1], VALUES[::-1]),
@@ -162,125 +159,6 @@ def test_parquet_keeps_numbers_in_many_ways(column, tmp_path):
     np.testing.assert_allclose(read_sensors(path).values, VALUES, rtol=1e-7)
 
 
-def test_decimals_are_read_through_spark_too(tmp_path):
-    layout = layout_of(with_column(tmp_path, pa.array([None, *EXACT[1:]])))
-    (stretch,) = stretches_of(layout, 10**6)
-    ((_, values, *_),) = layout.read(stretch)
-    np.testing.assert_allclose(values[1:], VALUES[1:])
-    assert np.isnan(values[0, 2])
-
-
-def test_through_spark_times_may_be_decimals_and_row_groups_empty(tmp_path):
-    seconds = [decimal.Decimal(int(t.timestamp())) for t in TIMES]
-    table = pa.table({"time": pa.array(seconds)} | dict(zip("abc", VALUES.T, strict=True)))
-    with pq.ParquetWriter(tmp_path / "file.parquet", table.schema) as file:
-        for rows in (table, table[:0]):
-            file.write_table(rows)
-    found = layout_of(tmp_path / "file.parquet", time="time")
-    assert (found.first, found.steps) == (TIMES[0], ROWS)
-
-
-@pytest.mark.parametrize("ends", [["\r"], ["\r", "\n"]])
-def test_through_spark_a_heading_must_end_as_other_systems_lines_do(ends, tmp_path):
-    """Or the rows up to the first newline would be taken for its rest."""
-    path = tmp_path / "file.csv"
-    path.write_bytes(alternating(lines(), ends).encode())
-    with pytest.raises(ValueError, match="its first line ends with a carriage return alone"):
-        layout_of(path)
-
-
-@pytest.mark.parametrize("more", [",7", ",,7", ",7,7"])
-@pytest.mark.parametrize("row", [1, 60])
-def test_through_spark_no_cell_is_left_out(row, more, tmp_path, monkeypatch):
-    monkeypatch.setattr(layouts, "HEAD", 20)
-    said = lines().splitlines()
-    said[row] += more
-    path = tmp_path / "file.csv"
-    path.write_text("\n".join(said))
-    with pytest.raises(ValueError, match="a line has more cells than the first, which names"):
-        samples_of(path, 5)
-
-
-@pytest.mark.parametrize(
-    ("end", "head", "said"),
-    [
-        (",7", 200, r"file.csv' \(Expected 4 fields in line 33, saw 5: a line has more cells"),
-        (",7", 20, "^a line has more cells than the first"),
-        (",7,7", 20, "^a line has more cells than the first"),
-        (',"7', 200, r"file.csv' \(.*EOF inside string starting at row 32\)"),
-        (',"7', 20, "EOF inside string$"),
-    ],
-)
-def test_through_spark_the_reason_is_told_and_the_line_where_it_is_known(
-    end, head, said, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(layouts, "HEAD", head)
-    rows = lines().splitlines()
-    rows[32] = (rows[32].rpartition(",")[0] if '"' in end else rows[32]) + end
-    path = tmp_path / "file.csv"
-    path.write_text("\n".join(rows))
-    with pytest.raises(ValueError, match=said) as refused:
-        samples_of(path, 10**6)
-    assert ("more cells" in str(refused.value)) == ('"' not in end)
-
-
-def test_through_spark_the_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(layouts, "HEAD", 20)
-    rows = lines().splitlines()
-    (tmp_path / "a.csv").write_text("\n".join(rows[:60]))
-    (tmp_path / "b.csv").write_text("\n".join([rows[0], *rows[60:]]) + ",7")
-    with pytest.raises(ValueError, match=r"must hold a table, got '.*b\.csv' \(a line has more"):
-        layout_of(tmp_path)
-    (tmp_path / "b.csv").write_text(lines(names=("time", "a", "a", "c")))
-    with pytest.raises(ValueError, match=r"a table, got '.*b\.csv' \(columns must differ, got 'a'"):
-        layout_of(tmp_path)
-
-
-def test_through_spark_a_later_parquet_file_is_named_too(tmp_path):
-    columns = [pa.array(TIMES.to_pydatetime()), *(pa.array(v) for v in VALUES.T)]
-    for name, names in (("1", ["time", "a", "b", "c"]), ("2", ["time", "a", "a", "c"])):
-        rows = pa.Table.from_arrays(columns, names=names)
-        pq.write_table(rows, tmp_path / f"{name}.parquet")
-    with pytest.raises(ValueError, match=r"got '.*2\.parquet' \(columns must differ, got 'a'"):
-        layout_of(tmp_path)
-
-
-@pytest.mark.parametrize("end", ["", ","])
-def test_through_spark_a_short_line_is_filled_however_it_is_cut(end, tmp_path):
-    said = lines().splitlines()
-    said[60] = said[60].rpartition(",")[0]
-    path = tmp_path / "file.csv"
-    path.write_text("\n".join([said[0], *(line + end for line in said[1:])]))
-    expected = VALUES.copy()
-    expected[59, 2] = np.nan
-    for cells in (3, 10**6):
-        np.testing.assert_array_equal(samples_of(path, cells), expected)
-
-
-def samples_of(path, cells):
-    layout = layout_of(path)
-    parts = [part for one in stretches_of(layout, cells) for _, part, *_ in layout.read(one)]
-    return np.concatenate(parts)
-
-
-def test_through_spark_a_heading_is_one_line(tmp_path):
-    path = tmp_path / "file.csv"
-    for end in ("\nleft", "\n" * 10**6):
-        path.write_text(lines(names=("time", f'"a{end}"', "b", "c")))
-        with pytest.raises(ValueError, match="its first line ends within a name: rename that col"):
-            layout_of(path)
-    path.write_text(lines(names=("time", 'pipe of 5"', "b", "c")))
-    assert layout_of(path).names == ('pipe of 5"', "b", "c")
-
-
-@pytest.mark.parametrize("text", [lines(names=("time", "a", "a", "c")), "time,a,b,c\n"])
-def test_through_spark_the_same_is_refused(text, tmp_path):
-    path = tmp_path / "file.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match="more than once; rename|is it empty"):
-        layout_of(path)
-
-
 @pytest.mark.parametrize(
     ("column", "said"),
     [
@@ -301,9 +179,8 @@ def test_parquet_columns_of_one_name_and_empty_files_are_refused(tmp_path):
     path = tmp_path / "file.parquet"
     columns = [pa.array(TIMES.to_pydatetime()), *(pa.array(v) for v in VALUES.T)]
     pq.write_table(pa.Table.from_arrays(columns, names=["time", "a", "a", "c"]), path)
-    for read in (read_sensors, layout_of):
-        with pytest.raises(ValueError, match="columns must differ, got 'a' more than once; rename"):
-            read(path)
+    with pytest.raises(ValueError, match="columns must differ, got 'a' more than once; rename"):
+        read_sensors(path)
     pq.write_table(pa.Table.from_arrays(columns, names=["time", "a", "b", "c"])[:0], path)
     with pytest.raises(ValueError, match="is it empty"):
         read_sensors(path)

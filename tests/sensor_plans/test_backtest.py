@@ -28,9 +28,8 @@ from aftlib.sensor_plans.backtest import (
     interval,
     walk_forward,
 )
-from aftlib.sensor_plans.inventory import step_of
 from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.window_results import window_results
+from aftlib.sensor_plans.survey import step_of, window_results
 
 SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3

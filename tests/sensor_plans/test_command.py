@@ -84,9 +84,7 @@ def test_a_long_file_and_an_epsilon_a_sensor(there):
     assert plan["question"]["t_sla_ms"] == 50
 
 
-@pytest.mark.spark
-def test_a_directory_is_read_through_spark_to_the_same_plan(spark, there, monkeypatch):
-    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the tests' session goes on
+def test_a_directory_is_read_in_pieces_to_the_same_plan(there):
     frame().to_csv("f.csv")
     (there / "d").mkdir()
     frame()[:700].to_csv(there / "d" / "1.csv")
@@ -96,7 +94,7 @@ def test_a_directory_is_read_through_spark_to_the_same_plan(spark, there, monkey
         done = aft_plan(data, "--epsilon-sd", 0.5, "--output", f"{data}.json")
         assert done.exit_code == 0, done.output
         plans.append(json.loads((there / f"{data}.json").read_text()))
-    assert done.output.startswith("Reads through Spark, once and in the order of the rows.\n")
+    assert done.output.startswith("Reads in pieces, in the order of the rows.\n")
     for plan, name in zip(plans, ("f.csv", "d"), strict=True):
         assert plan["data"].pop("name") == name
         assert plan["data"].pop("source")["path"] == str(there / name)
@@ -186,8 +184,8 @@ def ragged(f, name):
         ),
         (
             None,
-            ("--spark", "--resample", "2h"),
-            "f.csv: --resample must not go with a file that is read through Spark, got '2h'; make",
+            ("--pieces", "--resample", "2h"),
+            "f.csv: --resample must not go with a file that is read in pieces, got '2h'; make",
         ),
         (None, ("--spark", "--long", "a,b,c"), "f.csv: --long must not go with a file that is"),
         (None, ("--query", "max"), "'max' is not one of 'mean', 'sum'"),

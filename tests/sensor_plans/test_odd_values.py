@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from aftlib.core.fillvalues import find_fill_values
 from aftlib.reports.cli import main
-from aftlib.sensor_plans.inventory import Inventory
 from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.survey import Inventory
 
 SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 ROWS = 2000
@@ -90,16 +90,6 @@ def test_several_fill_values_are_named_at_once_and_marked_by_the_command(tmp_pat
     assert "--missing must be numbers such as -127,85, or none" in plan(
         tmp_path, given, "--missing", "x"
     )
-
-
-def test_fill_values_are_found_and_marked_through_spark_too(tmp_path):
-    from aftlib.sensor_plans.layout import layout_of, stretches_of
-
-    given, count = with_code(ROOM, -999.25, 0.03)
-    given.astype("float32").to_parquet(tmp_path / "f.parquet")
-    layout = layout_of(tmp_path / "f.parquet", missing=[-999.25])
-    marks = [part[3] for one in stretches_of(layout, 10**4) for part in layout.read(one)]
-    assert sum(marks) == count
 
 
 MEASURED = {

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from aftlib.core.windows import Windows
-from aftlib.sensor_plans import window_results as module
-from aftlib.sensor_plans.window_results import window_results
+from aftlib.sensor_plans import survey as module
+from aftlib.sensor_plans.survey import window_results
 
 HOUR = pd.Timedelta(hours=1)
 

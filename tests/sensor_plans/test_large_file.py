@@ -1,0 +1,279 @@
+"""A file read in pieces is surveyed as in memory, to the bit, however it is cut."""
+
+import decimal
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from aftlib.sensor_plans import large_file
+from aftlib.sensor_plans.large_file import survey_large
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.survey import Inventory, Survey, Tally
+
+
+def frame(rows=600):
+    """With samples, rows and stretches of time missing, an infinite and a still sensor."""
+    rng = np.random.default_rng(7)
+    values = 20 + rng.normal(size=(rows, 1)) + 0.3 * rng.normal(size=(rows, 3))
+    values[rng.random(values.shape) < 0.03] = np.nan
+    values[17, 2] = -np.inf
+    values[100:150, 1] = 19.5
+    time = pd.date_range("2026-01-01", periods=rows, freq="10min", name="at")
+    whole = pd.DataFrame(values, time, ["a", "b", "c c"])
+    return whole.drop(whole.index[[3, 44, *range(299, 351), 590]])
+
+
+def write(place, kind):
+    given = frame().reset_index()
+    if kind == "parquet":
+        given.to_parquet(place / "f.parquet", row_group_size=70)
+    elif kind == "index":
+        frame().to_parquet(place / "f.parquet", row_group_size=41)
+    elif kind == "nameless index":
+        frame().rename_axis(None).to_parquet(place / "f.parquet", row_group_size=41)
+    elif kind == "epoch":
+        given["at"] = given["at"].astype("datetime64[ms]").astype("int64")
+        given.to_parquet(place / "f.parquet", row_group_size=33)
+    elif kind == "offset":
+        given["at"] = given["at"].astype(str) + "+01:00"
+        given.to_csv(place / "f.csv", index=False)
+    elif kind == "commas":
+        given.to_csv(place / "f.csv", index=False, sep=";", decimal=",", lineterminator="\r\n")
+    elif kind == "numbered":
+        given.assign(row=range(len(given))).to_csv(place / "f.csv", index=False)
+    elif kind == "quoted":
+        names = {"a": "a\nleft", "b": 'pipe of 5"', "c c": "c, lower"}
+        given.rename(columns=names).to_csv(place / "f.csv", index=False)
+    elif kind == "csv":
+        given.to_csv(place / "f.csv", index=False)
+    return next(place.iterdir())
+
+
+def in_memory(path, question, **reading):
+    table = read_sensors(path, **reading)
+    return Survey.of(table, Inventory.of(table), question)
+
+
+def same(found, expected):
+    np.testing.assert_array_equal(found.results.values, expected.results.values)
+    assert found.results.seasons == expected.results.seasons
+    np.testing.assert_array_equal(found.recent, expected.recent)
+    seen, wanted = found.inventory, expected.inventory
+    assert seen.taken == wanted.taken
+    assert (seen.first, seen.last, seen.quality) == (wanted.first, wanted.last, wanted.quality)
+    assert seen.fill_values == wanted.fill_values
+    for name, part in asdict(wanted.tally).items():
+        np.testing.assert_equal(asdict(seen.tally)[name], part, name)
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(large_file, "HEAD", 50)
+    monkeypatch.setattr(large_file, "PIECE", 90)
+
+
+KINDS = ["parquet", "index", "nameless index", "epoch", "offset", "commas", "numbered", "quoted"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "csv"])
+@pytest.mark.parametrize("piece", [20, 10**6])
+def test_pieces_are_surveyed_as_the_whole(tmp_path, monkeypatch, kind, piece):
+    monkeypatch.setattr(large_file, "PIECE", piece)
+    path = write(tmp_path, kind)
+    for question in (Question(1.0), Question(1.0, window=7, slide=3)):
+        same(survey_large(path, question), in_memory(path, question))
+
+
+def test_a_quoted_newline_in_a_cell_does_not_end_its_row(tmp_path, small_pieces):
+    remarks = ["calm", "wind,\nrain"] * 272 + ["calm"]
+    frame().assign(remark=remarks).to_csv(tmp_path / "f.csv")
+    expected = in_memory(tmp_path / "f.csv", Question(1.0), drop=["remark"])
+    same(survey_large(tmp_path / "f.csv", Question(1.0), drop=["remark"]), expected)
+    assert expected.inventory.quality.rows == 545
+
+
+def test_decimals_and_empty_row_groups_are_read(tmp_path, small_pieces):
+    given = frame().round(4).reset_index()
+    seconds = [decimal.Decimal(int(t.timestamp())) for t in given["at"]]
+    exact = [None if np.isnan(v) else decimal.Decimal(str(v)) for v in given["a"]]
+    columns = {"at": seconds, "a": exact, "b": given["b"], "c": given["c c"]}
+    rows = pa.table({name: pa.array(values) for name, values in columns.items()})
+    with pq.ParquetWriter(tmp_path / "f.parquet", rows.schema) as file:
+        for part in (rows[:0], rows[:300], rows[:0], rows[300:]):
+            file.write_table(part)
+    expected = in_memory(tmp_path / "f.parquet", Question(1.0), time="at")
+    same(survey_large(tmp_path / "f.parquet", Question(1.0), time="at"), expected)
+
+
+def test_only_the_last_rows_of_the_first_half_are_kept(tmp_path, monkeypatch, small_pieces):
+    monkeypatch.setattr("aftlib.sensor_plans.survey.MOST_ROWS", 60)
+    path = write(tmp_path, "csv")
+    found = survey_large(path, Question(1.0))
+    same(found, in_memory(path, Question(1.0)))
+    assert found.recent.shape == (60, 3)
+
+
+def test_fill_values_are_found_wherever_they_are_and_marked(tmp_path, monkeypatch, small_pieces):
+    monkeypatch.setattr("aftlib.sensor_plans.survey.MOST_ROWS", 60)
+    given = frame()
+    given.iloc[500:504, 0] = -100.0
+    given.to_csv(tmp_path / "f.csv")
+    with pytest.raises(ValueError, match=r"'a' must hold measurements, got -100 .* missing=\[-100"):
+        survey_large(tmp_path / "f.csv", Question(1.0))
+    found = survey_large(tmp_path / "f.csv", Question(1.0), missing=[-100])
+    same(found, in_memory(tmp_path / "f.csv", Question(1.0), missing=[-100]))
+    assert found.inventory.quality.marked == 4
+    survey_large(tmp_path / "f.csv", Question(1.0), missing=[])
+
+
+def test_a_directory_is_one_table(tmp_path, small_pieces):
+    question, whole = Question(1.0, query="sum"), tmp_path / "whole.csv"
+    frame().to_csv(whole)
+    (tmp_path / "many").mkdir()
+    for number in range(4):
+        part = frame()[number * 140 : (number + 1) * 140]
+        columns = part.columns[:: -1 if number == 2 else 1]
+        part[columns].to_csv(tmp_path / "many" / f"{number}.csv")
+    (tmp_path / "many" / ".hidden").write_text("x")
+    (tmp_path / "many" / "0_empty.csv").touch()
+    frame()[:0].to_csv(tmp_path / "many" / "1_only_names.csv")
+    found = survey_large(tmp_path / "many", question, drop=["b"])
+    same(found, in_memory(whole, question, drop=["b"]))
+
+
+def in_files(place, change, kind="csv"):
+    """Three files of one table, the second one changed."""
+    for number in range(3):
+        part = frame()[number * 180 : (number + 1) * 180].reset_index()
+        part = change(part) if number == 1 else part
+        save = part.to_csv if kind == "csv" else part.to_parquet
+        save(place / f"{number}.{kind}", index=False)
+    return place
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda g: g.drop(columns="b"),
+        lambda g: g.rename(columns={"b": "z"}),
+        lambda g: g.assign(new=1.0),
+    ],
+)
+def test_files_with_other_columns_are_refused(tmp_path, kind, change):
+    with pytest.raises(ValueError, match=rf"files must have the same columns, .*1\.{kind}"):
+        survey_large(in_files(tmp_path, change, kind), Question(1.0))
+
+
+def test_times_with_and_without_an_offset_are_refused(tmp_path):
+    path = in_files(tmp_path, lambda g: g.assign(at=g["at"].astype(str) + "Z"))
+    with pytest.raises(ValueError, match=r"1\.csv: times must all have an offset .* with one"):
+        survey_large(path, Question(1.0))
+
+
+def test_a_file_that_is_broken_is_named(tmp_path):
+    path = in_files(tmp_path, lambda g: g, "parquet")
+    whole = (path / "1.parquet").read_bytes()
+    (path / "1.parquet").write_bytes(whole[:300] + b"?" * 300 + whole[600:])
+    with pytest.raises(ValueError, match=r"1\.parquet.*[Cc]orrupt"):
+        survey_large(path, Question(1.0))
+    (path / "1.parquet").write_bytes(whole[:300])
+    with pytest.raises(ValueError, match=r"path must hold a table, got '.*1\.parquet'"):
+        survey_large(path, Question(1.0))
+    columns = [pa.array(frame().index.to_pydatetime()), *(pa.array([1.0] * 545) for _ in "abc")]
+    rows = pa.Table.from_arrays(columns, names=["at", "a", "a", "c c"])
+    pq.write_table(rows, path / "1.parquet")
+    with pytest.raises(ValueError, match=r"1\.parquet' \(columns must differ, got 'a'"):
+        survey_large(path, Question(1.0))
+
+
+@pytest.mark.parametrize("row", [1, 400])
+@pytest.mark.parametrize("more", [",7", ",7,7"])
+def test_no_cell_is_left_out(tmp_path, small_pieces, row, more):
+    lines = frame().to_csv().splitlines()
+    lines[row] += more
+    (tmp_path / "f.csv").write_text("\n".join(lines))
+    with pytest.raises(ValueError) as whole:
+        read_sensors(tmp_path / "f.csv")
+    with pytest.raises(ValueError) as pieces:
+        survey_large(tmp_path / "f.csv", Question(1.0))
+    if row > 1:
+        assert "give every line as many cells as the first" in str(whole.value)
+        assert f"line {row + 1}, saw" in str(pieces.value)
+
+
+def swapped(given):
+    return given.iloc[np.r_[0:300, 310:400, 300:310, 400 : len(given)]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (swapped, "rows must be in the order of their times, each time once, got 2026-01-01 00:00"),
+        (lambda g: g.iloc[np.r_[0:300, 299:545]], "each time once"),
+        (lambda g: g.iloc[::-1], "rows must be in the order of their times"),
+        (lambda g: g.drop(columns="at"), "must have times in its rows, got '.*f.csv' without"),
+        (lambda g: g[["at", "a"]], "the file must hold at least two sensors"),
+        (lambda g: g.assign(b=1.0), r"column 'b' must vary, got one value only"),
+        (lambda g: g.assign(b=g["b"].where(g.index < 100)), "column 'b' must have most of its sam"),
+        (lambda g: g.assign(b=g["b"].where(g.index != 9, 9e36)), "column 'b' must hold measureme"),
+        (
+            lambda g: g.assign(b=g["b"].astype(str).where(g.index != 400, "?")),
+            r"column 'b' must be numeric, got .* such as '\?'",
+        ),
+        (
+            lambda g: g.assign(at=g["at"].where(g.index != 400, g["at"] + pd.Timedelta("3s"))),
+            "times must lie on an even grid, got 2026-01-04 0.*:03 off the period of 0 days 00:10",
+        ),
+        (
+            lambda g: g.assign(at=g["at"].astype(str) + np.where(g.index < 400, "Z", "")),
+            "'at' must have an offset from UTC|times must all have an offset",
+        ),
+        (
+            lambda g: g.assign(at=g["at"].where(g.index < 544, pd.Timestamp("2200-01-01"))),
+            "times must fill some part of their grid, got 2026-01-01 .* 2200-01-01 .* 545 rows",
+        ),
+        (lambda g: g[:70], "window must leave at least 8 windows, got 7"),
+        (lambda g: g[:0], "is it empty"),
+        (lambda g: g.rename(columns={"b": "c c"}), "got 'c c' more than once; rename"),
+    ],
+)
+def test_rows_that_cannot_be_read_in_pieces_are_refused(tmp_path, small_pieces, change, message):
+    change(frame().reset_index()).to_csv(tmp_path / "f.csv", index=False)
+    with pytest.raises(ValueError, match=message):
+        survey_large(tmp_path / "f.csv", Question(1.0))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "path must hold .csv or .parquet files, all of one kind, got"),
+        ({"a.csv": b"x", "b.parquet": b"x"}, "with 'a.csv', 'b.parquet'"),
+        ({"a.csv": b""}, "path must hold a table, got '.*a.csv'"),
+        ({"a.parquet": b"PAR1"}, "path must hold a table, got '.*a.parquet'"),
+    ],
+)
+def test_directories_that_hold_no_table_are_refused(tmp_path, files, message):
+    for name, text in files.items():
+        (tmp_path / name).write_bytes(text)
+    with pytest.raises(ValueError, match=message):
+        survey_large(tmp_path, Question(1.0))
+    with pytest.raises(ValueError, match="must be an existing .csv or .parquet file"):
+        survey_large(tmp_path / "none.csv", Question(1.0))
+
+
+@pytest.mark.parametrize("cut", [1, 20, 599])
+def test_counts_of_pieces_add_up(cut):
+    values = (
+        frame().reindex(pd.date_range("2026-01-01", periods=600, freq="10min")).to_numpy().copy()
+    )
+    values[max(0, cut - 3) : cut + 3, 0] = 7.0  # a run across the cut
+    whole = asdict(Tally.of(values))
+    first, second = (Tally.of(part) for part in np.split(values, [cut]))
+    for name, part in whole.items():
+        np.testing.assert_equal(asdict(first + second)[name], part, name)
