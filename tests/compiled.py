@@ -23,7 +23,7 @@ def guard() -> None:
 def others() -> None:
     """Those of histograms, of the parser and of the models of one's own sensors."""
     from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram
-    from aftlib.sensor_plans.conformal import Conformal
+    from aftlib.sensor_plans.backtest import Conformal
     from aftlib.shared_state.stream.intake import load_loops
 
     load_loops()

@@ -29,8 +29,8 @@ from aftlib.sensor_plans.backtest import (
     walk_forward,
     worst,
 )
-from aftlib.sensor_plans.cautions import cautions
 from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.report_text import cautions
 from aftlib.sensor_plans.survey import Inventory, Survey, WindowResults
 
 MOST_SHOWN = 80
@@ -73,8 +73,8 @@ def answer_survey(
 
     # in units of ε one requirement does for all sensors
     model, unit = fitted(first / limits, names), Requirement(1.0, question.delta)
-    assignment = assigned(model, question.workers or n, unit)
-    checkpoints = planned(model, windows, unit, question)
+    assignment = assign_sensors(model, question.workers or n, unit)
+    checkpoints = plan_window(model, windows, unit, question)
 
     plain = fitted(survey.recent, names).aggregate(windows.width, question.query)
     walk = walk_forward(
@@ -89,21 +89,21 @@ def answer_survey(
     )
     return {
         "version": VERSION,
-        "data": described(inventory, results, name) | {"source": source},
-        "question": asked(question, windows, names, limits),
+        "data": describe_data(inventory, results, name) | {"source": source},
+        "question": describe_question(question, windows, names, limits),
         "assignment": [[names[i] for i in keys] for keys in assignment.workers],
-        **replayed(checkpoints, names, question),
-        "backtest": tested(walk, names, results)
-        | replay_kept(model, checkpoints, results.values[results.half :] / limits),
+        **replay_intervals(checkpoints, names, question),
+        "backtest": summarize_backtest(walk, names, results)
+        | measure_replay(model, checkpoints, results.values[results.half :] / limits),
         "compared": compared(walk, plain, assignment.workers),
-        "sensors": told(walk, model, assignment, names, limits),
+        "sensors": describe_sensors(walk, model, assignment, names, limits),
         "correlation": np.round(correlations(model), 4).tolist() if n <= MOST_SHOWN else None,
         "stretches": stretches(walk, inventory, windows),
         "cautions": cautions(inventory, results, limits, walk),
     }
 
 
-def assigned(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
+def assign_sensors(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
     """Sensors dealt to workers so that on average each is told best by those of the others.
 
     Where m does not divide n, groups of correlated sensors are dealt out in turn, and some workers
@@ -127,7 +127,7 @@ def assigned(model: GaussianModel, workers: int, requirement: Requirement) -> As
     return max(tried, key=mean_reliability)
 
 
-def planned(
+def plan_window(
     model: GaussianModel, windows: Windows, requirement: Requirement, question: Question
 ) -> CheckpointPlan:
     """Checkpoints and replay sets of one window.
@@ -144,12 +144,12 @@ def planned(
     )
 
 
-def described(inventory: Inventory, results: WindowResults, name: str) -> dict:
-    """What was taken for what."""
+def describe_data(inventory: Inventory, results: WindowResults, name: str) -> dict:
+    """What was read."""
     timed, step = isinstance(inventory.first, pd.Timestamp), inventory.step
     return {
         "name": name,
-        "taken": inventory.taken,
+        "taken": inventory.summary_lines,
         "steps": inventory.steps,
         "step_seconds": None if step is None else step.total_seconds(),
         "first": str(inventory.first) if timed else None,
@@ -160,7 +160,9 @@ def described(inventory: Inventory, results: WindowResults, name: str) -> dict:
     }
 
 
-def asked(question: Question, windows: Windows, names: Sequence[str], limits: np.ndarray) -> dict:
+def describe_question(
+    question: Question, windows: Windows, names: Sequence[str], limits: np.ndarray
+) -> dict:
     """The question, with everything that was left open filled in."""
     return {
         "epsilon": dict(zip(names, limits.tolist(), strict=True)),
@@ -177,7 +179,7 @@ def asked(question: Question, windows: Windows, names: Sequence[str], limits: np
     }
 
 
-def replayed(plan: CheckpointPlan, names: Sequence[str], question: Question) -> dict:
+def replay_intervals(plan: CheckpointPlan, names: Sequence[str], question: Question) -> dict:
     """Checkpoint times of a window, and what a failure between two of them reads again."""
     replay = []
     for begin, end, part, tuples in zip(
@@ -191,7 +193,7 @@ def replayed(plan: CheckpointPlan, names: Sequence[str], question: Question) -> 
     return {"checkpoints": list(plan.checkpoints), "replay": replay}
 
 
-def tested(walk: Walk, names: Sequence[str], results: WindowResults) -> dict:
+def summarize_backtest(walk: Walk, names: Sequence[str], results: WindowResults) -> dict:
     """The back-test in a few numbers."""
     summary, stretch = walk.summary(GUARD), walk.of(GUARD).sum(axis=1)
     _, within = shares(stretch)
@@ -215,7 +217,7 @@ def tested(walk: Walk, names: Sequence[str], results: WindowResults) -> dict:
     }
 
 
-def replay_kept(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) -> dict:
+def measure_replay(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) -> dict:
     """Share of windows of the second half that reading the first replay set again would estimate.
 
     As if a whole window had been lost and only its replay set were read; `scaled` are window
@@ -238,7 +240,7 @@ def replay_kept(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) 
     }
 
 
-def told(
+def describe_sensors(
     walk: Walk,
     model: GaussianModel,
     assignment: Assignment,

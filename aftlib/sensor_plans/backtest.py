@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from aftlib.core.compiling import jit
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import CONFIDENCE, RESAMPLES
 from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard
 from aftlib.guard.accounts import pooled_slack, slack
-from aftlib.sensor_plans.conformal import Conformal
 
-GUARD, ALWAYS, PLAIN, PLAIN_ALL = (
+GUARD, ALWAYS, BASELINE, BASELINE_ALL = (
     "guard",
     "its estimates, always",
-    "plain model Σ/w",
-    "plain, always",
+    "baseline model Σ/w",
+    "baseline, always",
 )
 CONFORMAL, LINEAR, LAST = "adaptive conformal", "linear interpolation", "last value"
-METHODS = (GUARD, ALWAYS, PLAIN, PLAIN_ALL, CONFORMAL, LINEAR, LAST)
-HINDSIGHT = "plain model, honest in hindsight"
-SHOWN = (GUARD, PLAIN, ALWAYS, CONFORMAL, LINEAR, LAST)
+METHODS = (GUARD, ALWAYS, BASELINE, BASELINE_ALL, CONFORMAL, LINEAR, LAST)
+HINDSIGHT = "baseline model, honest in hindsight"
+SHOWN = (GUARD, BASELINE, ALWAYS, CONFORMAL, LINEAR, LAST)
 OnStretch = Callable[[int, int], None]
 STRETCHES, LEAST_STRETCH = 50, 10
 """Parts of the second half from which intervals come, at most, and windows of each, at least."""
@@ -36,6 +37,9 @@ MOST_SCORED = 2_000_000
 MANY = 400
 """Promises from which a sensor's own share is told."""
 PAIRS, DECLARED, WRONG = range(3)
+MEMORY = 300
+LEAST = 50
+PACE = 0.005
 
 
 @dataclass(frozen=True)
@@ -173,8 +177,8 @@ def walk_forward(
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
     guard = Guard(workers, limits, delta, horizons, seasons)
     conformal = Conformal(limits, delta, horizons)
-    foreseen = plain_estimates(plain, values, workers)
-    trusted = plain_promises(plain, workers, limits, delta)
+    foreseen = estimate_by_baseline(plain, values, workers)
+    trusted = certify_by_baseline(plain, workers, limits, delta)
     stretches = max(2, min(STRETCHES, (len(values) - start) // LEAST_STRETCH))
     edges = np.linspace(start, len(values), stretches + 1).astype(int)
     tallies = np.zeros((len(METHODS), stretches, horizons, n, 3), np.int64)
@@ -195,8 +199,8 @@ def walk_forward(
         scored = {
             GUARD: (own, said),
             ALWAYS: (own, always),
-            PLAIN: (plainly, np.broadcast_to(trusted, own.shape)),
-            PLAIN_ALL: (plainly, always),
+            BASELINE: (plainly, np.broadcast_to(trusted, own.shape)),
+            BASELINE_ALL: (plainly, always),
             CONFORMAL: (own, adapted),
             LINEAR: (np.abs(truth - line), always),
             LAST: (np.abs(truth - before), always),
@@ -244,7 +248,7 @@ def _from_itself(
     return before, (before + steps * after) / (steps + 1)
 
 
-def plain_estimates(
+def estimate_by_baseline(
     model: GaussianModel, values: np.ndarray, workers: Sequence[Sequence[int]]
 ) -> np.ndarray:
     """Each worker's windows from the others' of the same time, shape (N, n) (D1 eq. (1)).
@@ -259,10 +263,10 @@ def plain_estimates(
     return found
 
 
-def plain_promises(
+def certify_by_baseline(
     model: GaussianModel, workers: Sequence[Sequence[int]], limits: np.ndarray, delta: float
 ) -> np.ndarray:
-    """Which sensors the plain model would promise for, shape (n,) (D1 eq. (8))."""
+    """Which sensors the baseline model would promise for, shape (n,) (D1 eq. (8))."""
     unit, variance = Requirement(1.0, delta), left_variance(model, workers)
     return unit.is_met_by(unit.reliability(variance / limits**2))
 
@@ -286,12 +290,12 @@ def compared(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]])
 
 
 def hindsight(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
-    """Most sensors that the plain model could have promised for without breaking the promise.
+    """Most sensors that the baseline model could have promised for without breaking the promise.
 
     It ranks them by the error that it foresees, and the number is chosen afterwards: no real
     system could. That is what the guard's share is fairly held against.
     """
-    sensors = walk.of(PLAIN_ALL).sum(axis=0)
+    sensors = walk.of(BASELINE_ALL).sum(axis=0)
     order = np.argsort(left_variance(plain, workers) / np.diag(plain.covariance))
     total = np.cumsum(sensors[order], axis=0)
     honest = total[:, WRONG] <= walk.delta * total[:, DECLARED]
@@ -301,3 +305,68 @@ def hindsight(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]
     declared, wrong = total[most - 1, DECLARED], total[most - 1, WRONG]
     share = float(declared / sensors[:, PAIRS].sum())
     return {"declared": share, "within": float(1 - wrong / declared), "interval": None}
+
+
+@jit()
+def _follow(
+    errors: Any,
+    limits: Any,
+    delta: float,
+    level: Any,
+    ring: Any,
+    ordered: Any,
+    seen: Any,
+    pending: Any,
+    said: Any,
+) -> None:
+    rounds, horizons, n = errors.shape
+    for r in range(rounds):
+        for h in range(horizons):
+            for i in range(n):
+                slot = seen[h, i, 0] % (h + 1)
+                seen[h, i, 0] += 1
+                width, error = pending[h, i, slot], errors[r, h, i]
+                said[r, h, i] = width <= limits[i]
+                if not np.isnan(error):
+                    level[h, i] += PACE * (delta - (1.0 if error > width else 0.0))
+                    line, count = ordered[h, i], min(seen[h, i, 1], MEMORY)
+                    if count == MEMORY:
+                        old = ring[h, i, seen[h, i, 1] % MEMORY]
+                        k = np.searchsorted(line, old)
+                        line[k : MEMORY - 1] = line[k + 1 : MEMORY].copy()
+                        count -= 1
+                    k = np.searchsorted(line[:count], error)
+                    line[k + 1 : count + 1] = line[k:count].copy()
+                    line[k] = error
+                    ring[h, i, seen[h, i, 1] % MEMORY] = error
+                    seen[h, i, 1] += 1
+                count = min(seen[h, i, 1], MEMORY)
+                rank = int(np.ceil((1 - level[h, i]) * (count + 1)))
+                pending[h, i, slot] = np.inf
+                if count >= LEAST and rank <= count:
+                    pending[h, i, slot] = ordered[h, i, max(rank, 1) - 1]
+
+
+class Conformal:
+    """Half-widths that follow the errors, and a promise wherever they are at most ε.
+
+    α ← α + γ (δ − [|error| > half-width]), and the half-width is the 1 − α quantile of the last
+    errors (Gibbs and Candès 2021), one a (horizon, sensor). What is guaranteed is the share over
+    *all* windows: nothing is said of those for which the half-width is small. `limits` (n,) is ε of
+    each sensor.
+    """
+
+    def __init__(self, limits: np.ndarray, delta: float, horizons: int) -> None:
+        here = (horizons, len(limits))
+        self._limits, self._delta = np.asarray(limits, float), float(delta)
+        self._level = np.full(here, float(delta))
+        self._ring, self._ordered = np.zeros((*here, MEMORY)), np.zeros((*here, MEMORY))
+        self._seen = np.zeros((*here, 2), np.int64)
+        self._pending = np.full((*here, horizons), np.inf)
+
+    def replay(self, errors: np.ndarray) -> np.ndarray:
+        """Whether each window was promised; absolute errors of shape (rounds, horizons, n)."""
+        said = np.zeros(errors.shape, np.bool_)
+        state = (self._level, self._ring, self._ordered, self._seen, self._pending)
+        _follow(np.ascontiguousarray(errors), self._limits, self._delta, *state, said)
+        return said

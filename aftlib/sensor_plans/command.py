@@ -26,7 +26,7 @@ from aftlib.reports.runs import Executed
 from aftlib.sensor_plans.answer import answer_survey
 from aftlib.sensor_plans.large_file import survey_large
 from aftlib.sensor_plans.question import QUERIES, Question, epsilon_of
-from aftlib.sensor_plans.report_text import words
+from aftlib.sensor_plans.report_text import report_lines
 from aftlib.sensor_plans.sensor_file import read_sensors
 from aftlib.sensor_plans.survey import Inventory, Survey
 
@@ -110,7 +110,7 @@ def command(
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
             plan = answer_survey(survey, question, data.name, partial(move, bar), source)
         write_plan(plan, output)
-        for line in words(plan):
+        for line in report_lines(plan):
             click.echo(printable(line))
         click.echo(f"\nPlan: {output}")
     if report:
@@ -140,8 +140,8 @@ def printable(text: str) -> str:
 
 def show_taken(inventory: Inventory) -> None:
     """Say what was taken for what."""
-    click.echo("What was taken for what:")
-    for line in inventory.taken:
+    click.echo("What was read:")
+    for line in inventory.summary_lines:
         click.echo(f"  {printable(line)}")
 
 

@@ -14,17 +14,17 @@ from plotly.subplots import make_subplots
 from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
 from aftlib.sensor_plans.backtest import (
     ALWAYS,
+    BASELINE,
     CONFORMAL,
     GUARD,
     HINDSIGHT,
     LAST,
     LINEAR,
-    PLAIN,
 )
 
 LOOK = {
     GUARD: (BLUE, "circle"),
-    PLAIN: (RED, "x"),
+    BASELINE: (RED, "x"),
     HINDSIGHT: (RED, "x-open"),
     ALWAYS: (GREEN, "triangle-up"),
     CONFORMAL: (ORANGE, "diamond"),
@@ -35,7 +35,7 @@ MOST, LISTED = 60, 200
 """Sensors that a figure shows at most, and a table."""
 
 
-def witnesses(plan: Mapping) -> go.Figure:
+def correlations(plan: Mapping) -> go.Figure:
     """How the sensors' window results go together."""
     names = [escape(sensor["name"]) for sensor in plan["sensors"]]
     if plan["correlation"] is None or len(names) > MOST:
@@ -66,7 +66,7 @@ def recoverable(plan: Mapping) -> go.Figure:
             hovertemplate="%{y}, %{x}: %{z:.0%} of the time<extra></extra>",
         )
     )  # fmt: skip
-    title = "Which sensors may be lost: share of the time declared recoverable"
+    title = "Which sensors may be lost: share of the time certified recoverable"
     styled(figure, title, "how long the outage has lasted", "", 220 + 16 * len(sensors))
     return figure.update_yaxes(autorange="reversed", dtick=1).update_layout(hovermode="closest")
 
@@ -94,8 +94,8 @@ def promise(plans: Mapping[str, Mapping]) -> go.Figure:
         promised = 1 - plan["question"]["delta"]
         line_look = {"color": RED, "dash": "dash"}
         figure.add_hline(promised, line=line_look, row=1, col=column)
-    title = "Promise and measurement (dashed: promised)"
-    styled(figure, title, "share promised", "", HEIGHT + 90)
+    title = "Promise and measurement (dashed: guaranteed)"
+    styled(figure, title, "share certified", "", HEIGHT + 90)
     figure.update_yaxes(title_text="share of these within ε", row=1, col=1)
     figure.update_xaxes(range=[-0.05, 1.05], tickformat=".0%").update_yaxes(tickformat=".0%")
     legend = {"orientation": "h", "y": -0.25, "yanchor": "top", "x": 0, "xanchor": "left"}
@@ -107,14 +107,14 @@ def over_time(plan: Mapping) -> go.Figure:
     parts = pd.DataFrame(plan["stretches"])
     figure = go.Figure()
     figure.add_bar(
-        x=parts["start"], y=parts["declared"], name="promised", marker={"color": "#cfe3f2"}
+        x=parts["start"], y=parts["declared"], name="certified", marker={"color": "#cfe3f2"}
     )
     figure.add_scatter(
         x=parts["start"], y=parts["within"], name="of these within ε", mode="lines+markers",
         line={"color": BLUE}, connectgaps=False,
     )  # fmt: skip
     figure.add_hline(1 - plan["question"]["delta"], line={"color": RED, "dash": "dash"})
-    styled(figure, "The back-test over time (dashed: promised)", "start of the stretch", "share")
+    styled(figure, "The back-test over time (dashed: guaranteed)", "start of the stretch", "share")
     return figure.update_yaxes(tickformat=".0%")
 
 
@@ -132,7 +132,7 @@ def sensors(plan: Mapping) -> go.Figure:
     )  # fmt: skip
     figure.add_hline(1 - plan["question"]["delta"], line={"color": RED, "dash": "dash"})
     lowest = min([0.9, *(sensor["within"][0] for sensor in kept)])
-    styled(figure, "Promises kept, sensor by sensor (dashed: promised)", "", "share within ε")
+    styled(figure, "Guarantees that held, by sensor (dashed: guaranteed)", "", "share within ε")
     low = max(0, lowest - 0.03)
     figure.update_yaxes(tickformat=".0%", range=[low, 1 + 0.04 * (1 - low)])
     return figure.update_layout(hovermode="closest")
@@ -162,18 +162,19 @@ def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
     names = list(table["trouble"].unique())
     figure = make_subplots(cols=len(names), shared_yaxes=True, subplot_titles=names)
     for column, name in enumerate(names, 1):
-        for method, color in ((GUARD, BLUE), (PLAIN, RED)):
+        for method, color in ((GUARD, BLUE), (BASELINE, RED)):
             part = table[(table["trouble"] == name) & (table["method"] == method)]
             figure.add_scatter(
                 x=part["window"], y=part["within"], name=f"{method}: within ε", row=1, col=column,
                 legendgroup=method, showlegend=column == 1, line={"color": color},
             )  # fmt: skip
             figure.add_scatter(
-                x=part["window"], y=part["declared"], name=f"{method}: promised", row=1, col=column,
+                x=part["window"], y=part["declared"], name=f"{method}: certified",
+                row=1, col=column,
                 legendgroup=method, showlegend=column == 1, line={"color": color, "dash": "dot"},
             )  # fmt: skip
         figure.add_hline(1 - delta, line={"color": GREY, "dash": "dash"}, row=1, col=column)
-    styled(figure, "When something goes wrong (dashed: promised)", "window", "", HEIGHT + 60)
+    styled(figure, "When something goes wrong (dashed: guaranteed)", "window", "", HEIGHT + 60)
     legend = {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0, "xanchor": "left"}
     figure.update_layout(legend=legend, margin={"t": 90})
     return figure.update_yaxes(tickformat=".0%", range=[0, 1.03])
@@ -202,11 +203,11 @@ def backtests(plans: Mapping[str, Mapping]) -> Styler:
         rows.append(
             {
                 "set": name,
-                "declared": test["declared_recoverable"],
+                "certified": test["declared_recoverable"],
                 "within ε": test["within_epsilon"],
                 "low": low,
                 "high": high,
-                "promised": promised,
+                "guaranteed": promised,
                 "kept": kept,
                 "worst sensor": test["worst_sensor"],
                 "N": test["N"],
@@ -251,7 +252,7 @@ def replay_kept(plan: Mapping) -> Styler:
         ("all that is estimated", promised, test["replay_within"]),
         ("the worst sensor", promised, test["replay_worst_sensor"]),
     ]
-    frame = pd.DataFrame(rows, columns=["within ε", "promised", "measured"])
+    frame = pd.DataFrame(rows, columns=["within ε", "guaranteed", "measured"])
     return _table(frame.astype({"measured": float}))
 
 
@@ -266,8 +267,8 @@ def details(plan: Mapping) -> Styler:
             "worker": sensor["worker"],
             "ε": sensor["epsilon"],
             "explained": sensor["explained"],
-            "best witness": sensor["closest"] or "–",
-            "declared": sensor["declared"][0],
+            "best predictor": sensor["closest"] or "–",
+            "certified": sensor["declared"][0],
             "within ε": sensor["within"][0],
             "may be lost for": sensor["longest"],
             "N": sensor["N"][0],

@@ -161,7 +161,7 @@ class Inventory:
         return self.first + step * (1 if self.step is None else self.step)
 
     @property
-    def taken(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """What was taken for time, step and sensors, and what was found amiss, a line each."""
         quality = self.quality
         names = ", ".join(self.names[:6]) + (" …" if len(self.names) > 6 else "")

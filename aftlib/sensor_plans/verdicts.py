@@ -8,7 +8,7 @@ import numpy as np
 
 from aftlib.reports.claims import Settled, settle
 from aftlib.sensor_plans.backtest import GUARD, HINDSIGHT, MANY, Walk
-from aftlib.sensor_plans.troubles import SENSORS, against_adversary
+from aftlib.sensor_plans.experiments import SENSORS, against_adversary
 
 
 def verdicts(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> list[Settled]:
@@ -60,7 +60,7 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Sett
 
 
 def declares_more(plans: Mapping[str, Mapping]) -> Settled:
-    """G-3: at equal honesty the guard promises more than the plain model."""
+    """G-3: at equal honesty the guard promises more than the baseline model."""
     shares = {
         name: {line["method"]: line["declared"] for line in plan["compared"]}
         for name, plan in plans.items()
@@ -73,7 +73,7 @@ def declares_more(plans: Mapping[str, Mapping]) -> Settled:
         expected=f"above {plain:.3f}",
         measured=guard,
         holds=guard > plain,
-        note="Mean share of the windows promised, beside that of the plain model for the most "
+        note="Mean share of the windows promised, beside that of the baseline model for the most "
         "sensors with which, in hindsight, it would have kept its promise (guard / plain): "
         f"{named}.",
     )

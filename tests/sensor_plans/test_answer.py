@@ -14,9 +14,9 @@ from aftlib.core.generators import block_model
 from aftlib.core.planfile import SCHEMA, VERSION, read_plan, write_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
-from aftlib.sensor_plans.answer import answer, assigned, planned
+from aftlib.sensor_plans.answer import answer, assign_sensors, plan_window
 from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.report_text import words
+from aftlib.sensor_plans.report_text import report_lines
 
 
 def sensors(rows=6000, n=7, seed=1, change=None, noise=0.5):
@@ -79,13 +79,13 @@ def threads():
 @pytest.mark.parametrize("workers", [1, 2, 5, 7, 12])
 def test_any_number_of_workers_has_its_fair_share(workers):
     model = block_model(12, 3)
-    sizes = sorted(len(k) for k in assigned(model, workers, Requirement(0.9, 0.05)).workers)
+    sizes = sorted(len(k) for k in assign_sensors(model, workers, Requirement(0.9, 0.05)).workers)
     assert sum(sizes) == 12 and sizes[-1] - sizes[0] <= 1 and len(sizes) == workers
 
 
 def test_sensors_that_tell_of_each_other_are_kept_apart():
     for workers in (4, 5):
-        dealt = assigned(block_model(12, 3), workers, Requirement(0.9, 0.05))
+        dealt = assign_sensors(block_model(12, 3), workers, Requirement(0.9, 0.05))
         for keys in dealt.workers:
             assert len({key // 4 for key in keys}) == len(keys)
 
@@ -94,7 +94,7 @@ def test_sensors_that_tell_of_each_other_are_kept_apart():
 def test_the_planner_sees_the_variance_that_windows_have(query):
     model = block_model(6, 2)
     question = Question(epsilon=1, t_sla_ms=12, query=query, recovery_time=RecoveryTime(0, 1))
-    plan = planned(model, Windows(10, 10, query), Requirement(1.0, 0.05), question)
+    plan = plan_window(model, Windows(10, 10, query), Requirement(1.0, 0.05), question)
     read = plan.replay[0]
     assert plan.times[-1] == 10 and plan.checkpoints
     everything_lost = plan.worst_case_variance[0]
@@ -153,7 +153,7 @@ def test_fewer_windows_than_sensors_still_have_a_plan():
     plan = answer(sensors(200, n=30), Question(epsilon_sd=0.5), "x")
     jsonschema.validate(json.loads(json.dumps(plan)), SCHEMA)
     assert plan["backtest"]["declared_recoverable"] == 0
-    assert "no promise was made" in "\n".join(words(plan))
+    assert "no window was certified" in "\n".join(report_lines(plan))
     assert plan["cautions"][0].startswith("Too few windows: 10 before the back-test")
 
 
@@ -184,7 +184,7 @@ def lonely(values):
         (stuck, "Stuck for up to 300 steps on one value: s3."),
         (dark, "Clock gaps: 100 of 6,000 steps have no sample of any sensor, the longest gap 100"),
         (half_dead, "Long silences: s1 misses more than a tenth of its samples."),
-        (lonely, "ε is too small for 1 of 7 sensors: they are hardly ever promised."),
+        (lonely, "ε is too small for 1 of 7 sensors: they are hardly ever certified."),
         (lambda values: None, None),
     ],
 )
@@ -195,7 +195,7 @@ def test_warnings(change, warning):
 
 def test_few_promises_are_said_to_be_few():
     found = answer(sensors(2400, n=3), Question(epsilon_sd=0.3), "x")["cautions"]
-    assert any(line.startswith("Few promises: of N = ") for line in found)
+    assert any(line.startswith("Few guarantees: of N = ") for line in found)
 
 
 def test_the_smallest_epsilon_worth_asking_is_worth_asking():
@@ -208,12 +208,12 @@ def test_the_smallest_epsilon_worth_asking_is_worth_asking():
 
 
 def test_in_plain_words(plan):
-    said = "\n".join(words(plan))
+    said = "\n".join(report_lines(plan))
     for expected in (
         "What the other machines' sensors tell of each",
         "by how many windows the outage lasts (1 … 5)",
         "after the last window of the file: 7 of 7 sensors",
-        "Machines: 3, sensors dealt so that each has witnesses elsewhere:",
+        "Machines: 3, sensors dealt so that each has predictors elsewhere:",
         "Recovery within 2000 ms, taken to need 28.33 ms and 0.0009332 ms a sample read again",
         "no checkpoint inside a window is needed",
         "Back-test on the second half, 300 windows, each as if it had been lost:",
@@ -224,8 +224,8 @@ def test_in_plain_words(plan):
     ):
         assert expected in said
     alone = answer(sensors(2000), Question(epsilon_sd=0.3), "x")
-    assert "Machines: 7, one sensor each" in "\n".join(words(alone))
+    assert "Machines: 7, one sensor each" in "\n".join(report_lines(alone))
     tight = Question(epsilon_sd=0.05, t_sla_ms=20, recovery_time=RecoveryTime(0, 1), window=12)
     checkpoints = answer(sensors(2000), tight, "x")
-    assert "checkpoints after step 2, 4, 6" in "\n".join(words(checkpoints))
+    assert "checkpoints after step 2, 4, 6" in "\n".join(report_lines(checkpoints))
     assert all(part["ms"] <= 20 for part in checkpoints["replay"])

@@ -13,6 +13,8 @@ from aftlib.guard import Guard
 from aftlib.sensor_plans import backtest
 from aftlib.sensor_plans.backtest import (
     ALWAYS,
+    BASELINE,
+    BASELINE_ALL,
     CONFORMAL,
     GUARD,
     HINDSIGHT,
@@ -20,8 +22,6 @@ from aftlib.sensor_plans.backtest import (
     LINEAR,
     METHODS,
     PAIRS,
-    PLAIN,
-    PLAIN_ALL,
     Walk,
     compared,
     hindsight,
@@ -93,7 +93,7 @@ def test_every_method_is_counted_as_it_is_defined(walked):
     expected = {
         GUARD: slowly(values, lambda t, h, i: told.said[t, h, i] == 2, own),
         ALWAYS: slowly(values, yes, own),
-        PLAIN_ALL: slowly(values, yes, conditional),
+        BASELINE_ALL: slowly(values, yes, conditional),
         LAST: slowly(values, yes, last),
         LINEAR: slowly(values, yes, line),
     }
@@ -107,7 +107,7 @@ def test_every_method_is_counted_as_it_is_defined(walked):
 
 def test_the_plain_model_promises_by_its_variance(walked):
     _, plain, walk = walked
-    counts = walk.tallies[METHODS.index(PLAIN)].sum(axis=0)[0]
+    counts = walk.tallies[METHODS.index(BASELINE)].sum(axis=0)[0]
     trusted = [
         float(plain.block_variance(keys)[k]) <= (LIMITS[i] / 1.95996) ** 2
         for keys in WORKERS
@@ -192,8 +192,8 @@ ALONE = [[0], [1], [2], [3]]
 
 def counted(wrong):
     tallies = np.zeros((len(METHODS), 2, 1, 4, 3), int)
-    tallies[METHODS.index(PLAIN_ALL), ..., :2] = 100
-    tallies[METHODS.index(PLAIN_ALL), ..., 2] = wrong
+    tallies[METHODS.index(BASELINE_ALL), ..., :2] = 100
+    tallies[METHODS.index(BASELINE_ALL), ..., 2] = wrong
     nothing = np.zeros((1, 4, 2), int)
     return Walk(tallies, np.arange(3), nothing, 0, np.zeros((1, 4), bool), np.zeros((1, 4)), 0.05)
 

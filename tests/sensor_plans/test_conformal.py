@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aftlib.sensor_plans.conformal import LEAST, MEMORY, PACE, Conformal
+from aftlib.sensor_plans.backtest import LEAST, MEMORY, PACE, Conformal
 
 
 def defined(errors, limit, delta, horizon):

@@ -6,16 +6,17 @@ import pytest
 
 from aftlib.core.planfile import write_plan
 from aftlib.sensor_plans.experiments import (
+    TROUBLES,
     answers,
     check_parameters,
     generated,
     over_time,
     sets,
-    summed_up,
+    sum_up_troubles,
+    troubled,
     troubles,
 )
 from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.troubles import TROUBLES, troubled
 
 GOOD = {
     "data": None,
@@ -118,9 +119,9 @@ def test_troubles_begin_half_way():
 
 def test_the_guard_withdraws_where_the_plain_model_goes_on():
     walks = troubles(1200, 0.05, 1)
-    table = summed_up(walks).set_index(["trouble", "method"])
+    table = sum_up_troubles(walks).set_index(["trouble", "method"])
     for trouble in TROUBLES:
-        assert table.loc[(trouble, "plain model Σ/w"), "within"] < 0.7
+        assert table.loc[(trouble, "baseline model Σ/w"), "within"] < 0.7
         assert walks[trouble].excess <= 0
     assert table.loc[("drift", "guard"), "within"] > 0.95
     assert table.loc[("change of regime", "guard"), "declared"] < 0.1

@@ -22,7 +22,7 @@ def plan():
     return answer(table, Question(epsilon_sd=0.5, workers=2), BAD)
 
 
-DRAWN = ("witnesses", "recoverable", "over_time", "sensors", "recovery")
+DRAWN = ("correlations", "recoverable", "over_time", "sensors", "recovery")
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -66,7 +66,7 @@ def test_promises_are_shown_kept_or_broken(plan):
 
 def test_many_sensors_are_shown_as_a_histogram(plan):
     many = plan | {"sensors": plan["sensors"] * 40, "correlation": None}
-    assert figures.witnesses(many).data[0].type == "histogram"
+    assert figures.correlations(many).data[0].type == "histogram"
     listed = figures.details(plan | {"sensors": plan["sensors"] * 100}).to_html()
     assert listed.count("<tr>") == figures.LISTED + 1
     assert len(figures.recoverable(many).data[0].y) == figures.MOST

@@ -66,7 +66,7 @@ def test_fill_values_are_refused_however_many_there_are(code, share, tmp_path):
     marked = json.loads(str(info.value).partition("missing=")[2].partition(",")[0])
     table = read_sensors(tmp_path / "f.csv", missing=marked)
     assert table.quality.marked == count == np.isnan(table.values).sum()
-    assert f"values marked as missing: {count:,}" in Inventory.of(table).taken
+    assert f"values marked as missing: {count:,}" in Inventory.of(table).summary_lines
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_column_that_counts_the_rows_becomes_their_number(first, tmp_path):
     for given in (frame().reset_index(), frame()):
         table = read_sensors(write(tmp_path, given.assign(sample=first + HOURS)))
         assert table.names == ("a", "b", "c")
-        assert "row numbers: sample, left out of the sensors" in Inventory.of(table).taken
+        assert "row numbers: sample, left out of the sensors" in Inventory.of(table).summary_lines
 
 
 @pytest.mark.parametrize(

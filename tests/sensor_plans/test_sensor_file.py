@@ -90,7 +90,7 @@ def test_what_was_taken_is_told(wide, tmp_path):
     given = wide.drop(wide.index[10:14])
     given.iloc[0, 0] = np.inf
     table = read(pd.concat([given[20:], given[:21]]), tmp_path)
-    lines = "\n".join(Inventory.of(table).taken)
+    lines = "\n".join(Inventory.of(table).summary_lines)
     assert step_of(table) == pd.Timedelta(hours=1)
     for expected in (
         "sensors: 3 (a, b, c)",
@@ -108,8 +108,8 @@ def test_what_was_taken_is_told(wide, tmp_path):
 def test_a_file_without_times(wide, tmp_path):
     table = read(wide.fillna(0).reset_index(drop=True), tmp_path)
     assert step_of(table) is None
-    assert "time: none; 48 rows are taken as even steps" in Inventory.of(table).taken
-    assert "gaps: none" in Inventory.of(table).taken
+    assert "time: none; 48 rows are taken as even steps" in Inventory.of(table).summary_lines
+    assert "gaps: none" in Inventory.of(table).summary_lines
 
 
 @pytest.mark.parametrize(
