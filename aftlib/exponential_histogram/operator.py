@@ -71,9 +71,10 @@ class HistogramQuery:
     on with another policy.
 
     With a lateness, times are milliseconds since 1970, and events wait until none can come before
-    them any more. A window that has emptied answers 0, and its state goes away. Without, nothing
-    waits, no event may come in a later micro-batch than its successor of the same key, and the
-    state stays.
+    them any more: the last `lateness` ms of a finite input are never answered, unless it ends with
+    a later event (see `pipeline.run`). A window that has emptied answers 0, and its state goes
+    away. Without, nothing waits, no event may come in a later micro-batch than its successor of the
+    same key, and the state stays.
     """
 
     window: int  # this and the next three as `ExponentialHistogram`

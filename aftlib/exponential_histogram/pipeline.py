@@ -26,6 +26,7 @@ _SETTINGS = {
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
 _ANEW = "restore the whole directory from one copy, or start anew in another directory"
+_COLUMNS = ("key", "at", "event")
 _LOG = "estimates/_spark_metadata"
 #: Keys of any type are handed over as text, exactly, and come back.
 _EXACT = {
@@ -108,16 +109,23 @@ def run(
     are parts of the state, fixed when the stream first starts; by default the session's number of
     shuffle partitions. More than there are keys only cost time.
 
+    With a lateness, a run answers an event once one more than `lateness` ms later has come, of
+    whatever key. The last `lateness` ms of a finite input therefore wait in the state. End such an
+    input with one event of a key of its own, later than the last by more than `lateness`.
+
     Raises
     ------
     ValueError
-        As `estimates`, or if the directory holds the stream of another query, was moved, or is out
-        of step with itself after a power failure, or not all machines of a cluster share it.
+        As `estimates`, or if the directory holds the stream of another query or of columns of other
+        types, was moved, or is out of step with itself after a power failure, or not all machines
+        of a cluster share it.
     """
     place = Path(directory).absolute()
     require_shared(spark, place)
     answers = estimates(events, query)
-    keep_identity(place / "query.json", "query", query.identity, place / "checkpoint")
+    types = {f"{name} type": events.schema[name].dataType.simpleString() for name in _COLUMNS}
+    identity = query.identity | types
+    keep_identity(place / "query.json", "query", identity, place / "checkpoint")
     require_in_step(place)
 
     settings = _SETTINGS | ({_PARTITIONS: str(partitions)} if partitions else {})

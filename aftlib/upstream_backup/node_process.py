@@ -71,7 +71,7 @@ class NodeProcess:
     def __init__(self, name: str, start: int, directory: Path, heartbeat_s: float) -> None:
         self.name, self.start = name, start
         self.directory, self.heartbeat_s = directory, heartbeat_s
-        self.answered = True
+        self.watched, self.answered = 0, True  # start of the other node, and whether it answered
         self.watching = asyncio.Event()
         self.peer: asyncio.StreamWriter | None = None
         self.listening: asyncio.Task[None] | None = None
@@ -97,6 +97,7 @@ class NodeProcess:
         return await asyncio.open_unix_connection(self.directory / socket, limit=LIMIT)
 
     async def _watch_peer(self, start: int) -> None:
+        self.watched = start
         if self.peer is not None and self.listening is not None:
             self.listening.cancel()  # an answer of the failed process counts no more
             self.peer.close()
@@ -120,7 +121,7 @@ class NodeProcess:
                 write_message(self.peer, {"beat": self.name})
             else:
                 self.watching.clear()
-                write_message(self.up, {"request": OTHER[self.name]})
+                write_message(self.up, {"request": OTHER[self.name], "start": self.watched})
             await asyncio.sleep(self.heartbeat_s)
 
 

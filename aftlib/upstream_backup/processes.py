@@ -182,11 +182,13 @@ class _System:
             for task in (acknowledging, *self.restarts):
                 task.cancel()
             for process in self.processes.values():
-                end_process(process)
+                process.kill()
+                process.wait()
             for server in servers:
                 server.close()
-        # results that ended processes have sent, copies included
-        await wait_until(lambda: not self.downstream.acknowledged, self.patience_s)
+            # what ended processes have sent is still read, copies of results included
+            nodes = self.upstream.connected, self.downstream.acknowledged
+            await wait_until(lambda: not any(nodes), self.patience_s)
         arrived = tuple(i for i, _ in self.downstream.arrived)
         released, requests = tuple(self.downstream.released), tuple(self._requests())
         return Delivery(arrived, released, requests, len(self.kills), rate)
@@ -194,7 +196,8 @@ class _System:
     async def start(self, name: str) -> None:
         """Start a node's process and wait for its hello; RuntimeError when it does not come."""
         if name in self.processes:
-            end_process(self.processes[name])  # it may only have been slow to answer
+            self.processes[name].kill()  # it may only have been slow to answer
+            self.processes[name].wait()
         self.starts[name] = number = self.starts[name] + 1
         command = (sys.executable, "-m", PROGRAM, name, number, self.folder, self.heartbeat_s)
         output = self.folder / f"{name}-{number}.log"
@@ -207,7 +210,8 @@ class _System:
 
         await wait_until(over, self.patience_s)
         if self.upstream.greeted[name] < number:
-            end_process(process)
+            process.kill()
+            process.wait()
             text = output.read_text(errors="replace").strip()[-2000:] or "no error output"
             raise RuntimeError(
                 f"the {name} did not start within {self.patience_s:g} s: {text}; give a longer "
@@ -228,15 +232,14 @@ class _System:
     async def settled(self) -> None:
         """Wait until every killed node takes part again; TimeoutError when one does not."""
 
-        def settled() -> bool:
+        def away() -> set[str]:
             for task in filter(asyncio.Task.done, self.restarts):
                 task.result()
-            return not self.undetected and len(self.upstream.nodes) == len(NODES)
+            return self.undetected | {*NODES} - {*self.upstream.nodes}
 
-        if not await wait_until(settled, self.patience_s):
-            away = self.undetected | {*NODES} - {*self.upstream.nodes}
+        if not await wait_until(lambda: not away(), self.patience_s):
             raise TimeoutError(
-                f"the {' and the '.join(sorted(away))} did not take part again within "
+                f"the {' and the '.join(sorted(away()))} did not take part again within "
                 f"{self.patience_s:g} s after a failure; give a longer patience_s if the machine "
                 "is only slow"
             )
@@ -274,7 +277,7 @@ class Upstream:
         self, scheme: Scheme, starts: Mapping[str, int], restart: Callable[[str], None]
     ) -> None:
         self.scheme, self.starts, self.restart = scheme, starts, restart
-        self.nodes = dict[str, _Node]()
+        self.nodes, self.connected = dict[str, _Node](), set[asyncio.StreamWriter]()
         self.greeted = dict.fromkeys(NODES, 0)
         self.active, self.sent = NODES[0], 0
         self.requests = list[tuple[str, float, tuple[int, ...]]]()
@@ -297,10 +300,12 @@ class Upstream:
             if len(self.nodes) == len(NODES):
                 for each in self.nodes.values():
                     write_message(each.writer, {"peer": self.starts[OTHER[each.name]]})
+            self.connected.add(writer)
             async for message in messages:
                 # a node that was taken for failed is not heard any more
                 if self.nodes.get(name) is not node or not self._take(node, message):
                     break
+            self.connected.discard(writer)
         writer.close()
 
     def close(self) -> None:
@@ -314,8 +319,8 @@ class Upstream:
                 while node.acknowledged < count and node.queue:
                     node.queue.popleft()
                     node.acknowledged += 1
-            case {"request": failed} if failed == OTHER[node.name]:
-                if failed in self.nodes:
+            case {"request": failed, "start": int(start)} if failed == OTHER[node.name]:
+                if failed in self.nodes and start == self.starts[failed]:  # else it is known
                     self._recover(failed)
             case _:
                 return False
@@ -391,9 +396,3 @@ def introduced(hello: Message, starts: Mapping[str, int], greeted: dict[str, int
                 greeted[name] = number
                 return name
     return None
-
-
-def end_process(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process, stopped or not, and wait for its end."""
-    process.kill()
-    process.wait()

@@ -11,6 +11,7 @@ import pytest
 from aftlib.core import compiling
 from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.buckets import (
+    FINEST,
     bucket_counts,
     bucket_sizes,
     least_buckets,
@@ -355,6 +356,19 @@ def test_merging_different_epsilons_adds_their_errors() -> None:
     sole = ExponentialHistogram(50, 0.1, timed=True).merge(fine)
     assert sole.error_bound == 0.1 and sole.buckets == fine.buckets
     assert fine.merge(coarse).error_bound == pytest.approx(0.5 + 0.1 + 0.05)
+
+
+def test_the_bound_of_many_merges_holds_what_rounding_adds() -> None:
+    """Units become no finer than 1/`FINEST` of an event; then halves are rounded to whole ones."""
+    epsilon = 0.05
+    merged, other = (ExponentialHistogram(500, epsilon, timed=True) for _ in "12")
+    for histogram, seed in ((merged, 12), (other, 13)):
+        histogram.update(bits(seed, 400), np.arange(400))
+    while merged._buckets.scale < FINEST:
+        merged.merge(other)
+    error = merged.error_bound + 0.5 / FINEST
+    merged.merge(other)
+    assert merged.error_bound == pytest.approx(error + epsilon + error * epsilon, rel=1e-12)
 
 
 def test_readme_example() -> None:

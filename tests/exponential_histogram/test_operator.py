@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F
 from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.operator import HistogramQuery, unpacked
-from aftlib.exponential_histogram.pipeline import estimates, rejects, run
+from aftlib.exponential_histogram.pipeline import estimates, rejects, require_in_step, run
 from aftlib.exponential_histogram.source import BitEvents
 
 STOP, KEYS = 3000, 2
@@ -405,6 +406,35 @@ def test_late_events_meet_the_policy_and_state_goes_when_its_window_has_emptied(
     assert late == [("a", 999, 1, reason), nothing, ("c", 5, 1, reason)]
 
 
+def test_a_later_event_ends_a_finite_input_with_a_lateness(spark, tmp_path):
+    """Without it, the last `lateness` ms wait."""
+    query = HistogramQuery(100, 0.1, timed=True, each=True, lateness=10)
+    events = stream_of(spark, tmp_path / "in", [("a", 1000, 1), ("a", 1015, 1)])
+    found = run(spark, events, query, tmp_path / "out", 2)
+    assert listed(found, "key", "at") == [("a", 1000)]
+    stream_of(spark, tmp_path / "in", [("the end", 1026, 1)])
+    found = run(spark, events, query, tmp_path / "out", 2)
+    assert listed(found, "key", "at", "estimate") == [("a", 1000, 1.0), ("a", 1015, 2.0)]
+
+
+@pytest.mark.parametrize(("put_out", "fine"), [(0, False), (1, True), (2, True), (3, False)])
+def test_a_checkpoint_and_estimates_of_two_moments_are_refused(tmp_path, put_out, fine):
+    """Micro-batch 1 is committed, and 2 has begun."""
+    checkpoint, log = tmp_path / "checkpoint", tmp_path / "estimates" / "_spark_metadata"
+    for folder, numbers, text in (
+        (checkpoint / "offsets", range(3), 'v1\n{}\n{"event": 5}\n'),
+        (checkpoint / "commits", range(2), "v1\n{}\n"),
+        (log, range(put_out + 1), "v1\n"),
+    ):
+        folder.mkdir(parents=True)
+        for number in numbers:
+            (folder / str(number)).write_text(text)
+    (checkpoint / "metadata").write_text("{}")
+    refused = pytest.raises(ValueError, match=rf"of one moment, got .* {put_out} that was put out")
+    with nullcontext() if fine else refused:
+        require_in_step(tmp_path)
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -419,11 +449,32 @@ def test_late_events_meet_the_policy_and_state_goes_when_its_window_has_emptied(
 )
 def test_another_query_is_refused_before_new_keys_take_it(spark, tmp_path, other):
     events = spark.readStream.schema(ROWS).parquet(str(tmp_path))
+    types = {"key type": "string", "at type": "bigint", "event type": "int"}
     begun, query = HistogramQuery(10, 0.1), {"window": 10, "epsilon": 0.1} | other
-    (tmp_path / "query.json").write_text(json.dumps(begun.identity))
+    (tmp_path / "query.json").write_text(json.dumps(begun.identity | types))
     name = [*other][-1]
-    with pytest.raises(ValueError, match=rf"query must be the one .*{name} = .*, got .*: go on"):
+    with pytest.raises(
+        ValueError, match=rf"query must be the one .* with, .*{name} = .*, got .*: go on"
+    ):
         run(spark, events, HistogramQuery(**query), tmp_path)
+
+
+def test_columns_of_other_types_are_refused_before_a_batch_is_committed(spark, tmp_path):
+    """Once, batches were committed, after which all estimates were unreadable."""
+    place, query = tmp_path / "out", HistogramQuery(10, 0.1)
+    events = stream_of(spark, tmp_path / "in", [("a", 1, 1)])
+    run(spark, events, query, place, 2)
+    for schema, message in (
+        ("key long, at long, event int", "key type = string, got bigint: go on with that one, or"),
+        ("key string, at int, event int", "at type = bigint, got int: go on with that one, or"),
+        ("key string, at long, event boolean", "event type = int, got boolean: go on with that"),
+    ):
+        other = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+        with pytest.raises(ValueError, match=f"query must be the one .* began with, {message}"):
+            run(spark, other, query, place)
+    stream_of(spark, tmp_path / "in", [("a", 2, 1)])
+    found = run(spark, events, query, place)
+    assert listed(found, "key", "at", "estimate") == [("a", 1, 1.0), ("a", 2, 2.0)]
 
 
 def test_a_new_key_does_not_take_another_query(spark, tmp_path):

@@ -87,7 +87,7 @@ def test_unacknowledged_tuples_are_sent_again_in_one_message(tmp_path):
         primary.send(ack=2000)
         while len(upstream.nodes["primary"].queue) > 12_000:
             await asyncio.sleep(0)
-        secondary.send(request="primary")
+        secondary.send(request="primary", start=1)
         assert await secondary.receive() == {"ids": [*range(2000, 14_000)]}
         assert restarted == ["primary"]
         assert [(name, len(ids)) for name, _, ids in upstream.requests] == [("primary", 12_000)]
@@ -100,9 +100,9 @@ def test_a_node_taken_for_failed_is_not_heard(tmp_path):
     async def scenario():
         server, upstream, restarted, primary, secondary = await two_nodes(tmp_path, UPSTREAM)
         upstream.send([1, 2, 3])
-        secondary.send(request="primary")
+        secondary.send(request="primary", start=1)
         assert await secondary.receive() == {"ids": [1, 2, 3]}
-        primary.send(request="secondary")
+        primary.send(request="secondary", start=1)
         assert await primary.receive() == {"ids": [1, 2, 3]}
         assert await primary.receive() is None, "its connection is closed"
         upstream.send([4])
@@ -120,7 +120,7 @@ def test_acknowledgements_are_counted_from_each_start(tmp_path):
         primary.send(ack=4)
         while len(upstream.nodes["primary"].queue) > 6:
             await asyncio.sleep(0)
-        secondary.send(request="primary")
+        secondary.send(request="primary", start=1)
         assert await secondary.receive() == {"ids": [*range(4, 10)]}
         upstream.starts["primary"] = 2
         primary = await Played.connect(tmp_path / "upstream", hello="primary", start=2)
@@ -130,7 +130,8 @@ def test_acknowledgements_are_counted_from_each_start(tmp_path):
         primary.send(ack=2)
         while len(upstream.nodes["primary"].queue) > 2:
             await asyncio.sleep(0)
-        secondary.send(request="primary")
+        secondary.send(request="primary", start=1)  # it is about the earlier process
+        secondary.send(request="primary", start=2)
         assert await secondary.receive() == {"ids": [12, 13]}
         server.close()
 
@@ -155,7 +156,7 @@ def test_foreign_messages_close_their_connection_only(tmp_path, line):
             assert await foreign.receive() is None
         assert [*upstream.nodes] == ["primary", "secondary"] and restarted == []
         results.send(ids=[5])
-        secondary.send(request="primary")
+        secondary.send(request="primary", start=1)
         assert await secondary.receive() == {"ids": []}
         while not downstream.arrived:
             await asyncio.sleep(0)
@@ -166,7 +167,9 @@ def test_foreign_messages_close_their_connection_only(tmp_path, line):
     played(scenario())
 
 
-@pytest.mark.parametrize("message", [{"ack": "all"}, {"request": "primary"}, {"beat": "primary"}])
+@pytest.mark.parametrize(
+    "message", [{"ack": "all"}, {"request": "primary", "start": 1}, {"beat": "primary"}]
+)
 def test_messages_that_a_node_does_not_send_close_its_connection(tmp_path, message):
     async def scenario():
         server, upstream, restarted, primary, _ = await two_nodes(tmp_path, UPSTREAM)
@@ -239,10 +242,10 @@ def test_a_node_passes_tuples_on_and_requests_help_when_no_answer_comes(tmp_path
 
         servers.append(await serve(peer, tmp_path / "secondary-4"))
         up.write(b'{"peer": 4}\n')
-        assert await anext(said) == {"request": "secondary"}
+        assert await anext(said) == {"request": "secondary", "start": 4}
         assert [beats.get_nowait() for _ in range(3)] == 3 * [{"beat": "primary"}]
         up.write(b'{"peer": 5}\n')  # nobody listens there
-        assert await anext(said) == {"request": "secondary"}
+        assert await anext(said) == {"request": "secondary", "start": 5}
         up.close()
         await node
         for server in servers:
@@ -307,7 +310,7 @@ def actors(monkeypatch):
         system.starts[name] += 1
         started.append(name)
         hello = {"hello": name, "start": system.starts[name]}
-        at_end = {"request": "primary"} if name == "secondary" else None
+        at_end = {"request": "primary", "start": 1} if name == "secondary" else None
         system.processes[name] = actor = Actor(at_end)
         actor.node = await Played.connect(system.folder / "upstream", **hello)
         actor.below = await Played.connect(system.folder / "downstream", **hello)
