@@ -41,6 +41,17 @@ def test_a_failure_and_its_backlog():
     assert found.unsteady == 0
 
 
+def test_latency_is_normal_again_after_the_last_of_an_event_only():
+    """The first of the two struck micro-batches was quick; the second was not."""
+    service = np.ones(20)
+    service[9] = 4.0
+    found, every = pace(progress(service), [(8, 9)]), 1 / LOAD
+    alone = pace(progress(service), [(9, 9)])
+    assert found.latency_again_s == pytest.approx(every + alone.latency_again_s)
+    assert found.throughput_again_s == pytest.approx(every + alone.throughput_again_s)
+    assert found.worst_s == pytest.approx([4]) and found.unsteady == 0
+
+
 def test_what_is_slow_again_later_is_unsteady():
     service = np.ones(20)
     service[[8, 16]] = 4.0
