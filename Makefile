@@ -74,7 +74,7 @@ crash: setup ## the full number of trials that kill real processes
 	AFT_TRIALS=full $(bin)/python -m pytest tests/crash -m crash $(ARGS)
 
 soak: setup ## strike four schemes at once for half an hour (AFT_SOAK_SECONDS=180: less)
-	$(bin)/python -m aftlib.failure_drill.soak
+	$(bin)/python -m benchmarks.soak
 
 bench: setup ## measure the speed ratios of benchmarks/
 	$(bin)/python -m benchmarks $(ARGS)

@@ -9,5 +9,6 @@ What goes through the room, in order:
    `coordinators` kills D1's driver and D3's supervisor.
 4. `pace`: how long the latency takes to be normal again, from how far each had come by when.
 5. `experiments` puts it into one table, `figures` draw it, `verdicts` settle F-1 … F-7.
-6. `soak` strikes D1, D2, D3 and D5 for as long as one likes, and watches memory and files.
+
+`make soak` (in `benchmarks`) runs D1, D2, D3 and D5 under faults for half an hour.
 """

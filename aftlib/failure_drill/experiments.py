@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import require_number
+from aftlib.core.paths import data_dir
 from aftlib.failure_drill.coordinators import COORDINATORS
 from aftlib.failure_drill.drill import Drill, Run, drill, tallied
 from aftlib.failure_drill.drivers import METHODS, replay
@@ -23,7 +25,7 @@ from aftlib.failure_drill.stages import SHARED, share
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Drilled", "check_parameters", "drill", "drilled", "schedule_table"]
+__all__ = ["Drilled", "check_parameters", "drill", "drilled", "last_soak", "schedule_table"]
 
 SCHEMES = (
     *("no fault tolerance", "at most once", "at least once", "exactly once"),
@@ -36,6 +38,8 @@ LEAST = {
     "seed": 0,
 }  # fmt: skip
 """The least that each whole number of the report may be."""
+SOAK = "soak.json"
+"""Name of the file in ``data`` that holds the last soak's result (`make soak`)."""
 LEAST_OF_D2 = 7
 """Steps of a window of which D2 may read one again whole, within its budget."""
 
@@ -104,6 +108,12 @@ def check_parameters(**given: Any) -> None:
     every, steps = (given["width"] * given[n] for n in ("batch_windows", "windows"))
     begin = int(given["calm"] * steps)
     drawn(given["strikes"], given["workers"], begin, steps, every, given["seed"])
+
+
+def last_soak() -> dict | None:
+    """Return the result that `make soak` stored last; None where there is none."""
+    path = data_dir() / SOAK
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def schedule_table(drill: Drill) -> pd.DataFrame:

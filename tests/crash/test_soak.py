@@ -1,11 +1,11 @@
-"""A short soak: four schemes struck side by side lose and double nothing, and end by themselves."""
+"""A short soak: four schemes under faults lose and double nothing, and end by themselves."""
 
 import os
 
 import pytest
 
-from aftlib.failure_drill.lives import LIVES
-from aftlib.failure_drill.soak import broken, soak
+from benchmarks.soak import broken, soak
+from benchmarks.soak_processes import SCHEMES
 
 SECONDS = 1800.0 if os.environ.get("AFT_TRIALS") == "full" else 4.0
 SECONDS = float(os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
@@ -13,9 +13,9 @@ SECONDS = float(os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
 
 @pytest.mark.crash
 @pytest.mark.timeout(SECONDS + 500)
-def test_nothing_is_lost_or_doubled_while_all_are_struck(tmp_path):
+def test_nothing_is_lost_or_doubled_under_faults(tmp_path):
     found = soak(SECONDS, tmp_path)
-    assert list(found["schemes"]) == list(LIVES)
+    assert list(found["schemes"]) == list(SCHEMES)
     assert broken(found) == []
     for name, one in found["schemes"].items():
         own = one["found"]

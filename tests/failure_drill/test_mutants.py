@@ -69,6 +69,12 @@ def row(small, tmp_path, monkeypatch):
     return of
 
 
+@pytest.mark.parametrize("scheme", [SHARED, AT_LEAST, EXACTLY, MODEL, PROPOSED])
+def test_samples_that_are_read_again_are_counted(scheme, row):
+    found = row(scheme, "counted")
+    assert 0 < found["again"] < found["rows"]
+
+
 @pytest.fixture(scope="module")
 def sound():
     return {}

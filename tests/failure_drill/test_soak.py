@@ -12,7 +12,9 @@ import pytest
 
 from aftlib.core.generators import block_model, draw
 from aftlib.core.sensorlog import SensorLog
-from aftlib.failure_drill import figures, lives, soak
+from aftlib.failure_drill import experiments, figures
+from benchmarks import soak, soak_counting
+from benchmarks import soak_processes as processes
 
 
 @pytest.mark.parametrize("slope", [0.0, 300.0])
@@ -39,19 +41,19 @@ def test_few_samples_tell_nothing():
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    values = draw(block_model(lives.MODEL_SIZE, 3), 100, 1)
-    names = block_model(lives.MODEL_SIZE, 3).names
+    values = draw(block_model(processes.MODEL_SIZE, 3), 100, 1)
+    names = block_model(processes.MODEL_SIZE, 3).names
     return SensorLog.write(tmp_path_factory.mktemp("soak") / "log", values, names)
 
 
 def test_the_judge_sees_what_is_lost_doubled_wrong_and_outside(log):
-    truth = lives.WINDOWS.aggregate(log.read(None, 0, 80), 0, range(4))[0]
+    truth = processes.WINDOWS.aggregate(log.read(None, 0, 80), 0, range(4))[0]
     rows = [(w, s, truth[w, s], False) for w, s in np.ndindex(truth.shape)]
-    epsilon = lives.REQUIREMENT.epsilon
+    epsilon = processes.REQUIREMENT.epsilon
 
     def judged(rows):
         came = pd.DataFrame(rows, columns=["window", "sensor", "value", "estimated"])
-        return lives.judged(log, came, 80)
+        return processes.score_windows(log, came, 80)
 
     assert judged(rows) == {
         "due": 48, "lost": 0, "doubled": 0, "wrong": 0, "estimated": 0, "outside": 0,
@@ -63,6 +65,30 @@ def test_the_judge_sees_what_is_lost_doubled_wrong_and_outside(log):
         "due": 48, "lost": 3, "doubled": 2, "wrong": 1, "estimated": 2, "outside": 1,
     }  # fmt: skip
     assert judged([])["lost"] == 48
+
+
+def test_the_judge_of_counts_sees_each_harm(tmp_path, monkeypatch):
+    """An answer that was only repeated does none."""
+    log = SensorLog.write(tmp_path / "log", draw(block_model(12, 3), 2400, 1), [*"abcdefghijkl"])
+    monkeypatch.setattr(soak_counting, "PAUSE_S", 0)
+    soak_counting.count(log, tmp_path)
+    answers = tmp_path / "answers.jsonl"
+    lines = answers.read_text().splitlines()
+
+    def found(*lines):
+        answers.write_text("\n".join(lines) + "\n")
+        harms = processes.score_counts(log, tmp_path)
+        return [harms[name] for name in ("due", "lost", "doubled", "wrong", "outside")]
+
+    assert found(*lines) == found(*lines, lines[2]) == [6, 0, 0, 0, 0]
+    at, estimate = json.loads(lines[2])
+    near = json.dumps([at, estimate + 0.01])
+    assert found(*lines, near) == [6, 0, 1, 0, 0]
+    assert found(*lines[:2], *lines[3:]) == [6, 1, 0, 0, 0]
+    far = json.dumps([at, 2 * estimate])
+    assert found(*lines[:2], far, *lines[3:]) == [6, 0, 0, 1, 1]
+    (tmp_path / "state").write_bytes(processes.ExponentialHistogram(2000, 0.05).to_bytes())
+    assert found(*lines)[3] == 0, "an older state is that of an earlier moment"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +113,7 @@ def test_a_broken_promise_ends_the_command_with_an_error(changed, said, tmp_path
 
 
 def test_a_life_that_ends_with_an_error_is_told_of(tmp_path, monkeypatch):
-    monkeypatch.setattr(soak, "LIVES", {"nobody": None})
+    monkeypatch.setattr(soak, "SCHEMES", {"nobody": None})
     with pytest.raises(RuntimeError, match="(?s)nobody ended with status 1: .*KeyError: 'nobody'"):
         soak.soak(1, tmp_path)
 
@@ -96,25 +122,25 @@ def test_when_one_cannot_begin_the_others_are_ended(tmp_path, monkeypatch):
     command = [sys.executable, "-S", "-c", "input()"]
     life = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     to_come = [life]
-    monkeypatch.setattr(soak, "born", lambda *_: to_come.pop())
+    monkeypatch.setattr(soak, "start", lambda *_: to_come.pop())
     with pytest.raises(IndexError):
         soak.soak(1, tmp_path)
     assert life.poll() == -signal.SIGKILL
 
 
 def test_a_life_without_end_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(soak, "LIVES", {"D5 histogram": None})
+    monkeypatch.setattr(soak, "SCHEMES", {"D5 histogram": None})
     monkeypatch.setattr(soak, "GRACE_S", -5.0)
     with pytest.raises(RuntimeError, match="D5 histogram came to no end within -5 s"):
         soak.soak(1, tmp_path)
 
 
 def test_the_last_result_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(soak, "data_dir", lambda: tmp_path)
-    assert soak.last_soak() is None
+    monkeypatch.setattr(experiments, "data_dir", lambda: tmp_path)
+    assert experiments.last_soak() is None
     one = {"found": {"lost": 0}, "at_s": [0, 60], "memory_mb": [5, 6], "kept_mb": [1, 2]}
     result = {"schemes": {"D2": one | {"growth": {"slope": 1.5, "low": -1, "high": 4}}}}
     (tmp_path / "soak.json").write_text(json.dumps(result))
-    shown = figures.soak(soak.last_soak())
+    shown = figures.soak(experiments.last_soak())
     assert list(shown.data[0].x) == [0, 1] and list(shown.data[1].y) == [1, 2]
     assert figures.soak_table(result).loc["D2", "memory_slope"] == 1.5

@@ -1,6 +1,6 @@
-"""D1 by guard, D2, D3 and D5 at once on one stream, struck every few seconds, for as long as told.
+"""D1 by guard, D2, D3 and D5 at once on one stream, with faults every few seconds.
 
-python -m aftlib.failure_drill.soak [SECONDS]
+python -m benchmarks.soak [SECONDS]
 
 By default for AFT_SOAK_SECONDS, or half an hour. The result goes to ``data/soak.json``.
 """
@@ -25,11 +25,11 @@ from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.paths import atomic_file, data_dir
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import DIGITS, folder_bytes
-from aftlib.failure_drill.lives import LIVES, MODEL_SIZE, REQUIREMENT
+from aftlib.failure_drill.experiments import SOAK
 from aftlib.reports.run_key import library_hash
+from benchmarks.soak_processes import MODEL_SIZE, REQUIREMENT, ROOT, SCHEMES
 
 SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
-RESULT = "soak.json"
 SETTLED = 1 / 3
 """Of the time, what passes before memory is judged: caches fill and pools grow."""
 HEAP = "512m"
@@ -45,7 +45,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     """Run all schemes side by side for some seconds; what came of each, and of memory and files.
 
     The `directory` is a new one. The result has `seconds` and, for each scheme of
-    `aftlib.failure_drill.lives.LIVES`, `found` (its own account: rounds, failures, due, lost,
+    `benchmarks.soak_processes.SCHEMES`, `found` (its own account: rounds, failures, due, lost,
     doubled, wrong, estimated, outside: of these, those off by more than ε), `memory_mb` and
     `kept_mb` over `at_s`, and `growth`, the slope of its memory after a third of the time with its
     interval, MB an hour. RuntimeError when one ends with an error, or comes to no end.
@@ -54,21 +54,21 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     samples = np.round(draw(model, steps, seed) * DIGITS) / DIGITS
     log = SensorLog.write(directory / "log", samples, model.names)
     del samples
-    lives = dict[str, subprocess.Popen[bytes]]()
+    processes = dict[str, subprocess.Popen[bytes]]()
     try:
-        for name in LIVES:
-            lives[name] = born(name, log, directory, seconds)
-        samples_of = watched(lives, directory, seconds)
+        for name in SCHEMES:
+            processes[name] = start(name, log, directory, seconds)
+        samples_of = watch(processes, directory, seconds)
     finally:
-        for life in lives.values():
-            if life.poll() is None:
-                os.killpg(life.pid, signal.SIGKILL)
-                life.wait()
+        for process in processes.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
     result: dict = {"seconds": seconds, "library": library_hash(), "schemes": {}}
-    for name, life in lives.items():
-        if life.returncode:
-            words = (directory / f"{name}.log").read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{name} ended with status {life.returncode}: {words}")
+    for name, process in processes.items():
+        if process.returncode:
+            output = (directory / f"{name}.log").read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"{name} ended with status {process.returncode}: {output}")
         at, memory_mb, kept_mb = np.array(samples_of[name]).reshape(-1, 3).T
         found = json.loads((directory / name / "found.json").read_text())
         result["schemes"][name] = {
@@ -81,33 +81,33 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     return result
 
 
-def born(name: str, log: SensorLog, directory: Path, seconds: float) -> subprocess.Popen[bytes]:
-    """A life as a process, and a session, of its own."""
+def start(name: str, log: SensorLog, directory: Path, seconds: float) -> subprocess.Popen[bytes]:
+    """Start a scheme as a process, and a session, of its own."""
     (directory / name).mkdir()
     jvm = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xms{HEAP} -XX:+AlwaysPreTouch"
-    told = (name, str(log.path), str(directory / name), str(seconds))
-    with (directory / f"{name}.log").open("wb") as ear:
+    given = (name, str(log.path), str(directory / name), str(seconds))
+    with (directory / f"{name}.log").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "aftlib.failure_drill.lives", *told],
-            stderr=ear, stdout=ear, start_new_session=True,
+            [sys.executable, "-m", "benchmarks.soak_processes", *given],
+            stderr=output, stdout=output, start_new_session=True, cwd=ROOT,
             env=os.environ | {"AFT_DRIVER_MEMORY": HEAP, "SPARK_SUBMIT_OPTS": jvm},
         )  # fmt: skip
 
 
-def watched(
-    lives: Mapping[str, subprocess.Popen[bytes]], directory: Path, seconds: float
+def watch(
+    processes: Mapping[str, subprocess.Popen[bytes]], directory: Path, seconds: float
 ) -> dict[str, list[tuple[float, float, float]]]:
     """Wait until all have ended; time, memory and bytes kept, MB, of each every `SAMPLE_S`."""
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in lives}
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in processes}
     began = time.monotonic()
-    while living := [name for name, life in lives.items() if life.poll() is None]:
+    while running := [name for name, each in processes.items() if each.poll() is None]:
         now, memory = time.monotonic() - began, session_memory_mb()
         if now > seconds + GRACE_S:
-            raise RuntimeError(f"{', '.join(living)} came to no end within {GRACE_S:g} s")
-        for name in living:
+            raise RuntimeError(f"{', '.join(running)} came to no end within {GRACE_S:g} s")
+        for name in running:
             if now < seconds:
                 kept = folder_bytes([directory / name / "kept"]) / 1e6
-                found[name].append((now, memory.get(lives[name].pid, 0.0), kept))
+                found[name].append((now, memory.get(processes[name].pid, 0.0), kept))
         time.sleep(SAMPLE_S)
     return found
 
@@ -166,19 +166,13 @@ def broken(result: Mapping) -> list[str]:
     return said
 
 
-def last_soak() -> dict | None:
-    """The result that `main` kept last; None where there is none."""
-    path = data_dir() / RESULT
-    return json.loads(path.read_text()) if path.exists() else None
-
-
 def main(seconds: str = "") -> None:
     """Soak, keep the result in ``data/soak.json``, and show it shortly."""
     lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
         result = soak(lasts, Path(scratch))
     data_dir().mkdir(exist_ok=True)
-    with atomic_file(data_dir() / RESULT) as note:
+    with atomic_file(data_dir() / SOAK) as note:
         note.write_text(json.dumps(result))
     for name, one in result["schemes"].items():
         sys.stdout.write(f"{name}: {one['found']}, memory {one['growth']} MB an hour\n")

@@ -1,6 +1,6 @@
 """A process of its own that counts a stream by D5's histogram, to be killed and started again.
 
-python -m aftlib.failure_drill.counting LOG DIRECTORY
+python -m benchmarks.soak_counting LOG DIRECTORY
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def events(log: SensorLog, begin: int, stop: int) -> np.ndarray:
 def count(log: SensorLog, directory: Path, goes_on: Callable[[], bool] = lambda: True) -> None:
     """Go on where the state in the directory ends: answer, then keep the state, batch after batch.
 
-    An answer is a line (events so far, estimate); after a death one may be there twice, and is the
+    An answer is a line (events so far, estimate); after a crash one may be there twice, and is the
     same.
     """
     state, histogram = directory / "state", ExponentialHistogram(WINDOW, EPSILON)

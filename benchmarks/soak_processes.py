@@ -1,8 +1,8 @@
-"""The lives of a soak: each runs one scheme on a log, strikes it, and judges itself at its end.
+"""The processes of a soak: each runs a scheme on a log, injects faults, and scores its results.
 
-python -m aftlib.failure_drill.lives NAME LOG DIRECTORY SECONDS
+python -m benchmarks.soak_processes NAME LOG DIRECTORY SECONDS
 
-What a scheme keeps beyond its results lies in ``kept``.
+What a scheme stores beyond its results lies in ``kept``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
-from aftlib.failure_drill import counting
 from aftlib.failure_drill.drill import Drill
 from aftlib.failure_drill.drivers import TUPLES, begun, ended, results_of
 from aftlib.failure_drill.schedule import Strike
 from aftlib.failure_drill.stages import share
+from benchmarks import soak_counting as counting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,11 +46,12 @@ BATCHES, LONGEST, BUDGET, STRETCH = 4, 32, 48, 4000
 again; steps of a stage."""
 REQUIREMENT = Requirement(0.8 / float(np.sqrt(WIDTH)), 0.05)
 WINDOWS = Windows(WIDTH, WIDTH)
-STRIKE_S = 2.0
+FAULT_S = 2.0
+ROOT = Path(__file__).resolve().parents[1]
 Found = dict[str, float]
 
 
-def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+def run_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     """Kill a worker every few micro-batches; now and then the stream ends, and goes on there.
 
     It is started ever more seldom, as Spark keeps a thread of each stream that reads from Python.
@@ -79,7 +80,7 @@ def live_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     audit = master.close()  # of the last part; the sink has what all parts told it
     failures = len([*(kept / "strikes").glob("fault-*.json")])
     spark.stop()
-    found = judged(log, committed(log, WIDTH, master.sink.windows()), stop)
+    found = score_windows(log, committed(log, WIDTH, master.sink.windows()), stop)
     if audit:
         found |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
     third = heap_mb[len(heap_mb) // 3]
@@ -94,7 +95,7 @@ def live_heap_mb(spark: SparkSession) -> float:
     return java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 1e6
 
 
-def live_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+def run_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     """Start the driver again and again; each dies some batches on, with its samples read."""
     budget, kept = BUDGET, place / "kept"
     query = ReplayQuery(block_model(MODEL_SIZE, 3), WIDTH, REQUIREMENT, TUPLES, budget, "adaptive")
@@ -107,11 +108,11 @@ def live_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     store = CheckpointStore(kept / "state.sqlite", query.fingerprint)
     checkpoint = store.restore()
     reached = checkpoint.window if checkpoint else 0
-    found = judged(log, results_of(store, log, WIDTH), reached)
+    found = score_windows(log, results_of(store, log, WIDTH), reached)
     return {"rounds": rounds, "failures": rounds} | found
 
 
-def live_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+def run_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     """Stage after stage over the next stretch, in each of which a task and a server are killed."""
     model, total, rounds = block_model(MODEL_SIZE, 3), Counter[str](), 0
     rng = np.random.default_rng(3)
@@ -122,7 +123,7 @@ def live_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
         strikes = tuple(Strike(i, victim, "single", i) for i, victim in enumerate(victims))
         drill = Drill(part, model, WINDOWS, WORKERS, REQUIREMENT, EVERY, 0, 0.0, strikes)
         shared = share(drill, place / "kept", compared=False)
-        total.update(judged(part, shared.came, STRETCH))
+        total.update(score_windows(part, shared.came, STRETCH))
         total["failures"] += shared.fallen
         rounds += 1
         for folder in ("part", "kept"):
@@ -130,34 +131,44 @@ def live_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     return {"rounds": rounds, **total}
 
 
-def live_d5(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+def run_d5(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
     """Kill the process that counts now and then; its state is to be as if nothing had been."""
     kept, rng, failures = place / "kept", np.random.default_rng(4), 0
     kept.mkdir()
     command = [sys.executable, "-m", counting.__name__, str(log.path), str(kept)]
     while not (failures > 1 and over()):  # somebody goes on where another one died
-        before, process = written(kept / "answers.jsonl"), subprocess.Popen(command)
+        before, process = written(kept / "answers.jsonl"), subprocess.Popen(command, cwd=ROOT)
         while process.poll() is None and written(kept / "answers.jsonl") == before:
             time.sleep(0.05)  # it imports and compiles first
-        time.sleep(float(rng.exponential(STRIKE_S)))
+        time.sleep(float(rng.exponential(FAULT_S)))
         process.kill()
         failures += process.wait() == -signal.SIGKILL
+    return {"rounds": failures, "failures": failures} | score_counts(log, kept)
+
+
+def score_counts(log: SensorLog, kept: Path) -> Found:
+    """Compare answers and state of the process that counts with an undisturbed histogram.
+
+    An answer may be there twice, as a kill after it makes the next process repeat it; it is doubled
+    when the two differ.
+    """
     lines = (kept / "answers.jsonl").read_text().splitlines()
     answers = [tuple(json.loads(line)) for line in lines]
     distinct = dict(answers)
     due = range(counting.BATCH, max(distinct) + 1, counting.BATCH)
     state = ExponentialHistogram.from_bytes((kept / "state").read_bytes())
-    plain = ExponentialHistogram(counting.WINDOW, counting.EPSILON)
+    undisturbed = ExponentialHistogram(counting.WINDOW, counting.EPSILON)
     bits = counting.events(log, 0, state.now or 0)
-    plain.update(bits)
+    undisturbed.update(bits)
     sums = np.concatenate([[0], np.cumsum(counting.events(log, 0, max(distinct)))])
     exact = {at: int(sums[at] - sums[max(0, at - counting.WINDOW)]) for at in distinct}
     off = [abs(distinct[at] - exact[at]) > counting.EPSILON * exact[at] for at in distinct]
     return {
-        "rounds": failures, "failures": failures, "due": len(due),
+        "due": len(due),
         "lost": len(set(due) - set(distinct)),
-        "doubled": len(set(answers)) - len(distinct),  # told again, and otherwise
-        "wrong": int(plain.to_bytes() != state.to_bytes()) + sum(off),  # its bound is for each
+        "doubled": len(set(answers)) - len(distinct),
+        # the histogram's bound is for each answer
+        "wrong": int(undisturbed.to_bytes() != state.to_bytes()) + sum(off),
         "estimated": len(distinct), "outside": sum(off),
     }  # fmt: skip
 
@@ -167,7 +178,7 @@ def written(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def judged(log: SensorLog, came: pd.DataFrame, steps: int) -> Found:
+def score_windows(log: SensorLog, came: pd.DataFrame, steps: int) -> Found:
     """Compare what came with the windows of the steps [0, steps); later ones may come, but once."""
     due, places = WINDOWS.ending_in(0, steps), ["window", "sensor"]
     truth, _ = WINDOWS.aggregate(log.read(None, 0, steps), 0, due)
@@ -185,18 +196,18 @@ def judged(log: SensorLog, came: pd.DataFrame, steps: int) -> Found:
     }
 
 
-LIVES: dict[str, Callable[[SensorLog, Path, Callable[[], bool]], Found]] = {
-    "D1 by guard": live_d1,
-    "D2 adaptive": live_d2,
-    "D3 shared state": live_d3,
-    "D5 histogram": live_d5,
+SCHEMES: dict[str, Callable[[SensorLog, Path, Callable[[], bool]], Found]] = {
+    "D1 by guard": run_d1,
+    "D2 adaptive": run_d2,
+    "D3 shared state": run_d3,
+    "D5 histogram": run_d5,
 }
 
 
 def main(name: str, log: str, directory: str, seconds: str) -> None:
-    """Live until the time is over, then judge."""
+    """Run a scheme until the time is over, then score it."""
     until = time.monotonic() + float(seconds)
-    found = LIVES[name](SensorLog.open(log), Path(directory), lambda: time.monotonic() > until)
+    found = SCHEMES[name](SensorLog.open(log), Path(directory), lambda: time.monotonic() > until)
     (Path(directory) / "found.json").write_text(json.dumps(found))
 
 
