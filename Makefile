@@ -83,7 +83,7 @@ cluster: setup ## a Spark cluster of two workers on this machine, until Ctrl-C (
 	$(bin)/aft cluster $(ARGS)
 
 ns3: setup ## make D4's reference tables anew on ns-3 (needs libns3-dev and g++; some minutes)
-	$(bin)/python -m aftlib.upstream_backup.ns3
+	$(bin)/python -m benchmarks.ns3
 
 docs: setup ## make the pages of docs/ as HTML, in docs/_build (a warning is an error)
 	$(bin)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html

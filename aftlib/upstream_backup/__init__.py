@@ -6,9 +6,9 @@ through a node and the ACKs back. `recursion.simulate` puts the routes together:
 and when it is processed. `messages` lists what a sequence diagram shows of it, `ordering` what
 results out of order do to an operator, `closed_form` what can be said without a simulation.
 
-Two references: `ns3` holds the same four nodes on the network simulator, with its stored runs;
-`processes` starts two of them as real processes and kills them. `experiments`, `verdicts` and
-`figures` make notebook 04 of it.
+Two references: `ns3` holds stored runs of the same four nodes on the network simulator (made by
+`make ns3`), and `processes` starts two of them as real processes and kills them. `experiments`,
+`verdicts` and `figures` make notebook 04 of it.
 """
 
 from aftlib.upstream_backup.failures import Failure

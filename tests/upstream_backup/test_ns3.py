@@ -8,12 +8,13 @@ import pytest
 
 from aftlib.upstream_backup import experiments
 from aftlib.upstream_backup.closed_form import traffic
+from aftlib.upstream_backup.experiments import references
 from aftlib.upstream_backup.failures import Failure, failure_times
-from aftlib.upstream_backup.ns3 import reference, scenario
-from aftlib.upstream_backup.ns3.scenario import Scenario
 from aftlib.upstream_backup.parameters import Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
+from benchmarks.ns3 import generator, scenario
+from benchmarks.ns3.scenario import Scenario
 
 MISSING = scenario.missing()
 needs_ns3 = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -25,17 +26,17 @@ def made(tmp_path_factory):
 
 
 def test_stored_runs_are_of_all_schemes_rates_and_paired_failures():
-    stored = reference.read("recoveries")
-    assert len(stored) == len(SCHEMES) * len(reference.RATES) * reference.TRIALS
+    stored = references.read_runs("recoveries")
+    assert len(stored) == len(SCHEMES) * len(generator.RATES) * generator.TRIALS
     times = stored.groupby(["scheme", "rate"])["failure_ms"].apply(tuple)
     assert len(set(times)) == 1
-    np.testing.assert_allclose(times.iloc[0], failure_times(reference.TRIALS, reference.SEED))
+    np.testing.assert_allclose(times.iloc[0], failure_times(generator.TRIALS, generator.SEED))
 
 
-@pytest.mark.parametrize("name", reference.TABLES)
+@pytest.mark.parametrize("name", generator.TABLES)
 def test_tables_name_the_command_that_made_them(name):
-    with (reference.PLACE / f"{name}.csv").open() as table:
-        assert table.readline() == f"# {reference.COMMAND}\n"
+    with (references.STORED_RUNS / f"{name}.csv").open() as table:
+        assert table.readline() == f"# {generator.COMMAND}\n"
 
 
 def test_agreement_at_every_rate():
@@ -54,7 +55,7 @@ def test_agreement_at_every_rate():
 def test_agreement_on_traffic():
     """Stored bytes, ACKs at a switch included: without them the proposal was 14 % low."""
     table = experiments.counted_traffic()
-    assert len(table) == len(SCHEMES) * len(reference.SWITCH_RATES)
+    assert len(table) == len(SCHEMES) * len(generator.SWITCH_RATES)
     assert (table["error"].abs() < 0.01).all()
 
 
@@ -69,17 +70,19 @@ def test_agreement_on_tcps_parts():
 def test_a_run_made_anew_is_the_stored_one(made):
     for scheme in (UPSTREAM, PROPOSED):
         stored = (
-            reference.read("recoveries").query("rate == 500 and scheme == @scheme.name").head(2)
+            references.read_runs("recoveries")
+            .query("rate == 500 and scheme == @scheme.name")
+            .head(2)
         )
-        phases = [system.phases for system in reference.systems(stored)]
+        phases = [system.phases for system in references.systems(stored)]
         fresh = made.run(Parameters(rate=500), scheme, stored["failure_ms"].tolist(), phases)
         names = ["queue_at_crash", "resent", "recovery_ms", "caught_up_ms"]
         pd.testing.assert_frame_equal(fresh[names], stored[names].reset_index(drop=True), rtol=1e-6)
     one = Parameters(rate=500, tcp=Tcp(initial_window=None))
     told = []
-    table = reference.made("switches", made, rates=(500,), trials=1, told=told.append)
-    assert len(table) == len(told) == len(reference.SWITCHES)
-    assert [*table] == [*reference.read("switches")]
+    table = generator.run_cases("switches", made, rates=(500,), trials=1, report=told.append)
+    assert len(table) == len(told) == len(references.SWITCHES)
+    assert [*table] == [*references.read_runs("switches")]
     assert made.run(one, UPSTREAM, [2500.0])["recovery_ms"].iloc[0] > 0
     with pytest.raises(RuntimeError, match="a failure time must lie in"):
         made.run(one, UPSTREAM, [float("nan")])
@@ -138,9 +141,13 @@ def same_as_simulated(found, system, scheme, node):
 
 
 def test_tables_are_written_with_their_command(tmp_path, monkeypatch):
-    monkeypatch.setattr(reference, "PLACE", tmp_path)
-    reference.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
-    assert reference.read("switches").to_dict("list") == {"rate": [200], "switch": ["as it is"]}
+    monkeypatch.setattr(references, "STORED_RUNS", tmp_path)
+    monkeypatch.setattr(generator, "STORED_RUNS", tmp_path)
+    generator.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
+    assert references.read_runs("switches").to_dict("list") == {
+        "rate": [200],
+        "switch": ["as it is"],
+    }
 
 
 def test_what_is_missing_is_said(tmp_path, monkeypatch):

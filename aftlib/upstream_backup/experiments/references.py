@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pandas as pd
 
 from aftlib.core.intervals import t_interval
 from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, four_hops, traffic
 from aftlib.upstream_backup.experiments.recoveries import Sweep, recovery_row
-from aftlib.upstream_backup.ns3 import reference as stored_runs
-from aftlib.upstream_backup.parameters import Parameters, Tcp
-from aftlib.upstream_backup.schemes import SCHEMES
+from aftlib.upstream_backup.parameters import Parameters, Phases, Tcp
+from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM, Scheme
 
 COUNT_LIMIT, TIME_LIMIT, BYTES_LIMIT = 0.10, 0.15, 0.05
 """Relative differences from ns-3 up to which counts, times and traffic count as the same."""
 BASE, PROPOSAL = "as it is", "proposed"
+STORED_RUNS = Path(__file__).parents[1] / "ns3"
+"""Folder of the tables that ns-3 made (`make ns3`)."""
+Cases = dict[str, tuple[Scheme, dict[str, object], dict[str, int]]]
+SWITCHES: Cases = {
+    "as it is": (UPSTREAM, {}, {}),
+    "no handshake": (UPSTREAM, {"handshake": False}, {}),
+    "no initial window": (UPSTREAM, {"initial_window": None}, {}),
+    "initial window 1": (UPSTREAM, {"initial_window": 1}, {}),
+    "Nagle on": (UPSTREAM, {}, {"nagle": 1}),
+    "delayed ACKs": (UPSTREAM, {}, {"delayed_acks": 2}),
+    "window 1, delayed ACKs": (UPSTREAM, {"initial_window": 1}, {"delayed_acks": 2}),
+    "neither": (UPSTREAM, {"handshake": False, "initial_window": None}, {}),
+    "proposed": (PROPOSED, {}, {}),
+    "proposed, Nagle on": (PROPOSED, {}, {"nagle": 1}),
+}
+"""What is changed about TCP, one at a time: scheme, fields of `Tcp`, options of the scenario."""
+
+
+def read_runs(name: str) -> pd.DataFrame:
+    """Read a stored table of ns-3's runs.
+
+    Columns: rate, scheme or switch, failure_ms, the measures of a run, and the phases.
+    """
+    return pd.read_csv(STORED_RUNS / f"{name}.csv", comment="#")
+
+
+def systems(table: pd.DataFrame) -> list[Parameters]:
+    """The system of each row of a stored table."""
+    drawn = table[[f"{one.name}_phase" for one in fields(Phases)]].to_numpy().tolist()
+    rows = zip(table["rate"].tolist(), drawn, strict=True)
+    return [Parameters(rate=rate, phases=Phases(*phases)) for rate, phases in rows]
 
 
 def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
@@ -42,9 +73,9 @@ def against_ns3() -> pd.DataFrame:
     over the stored failure times, ns-3's (…_ns3) with its t interval's half-width (…_ns3_half), and
     the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
     """
-    stored = stored_runs.read("recoveries")
+    stored = read_runs("recoveries")
     schemes, times = stored["scheme"].tolist(), stored["failure_ms"].tolist()
-    points = zip(stored_runs.systems(stored), schemes, times, strict=True)
+    points = zip(systems(stored), schemes, times, strict=True)
     rows = [recovery_row(*point) for point in points]
     ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms", "caught_up_ms"]]
     both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
@@ -79,10 +110,10 @@ def tcp_parts() -> pd.DataFrame:
     Rows of switch, rate, ns3_ms: mean of ns-3's stored runs, ms: of the simulation with the same
     failures (NaN for Nagle's algorithm and delayed ACKs, which it does not have).
     """
-    stored = stored_runs.read("switches")
-    ours, systems = [], stored_runs.systems(stored)
-    for system, switch, time in zip(systems, stored["switch"], stored["failure_ms"], strict=True):
-        scheme, tcp, options = stored_runs.SWITCHES[switch]
+    stored = read_runs("switches")
+    ours, drawn = [], systems(stored)
+    for system, switch, time in zip(drawn, stored["switch"], stored["failure_ms"], strict=True):
+        scheme, tcp, options = SWITCHES[switch]
         changed = replace(system, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
         row = {} if options else recovery_row(changed, scheme.name, time)
         ours.append(row.get("recovery_ms", float("nan")))
@@ -124,7 +155,7 @@ def counted_traffic() -> pd.DataFrame:
     the relative difference.
     """
     parts = [f"{name}_bps" for name in ("copies", "acks", "checkpoints", "heartbeats")]
-    means = stored_runs.read("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
+    means = read_runs("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
     table = means.sum(axis=1).rename("counted").reset_index()
     points = zip(table["scheme"], table["rate"].tolist(), strict=True)
     table["said"] = [traffic(Parameters(rate=r), SCHEMES[s]).availability for s, r in points]

@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from aftlib.upstream_backup.ns3 import reference
-from aftlib.upstream_backup.ns3.scenario import Scenario, missing
+from benchmarks.ns3 import generator
+from benchmarks.ns3.scenario import Scenario, missing
 
 
 def main() -> None:
@@ -16,9 +16,11 @@ def main() -> None:
         sys.exit(lacks)
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         scenario = Scenario.compiled(Path(folder))
-        for name in reference.TABLES:
-            found = reference.made(name, scenario, told=lambda text: sys.stderr.write(f"{text}\n"))
-            sys.stderr.write(f"{reference.write(name, found)}: {len(found)} rows\n")
+        for name in generator.TABLES:
+            found = generator.run_cases(
+                name, scenario, report=lambda text: sys.stderr.write(f"{text}\n")
+            )
+            sys.stderr.write(f"{generator.write(name, found)}: {len(found)} rows\n")
 
 
 if __name__ == "__main__":
