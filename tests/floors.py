@@ -3,7 +3,7 @@
     make coverage                    measure, and hold against the floors
     make coverage FLOORS=--raise     write what was measured as the new floors
 
-A room's figures and verdicts have floors of their own: they are pure, so nothing excuses a low one.
+A room's figures and claims have floors of their own: they are pure, so nothing excuses a low one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 FLOORS = Path(__file__).with_name("floors.json")
-APART = ("figures", "verdicts")
+APART = ("figures", "claims")
 
 
 def shares(measured: Mapping[str, Any]) -> dict[str, int]:

@@ -35,7 +35,7 @@ ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "driver"
 AT_THE_EDGE = {"spark", "reports/execute.py", "reports/doctor.py"}
 # Every room may have its own; any other file's name says in which room it is.
 REPEATED = {
-    *("__init__", "__main__", "experiments", "verdicts", "figures"),
+    *("__init__", "__main__", "experiments", "claims", "figures"),
     *("pipeline", "operator", "source", "parallel"),
 }
 FILES = sorted(path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py"))

@@ -11,9 +11,10 @@ import pytest
 from aftlib.reports.data_out import is_caption
 from aftlib.reports.documents import DOCUMENTS, PROFILES
 from aftlib.reports.notebook import all_notebooks, profile_parameters
+from aftlib.reports.parameter_cell import Parameter
+from aftlib.reports.parameter_model import kind_of
 
 NOTEBOOKS = {notebook.name: notebook for notebook in all_notebooks()}
-# Notebooks that do not check their parameters yet: to be emptied, never added to.
 
 
 def code(notebook):
@@ -43,7 +44,7 @@ def makes_figure(cell, figures) -> bool:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_figure_says_what_to_see_in_it(name):
-    package = name.partition("_")[2].replace("your_sensors", "sensor_plans")
+    package = next(d.package for d in DOCUMENTS.values() if d.notebook == name)
     figures = import_module(f"aftlib.{package}.figures")
     cells = NOTEBOOKS[name].content.cells
     made = [i for i, c in enumerate(cells) if c.cell_type == "code" and makes_figure(c, figures)]
@@ -79,9 +80,24 @@ def test_parameters_are_checked_before_spark_starts(name):
     parameters, first = code(NOTEBOOKS[name])[:2]
     assert "parameters" in parameters.metadata.get("tags", [])
     assert "session(" not in parameters.source
+    if NOTEBOOKS[name].model is not None:
+        assert "NotebookParameters.of(globals())" in first.source and "session" not in first.source
+        return
     calls = [node for node in ast.walk(ast.parse(first.source)) if isinstance(node, ast.Call)]
     called = {ast.unparse(call.func): call for call in calls}
     check = called.get("experiments.check_parameters")
     assert check is not None and check.keywords and not check.args
     assert {keyword.arg for keyword in check.keywords} <= set(NOTEBOOKS[name].parameters)
     assert "session" not in called or check.lineno < called["session"].lineno
+
+
+@pytest.mark.parametrize("name", [n for n in NOTEBOOKS if NOTEBOOKS[n].model])
+def test_the_parameters_cell_says_what_the_model_declares(name):
+    notebook = NOTEBOOKS[name]
+    declared = [
+        Parameter(field, kind_of(info.annotation), info.default, info.description)
+        for field, info in notebook.model.model_fields.items()
+    ]
+    assert list(notebook.parameters.values()) == declared
+    for profile in PROFILES:
+        notebook.check_values(profile_parameters(profile, notebook))

@@ -9,7 +9,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from aftlib.reports.documents import CLAIMS as KNOWN_CLAIMS
+from aftlib.core.claims import Finding
+from aftlib.reports.claims import ClaimRecord
+from aftlib.reports.documents import all_claims
 from aftlib.reports.runs import Executed
 
 PARAMETERS = """\
@@ -22,8 +24,12 @@ import plotly.graph_objects as go
 go.Figure(go.Scatter(x=[1, 2, m], y=[1, 4, 9]), layout={"title": "</script> <!-- squares"})"""
 
 CLAIMS = """\
-from aftlib.reports.claims import Scorecard, settle
-Scorecard([settle(f"D1-{i}", expected="a < b", measured=m, holds=True) for i in range(1, 6)])"""
+from aftlib.core.claims import Claim, Finding
+from aftlib.reports.claims import Scorecard
+SAYS = ["Greedy assignment works.", "The number of workers rises.", *"abc"]
+CLAIMS = [Claim(f"D1-{i}", said, lambda m: Finding(m), expected="a < b", unit="of h-best's lead")
+          for i, said in enumerate(SAYS, 1)]
+Scorecard(CLAIMS, globals())"""
 
 FIRST = [
     new_markdown_cell(
@@ -52,11 +58,18 @@ m = 3
 
 def only_tiny_claims(patch: pytest.MonkeyPatch) -> None:
     """Leave of the project's claims those of D1, as if all were recorded as holding."""
-    for id, claim in reversed(dict(KNOWN_CLAIMS).items()):  # put back in the opposite order
+    known = all_claims()
+    for id, claim in reversed(dict(known).items()):  # put back in the opposite order
         if claim.document == "D1":
-            patch.setitem(KNOWN_CLAIMS, id, replace(claim, recorded="holds"))
+            patch.setitem(known, id, replace(claim, recorded="holds"))
         else:
-            patch.delitem(KNOWN_CLAIMS, id)
+            patch.delitem(known, id)
+
+
+def settled(id: str, value=1, holds: bool = True, interval=None, note: str = "", **about):
+    """Return the record of a finding about the claim `id`, which has other fields by `about`."""
+    claim = replace(all_claims()[id], **{"expected": 1, "limit": None} | about)
+    return ClaimRecord.of(claim, Finding(value, interval, note, conditions=holds))
 
 
 def write_notebook(path: Path, cells: list[nbformat.NotebookNode]) -> Path:

@@ -13,5 +13,5 @@ What goes through the room, in order:
    model; `guarded_master` feeds a guard instead, which says what may be estimated, and audits it.
 5. `sink` takes all windows, estimates flagged, and the outages that explain them.
 6. `experiments` run it: `cases` (data), `grid` (figs 10–13), `maxima`, `streams` (fig. 8, kills).
-7. `verdicts` settle the claims D1-1 … D1-5 from the grid; `figures` draw.
+7. `claims` settle the claims D1-1 … D1-5 from the grid; `figures` draw.
 """

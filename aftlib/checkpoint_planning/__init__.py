@@ -12,5 +12,5 @@ recovered: O is read, the others are estimated (`steps`), that is committed, the
 `state`: running sums, batch number and finished windows in SQLite, one transaction a batch.
 `pipeline`: the operator on Structured Streaming, whose micro-batches end at the τ, or in one
 process. `driver` runs either in a process of its own that can be killed.
-`experiments`: what notebook 02 runs, in its order. `figures` draw it, `verdicts` judge it.
+`experiments`: what notebook 02 runs, in its order. `figures` draw it, `claims` judge it.
 """

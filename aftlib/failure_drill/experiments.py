@@ -7,25 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
+from pydantic import model_validator
 
-from aftlib.core.checks import require_number
 from aftlib.core.paths import data_dir
 from aftlib.failure_drill.coordinators import COORDINATORS
 from aftlib.failure_drill.drill import Drill, Run, drill, tallied
-from aftlib.failure_drill.drivers import METHODS, replay
+from aftlib.failure_drill.drivers import METHODS, PROPOSED, replay
 from aftlib.failure_drill.nodes import REAL, STANDBY, Stood, simulated, stand_by
 from aftlib.failure_drill.pace import WARM, Pace, overhead, pace
 from aftlib.failure_drill.schedule import Strike, drawn
 from aftlib.failure_drill.stages import SHARED, share
+from aftlib.reports.parameter_model import ParameterModel, parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Drilled", "check_parameters", "drill", "drilled", "last_soak", "schedule_table"]
+__all__ = ["Drilled", "NotebookParameters", "drill", "drilled", "last_soak", "schedule_table"]
 
 SCHEMES = (
     *("no fault tolerance", "at most once", "at least once", "exactly once"),
@@ -33,11 +34,6 @@ SCHEMES = (
 )
 BUDGET = 0.15
 """Of a window's samples, what D2 may read again within T_SLA."""
-LEAST = {
-    "sensors": 12, "workers": 2, "width": 4, "windows": 40, "batch_windows": 5, "strikes": 1,
-    "seed": 0,
-}  # fmt: skip
-"""The least that each whole number of the report may be."""
 SOAK = "soak.json"
 """Name of the file in ``data`` that holds the last soak's result (`make soak`)."""
 LEAST_OF_D2 = 7
@@ -62,52 +58,70 @@ class Drilled:
     paces: Mapping[str, Pace]  # of the schemes that have micro-batches
 
 
-def check_parameters(**given: Any) -> None:
-    """Refuse what the notebook could not run to its end with; the parameters are the notebook's.
+class NotebookParameters(ParameterModel):
+    """What notebook 07 runs with."""
 
-    A ValueError says the parameter, its value and what is wanted; a TypeError, which is missing or
-    none of the notebook's.
-    """
-    known = [*LEAST, "calm", "epsilon_sd", "delta", "stall_s", "schemes"]
-    if set(given) != set(known):
-        raise TypeError(f"check_parameters takes {known}, got {[*given]}")
-    for name, least in LEAST.items():
-        require_number(name, given[name], least=least, whole=True)
-    require_number("calm", given["calm"], above=0, below=1)
-    require_number("epsilon_sd", given["epsilon_sd"], above=0)
-    require_number("delta", given["delta"], above=0, below=1)
-    require_number("stall_s", given["stall_s"], above=0, most=60)
-    if given["sensors"] % 3 or given["sensors"] % given["workers"]:
-        raise ValueError(
-            f"sensors must be a multiple of 3 and of workers = {given['workers']}, "
-            f"got {given['sensors']}"
-        )
-    if given["calm"] * given["windows"] < (WARM + 2) * given["batch_windows"]:
-        raise ValueError(
-            f"calm must leave {WARM + 2} micro-batches undisturbed, got {given['calm']}: raise it, "
-            "or take more windows or smaller micro-batches"
-        )
-    schemes = given["schemes"]
-    listed = isinstance(schemes, list | tuple) and schemes
-    if not listed or any(SCHEMES.count(one) != schemes.count(one) for one in schemes):
-        raise ValueError(
-            f"schemes must be a list of some of {[*SCHEMES]}, each once, got {schemes!r}"
-        )
-    if schemes[0] != SCHEMES[0] or "exactly once" not in schemes:
-        raise ValueError(
-            f"schemes must begin with {SCHEMES[0]!r} and hold 'exactly once', which all others are "
-            f"compared with, got {[*schemes]}"
-        )
-    partial = [one for one in schemes if one in METHODS]
-    if partial and given["width"] < LEAST_OF_D2:
-        raise ValueError(
-            f"width must be at least {LEAST_OF_D2} for {partial[0]!r}, which may read {BUDGET:.0%} "
-            f"of a window again and needs a whole step, got {given['width']}: raise it, or leave "
-            f"out {partial}"
-        )
-    every, steps = (given["width"] * given[n] for n in ("batch_windows", "windows"))
-    begin = int(given["calm"] * steps)
-    drawn(given["strikes"], given["workers"], begin, steps, every, given["seed"])
+    sensors: int = parameter(24, "in three groups that go together", least=12)
+    workers: int = parameter(4, least=2)
+    width: int = parameter(20, "window, steps", least=4, smoke=10, full=100)
+    windows: int = parameter(440, "of the stream", least=40, smoke=110, full=1600)
+    batch_windows: int = parameter(20, "of a micro-batch", least=5, smoke=10)
+    calm: float = parameter(
+        0.55,
+        "share of the stream before the first strike; the guard learns in it",
+        above=0,
+        below=1,
+        smoke=0.4,
+        full=0.3,
+    )
+    strikes: int = parameter(6, "at least; the last event is whole", least=1, smoke=3, full=36)
+    epsilon_sd: float = parameter(
+        0.8, "largest error ε, standard deviations of a window's mean", above=0
+    )
+    delta: float = parameter(0.05, "share δ of the estimates that may be wrong", above=0, below=1)
+    stall_s: float = parameter(
+        0.5, "how long a process that is stopped stands still", above=0, most=60
+    )
+    schemes: list[str] = parameter(
+        [*SCHEMES],
+        "in the order of the table",
+        smoke=[*SCHEMES[:5], PROPOSED, SHARED],
+    )
+    seed: int = parameter(1, "of the stream and the schedule", least=0)
+
+    @model_validator(mode="after")
+    def fit_together(self) -> Self:
+        """Refuse what the notebook could not run to its end with."""
+        schemes = self.schemes
+        if self.sensors % 3 or self.sensors % self.workers:
+            raise ValueError(
+                f"sensors must be a multiple of 3 and of workers = {self.workers}, "
+                f"got {self.sensors}"
+            )
+        if self.calm * self.windows < (WARM + 2) * self.batch_windows:
+            raise ValueError(
+                f"calm must leave {WARM + 2} micro-batches undisturbed, got {self.calm}: raise it, "
+                "or take more windows or smaller micro-batches"
+            )
+        if not schemes or any(SCHEMES.count(one) != schemes.count(one) for one in schemes):
+            raise ValueError(
+                f"schemes must be a list of some of {[*SCHEMES]}, each once, got {schemes!r}"
+            )
+        if schemes[0] != SCHEMES[0] or "exactly once" not in schemes:
+            raise ValueError(
+                f"schemes must begin with {SCHEMES[0]!r} and hold 'exactly once', which all others "
+                f"are compared with, got {schemes}"
+            )
+        partial = [one for one in schemes if one in METHODS]
+        if partial and self.width < LEAST_OF_D2:
+            raise ValueError(
+                f"width must be at least {LEAST_OF_D2} for {partial[0]!r}, which may read "
+                f"{BUDGET:.0%} of a window again and needs a whole step, got {self.width}: raise "
+                f"it, or leave out {partial}"
+            )
+        every, steps = self.width * self.batch_windows, self.width * self.windows
+        drawn(self.strikes, self.workers, int(self.calm * steps), steps, every, self.seed)
+        return self
 
 
 def last_soak() -> dict | None:

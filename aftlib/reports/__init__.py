@@ -8,7 +8,7 @@ list and open them.
 From executed notebooks come the reports (`html`, with the `evidence` of claims and the data of
 figures and tables, which `export` writes as files), the front pages (`index`) and ``claims.json``.
 
-What notebooks and rooms use: `claims` (to settle one of `documents`) and `style` (the look of
+What notebooks and rooms use: `claims` (a scorecard of `core.claims`) and `style` (the look of
 figures, their sliders, and those of single results). `doctor` says what the machine lacks;
 `browser` draws pictures, where there is one.
 """

@@ -1,23 +1,22 @@
-"""Verdicts on the documents' claims: settled in a notebook, shown as a scorecard, kept as JSON."""
+"""What runs found about claims: shown as a scorecard in a notebook, kept as JSON."""
 
 from __future__ import annotations
 
 import json
-import math
-import numbers
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
-from aftlib.reports.documents import CLAIMS
+from pydantic import BaseModel, ConfigDict, Field
+
+from aftlib.core.claims import BASES, DEVIATES, NOT_RUN, UNDECIDED, VERDICTS, Claim, Finding, Value
 
 MIME = "application/vnd.aft.claims+json"
 MOST_WORDS = 25  # of a note that are shown, the rest is folded
-VERDICTS = ("holds", "deviates", "undecided", "not run")
-BASES = ("measured", "modelled", "derived")
 SYMBOLS = {"holds": "✔", "deviates": "✘", "undecided": "≈", "not run": "○"}
 _COLOURS = {
     "holds": "#2f9e5b",
@@ -26,98 +25,68 @@ _COLOURS = {
     "not run": "#8a8f98",
 }
 
-Value = str | int | float | None
 
-
-@dataclass(frozen=True)
-class Settled:
-    """What a run found about one claim.
-
-    ValueError for an unknown id, verdict or basis, a value that is not finite, or a reversed
-    interval.
-    """
-
-    id: str  # such as "D1-3"
-    expected: Value  # what the document says
-    measured: Value  # what was found, in the same unit
-    interval: tuple[float, float] | None  # confidence interval of `measured`
-    verdict: str  # one of `VERDICTS`
-    basis: str  # whether `measured` was observed, computed by a cost model, or follows: `BASES`
-    note: str  # what a reader must know to judge the verdict
-
-    def __post_init__(self) -> None:
-        if self.id not in CLAIMS:
-            raise ValueError(f"claim id {self.id!r} is not known; known are {', '.join(CLAIMS)}")
-        for name, known in (("verdict", VERDICTS), ("basis", BASES)):
-            if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{name} {value!r} is not one of {', '.join(known)}")
-        for name in ("expected", "measured"):
-            object.__setattr__(self, name, _plain(name, getattr(self, name)))
-        if self.interval is None:
-            return
-        bounds = [_plain("interval", bound) for bound in self.interval]
-        if len(bounds) != 2 or not all(isinstance(bound, int | float) for bound in bounds):
-            raise ValueError(f"interval must be (low, high) or None, got {self.interval!r}")
-        low, high = (float(bound) for bound in bounds)  # type: ignore[arg-type]
-        if low > high:
-            raise ValueError(f"interval must run from low to high, got {self.interval!r}")
-        object.__setattr__(self, "interval", (low, high))
-
-
-@dataclass(frozen=True)
-class ClaimRecord:
-    """One line of ``claims.json``: a settled claim with its document, notebook and profile.
+class ClaimRecord(BaseModel):
+    """One line of ``claims.json``: a claim, what a run found about it, and which run that was.
 
     `changed` are the parameters that had other values than the profile's own, and `earlier` is the
-    verdict of a run that is out of date, which counts as not run.
+    verdict of a run that is out of date, which counts as not run. ValueError (pydantic's) for a
+    field that is missing, unknown or of the wrong type, such as a line of another version.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    version: Literal[1] = 1
     id: str
     document: str
     statement: str
+    source: str
     expected: Value
     measured: Value
+    unit: str  # of `measured`; empty for a text
     interval: tuple[float, float] | None
-    verdict: str
-    basis: str
+    verdict: str = Field(pattern=f"^({'|'.join(VERDICTS)})$")
+    basis: str = Field(pattern=f"^({'|'.join(BASES)})$")
     note: str
-    notebook: str
-    profile: str
-    changed: dict[str, Any]
+    timed: bool
+    recorded: str
+    figure: str
+    formula: str
+    notebook: str = ""
+    profile: str = ""
+    changed: dict[str, Any] = {}
     earlier: str | None = None
 
     @classmethod
-    def of(
-        cls,
-        settled: Settled,
-        notebook: str = "",
-        profile: str = "",
-        changed: Mapping[str, Any] | None = None,
+    def of(cls, claim: Claim, finding: Finding) -> ClaimRecord:
+        """Return the record of what was found about `claim`."""
+        same = {name: value for name, value in vars(claim).items() if name in cls.model_fields}
+        found = {
+            "document": claim.document,
+            "expected": claim.expected if finding.expected is None else finding.expected,
+            "measured": finding.value,
+            "unit": "" if isinstance(finding.value, str | None) else claim.unit,
+            "interval": finding.interval,
+            "verdict": claim.decide(finding),
+            "note": " ".join(filter(None, [finding.missing, finding.note])),
+        }
+        return cls(**(same | found))
+
+    def found_by(
+        self, notebook: str, profile: str = "", changed: Mapping[str, Any] | None = None
     ) -> ClaimRecord:
-        """Return the record of `settled`, found by `notebook` under `profile`."""
-        claim = CLAIMS[settled.id]
-        found = {"document": claim.document, "statement": claim.statement} | asdict(settled)
-        return cls(**found, notebook=notebook, profile=profile, changed=dict(changed or {}))
+        """Return the record as that of a run of `notebook` under `profile`."""
+        about = {"notebook": notebook, "profile": profile, "changed": dict(changed or {})}
+        return self.model_copy(update=about)
 
     def outdated(self) -> ClaimRecord:
         """Return the record as that of a run which counts no longer."""
-        return replace(self, verdict="not run", earlier=self.verdict)
-
-    @property
-    def recorded(self) -> str:
-        """The verdict that runs are expected to give."""
-        return CLAIMS[self.id].recorded
-
-    @property
-    def unit(self) -> str:
-        """What `measured` counts or is a share or a multiple of; empty for a text."""
-        return "" if isinstance(self.measured, str | None) else CLAIMS[self.id].unit
+        return self.model_copy(update={"verdict": NOT_RUN, "earlier": self.verdict})
 
     @property
     def too_short(self) -> bool:
         """Whether a time was judged from the smoke profile's few and tiny runs."""
-        settled = self.verdict != "not run"
-        return settled and CLAIMS[self.id].timed and self.profile == "smoke"
+        return self.verdict != NOT_RUN and self.timed and self.profile == "smoke"
 
     @property
     def word(self) -> str:
@@ -135,27 +104,7 @@ class ClaimRecord:
 
         An undecided verdict does not, nor does one that depends on how busy the machine is.
         """
-        return not (self.as_recorded or self.verdict == "undecided" or CLAIMS[self.id].timed)
-
-
-def settle(
-    id: str,
-    *,
-    expected: Value,
-    measured: Value,
-    holds: bool,
-    interval: tuple[float, float] | None = None,
-    basis: str = "measured",
-    note: str = "",
-) -> Settled:
-    """Return the verdict on claim `id`: "holds" if `holds`, else "deviates".
-
-    The other arguments are those of `Settled`, which raises ValueError where they do not fit.
-    """
-    if str(holds) not in ("True", "False"):  # numpy's bool too, but no count that happens to be 1
-        raise ValueError(f"holds must be True or False, got {holds!r}: compare before settling")
-    verdict = "holds" if holds else "deviates"
-    return Settled(id, expected, measured, interval, verdict, basis, note)
+        return not (self.as_recorded or self.verdict == UNDECIDED or self.timed)
 
 
 def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
@@ -187,25 +136,32 @@ def tally(verdicts: Iterable[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Scorecard:
-    """The claims that a notebook settles; as a cell's last value it is table and record in one.
+    """The verdicts on `claims`; as a cell's last value it is table and record in one.
 
-    Reports read the claims back from the executed notebook, where they lie beside the table as
-    ``application/vnd.aft.claims+json``. When a notebook shows a claim twice, the last one counts;
-    in one scorecard that is a ValueError.
+    Each claim is judged by those of `frames` that its judge names, such as the notebook's
+    ``globals()``. Reports read the records back from the executed notebook, where they lie beside
+    the table as ``application/vnd.aft.claims+json``. When a notebook shows a claim twice, the last
+    one counts; in one scorecard that is a ValueError.
     """
 
-    settled: Sequence[Settled]
+    claims: Sequence[Claim]
+    frames: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        twice = [id for id, count in Counter(s.id for s in self.settled).items() if count > 1]
+        twice = [id for id, count in Counter(c.id for c in self.claims).items() if count > 1]
         if twice:
-            raise ValueError(f"settled holds {', '.join(twice)} more than once: settle each once")
+            raise ValueError(f"claims holds {', '.join(twice)} more than once: list each once")
+
+    @cached_property
+    def records(self) -> list[ClaimRecord]:
+        """What was found about each claim."""
+        return [ClaimRecord.of(claim, claim.find(self.frames)) for claim in self.claims]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {
-            "text/html": claims_table([ClaimRecord.of(settled) for settled in self.settled]),
-            "text/plain": "\n".join(f"{s.id}: {s.verdict}" for s in self.settled),
-            MIME: [asdict(settled) for settled in self.settled],
+            "text/html": claims_table(self.records),
+            "text/plain": "\n".join(f"{record.id}: {record.verdict}" for record in self.records),
+            MIME: [record.model_dump(mode="json") for record in self.records],
         }
 
 
@@ -237,10 +193,11 @@ def claims_table(
         none = " aft-none" if claim.interval is None else ""
         leads = (evidence or {}).get(claim.id, "")
         unit = f" <small>{escape(claim.unit)}</small>" if claim.unit else ""
+        source = f" <small>({escape(claim.source)})</small>" if claim.source else ""
         note = over = ""
         if claim.note:
             why, rest = map(escape, why_and_rest(claim.note))
-            shown_at_once = " open" if claim.verdict == "deviates" else ""
+            shown_at_once = " open" if claim.verdict == DEVIATES else ""
             folded = f"<details{shown_at_once}><summary>{why}</summary>{rest}</details>"
             folded = folded if rest else why
             note = f'<div class="aft-note"><small>{folded}</small></div>'
@@ -250,7 +207,7 @@ def claims_table(
             over = f'<td class="aft-seeds{none_told}">{escape(text) or "–"}</td>'
         rows.append(
             f'<tr{anchor}><td class="aft-id">{name}</td>'
-            f"<td>{escape(claim.statement)}{note}{leads}</td>"
+            f"<td>{escape(claim.statement)}{source}{note}{leads}</td>"
             f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
             f'<td class="aft-value">{escape(shown(claim.measured))}{unit}</td>'
             f'<td class="aft-interval{none}">{shown_interval(claim.interval)}</td>'
@@ -312,12 +269,3 @@ def shown(value: Value) -> str:
 def shown_interval(interval: tuple[float, float] | None) -> str:
     """Return an interval as ``[low, high]``, a dash where there is none."""
     return "–" if interval is None else f"[{shown(interval[0])}, {shown(interval[1])}]"
-
-
-def _plain(name: str, value: Any) -> Value:
-    """Return `value` as a plain Python value that JSON can carry."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, a text or None, got {value!r}")
-    return int(value) if isinstance(value, numbers.Integral) else float(value)

@@ -148,7 +148,10 @@ def reproduce(
 @click.argument("notebook")
 @parameters_option
 @click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
-def run(notebook: str, parameters: tuple[str, ...], profile: str | None) -> None:
+@click.option("--help-parameters", is_flag=True, help="Only say what NOTEBOOK's parameters are.")
+def run(
+    notebook: str, parameters: tuple[str, ...], profile: str | None, help_parameters: bool
+) -> None:
     """Run one NOTEBOOK: a name, a number, a document (D1) or a path.
 
     The run is kept in reports/runs, once for all that its result depends on; its claims do not
@@ -159,6 +162,9 @@ def run(notebook: str, parameters: tuple[str, ...], profile: str | None) -> None
 
     with clear_errors():
         found = find_notebook(notebook)
+        if help_parameters:
+            click.echo(found.help)
+            return
         job = partial(run_alone, found, overrides(parameters), profile=profile or "")
         (executed,) = attend({found.name: job}, 1, "remove its folder to run it anew")
     click.echo(f"Report: {executed.path.with_suffix('.html')}")

@@ -15,7 +15,7 @@ from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import SYMBOLS, shown, shown_interval
 from aftlib.reports.cli import clear_errors
 from aftlib.reports.data_out import PLOTLY
-from aftlib.reports.documents import CLAIMS
+from aftlib.reports.documents import all_claims
 from aftlib.reports.html import plotly_box, render, share_plotly, started
 from aftlib.reports.runs import Run, file_stem, find_run, runs_dir
 
@@ -67,7 +67,7 @@ def claims(runs: Sequence[Run]) -> list[Line]:
     """
     found = [{claim["id"]: claim for claim in run.record["claims"]} for run in runs]
     lines = []
-    for id in (id for id in CLAIMS if any(id in claims for claims in found)):
+    for id in (id for id in all_claims() if any(id in claims for claims in found)):
         mine = [claims.get(id) for claims in found]
         verdicts = {claim["verdict"] if claim else None for claim in mine}
         intervals = [claim["interval"] for claim in mine if claim and claim["interval"]]
@@ -237,7 +237,7 @@ def write_comparison(runs: Sequence[Run]) -> Path:
         letters=ascii_uppercase[: len(runs)],
         home="../../",
         parts=_parts(runs),
-        statements={id: claim.statement for id, claim in CLAIMS.items()},
+        statements={id: claim.statement for id, claim in all_claims().items()},
         figures=figures,
     )
     share_plotly(reports_dir())

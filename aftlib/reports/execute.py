@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -240,7 +239,7 @@ def store(executed: Executed, tables: Path) -> Run:
         return run
     if run.folder.exists():
         shutil.rmtree(run.folder)
-    claims = [asdict(settled) for settled in executed.settled]
+    claims = [settled.model_dump(mode="json") for settled in executed.settled]
     with atomic_directory(run.folder) as folder:
         shutil.copyfile(executed.path, folder / f"{name}.ipynb")
         if tables.is_dir():

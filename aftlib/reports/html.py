@@ -31,7 +31,6 @@ from aftlib.reports.claims import (
     MIME,
     SYMBOLS,
     ClaimRecord,
-    Settled,
     claims_table,
     counted,
     not_default,
@@ -49,8 +48,8 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.documents import CLAIMS, DOCUMENTS, Document
-from aftlib.reports.evidence import EVIDENCE, cited, figures_of, linked, title_of_figure
+from aftlib.reports.documents import DOCUMENTS, Document, all_claims
+from aftlib.reports.evidence import cited, figures_of, linked, title_of_figure
 from aftlib.reports.parameter_cell import read_parameters
 from aftlib.reports.runs import Executed
 
@@ -186,7 +185,7 @@ def render_document(document: Document, text: str, reports: str | None = None) -
     With `reports`, the way to the folder of the reports, each claim leads to its line there.
     """
     text = re.sub(r"\]\((\w+)\.md\)", r"](\1.html)", text).replace("](../../", "](")
-    for id, claim in CLAIMS.items() if reports is not None else ():
+    for id, claim in all_claims().items() if reports is not None else ():
         link = f"{reports}{DOCUMENTS[claim.document].notebook}.html#claim-{id}"
         text = text.replace(f"\n| {id} |", f"\n| [{id}]({link}) |")
     return to_html(text, str(document.source.parents[2]))
@@ -218,7 +217,7 @@ def render_report(executed: Executed, root: str | None = "") -> str:
     """Return the page of `executed`, to lie where `root` leads to the index; None: to none."""
     content, shown = executed.content, shown_in(executed.content)
     document = {d.notebook: d for d in DOCUMENTS.values()}.get(executed.record["name"])
-    evidence = figures_of([s.id for s in executed.settled], shown)
+    evidence = figures_of(executed.settled, shown)
     prose = [c for c in content.cells if c.cell_type == "markdown" and not is_caption(c)]
     title = next((c for c in prose if c.source.lstrip().startswith("# ")), None)
     headings = [ln[3:].strip() for c in prose for ln in c.source.splitlines() if ln[:3] == "## "]
@@ -258,7 +257,7 @@ def render_report(executed: Executed, root: str | None = "") -> str:
         figures=any(PLOTLY in one.data for one in shown),
         settles={figure.number: [id for id in evidence if evidence[id] is figure]
                  for figure in evidence.values()},
-        claims=CLAIMS,
+        claims={claim.id: claim for claim in executed.settled},
     )  # fmt: skip
 
 
@@ -271,14 +270,14 @@ def _scorecard(
 ) -> dict[str, Any]:
     """Return the table of settled claims, each with links to its figure and equations."""
     about = (executed.name, executed.profile, executed.changed)  # the notebook knew no profile
-    claims = [ClaimRecord.of(Settled(**line), *about) for line in lines]
+    claims = [ClaimRecord(**line).found_by(*about) for line in lines]
     pages, leads = {} if root is None else cited(claims, root), {}
-    for id in (claim.id for claim in claims):
+    for claim in claims:
+        id, formula = claim.id, claim.formula
         links = [f'<a href="#code-{cell}">code of the verdict</a>']
         if figure := evidence.get(id):
             links.insert(0, f'<a href="#figure-{figure.number}">Figure {figure.number}</a>')
         links += [pages[id]] if id in pages else []
-        formula = EVIDENCE[id].formula if id in EVIDENCE else ""
         if formula:
             formula = f'<span class="aft-formula">{mathml(formula, block=True)}</span>'
         leads[id] = f'<div class="aft-leads"><small>{" · ".join(links)}</small>{formula}</div>'

@@ -16,7 +16,8 @@ import nbformat
 
 from aftlib.core.paths import notebooks_dir
 from aftlib.reports.documents import DOCUMENTS
-from aftlib.reports.parameter_cell import Parameter, check_parameters, read_parameters
+from aftlib.reports.parameter_cell import Parameter, check_parameters, listing, read_parameters
+from aftlib.reports.parameter_model import ParameterModel
 from aftlib.reports.run_key import run_key
 
 
@@ -42,6 +43,13 @@ class Notebook:
         return read_notebook(self.path)
 
     @cached_property
+    def model(self) -> type[ParameterModel] | None:
+        """The model of its parameters, None where it imports none."""
+        code = [cell.source for cell in self.content.cells if cell.cell_type == "code"]
+        found = re.search(r"^from ([\w.]+) import NotebookParameters$", "\n".join(code), re.M)
+        return import_module(found[1]).NotebookParameters if found else None
+
+    @cached_property
     def parameters(self) -> dict[str, Parameter]:
         """Its parameters by name."""
         return read_parameters(self.content)
@@ -64,15 +72,23 @@ class Notebook:
         """Whether one of its cells imports what starts Spark, of which one at a time is enough."""
         return any("aftlib.spark" in c.source for c in self.content.cells if c.cell_type == "code")
 
+    @property
+    def help(self) -> str:
+        """A text about each parameter."""
+        return self.model.help() if self.model else listing(self.parameters.values())
+
     def key(self, given: Mapping[str, Any]) -> str:
         """Return the hash of everything that the results of a run with `given` depend on."""
         return run_key(self.content, self.values(given))
 
     def check_values(self, given: Mapping[str, Any]) -> None:
-        """Have the room's ``check_parameters``, if the notebook calls it first, check the values.
+        """Have the model of the parameters check the values, before a kernel or Spark is started.
 
-        ValueError as that raises it, before a kernel or Spark was started.
+        Where there is none, ``check_parameters`` of the package, if the notebook calls that first.
         """
+        if self.model is not None:
+            self.model(**self.values(given))
+            return
         code = [c.source for c in self.content.cells if c.cell_type == "code"]
         try:
             nodes = [node for part in code[1:2] for node in ast.walk(ast.parse(part))]
@@ -126,9 +142,11 @@ def find_notebook(wanted: str) -> Notebook:
 def profile_parameters(profile: str, notebook: Notebook) -> dict[str, Any]:
     """Return the checked parameters that `profile` gives `notebook` (none when it names none).
 
-    ValueError when ``notebooks/profiles.toml`` is missing or broken, or names a notebook or
-    parameter that there is not.
+    They are those of its model, otherwise of ``notebooks/profiles.toml``: ValueError when that is
+    missing or broken, or names a notebook or parameter that there is not.
     """
+    if notebook.model is not None:
+        return notebook.model.profile(profile)
     path = notebooks_dir() / "profiles.toml"
     try:
         profiles = tomllib.loads(path.read_text(encoding="utf-8"))

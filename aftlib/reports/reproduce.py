@@ -84,6 +84,7 @@ def plan(
     for notebook in chosen:
         mine = {name: value for name, value in overrides.items() if name in notebook.parameters}
         parameters = profile_parameters(profile, notebook) | notebook.check(mine)
+        notebook.check_values(parameters)
         reusable = not fresh and _last(notebook, parameters) is not None
         jobs.append(Job(notebook, parameters, profile, reusable))
     return jobs
@@ -153,6 +154,8 @@ def run_alone(
     ValueError for a profile that there is not, or parameters that do not fit.
     """
     own = profile_parameters(profile, notebook) if profile else {}
-    executed = run_once(notebook, own | notebook.check(overrides), on_cell)
+    parameters = own | notebook.check(overrides)
+    notebook.check_values(parameters)
+    executed = run_once(notebook, parameters, on_cell)
     conclude([])
     return executed

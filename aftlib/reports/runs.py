@@ -10,17 +10,18 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
 
+from aftlib.core.claims import nothing
 from aftlib.core.paths import atomic_file, reports_dir, write_whole
-from aftlib.reports.claims import MIME, ClaimRecord, Settled
+from aftlib.reports.claims import MIME, ClaimRecord
 from aftlib.reports.data_out import TABLE, read_csv, shown_in, table_csv
-from aftlib.reports.documents import CLAIMS, DOCUMENTS
+from aftlib.reports.documents import DOCUMENTS, all_claims
 from aftlib.reports.notebook import Notebook, find_notebook, read_notebook, summary_of, title_of
 
 if TYPE_CHECKING:
@@ -91,17 +92,17 @@ class Executed:
         return self.record["error"] or self._scorecards[1]
 
     @property
-    def settled(self) -> list[Settled]:
+    def settled(self) -> list[ClaimRecord]:
         """The claims that its scorecards settle, the last word on each; none when it failed."""
         return [] if self.error else self._scorecards[0]
 
     @cached_property
-    def _scorecards(self) -> tuple[list[Settled], str | None]:
-        """The claims settled, and why they cannot be read, such as one renamed since."""
+    def _scorecards(self) -> tuple[list[ClaimRecord], str | None]:
+        """The claims settled, and why they cannot be read, such as those of another version."""
         outputs = [output for cell in self.content.cells for output in cell.get("outputs", [])]
         lines = [line for output in outputs for line in output.get("data", {}).get(MIME, [])]
         try:
-            return list({line["id"]: Settled(**line) for line in lines}.values()), None
+            return list({line["id"]: ClaimRecord(**line) for line in lines}.values()), None
         except (TypeError, ValueError, KeyError) as error:
             return [], f"scorecard not readable: {error}"
 
@@ -140,12 +141,12 @@ def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> li
     known = {notebook.name: notebook for notebook in notebooks}
     current = {name: run.is_current(known[name]) for name, run in reports.items() if name in known}
     gathered = []
-    for id, claim in CLAIMS.items():
+    for id, claim in all_claims().items():
         name = DOCUMENTS[claim.document].notebook
         executed = reports.get(name) if name in known else None
         settled = next((s for s in executed.settled if s.id == id), None) if executed else None
         if executed and settled:
-            found = ClaimRecord.of(settled, name, executed.profile, executed.changed)
+            found = settled.found_by(name, executed.profile, executed.changed)
             gathered.append(found if current[name] else found.outdated())
             continue
 
@@ -157,14 +158,14 @@ def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> li
             why = "Its last run is older than the code."
         else:
             why = "Its notebook does not settle it."
-        nothing = Settled(id, None, None, None, "not run", "measured", why)
-        gathered.append(ClaimRecord.of(nothing, name, executed.profile if executed else ""))
+        record = ClaimRecord.of(claim, nothing(why))
+        gathered.append(record.found_by(name, executed.profile if executed else ""))
     return gathered
 
 
 def write_claims(claims: Sequence[ClaimRecord], target: Path) -> Path:
     """Write `claims` as the JSON list that other tools read, and return its path."""
-    lines = [asdict(claim) for claim in claims]
+    lines = [claim.model_dump(mode="json") for claim in claims]
     text = json.dumps(lines, ensure_ascii=False, indent=1, allow_nan=False)
     return write_whole(target, text + "\n")
 

@@ -21,7 +21,7 @@ import plotly.graph_objects as go
 
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.claims import shown, shown_interval, tally
-from aftlib.reports.documents import CLAIMS
+from aftlib.reports.documents import all_claims
 from aftlib.reports.html import duration, plotly_box, render, share_plotly
 from aftlib.reports.notebook import Notebook, profile_parameters
 from aftlib.reports.runs import Executed, Run, all_runs, file_stem, runs_dir, stored_run
@@ -158,7 +158,7 @@ def write_sweep(sweep: Sweep) -> Path:
     runs = [(point, stored_run(sweep.notebook, point, failed=True)) for point in sweep.points]
     done = [(point, run) for point, run in runs if run and not run.record["error"]]
     measured = _measurements(sweep, done)
-    ids = [id for id in CLAIMS if id in set(measured["claim"])]
+    ids = [id for id in all_claims() if id in set(measured["claim"])]
     rows = []
     for point, run in runs:
         claims = {claim["id"]: claim for claim in run.record["claims"]} if run else {}
@@ -179,7 +179,7 @@ def write_sweep(sweep: Sweep) -> Path:
         varied=sweep.varied,
         rows=rows,
         ids=ids,
-        statements={id: CLAIMS[id].statement for id in ids},
+        statements={id: all_claims()[id].statement for id in ids},
         stable={id: stability(run.verdicts.get(id, "") for _, run in done) for id in ids},
         over="over seeds" if sweep.varied == (SEED,) else "over all runs",
         figures=[plotly_box(figure) for figure in figures if figure],
@@ -231,7 +231,7 @@ def _multiple(claim: pd.DataFrame, varied: Sequence[str]) -> dict[str, Any] | No
             error_y={side: bar.tolist() for side, bar in bars.items()}, marker={"symbol": symbols},
             mode="markers" if SEED in others else "lines+markers", showlegend=len(groups) > 1,
         )  # fmt: skip
-    about = CLAIMS[claim["claim"].iloc[0]]
+    about = all_claims()[claim["claim"].iloc[0]]
     unit = f" <span style='font-size: 12px'>{about.unit}</span>" if about.unit else ""
     styled(figure, f"{about.id}{unit}", x, "", _HEIGHT)
     figure.update_layout(margin={"l": 55, "r": 10, "t": 40, "b": 45}, hovermode="closest")

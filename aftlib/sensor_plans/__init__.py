@@ -10,5 +10,5 @@ Modules, in the order in which data pass through them:
 6. `report_text`: the plan in plain words, and cautions; `command` is `aft plan`, which writes
    plan.json (`core.planfile`) and the report of notebook 06.
 7. `experiments`: what that notebook runs, on files, generated sets and troubled streams; `figures`
-   draw, `verdicts` settle the claims G-1 … G-3.
+   draw, `claims` settle the claims G-1 … G-3.
 """

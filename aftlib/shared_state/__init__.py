@@ -11,5 +11,5 @@ local), or by the tasks into a table that all of them share (late global).
 offsets they stand for are one transaction. A barrier switches tables and flushes; the complete one
 is handed over to a global store, once. A dead task's substitute goes on where the table says, a
 dead server where it last flushed; nobody else notices.
-`experiments` run and time all this, `scaling` models more tasks; then `figures`, `verdicts`.
+`experiments` run and time all this, `scaling` models more tasks; then `figures`, `claims`.
 """

@@ -8,7 +8,7 @@ results out of order do to an operator, `closed_form` what can be said without a
 
 Two references: `ns3` holds stored runs of the same four nodes on the network simulator (made by
 `make ns3`), and `processes` starts two of them as real processes and kills them. `experiments`,
-`verdicts` and `figures` make notebook 04 of it.
+`claims` and `figures` make notebook 04 of it.
 """
 
 from aftlib.upstream_backup.failures import Failure

@@ -10,14 +10,15 @@ from scipy.signal import lfilter
 
 from aftlib.approximately_once import experiments, figures
 from aftlib.approximately_once.assignment import assign_greedy
+from aftlib.approximately_once.claims import CLAIMS
 from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.verdicts import verdicts
 from aftlib.core.generators import block_model
 from aftlib.core.planfile import SCHEMA, VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorplan import source_of
 from aftlib.core.windows import Windows
 from tests.approximately_once import processes
+from tests.judging import judged
 
 
 def test_figure_8_comes_out_of_the_pipeline(spark, tmp_path):
@@ -362,9 +363,9 @@ def test_odd_parameters_work_to_the_end(spark, without_spark, tmp_path, odd):
     figures.coverage(coverage, 0.05, case.workers[-1])
     shown = coverage.pivot(index="epsilon", columns="reading", values=["share", "low", "high"])
     shown.style.format(precision=4, na_rep="–").format_index("{:g}").to_html()
-    settings = {"delta": 0.05, "replications": case.replications}
+    settings = {"grid": grid, "delta": 0.05, "replications": case.replications}
     settings |= {name: sizes[name] for name in ("dimensions", "blocks")}
-    assert len(verdicts(grid, **settings)) == 5
+    assert len(judged(CLAIMS, settings)) == len(CLAIMS)
 
     query = case.query(case.workers[0], case.epsilons[-1], 0.05, pipeline_steps)
     outage = Outage(0, failure := int(0.7 * query.steps), failure + 6)

@@ -7,14 +7,15 @@ import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning import experiments, figures
+from aftlib.checkpoint_planning.claims import CLAIMS
 from aftlib.checkpoint_planning.experiments import check_parameters
 from aftlib.checkpoint_planning.operator import bare_read
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.verdicts import verdicts
 from aftlib.core.checks import with_value
 from aftlib.core.paths import notebooks_dir
 from aftlib.core.windows import Windows
 from aftlib.reports.notebook import Notebook
+from tests.judging import judged
 
 NOTEBOOK = Notebook(notebooks_dir() / "02_checkpoint_planning.ipynb")
 DEFAULTS = {name: parameter.default for name, parameter in NOTEBOOK.parameters.items()}
@@ -135,8 +136,8 @@ def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, 
         bare_read, tmp_path, tmp_path / "times", ns=[100], shares=[0.1, 0.5], repeats=1, tuples=100
     )
     killed = pd.DataFrame({"t_sla_ms": [50.0], "total_ms": [10.0], "all_ms": [400.0]})
-    settled = verdicts(case, counts=counts, success=success, times=times, killed=killed)
-    assert len(settled) == 9
+    frames = {"case": case, "counts": counts, "success": success, "times": times, "killed": killed}
+    assert len(judged(CLAIMS, frames)) == len(CLAIMS)
 
 
 @pytest.mark.parametrize("odd", [{"budgets": [6]}, {"budgets": [10**9, 6]}, {"window": 1}], ids=str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import nbformat
@@ -11,9 +10,12 @@ import numpy as np
 import pytest
 
 from aftlib.core.checks import with_value
-from aftlib.exponential_histogram import experiments, figures, verdicts
+from aftlib.exponential_histogram import experiments, figures
 from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.claims import CLAIMS
+from aftlib.exponential_histogram.experiments import NotebookParameters
 from aftlib.reports.parameter_cell import read_parameters
+from tests.judging import verdict
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_exponential_histogram.ipynb"
 PARAMETERS = read_parameters(nbformat.read(NOTEBOOK, 4))
@@ -30,16 +32,8 @@ FINE = {
 }
 
 
-def test_the_notebook_hands_all_its_parameters_to_the_check():
-    text = "".join(cell.source for cell in nbformat.read(NOTEBOOK, 4).cells)
-    call = text.partition("experiments.check_parameters(")[2].partition("\n)")[0]
-    given = set(re.findall(r"(\w+)=\1\b", call))
-    assert given == set(DEFAULTS)
-    assert text.index("check_parameters(") < text.index("session(")
-
-
 def test_the_defaults_are_fine():
-    experiments.check_parameters(**DEFAULTS)
+    NotebookParameters(**DEFAULTS)
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
@@ -50,17 +44,17 @@ def test_awkward_values_are_refused_by_name_or_known_to_be_fine(name, value):
     given |= {name: [value]} if name == "bursts" else {}
     given |= {"shares": [0.5]} if name == "bursts" else {}
     if type(value) is not str and name in FINE.get(value, ()) and value is not True:
-        experiments.check_parameters(**given)
+        NotebookParameters(**given)
     else:
         with pytest.raises(ValueError, match=rf"\b{name}\b.*got"):
-            experiments.check_parameters(**given)
+            NotebookParameters(**given)
 
 
 @pytest.mark.parametrize("name", [n for n, value in DEFAULTS.items() if isinstance(value, list)])
 @pytest.mark.parametrize("value", [[], 5, "x", None])
 def test_a_list_that_is_none_is_refused(name, value):
     with pytest.raises(ValueError, match=rf"{name} must"):
-        experiments.check_parameters(**DEFAULTS | {name: value})
+        NotebookParameters(**DEFAULTS | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -72,7 +66,7 @@ def test_a_list_that_is_none_is_refused(name, value):
 )
 def test_values_that_do_not_go_together_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
-        experiments.check_parameters(**DEFAULTS | changed)
+        NotebookParameters(**DEFAULTS | changed)
 
 
 def test_an_epsilon_outside_the_grid_reaches_every_figure(spark):
@@ -95,7 +89,7 @@ def test_the_least_values_come_to_an_end(spark, tmp_path):
     stream = BitStream(0.5, None, 0)
     sizes = experiments.sizes([1e-5, 0.5], [1, 10**18])
     assert np.isfinite(sizes["bytes"]).all()
-    assert verdicts.memory(sizes).verdict == "not run"
+    assert verdict(CLAIMS, {"sizes": sizes}, "D5-3") == "not run"
     assert len(experiments.break_even(sizes)) == 2
     run = experiments.long_run(stream, events=3, window=1, epsilon=0.5, chunk=2)
     assert run["at"].tolist() == [2, 3]

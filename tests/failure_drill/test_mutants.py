@@ -14,6 +14,7 @@ from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader
 from aftlib.failure_drill import pipeline
+from aftlib.failure_drill.claims import CLAIMS
 from aftlib.failure_drill.drill import drill
 from aftlib.failure_drill.drivers import ADAPTIVE, PROPOSED, replay
 from aftlib.failure_drill.experiments import OVERHEAD, run_row
@@ -27,9 +28,9 @@ from aftlib.failure_drill.pipeline import (
     stream,
 )
 from aftlib.failure_drill.stages import SHARED, share
-from aftlib.failure_drill.verdicts import verdicts
 from aftlib.shared_state.servers.server import Server
 from aftlib.shared_state.stores.memory import MemoryTable
+from tests import judging
 from tests.failure_drill.conftest import SMALL
 from tests.failure_drill.in_process import BATCH_S, all_here, taking
 from tests.failure_drill.tables import good_table
@@ -86,7 +87,7 @@ def verdict(claim, scheme, row, small):
     known = {name: value for name, value in row.items() if name in table.columns}
     table.loc[scheme, [*known]] = known.values()
     drilled = SimpleNamespace(table=table, drill=small)
-    return {settled.id: settled.verdict for settled in verdicts(drilled)}[claim]
+    return judging.verdict(CLAIMS, {"done": drilled}, claim)
 
 
 def begins_anew(patch):

@@ -7,13 +7,14 @@ import pytest
 
 from aftlib.reports import browser, reproduce, run_key
 from aftlib.reports import execute as execution
-from aftlib.reports.claims import MIME, settle
+from aftlib.reports.claims import MIME
 from aftlib.reports.runs import Executed
 from tests.tiny_project import (
     SEEDED,
     executed,
     make_project,
     only_tiny_claims,
+    settled,
     shows,
     write_notebook,
 )
@@ -49,8 +50,8 @@ def quick(home, monkeypatch):
         values = notebook.values(parameters)
         ran.append(dict(parameters))
         m = values["m"]
-        found = settle("D1-1", expected=1, measured=m / 10, holds=m % 2 == 1, interval=(0, m))
-        cells = [*SEEDED, shows({MIME: [vars(found)]})]
+        found = settled("D1-1", m / 10, m % 2 == 1, (0, m))
+        cells = [*SEEDED, shows({MIME: [found.model_dump(mode="json")]})]
         made = executed(
             cells,
             name=notebook.name,

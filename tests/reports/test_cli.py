@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from nbformat.v4 import new_code_cell
 
 from aftlib.reports import cli, doctor
 from aftlib.reports.doctor import Check
-from aftlib.reports.documents import CLAIMS
 from tests.tiny_project import FAILING, FIRST, make_project, only_tiny_claims, write_notebook
 
 QUICK = [*FIRST[:2], FIRST[-1]]  # without the figure: Plotly takes a while to import
@@ -70,10 +68,15 @@ def test_reproduce_runs_jobs_side_by_side_and_fails_when_one_does(home):
     assert (home / "reports" / "README.md").exists()
 
 
+def replace_claims(home, changed):
+    """Have the first notebook's claims be others, by a line of Python before its scorecard."""
+    source = QUICK[-1].source.replace("\nScorecard", f"\n{changed}\nScorecard")
+    cells = [*QUICK[:-1], new_code_cell(source)]
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
+
+
 def test_a_claim_that_deviates_fails_the_reproduction_and_is_named(home):
-    deviating = QUICK[-1].source.replace("holds=True", "holds=i != 2")
-    path = home / "notebooks" / "01_approximately_once.ipynb"
-    write_notebook(path, [*QUICK[:-1], new_code_cell(deviating)])
+    replace_claims(home, 'CLAIMS[1] = Claim("D1-2", "", lambda m: Finding(m, conditions=False))')
     result = aft("reproduce", "--only", "1", "2")
     assert result.exit_code == 1
     assert "! D1-2 deviates, recorded: holds." in result.output
@@ -82,16 +85,13 @@ def test_a_claim_that_deviates_fails_the_reproduction_and_is_named(home):
 
 
 @pytest.fixture
-def slow(home, monkeypatch):
+def slow(home):
     """D1-2, which a time decides, deviates, and D1-3 is undecided; both are recorded as holding."""
-    monkeypatch.setitem(CLAIMS, "D1-2", replace(CLAIMS["D1-2"], timed=True))
-    source = (
-        QUICK[-1].source.replace("holds=True", "holds=i != 2").replace("\nScore", "\ncard = Score")
+    timed = 'CLAIMS[1] = Claim("D1-2", "", lambda m: Finding(m, conditions=False), timed=True)'
+    undecided = "class Open(Claim):\n    def decide(self, finding):\n        return 'undecided'"
+    replace_claims(
+        home, f'{timed}\n{undecided}\nCLAIMS[2] = Open("D1-3", "", lambda m: Finding(m))'
     )
-    again = "from dataclasses import replace\nfirst, second, third, *rest = card.settled\n"
-    again += "Scorecard([first, second, replace(third, verdict='undecided'), *rest])"
-    cells = [*QUICK[:-1], new_code_cell(source), new_code_cell(again)]
-    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
 
 
 def test_a_time_that_differs_is_one_warning_line_and_an_error_if_strict(slow, home):
@@ -230,7 +230,7 @@ def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
     finally:
         go.touch()
     rest = process.communicate(timeout=60)[0].splitlines()
-    assert rest[0].startswith("✘ 01_approximately_once failed: NameError")
+    assert rest[0].startswith("✘ 01_approximately_once failed: ValueError: claim D1-1")
     assert rest[-1].startswith("Reports: ")
 
 

@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from aftlib.reports import browser, cli, compare, data_out, runs
-from aftlib.reports.claims import settle
 from aftlib.reports.data_out import PLOTLY
-from tests.tiny_project import executed, shows
+from tests.tiny_project import executed, settled, shows
 
 CHROMIUM = browser.find_browser()
 A = pd.DataFrame(
@@ -42,7 +41,7 @@ def stored(home):
             **{"commit": "c", "dirty": False, "machine": {"cores": 2}, "seconds": 1.0},
             **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": "", "changed": {}},
         }
-        told |= {"claims": [vars(claim) for claim in claims]} | record
+        told |= {"claims": [claim.model_dump(mode="json") for claim in claims]} | record
         (folder / runs.RECORD).write_text(json.dumps(told))
         nbformat.write(
             executed([shows(FIGURE) for _ in range(figures)]).content, folder / f"{name}.ipynb"
@@ -53,7 +52,7 @@ def stored(home):
 
 
 def claim(id, measured, low, high, holds=True):
-    return settle(id, expected=1, measured=measured, holds=holds, interval=(low, high))
+    return settled(id, measured, holds, (low, high))
 
 
 def states(lines):

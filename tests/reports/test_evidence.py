@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 from pathlib import Path
@@ -10,44 +12,53 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from aftlib.reports import html
-from aftlib.reports.claims import MIME, ClaimRecord, settle, why_and_rest
+from aftlib.reports.claims import MIME, why_and_rest
 from aftlib.reports.data_out import PLOTLY
-from aftlib.reports.documents import DOCUMENTS, STATEMENTS
-from aftlib.reports.evidence import EVIDENCE, Evidence, cited, linked
+from aftlib.reports.documents import DOCUMENTS, all_claims
+from aftlib.reports.evidence import cited, linked
 from aftlib.reports.html import write_documents
-from tests.tiny_project import executed, shows
+from tests.tiny_project import executed, settled, shows
 
 HOUSE = Path(html.__file__).parents[1]
 
 
-@pytest.mark.parametrize("id", EVIDENCE)
-def test_every_figure_and_formula_that_is_named_is_there(id):
-    assert id in STATEMENTS
-    notebook = DOCUMENTS[id.partition("-")[0]].notebook
-    cells = json.loads((HOUSE.parent / "notebooks" / f"{notebook}.ipynb").read_text())["cells"]
-    texts = ["".join(cell["source"]) for cell in cells]
-    package = notebook.partition("_")[2].replace("your_sensors", "sensor_plans")
-    texts += [path.read_text() for path in HOUSE.glob(f"{package}/figures*")]
-    assert any(f'"{EVIDENCE[id].figure}' in text for text in texts), EVIDENCE[id].figure
-    assert 'class="formula"' not in html.mathml(EVIDENCE[id].formula, block=True)
-    page = DOCUMENTS[id.partition("-")[0]].source.read_text()
-    for number in re.findall(r"\\tag\{(\d+)\}", EVIDENCE[id].formula):
-        assert f'id="eq-{number}"' in page and f"$${EVIDENCE[id].formula}$$" in page
+CLAIMS = list(all_claims().values())
 
 
-def test_every_claim_has_a_figure():
-    assert set(EVIDENCE) == set(STATEMENTS)
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_a_claim_names_a_figure_and_a_formula_that_are_there(claim):
+    document = DOCUMENTS[claim.document]
+    cells = json.loads((HOUSE.parent / "notebooks" / f"{document.notebook}.ipynb").read_text())
+    texts = ["".join(cell["source"]) for cell in cells["cells"]]
+    texts += [path.read_text() for path in HOUSE.glob(f"{document.package}/figures*")]
+    assert claim.figure and any(f'"{claim.figure}' in text for text in texts)
+    assert 'class="formula"' not in html.mathml(claim.formula, block=True)
+    page = document.source.read_text()
+    for number in re.findall(r"\\tag\{(\d+)\}", claim.formula):
+        assert f'id="eq-{number}"' in page and f"$${claim.formula}$$" in page
 
 
-def test_claim_and_figure_lead_to_each_other(monkeypatch):
-    monkeypatch.setitem(EVIDENCE, "D1-1", Evidence("Squares", r"a^2 \tag{9}"))
-    monkeypatch.setitem(EVIDENCE, "D1-2", Evidence("No such figure"))
-    claims = [settle(f"D1-{i}", expected=1, measured=1, holds=True) for i in (1, 2)]
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=lambda document: document.id)
+def test_a_notebook_makes_every_frame_that_its_claims_are_judged_by(document):
+    cells = json.loads((HOUSE.parent / "notebooks" / f"{document.notebook}.ipynb").read_text())
+    code = ["".join(c["source"]) for c in cells["cells"] if c["cell_type"] == "code"]
+    made = {
+        node.id
+        for node in ast.walk(ast.parse("\n".join(code)))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    claims = [claim for claim in CLAIMS if claim.document == document.id]
+    assert set().union(*(inspect.signature(claim.judge).parameters for claim in claims)) <= made
+
+
+def test_claim_and_figure_lead_to_each_other():
+    claims = [settled("D1-1", figure="Squares", formula=r"a^2 \tag{9}")]
+    claims += [settled("D1-2", figure="No such figure", formula="")]
     figure = {"data": [], "layout": {"title": {"text": "<b>Squares</b> of m"}}}
     other = {"data": [], "layout": {"title": {"text": "Another (fig. 3)"}}}
     says = new_markdown_cell("It *grows*: $m < m^2$.", metadata={"tags": ["caption"]})
     cells = [shows({PLOTLY: other}), shows({PLOTLY: figure}), says]
-    cells.append(shows({MIME: [vars(claim) for claim in claims]}))
+    cells.append(shows({MIME: [claim.model_dump(mode="json") for claim in claims]}))
     page = html.render_report(executed(cells), "../")
     first, second = page.split('id="claim-D1-')[1:]
     assert '<a href="#figure-2">Figure 2</a> · <a href="#code-3">code' in first and "<math" in first
@@ -72,9 +83,7 @@ def test_a_caption_without_its_figure_is_left_out():
 
 
 def test_equations_that_a_note_names_are_linked_where_the_page_has_them(monkeypatch, home):
-    monkeypatch.setitem(EVIDENCE, "D1-1", Evidence("", r"R \tag{7}"))
-    found = settle("D1-1", expected=1, measured=1, holds=True, note="By (9), f(3); (7), (12) too.")
-    claim = ClaimRecord.of(found)
+    claim = settled("D1-1", formula=r"R \tag{7}", note="By (9), f(3); (7), (12) too.")
     assert cited([claim]) == {}  # a project without docs
     monkeypatch.delenv("AFT_HOME")
     assert re.findall("#eq-([0-9]+)", cited([claim])["D1-1"]) == ["7", "9"]

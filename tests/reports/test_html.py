@@ -8,10 +8,10 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from aftlib.reports import browser, html, reproduce, run_key, runs
-from aftlib.reports.claims import MIME, ClaimRecord, settle
+from aftlib.reports.claims import MIME
 from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
-from tests.tiny_project import FIRST, executed, shows, write_notebook
+from tests.tiny_project import FIRST, executed, settled, shows, write_notebook
 
 CHROMIUM = browser.find_browser()
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
@@ -32,11 +32,11 @@ def test_pages_refer_to_nothing_but_their_neighbours(done):
 
 
 def test_a_report_beside_a_plan_leads_to_no_other_page(tmp_path):
-    claim = settle("D1-1", expected=1, measured=1, holds=True, note="By (9).")
+    claim = settled("D1-1", note="By (9).")
     cells = [
         new_markdown_cell("# Title"),
         new_markdown_cell("By (9)."),
-        shows({MIME: [vars(claim)]}),
+        shows({MIME: [claim.model_dump(mode="json")]}),
     ]
     page = html.write_report(executed(cells), tmp_path / "plan.html").read_text()
     assert not re.findall(r'href="(?!#|01_approximately_once.ipynb|data:)[^"]*', page)
@@ -151,10 +151,7 @@ def test_the_index_shows_each_report_and_claim(done):
 
 
 def test_the_index_leads_to_what_deviates(tmp_path):
-    claims = [
-        ClaimRecord.of(settle(f"D1-{i}", expected=1, measured=i, holds=i == 1), "01_x", "quick")
-        for i in (1, 2)
-    ]
+    claims = [settled(f"D1-{i}", i, i == 1).found_by("01_x", "quick") for i in (1, 2)]
     page = write_index([], {}, claims, [], tmp_path / "index.html").read_text()
     (line,) = [line for line in page.splitlines() if 'class="deviating' in line]
     assert "D1-1" not in line and '<a href="#claim-D1-2">D1-2</a> The number of' in line

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ def test_the_readme_holds_scorecard_and_failures(done):
 def test_bars_in_a_table_of_the_readme_are_escaped(tmp_path):
     name = "01_approximately_once"
     claims = gather([], {})
-    claims = [replace(claims[0], note="P(Y|o)", notebook=name)]
+    claims = [claims[0].model_copy(update={"note": "P(Y|o)", "notebook": name})]
     text = write_readme({name: executed(FIRST)}, claims, tmp_path / "README.md").read_text()
     assert r"P(Y\|o)" in text
 

@@ -10,13 +10,13 @@ import pytest
 from plotly.subplots import make_subplots
 
 from aftlib.reports import browser, data_out, html, index
-from aftlib.reports.claims import ClaimRecord, Scorecard, settle
+from aftlib.reports.claims import MIME, claims_table
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.html import write_documents
 from aftlib.reports.notebook import Notebook
 from aftlib.reports.style import GREEN, ORANGE, styled, with_slider
 from tests.reports import chromium
-from tests.tiny_project import FIRST, executed, shows, write_notebook
+from tests.tiny_project import FIRST, executed, settled, shows, write_notebook
 
 CHROMIUM = browser.find_browser()
 COMPLAINTS = Path(__file__).with_name("layout.js").read_text(encoding="utf-8")
@@ -56,17 +56,18 @@ def figures() -> list[go.Figure]:
 def pages(tmp_path_factory):
     """A report and an index with claims of long notes, one out of date; all that never changes."""
     folder = tmp_path_factory.mktemp("pages")
-    said = {"expected": "a < b, at every rate", "measured": 0.5, "interval": (0.25, 0.75)}
+    said = {"expected": "a < b, at every rate", "value": 0.5, "interval": (0.25, 0.75)}
     said["note"] = "A ratio of medians. " + "The others were measured beside it, by (9). " * 5
-    verdicts = [settle(id, holds=id == "D1-2", **said) for id in ("D1-1", "D1-2")]
+    verdicts = [settled(id, holds=id == "D1-2", **said) for id in ("D1-1", "D1-2")]
     wide = pd.DataFrame({f"a column of numbers {i}": [1.5, 2.5] for i in range(12)})
     cells = [shows({data_out.PLOTLY: figure.to_plotly_json()}) for figure in figures()]
     cells += [shows({"text/html": f"<div>{wide.to_html()}</div>"})]
-    cells += [shows(Scorecard(verdicts)._repr_mimebundle_())]
+    lines = [verdict.model_dump(mode="json") for verdict in verdicts]
+    cells += [shows({MIME: lines, "text/html": claims_table(verdicts)})]
     run = executed([FIRST[0], *cells], changed={"a_parameter_of_a_long_name": [0.125] * 20})
     report = html.write_report(run, folder / "report.html")
 
-    claims = [ClaimRecord.of(v, run.name, "quick", run.changed) for v in verdicts]
+    claims = [v.found_by(run.name, "quick", run.changed) for v in verdicts]
     notebook = Notebook(write_notebook(folder / "notebooks" / f"{run.name}.ipynb", FIRST))
     claims = [claims[0].outdated(), claims[1]]
     front = index.write_index([notebook], {run.name: run}, claims, [], folder / "index.html")

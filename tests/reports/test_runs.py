@@ -30,7 +30,7 @@ def aft(*arguments: str):
 @pytest.fixture
 def short(home):
     """The first notebook without a figure, with a frame and a verdict that m decides."""
-    decided = FIRST[-1].source.replace("holds=True", "holds=m < 9")
+    decided = FIRST[-1].source.replace("Finding(m)", "Finding(m, conditions=m < 9)")
     cells = [*FIRST[:2], new_code_cell(FRAME), new_code_cell(decided)]
     write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
     return home

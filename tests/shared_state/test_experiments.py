@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from aftlib.shared_state import experiments as d3
-from aftlib.shared_state import figures, verdicts
+from aftlib.shared_state import figures
+from aftlib.shared_state.claims import CLAIMS
 from aftlib.shared_state.experiments import failures as deaths
 from aftlib.shared_state.experiments import stores
 from aftlib.shared_state.experiments.failures import tried_again
@@ -23,6 +24,7 @@ from aftlib.shared_state.stream.sums import SliceSums
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.shared_state.stream.tuples import TupleStream
 from benchmarks.merging import TOTALS, require_equal
+from tests.judging import verdict
 
 AT = ["strategy", "skew", "tasks"]
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
@@ -263,10 +265,14 @@ IN_SPARK = pd.DataFrame({"strategy": [*deaths.WAYS], "tuples": 9, "again": 1,
                          "disturbed": [1, 0, 0], "error": 0})  # fmt: skip
 
 
+def death_verdict(id, failures, sharing):
+    return verdict(CLAIMS, {"failures": failures, "sharing": sharing}, id)
+
+
 def test_deaths_settle_their_claims(failures, sharing):
     for given in (failures, IN_SPARK):
-        assert verdicts.nobody_is_disturbed(given, sharing).verdict == "holds"
-        assert verdicts.nothing_is_lost(given, sharing).verdict == "holds"
+        assert death_verdict("D3-5", given, sharing) == "holds"
+        assert death_verdict("D3-8", given, sharing) == "holds"
 
 
 def test_a_window_that_a_death_loses_turns_its_claim(tmp_path, monkeypatch, again):
@@ -281,8 +287,8 @@ def test_a_window_that_a_death_loses_turns_its_claim(tmp_path, monkeypatch, agai
     assert found.groupby("run")["error"].max().to_dict() == {
         "undisturbed": 0, "a task dies": 1, "a server dies": 1,
     }  # fmt: skip
-    assert verdicts.nothing_is_lost(IN_SPARK, found).verdict == "deviates"
-    assert verdicts.nobody_is_disturbed(IN_SPARK, found).verdict == "holds"
+    assert death_verdict("D3-8", IN_SPARK, found) == "deviates"
+    assert death_verdict("D3-5", IN_SPARK, found) == "holds"
 
 
 def test_a_death_that_takes_the_server_along_turns_its_claim(tmp_path, monkeypatch, again):
@@ -294,8 +300,8 @@ def test_a_death_that_takes_the_server_along_turns_its_claim(tmp_path, monkeypat
 
     monkeypatch.setattr(deaths, "run_stage", takes_the_server_along)
     found = d3.servers_and_tasks_die(tmp_path, 20_000, seed=1)
-    assert verdicts.nobody_is_disturbed(IN_SPARK, found).verdict == "deviates"
-    assert verdicts.nothing_is_lost(IN_SPARK, found).verdict == "holds"
+    assert death_verdict("D3-5", IN_SPARK, found) == "deviates"
+    assert death_verdict("D3-8", IN_SPARK, found) == "holds"
 
 
 def test_a_run_without_its_death_is_refused(tmp_path, monkeypatch, again):

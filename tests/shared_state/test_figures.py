@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.reports.claims import CLAIMS
-from aftlib.shared_state import experiments, figures, verdicts
+from aftlib.shared_state import experiments, figures
+from aftlib.shared_state.claims import CLAIMS
 from aftlib.shared_state.strategies.pipeline import STRATEGIES
 from aftlib.shared_state.stream.tuples import TupleStream
+from tests.judging import judged
 
 FRAMES = {p.stem: pd.read_csv(p) for p in Path(__file__).with_name("frames").glob("*.csv")}
 STREAMS = [TupleStream(2_000_000, skew=skew, seed=1) for skew in (0.0, 1.4, 2.0)]
@@ -32,10 +33,9 @@ def models():
 def test_the_kept_run_settles_every_claim_as_recorded(models):
     given = {name: FRAMES[name] for name in ("measured", "served", "locality", "failures")}
     given |= {name: models[name] for name in ("modelled", "pipelined", "held_out")}
-    found = verdicts.judge(**given, sharing=FRAMES["sharing"])
-    assert {s.id: s.verdict for s in found} == {s.id: CLAIMS[s.id].recorded for s in found}
-    assert len(found) == 8
-    notes = {s.id: s.note for s in found}
+    found = judged(CLAIMS, given | {"sharing": FRAMES["sharing"], "large": None})
+    assert [id for id, record in found.items() if not record.as_recorded] == []
+    notes = {id: record.note for id, record in found.items()}
     assert "the model had foreseen × 1.06 … 1.36 of it from fewer" in notes["D3-7"]
 
 

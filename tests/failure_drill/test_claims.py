@@ -5,19 +5,19 @@ from types import SimpleNamespace
 import pytest
 
 from aftlib.core.requirement import Requirement
-from aftlib.failure_drill.verdicts import verdicts
-from aftlib.reports.documents import CLAIMS
+from aftlib.failure_drill.claims import CLAIMS
+from tests import judging
 from tests.failure_drill.tables import good_table
 
-RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "F"}
 DRILL = SimpleNamespace(requirement=Requirement(1, 0.05))
 
 
+def done(table):
+    return {"done": SimpleNamespace(table=table, drill=DRILL)}
+
+
 def turned(table):
-    drilled = SimpleNamespace(table=table, drill=DRILL)
-    found = {s.id: s.verdict for s in verdicts(drilled)}
-    assert list(found) == list(RECORDED)
-    return {id for id, verdict in found.items() if verdict != RECORDED[id]}
+    return judging.turned(CLAIMS, done(table))
 
 
 def test_all_claims_come_out_as_recorded():
@@ -78,13 +78,13 @@ def test_the_recorded_deviation_can_hold():
 
 
 def test_what_a_checkpoint_takes_is_said_of_d2_alone():
-    said = {s.id: s.note for s in verdicts(SimpleNamespace(table=good_table(), drill=DRILL))}
-    assert "a checkpoint takes 0.4 ms" in said["F-7"]
-    assert "a checkpoint takes" not in said["F-6"]
+    found = judging.judged(CLAIMS, done(good_table()))
+    assert "a checkpoint takes 0.4 ms" in found["F-7"].note
+    assert "a checkpoint takes" not in found["F-6"].note
 
 
 def test_what_lacks_its_schemes_is_not_run():
     table = good_table().drop(index=["at most once", "D3 shared state"])
     table = table[~table.index.str.startswith(("D1", "D2"))]
-    drilled = SimpleNamespace(table=table, drill=DRILL)
-    assert {s.verdict for s in verdicts(drilled)} == {"not run"}
+    found = judging.judged(CLAIMS, done(table))
+    assert {record.verdict for record in found.values()} == {"not run"}

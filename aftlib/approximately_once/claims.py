@@ -1,4 +1,4 @@
-"""What the grid says about D1's claims."""
+"""D1's claims, and how the frame of `experiments.grid` on the document's data judges them."""
 
 from __future__ import annotations
 
@@ -6,44 +6,32 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr, t
 
+from aftlib.core.claims import DEVIATES, Claim, Finding, Limit, nothing
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.requirement import Requirement
-from aftlib.reports.claims import Settled, settle
 
 
-def verdicts(
-    grid: pd.DataFrame, *, delta: float, replications: int, dimensions: int, blocks: int
-) -> list[Settled]:
-    """Settle D1-1 … D1-5 by `experiments.grid` on the document's data, of that many dimensions."""
+def _mean(grid: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Mean of a column at each point (m, ε), a column for each method."""
     mean = grid.groupby(["method", "workers", "epsilon"], as_index=False).mean(numeric_only=True)
-    estimable, pooled, everyone = (
-        mean.pivot_table(index=["workers", "epsilon"], columns="method", values=v, dropna=False)
-        for v in ("estimable", "pooled", "pooled_all")
+    return mean.pivot_table(
+        index=["workers", "epsilon"], columns="method", values=column, dropna=False
     )
-    return [
-        assigns_well(estimable),
-        scales_with_workers(estimable, delta, dimensions // blocks),
-        keeps_promise(grid, delta, replications + 1),
-        close_to_best(pooled),
-        better_than_random(pooled, everyone),
-    ]
 
 
-def assigns_well(estimable: pd.DataFrame) -> Settled:
-    """D1-1: greedy does not reach h-best but assigns well, better than chance."""
+def assigns_well(grid: pd.DataFrame) -> Finding:
+    """D1-1: below h-best, above half of its lead, and a quarter of what chance leaves open."""
+    estimable = _mean(grid, "estimable")
     greedy, best, worst, random = (estimable[m] for m in ("greedy", "h-best", "h-worst", "random"))
-    expected = "below h-best, most of the gap from h-worst and from chance closed"
     if not (best > worst).any():
-        return _not_run("D1-1", expected, "h-best has no more estimable workers than h-worst")
+        return nothing("h-best has no more estimable workers than h-worst")
     closed = float((greedy - worst).sum() / (best - worst).sum())
     behind, above = int((greedy < best).sum()), int((greedy > best).sum())
     tight = random < best
     lead = float((greedy - random)[tight].sum() / (best - random)[tight].sum()) if any(tight) else 1
-    return settle(
-        "D1-1",
-        expected=expected,
-        measured=closed,
-        holds=above == 0 and behind > 0 and closed >= 0.5 and lead >= 0.25,
+    return Finding(
+        closed,
+        conditions=above == 0 and behind > 0 and lead >= 0.25,
         note=f"Share of h-best's lead over h-worst that greedy reaches, over {len(estimable)} "
         f"points (ε, m); below h-best at {behind} of them, above it at {above}. Where a random "
         f"assignment does not reach h-best, greedy reaches {lead:.2f} of what is missing. Random "
@@ -52,16 +40,17 @@ def assigns_well(estimable: pd.DataFrame) -> Settled:
     )
 
 
-def scales_with_workers(estimable: pd.DataFrame, delta: float, size: int) -> Settled:
+def scales_with_workers(grid: pd.DataFrame, delta: float, dimensions: int, blocks: int) -> Finding:
     """D1-2: estimable workers scale with m.
 
     With blocks of `size` keys, variance 1 and covariance ρ = .9, a key with k mates on other
     workers has the variance 1 − ρ²k / (1 + ρ(k − 1)); h-best leaves k = size − ⌈size / m⌉.
     """
+    estimable, size = _mean(grid, "estimable"), dimensions // blocks
     table = estimable["greedy"].unstack("epsilon")
     varying = table.loc[:, table.max() > table.min()]
     if varying.empty:
-        return _not_run("D1-2", "rises with m", "no ε at which greedy's estimable workers vary")
+        return nothing("no ε at which greedy's estimable workers vary")
     least = float(min(spearmanr(varying.index, varying[e]).statistic for e in varying))
 
     m = estimable.index.get_level_values("workers").to_numpy()
@@ -70,11 +59,9 @@ def scales_with_workers(estimable: pd.DataFrame, delta: float, size: int) -> Set
     variance = np.where(k > 0, 1 - 0.81 * k / (1 + 0.9 * (k - 1)), 1)
     smallest = Requirement(1.0, delta).half_width(variance)
     unlike = (estimable["h-best"] == m) != (epsilon >= smallest)
-    return settle(
-        "D1-2",
-        expected="rises with m",
-        measured=least,
-        holds=least >= 0.9 and not unlike.any(),
+    return Finding(
+        least,
+        conditions=not unlike.any(),
         note="Smallest rank correlation between m and greedy's estimable workers, over the "
         f"{varying.shape[1]} values of ε at which any worker is estimable. That all of h-best's "
         f"workers are estimable differs from the closed form at {int(unlike.sum())} of "
@@ -82,11 +69,11 @@ def scales_with_workers(estimable: pd.DataFrame, delta: float, size: int) -> Set
     )
 
 
-def keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
+def keeps_promise(grid: pd.DataFrame, delta: float, replications: int) -> Finding:
     """D1-3: the error rate is at most δ in every setting, and what the model foresees."""
-    counted, expected = grid.dropna(subset="pooled"), f"≤ {delta:g} in every setting"
+    counted, parts = grid.dropna(subset="pooled"), replications + 1
     if counted.empty:
-        return _not_run("D1-3", expected, "no worker is estimable at any ε and m")
+        return nothing("no worker is estimable at any ε and m")
     # one interval a point would exclude δ somewhere by chance: widen them to hold together
     level = 1 - (1 - CONFIDENCE) / 2 / len(counted)
     wider = t.ppf(level, parts - 1) / t.ppf((1 + CONFIDENCE) / 2, parts - 1)
@@ -97,12 +84,12 @@ def keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
     worst = int(counted["pooled"].to_numpy().argmax())
     at, reach = counted.iloc[worst], float(half.iloc[worst])
     rate = float(at["pooled"])
-    return settle(
-        "D1-3",
-        expected=expected,
-        measured=rate,
-        interval=(rate - reach, rate + reach),
-        holds=broken == 0 and not off.any(),
+    return Finding(
+        rate,
+        (rate - reach, rate + reach),
+        expected=f"≤ {delta:g} in every setting",
+        limit=Limit(high=delta, by_interval=True),
+        conditions=broken == 0 and not off.any(),
         note=f"Largest of {len(counted)} rates, {at['method']} at m = {at['workers']:.0f}, "
         f"ε = {at['epsilon']:g}; the intervals hold for all points together (Bonferroni), and "
         f"{broken} of them lie above δ, and {int(off.sum())} exclude the rate that the model "
@@ -111,40 +98,69 @@ def keeps_promise(grid: pd.DataFrame, delta: float, parts: int) -> Settled:
     )
 
 
-def close_to_best(pooled: pd.DataFrame) -> Settled:
+def close_to_best(grid: pd.DataFrame) -> Finding:
     """D1-4: greedy's error rate is close to h-best's."""
+    pooled = _mean(grid, "pooled")
     gap = (pooled["greedy"] - pooled["h-best"]).dropna()
     if gap.empty:
-        return _not_run("D1-4", "close to h-best", "no point where both have estimable workers")
-    return settle(
-        "D1-4",
-        expected="close to h-best",
-        measured=float(gap.mean()),
-        holds=bool(gap.mean() <= 0.01),
+        return nothing("no point where both have estimable workers")
+    return Finding(
+        gap.mean(),
         note=f"Mean difference of error rates (9) over {len(gap)} points where both have estimable "
         f"workers; close means at most 0.01. The largest is {gap.max():.4f}.",
     )
 
 
-def better_than_random(pooled: pd.DataFrame, everyone: pd.DataFrame) -> Settled:
+def better_than_random(grid: pd.DataFrame) -> Finding:
     """D1-5: greedy's error rate is far below that of a random assignment."""
-    expected = "greedy's rate far below random's"
+    pooled, everyone = _mean(grid, "pooled"), _mean(grid, "pooled_all")
     counted = pooled[["greedy", "random"]].dropna()
     if not counted["random"].sum() > 0:
-        return _not_run("D1-5", expected, "no point where both err on estimable workers")
+        return nothing("no point where both err on estimable workers")
     ratio = float(counted["greedy"].sum() / counted["random"].sum())
     both = everyone.loc[counted.index]
     overall = float(both["greedy"].sum() / both["random"].sum())
-    return settle(
-        "D1-5",
-        expected=expected,
-        measured=ratio,
-        holds=ratio <= 0.5,
+    return Finding(
+        ratio,
         note="Greedy's error rate over random's: by (9), over keys of estimable workers, "
         f"{ratio:.2f}; over all keys {overall:.2f}. Chance spreads ten blocks over workers almost "
         "as evenly as h-best, while greedy packs keys up to the promise.",
     )
 
 
-def _not_run(claim: str, expected: str, why: str) -> Settled:
-    return Settled(claim, expected, None, None, "not run", "measured", why)
+ESTIMABLE = r"R(A_i) = \min_{Y \in A_i} R(Y \mid X \setminus A_i) \ge 1 - \delta \tag{7}"
+ERRORS = r"\mathrm{err} = \sum_i \mathrm{err}_i \,/\, (|W|\,|X|) \tag{9}"
+ESTIMABLE_FIGURE, ERRORS_FIGURE = (
+    "Estimable workers against m (fig. 10)",
+    "Error rate against m (fig. 12)",
+)
+
+CLAIMS = [
+    Claim(
+        "D1-1", "Greedy assignment does not reach the best spread (h-best) but assigns well.",
+        assigns_well, source="figs 10, 11",
+        expected="below h-best, most of the gap from h-worst and from chance closed",
+        limit=Limit(low=0.5), unit="of h-best's lead", figure=ESTIMABLE_FIGURE, formula=ESTIMABLE,
+    ),
+    Claim(
+        "D1-2", "The number of estimable workers scales with the workers m.", scales_with_workers,
+        source="figs 10, 11", expected="rises with m", limit=Limit(low=0.9),
+        unit="rank correlation", figure=ESTIMABLE_FIGURE, formula=ESTIMABLE,
+    ),
+    Claim(
+        "D1-3", "The error rate stays at or below δ = 0.05 in every setting.", keeps_promise,
+        source="figs 12, 13", expected="≤ δ in every setting", unit="of the estimates",
+        figure=ERRORS_FIGURE, formula=ERRORS,
+    ),
+    Claim(
+        "D1-4", "Greedy's error rate is close to h-best's.", close_to_best, source="figs 12, 13",
+        expected="close to h-best", limit=Limit(high=0.01), unit="difference of rates",
+        figure=ERRORS_FIGURE, formula=ERRORS,
+    ),
+    Claim(
+        "D1-5", "An assignment that knows the model has a far lower error rate than a random one.",
+        better_than_random, source="section 6", expected="greedy's rate far below random's",
+        limit=Limit(high=0.5), unit="× random's rate", figure=ERRORS_FIGURE, formula=ERRORS,
+        recorded=DEVIATES,
+    ),
+]  # fmt: skip

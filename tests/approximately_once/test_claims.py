@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.approximately_once.claims import CLAIMS
 from aftlib.approximately_once.experiments import METHODS
 from aftlib.approximately_once.experiments.grid import ASSIGN, GridPoints
-from aftlib.approximately_once.verdicts import verdicts
 from aftlib.core.generators import block_model, draw
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
-from aftlib.reports.documents import CLAIMS
+from tests import judging
 
 ROWS, PARTS = 300, 5
 MODEL = block_model()
@@ -41,20 +41,14 @@ def grid(folder):
     return measured(folder)
 
 
-def found(grid, **other):
-    settings = {"delta": 0.05, "replications": PARTS - 1, "dimensions": 120, "blocks": 10}
-    return {s.id: s.verdict for s in verdicts(grid, **settings | other)}
-
-
-RECORDED = {id: claim.recorded for id, claim in CLAIMS.items() if claim.document == "D1"}
+SETTINGS = {"delta": 0.05, "replications": PARTS - 1, "dimensions": 120, "blocks": 10}
 
 
 def turned(grid):
-    return {id for id, verdict in found(grid).items() if verdict != RECORDED[id]}
+    return judging.turned(CLAIMS, SETTINGS | {"grid": grid})
 
 
-def test_all_five_claims_come_out_as_recorded(grid):
-    assert list(found(grid)) == list(RECORDED)
+def test_all_claims_come_out_as_recorded(grid):
     assert turned(grid) == set()
 
 
@@ -101,5 +95,7 @@ def test_a_broken_promise_is_noticed(grid):
 def test_where_nothing_is_estimable_nothing_is_settled(grid):
     rates = ["error", "error_low", "error_high", "pooled", "pooled_low", "pooled_high"]
     nothing = grid.assign(estimable=0, **dict.fromkeys(rates, np.nan))
-    assert set(found(nothing).values()) == {"not run"}
-    assert found(grid[grid["workers"] == 6])["D1-2"] == "not run"
+    found = judging.judged(CLAIMS, SETTINGS | {"grid": nothing})
+    assert {record.verdict for record in found.values()} == {"not run"}
+    one = SETTINGS | {"grid": grid[grid["workers"] == 6]}
+    assert judging.verdict(CLAIMS, one, "D1-2") == "not run"

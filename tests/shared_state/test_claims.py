@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.reports.claims import CLAIMS
-from aftlib.shared_state import experiments, verdicts
+from aftlib.shared_state import claims, experiments
 from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.claims import CLAIMS, explanation
 from aftlib.shared_state.experiments import model, throughputs
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.scaling import SERVED, MergeCosts, ShuffleCosts
@@ -23,7 +23,7 @@ from aftlib.shared_state.stream import tuplelog
 from aftlib.shared_state.stream.intake import Intake
 from aftlib.shared_state.stream.tuplelog import TupleLog
 from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, TupleStream
-from aftlib.shared_state.verdicts import explanation
+from tests import judging
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]
 STREAMS = [TupleStream(1000, skew=skew) for skew in (0.0, 1.2, 1.4, 2.0)]
@@ -36,7 +36,7 @@ def cost_of(merge_s=4e-8, shuffle=(0.3, 3e-7, 3e-7)):
 
 
 def frames(monkeypatch, costs=None, off=1.0):
-    """What `judge` takes, of a world in which the model is right; `off`: by how much it is not."""
+    """Frames of a world in which the model is right; `off`: by how much it is not."""
     monkeypatch.setattr(model, "spark_hashes", lambda spark, keys: keys)
     costs = costs or cost_of()
     imbalance = experiments.imbalances(None, STREAMS, TASKS)
@@ -65,22 +65,18 @@ def frames(monkeypatch, costs=None, off=1.0):
              "dead": [False, False, True, False], "joined": [1, 1, 2, 1],
              "read_again": [0, 0, 5, 0], "error": 0}
         ),
+        "large": None,
     }  # fmt: skip
 
 
 def judged(given):
-    return {settled.id: settled for settled in verdicts.judge(**given)}
-
-
-def recorded(claim):
-    return CLAIMS[claim].recorded
+    return judging.judged(CLAIMS, given)
 
 
 def test_all_claims_come_out_as_recorded(monkeypatch):
     found = judged(frames(monkeypatch))
-    assert [*found] == [claim for claim in CLAIMS if claim.startswith("D3-")]
-    assert {id: s.verdict for id, s in found.items()} == {id: recorded(id) for id in found}
-    modelled = [id for id, settled in found.items() if settled.basis == "modelled"]
+    assert [id for id, record in found.items() if not record.as_recorded] == []
+    modelled = [id for id, record in found.items() if record.basis == "modelled"]
     assert modelled == ["D3-2", "D3-6", "D3-7"]
 
 
@@ -208,13 +204,11 @@ def settled_by_work(tmp_path, monkeypatch):
         stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)
         given.append(Input(stream, TupleLog.draw(tmp_path / f"{skew}", stream, 4)))
     served = experiments.served(given, [1, 2], 1, times=1)
-    late = pd.concat([served.assign(strategy=name) for name in verdicts.LATE])
+    in_spark = pd.concat([served.assign(strategy=name) for name in claims.LATE[:2]])
     locality = experiments.states_or_locality([100], 1_000, 2.0, repeats=1)
-    return (
-        verdicts.grows(late).verdict,
-        verdicts.skew_does_not_hurt(late, None).verdict,
-        verdicts.skew_is_faster(late, locality, None).verdict,
-    )
+    given = {"measured": in_spark, "served": served, "locality": locality, "large": None}
+    found = judging.judged(CLAIMS, given, "D3-1", "D3-3", "D3-4")
+    return tuple(record.verdict for record in found.values())
 
 
 def test_work_that_is_shared_out_and_summed_first_settles_the_throughputs(tmp_path, monkeypatch):

@@ -1,29 +1,28 @@
-"""What the experiments say about D5's claims, one function each."""
+"""D5's claims, and how the frames of its experiments judge them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
+from aftlib.core.claims import DEVIATES, Claim, Finding, Limit, Value, nothing
 from aftlib.exponential_histogram.experiments.costs import DOCUMENT_RATE
-from aftlib.reports.claims import Settled, settle
 
 FAR_ABOVE = 10
 """Times the document's rate that one event a call must reach for D5-4."""
 
 
-def figure_3(table: pd.DataFrame) -> Settled:
+def figure_3(table: pd.DataFrame) -> Finding:
     """D5-1, from `experiments.figure_3`."""
-    return settle(
-        "D5-1",
+    return Finding(
+        table["same"].sum(),
         expected=len(table),
-        measured=int(table["same"].sum()),
-        holds=bool(table["same"].all()),
+        limit=Limit(low=len(table)),
         note="Rows of figure 3 whose buckets, total, query and exact count all come out.",
     )
 
 
-def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
+def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
     """D5-2, from `experiments.sweep` and `experiments.counterexamples`."""
     shown = "; ".join(
         f"ε = {p['epsilon']:g}: {p['ones']:.0f} ones → {p['article']:.0f}, "
@@ -32,29 +31,24 @@ def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
     )
     worst = max(_worst(swept, "article", "article_young"), _worst(smallest, "worst"))
     broken = int((swept["article_missed"] > 0).sum())
-    return settle(
-        "D5-2",
-        expected="≤ 1",
-        measured=worst if np.isfinite(worst) else "infinite",
-        holds=worst <= 1 + 1e-9,
+    return Finding(
+        _finite(worst),
         note="Largest relative error of the article's estimate ⌈total − last/2⌉, as a multiple of "
         f"ε. A few ones in the window are enough: {shown}. Broken at {broken} of {len(swept)} "
         "points of the sweep.",
     )
 
 
-def sound_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Settled:
+def sound_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
     """D5-5, from `experiments.sweep` and `experiments.counterexamples`.
 
     An error far below ε would mean that more buckets are kept than ε asks for.
     """
     worst = max(_worst(swept, "sound", "sound_young"), _worst(smallest, "sound_worst"))
     broken = int((swept["sound_missed"] > 0).sum())
-    return settle(
-        "D5-5",
-        expected="0.9 … 1",
-        measured=worst if np.isfinite(worst) else "infinite",
-        holds=0.9 <= worst <= 1 + 1e-9 and broken == 0,
+    return Finding(
+        _finite(worst),
+        conditions=broken == 0,
         note="Largest relative error of the library's default estimate, as a multiple of ε. Broken "
         f"at {broken} of {len(swept)} points of the sweep.",
     )
@@ -65,7 +59,11 @@ def _worst(table: pd.DataFrame, *columns: str) -> float:
     return max(float((table[column] / table["epsilon"]).max()) for column in columns)
 
 
-def memory(sizes: pd.DataFrame) -> Settled:
+def _finite(worst: float) -> Value:
+    return worst if np.isfinite(worst) else "infinite"
+
+
+def memory(sizes: pd.DataFrame) -> Finding:
     """D5-3, from `experiments.sizes`; not run without three windows over 4/ε for some ε."""
     largest = sizes[sizes["window"] == sizes["window"].max()]
     share = float((largest["buckets"] / largest["window"]).max())
@@ -76,15 +74,11 @@ def memory(sizes: pd.DataFrame) -> Settled:
     grown = sizes[sizes["window"] > 4 / sizes["epsilon"]].groupby("epsilon")
     lines = [each for _, each in grown if each["window"].nunique() >= 3]
     fits = [float(np.corrcoef(np.log2(e["window"]), e["buckets"])[0, 1] ** 2) for e in lines]
-    expected = "a line in log N (R² ≥ 0.99), buckets ≪ N"
     if not fits:
-        note = "size_windows has no three windows of more than 4/ε events for any ε."
-        return Settled("D5-3", expected, None, None, "not run", "measured", note)
-    return settle(
-        "D5-3",
-        expected=expected,
-        measured=min(fits),
-        holds=min(fits) >= 0.99 and over == 0 and share <= 0.01,
+        return nothing("size_windows has no three windows of more than 4/ε events for any ε.")
+    return Finding(
+        min(fits),
+        conditions=over == 0 and share <= 0.01,
         note=f"Smallest R² of buckets against log₂ N, for windows full of ones of more than 4/ε "
         f"events, of the {len(fits)} values of ε with three such windows or more; at N = "
         f"{int(largest['window'].iloc[0]):,} buckets are at most {share:.2g} of N. "
@@ -92,20 +86,52 @@ def memory(sizes: pd.DataFrame) -> Settled:
     )
 
 
-def speed(long_run: pd.DataFrame, rates: pd.DataFrame) -> Settled:
+def speed(long_run: pd.DataFrame, rates: pd.DataFrame) -> Finding:
     """D5-4, from `experiments.long_run` and `experiments.rates`."""
     last, single = long_run.iloc[-1], rates[rates["chunk"] == 1].iloc[0]
     bulk, largest = float(last["at"] / last["seconds"]), rates.sort_values("chunk").iloc[-1]
     least = float(min(bulk, single["update"], largest["estimates"]))
     asked = float(single["estimates"])
-    return settle(
-        "D5-4",
-        expected=f"≥ {FAR_ABOVE} × {DOCUMENT_RATE:,.0f} events/s",
-        measured=least,
-        holds=least >= FAR_ABOVE * DOCUMENT_RATE and asked >= DOCUMENT_RATE,
+    return Finding(
+        least,
+        conditions=asked >= DOCUMENT_RATE,
         note=f"The slowest of one event a call from Python ({single['update']:,.0f} events/s), "
         f"figure 5's run in bulk ({bulk:,.0f} events/s over {int(last['at']):,} events, drawing "
         f"them not counted), and a row of {int(largest['chunk']):,} events with an answer after "
         f"each ({largest['estimates']:,.0f} events/s), on one core. One call an event and one a "
         f"query, from Python: {asked:,.0f} events/s, which must reach the document's rate.",
     )
+
+
+SOUND = r"|\text{estimate} - \text{exact}| \le \varepsilon \cdot \text{exact}"
+
+CLAIMS = [
+    Claim(
+        "D5-1", "Figure 3 comes out row by row: buckets, total, query and exact count.", figure_3,
+        source="fig. 3", expected="all rows", unit="rows", figure="Buckets step by step (fig. 4)",
+    ),
+    Claim(
+        "D5-2", "The relative error of the estimate is at most ε, always.", article_error,
+        source="section 2", expected="≤ 1", limit=Limit(high=1 + 1e-9), unit="× ε",
+        figure="Few ones break the article's promise", formula=SOUND, recorded=DEVIATES,
+    ),
+    Claim(
+        "D5-3", "Buckets are far fewer than the window's events and logarithmic in N.", memory,
+        source="section 2", expected="a line in log N (R² ≥ 0.99), buckets ≪ N",
+        limit=Limit(low=0.99), unit="R²", figure="Memory of a window full of ones",
+        formula=r"O(\tfrac{1}{\varepsilon} \log N)",
+    ),
+    Claim(
+        "D5-4", "Throughput is far above 100,000 events per second.", speed, source="section 4",
+        expected=f"≥ {FAR_ABOVE} × {DOCUMENT_RATE:,.0f} events/s",
+        limit=Limit(low=FAR_ABOVE * DOCUMENT_RATE), unit="events/s", timed=True,
+        figure="Speed on one core",
+    ),
+    Claim(
+        "D5-5",
+        "With total − (last − 1)/2 on the same buckets (the default here) the relative error "
+        "is at most ε, always, and comes close to it.", sound_error, source="ours",
+        expected="0.9 … 1", limit=Limit(0.9, 1 + 1e-9), unit="× ε",
+        figure="Largest relative error measured", formula=SOUND,
+    ),
+]  # fmt: skip

@@ -1,31 +1,12 @@
 """Every parameter of notebook 04 works, or is refused before anything starts."""
 
-import ast
-import json
-from pathlib import Path
-
 import pytest
 
 from aftlib.upstream_backup import experiments
+from aftlib.upstream_backup.claims import CLAIMS
+from aftlib.upstream_backup.experiments import NotebookParameters
 from aftlib.upstream_backup.experiments.recoveries import one_point
-from aftlib.upstream_backup.verdicts import verdicts
-
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "04_upstream_backup.ipynb"
-
-
-def defaults():
-    """The assignments of the notebook's `parameters` cell."""
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
-    (source,) = (
-        "".join(cell["source"])
-        for cell in cells
-        if "parameters" in cell["metadata"].get("tags", ())
-    )
-    values = {}
-    for line in ast.parse(source).body:
-        target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
-        values[target.id] = ast.literal_eval(line.value)
-    return values
+from tests.judging import judged
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +15,7 @@ def stored():
     return experiments.against_ns3(), experiments.tcp_parts(), experiments.counted_traffic()
 
 
-DEFAULTS = defaults()
+DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
 NUMBERS = [name for name, value in DEFAULTS.items() if type(value) in (int, float)]
 LISTS = ["rates", "shares"]
 AWKWARD = [0, -1, float("nan"), float("inf"), [], "x", None, True]
@@ -42,7 +23,7 @@ ACCEPTED = {("seed", 0), ("initial_window", None)}
 
 
 def test_the_defaults_are_accepted():
-    system = experiments.check_parameters(**DEFAULTS)
+    system = NotebookParameters(**DEFAULTS).system
     assert (system.ack_ms, system.rate) == (DEFAULTS["ack_ms"], DEFAULTS["rate"])
 
 
@@ -50,17 +31,17 @@ def test_the_defaults_are_accepted():
 @pytest.mark.parametrize("name", NUMBERS)
 def test_awkward_numbers_are_refused_by_name(name, value):
     if any(name == known and value is one for known, one in ACCEPTED):
-        assert experiments.check_parameters(**DEFAULTS | {name: value})
+        assert NotebookParameters(**DEFAULTS | {name: value})
         return
     with pytest.raises(ValueError, match=name):
-        experiments.check_parameters(**DEFAULTS | {name: value})
+        NotebookParameters(**DEFAULTS | {name: value})
 
 
 @pytest.mark.parametrize("value", [*([one] for one in AWKWARD), [], 7, "x", None], ids=repr)
 @pytest.mark.parametrize("name", LISTS)
 def test_awkward_lists_are_refused_by_name(name, value):
     with pytest.raises(ValueError, match=name):
-        experiments.check_parameters(**DEFAULTS | {name: value})
+        NotebookParameters(**DEFAULTS | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -99,7 +80,7 @@ def test_awkward_lists_are_refused_by_name(name, value):
 )
 def test_what_cannot_work_is_refused_by_name(name, value):
     with pytest.raises(ValueError, match=name):
-        experiments.check_parameters(**DEFAULTS | {name: value})
+        NotebookParameters(**DEFAULTS | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -120,7 +101,7 @@ def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
             module.__globals__, "sweep", lambda spark, function, points: [*map(function, points)]
         )
     given = DEFAULTS | {"rates": [200, 1000], "trials": 3, "document_trials": 2} | changed
-    system, rate = experiments.check_parameters(**given), given["rate"]
+    system, rate = NotebookParameters(**given).system, given["rate"]
     rates = tuple(sorted({*given["rates"], rate}))
     case = experiments.Sweep(rates, given["trials"], given["seed"], parameters=system)
     found = experiments.recoveries(None, case)
@@ -138,10 +119,11 @@ def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     assert len(experiments.unequal_nodes(None, small, *slow)) == 2 * len(set(given["shares"]))
     assert len(experiments.orders(small, rate)) == 10
     assert (experiments.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
-    assert len(verdicts(found, parts, costs, ns3, counted)) == 6
+    frames = {"found": found, "parts": parts, "costs": costs, "ns3": ns3, "counted": counted}
+    assert len(judged(CLAIMS, frames)) == len(CLAIMS)
 
 
 def test_a_point_of_the_sweep_names_its_trials():
-    system = experiments.check_parameters(**DEFAULTS)
+    system = NotebookParameters(**DEFAULTS).system
     rows = one_point(("proposed", 1000, 5, [(system, 2000.5), (system, 2100.5)]))
     assert [row["trial"] for row in rows] == [5, 6]

@@ -1,4 +1,9 @@
-"""What the experiments say about D3's claims: one function each, from frames to a verdict."""
+"""D3's claims, and how the frames of its experiments judge them.
+
+The parameters are results of the experiments of the same names: `pipelined` is `modelled` for a
+pipelined shuffle, `locality` is of `states_or_locality`, `failures` of `one_task_dies`, `sharing`
+of `servers_and_tasks_die`; `large`, of `measured` for more tuples, may be empty.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from aftlib.reports.claims import Settled, settle
+from aftlib.core.claims import DEVIATES, MODELLED, Claim, Finding, Limit
 from aftlib.shared_state.scaling import GROWTH, SERVED, SKEWED
 from aftlib.shared_state.stream.tuples import UNIFORM
 
@@ -23,38 +28,9 @@ TRUSTED = 2.0
 """Factor within which a model must agree with what was measured for the same tuples and tasks."""
 
 
-def judge(
-    measured: pd.DataFrame,
-    served: pd.DataFrame,
-    modelled: pd.DataFrame,
-    pipelined: pd.DataFrame,
-    held_out: pd.DataFrame,
-    locality: pd.DataFrame,
-    failures: pd.DataFrame,
-    sharing: pd.DataFrame,
-    large: pd.DataFrame | None = None,
-) -> list[Settled]:
-    """Settle D3-1 … D3-8, from the results of the experiments of the same names.
-
-    `pipelined` is that of `modelled` for a pipelined shuffle, `locality` of `states_or_locality`,
-    `failures` of `one_task_dies`, `sharing` of `servers_and_tasks_die`; `large`, of `measured` for
-    more tuples, is mentioned beside the others where there is one.
-    """
-    late = pd.concat([measured, served])
-    return [
-        grows(late),
-        skew_lowers_the_shuffle(pipelined, held_out, measured),
-        skew_does_not_hurt(late, large),
-        skew_is_faster(late, locality, large),
-        nobody_is_disturbed(failures, sharing),
-        growth_ends(modelled, held_out),
-        skew_stops_the_shuffle(pipelined, held_out),
-        nothing_is_lost(failures, sharing),
-    ]
-
-
-def grows(late: pd.DataFrame) -> Settled:
+def grows(measured: pd.DataFrame, served: pd.DataFrame) -> Finding:
     """D3-1: throughput grows with parallelism."""
+    late = pd.concat([measured, served])
     few, most = int(late["tasks"].min()), int(late["tasks"].max())
     uniform = late[(late["skew"] == UNIFORM) & late["strategy"].isin(LATE)]
     wide = uniform.pivot_table(index=["strategy", "repeat"], columns="tasks", values="throughput")
@@ -62,19 +38,18 @@ def grows(late: pd.DataFrame) -> Settled:
     grown = {str(s): _Gain.of(rows) for s, rows in turns.groupby("strategy")}
     ours = grown[SERVED]
     shown = ", ".join(f"{s} × {gain.middle:.2f}" for s, gain in grown.items() if s != SERVED)
-    return settle(
-        "D3-1",
+    return Finding(
+        ours.middle,
+        (ours.low, ours.high),
         expected=f"> 1 from {few} to {most} tasks",
-        measured=ours.middle,
-        interval=(ours.low, ours.high),
-        holds=few < most and ours.middle > 1,
+        conditions=few < most,
         note=f"Growth of the throughput of a server and its tasks from {few} to {most} tasks, "
         "uniform keys: median over the turns; the interval spans them. No more tasks than these "
         f"were measured. Beside it, in Spark's tasks: {shown}.",
     )
 
 
-def growth_ends(modelled: pd.DataFrame, held_out: pd.DataFrame) -> Settled:
+def growth_ends(modelled: pd.DataFrame, held_out: pd.DataFrame) -> Finding:
     """D3-6: growth ends at about 24 tasks."""
     uniform = modelled[(modelled["skew"] == UNIFORM) & modelled["strategy"].isin(LATE)]
     wide = uniform.pivot_table(index="tasks", columns="strategy", values="throughput")
@@ -82,12 +57,9 @@ def growth_ends(modelled: pd.DataFrame, held_out: pd.DataFrame) -> Settled:
     far = max(best.values(), key=lambda tasks: abs(tasks - 24))
     inside, said = _trusted(held_out[held_out["strategy"].isin(wide.columns)])
     shown = "; ".join(f"{s}: most at {best[s]}, 8 to 24 × {grown[s]:.2f}" for s in wide.columns)
-    return settle(
-        "D3-6",
-        expected=f"{ABOUT_24[0]} … {ABOUT_24[1]} tasks",
-        measured=int(far),
-        holds=ABOUT_24[0] <= far <= ABOUT_24[1] and inside,
-        basis="modelled",
+    return Finding(
+        far,
+        conditions=inside,
         note=f"Parallelism of the highest throughput at uniform keys. {shown}. The model has tasks "
         "merge one after another, at the cost measured here: a SQLite file that is fsynced, or the "
         "driver, not the document's database. It knows no limit of another machine's cores or "
@@ -97,63 +69,61 @@ def growth_ends(modelled: pd.DataFrame, held_out: pd.DataFrame) -> Settled:
 
 def skew_lowers_the_shuffle(
     pipelined: pd.DataFrame, held_out: pd.DataFrame, measured: pd.DataFrame
-) -> Settled:
+) -> Finding:
     """D3-2: behind a shuffle, skew lowers throughput."""
     at_24 = _upfront(pipelined).loc[24]
     skewed = (at_24 / at_24[UNIFORM]).drop(UNIFORM).to_numpy()
     inside, said = _trusted(held_out[held_out["strategy"] == "upfront"])
     here = _gains(measured, "upfront")
     shown = ", ".join(f"{skew:g}: × {gain.middle:.2f}" for skew, gain in here.items())
-    return settle(
-        "D3-2",
-        expected="< 1 at every skew",
-        measured=float(skewed.max()),
-        holds=bool((skewed < 1).all()) and inside,
-        basis="modelled",
+    return Finding(
+        skewed.max(),
+        conditions=inside,
         note="Highest throughput against uniform at 24 tasks, pipelined shuffle. Measured on the "
         f"few tasks of this machine: {shown}; so few receivers are hardly unbalanced, and Spark's "
         f"aggregation is faster on skewed keys, too. {said}",
     )
 
 
-def skew_stops_the_shuffle(pipelined: pd.DataFrame, held_out: pd.DataFrame) -> Settled:
+def skew_stops_the_shuffle(pipelined: pd.DataFrame, held_out: pd.DataFrame) -> Finding:
     """D3-7: behind a shuffle, growth stops at 8 tasks from skew 1.4 on, but not before."""
     wide = _upfront(pipelined)
     growth = wide.loc[GROWTH[1]] / wide.loc[GROWTH[0]]
     skewed = growth[growth.index >= SKEWED].to_numpy()
     inside, said = _trusted(held_out[held_out["strategy"] == "upfront"])
     shown = ", ".join(f"{skew:g}: × {value:.2f}" for skew, value in growth.items())
-    return settle(
-        "D3-7",
-        expected=f"< {STILL} from {SKEWED} on",
-        measured=float(skewed.max()),
-        holds=bool((skewed < STILL).all()) and bool(growth[UNIFORM] >= STILL) and inside,
-        basis="modelled",
+    return Finding(
+        skewed.max(),
+        conditions=bool(growth[UNIFORM] >= STILL) and inside,
         note=f"Largest growth of throughput from 8 to 24 tasks at skew ≥ {SKEWED}, pipelined "
         f"shuffle, while uniform keys must go on growing; all skews: {shown}. {said}",
     )
 
 
-def skew_does_not_hurt(late: pd.DataFrame, large: pd.DataFrame | None) -> Settled:
+def skew_does_not_hurt(
+    measured: pd.DataFrame, served: pd.DataFrame, large: pd.DataFrame | None
+) -> Finding:
     """D3-3: with shared state, no skew is slower than uniform keys."""
+    late = pd.concat([measured, served])
     gains = {(s, skew): gain for s in LATE for skew, gain in _gains(late, s).items()}
     strategy, skew = min(gains, key=lambda at: gains[at].middle)
     least = gains[strategy, skew]
-    return settle(
-        "D3-3",
-        expected="≥ 1 at every skew",
-        measured=least.middle,
-        interval=(least.low, least.high),
-        holds=least.middle >= 1,
+    return Finding(
+        least.middle,
+        (least.low, least.high),
         note=f"Lowest throughput against uniform, {strategy}, skew {skew:g}, with the most tasks "
         "that were measured: median over the turns; the interval spans them." + _beside(large),
     )
 
 
 def skew_is_faster(
-    late: pd.DataFrame, locality: pd.DataFrame, large: pd.DataFrame | None
-) -> Settled:
+    measured: pd.DataFrame,
+    served: pd.DataFrame,
+    locality: pd.DataFrame,
+    large: pd.DataFrame | None,
+) -> Finding:
     """D3-4: with shared state, skewed input is faster, and why."""
+    late = pd.concat([measured, served])
     gains = {strategy: _gains(late, strategy) for strategy in LATE}
     most = max(gains[SERVED])
     least = min((by_skew[most] for by_skew in gains.values()), key=lambda gain: gain.middle)
@@ -161,12 +131,9 @@ def skew_is_faster(
     keys = int(locality["keys"].max())
     ns = locality[locality["keys"] == keys].set_index("case")["add_ns"]
     shown = "; ".join(f"{case} {value:.0f}" for case, value in ns.items())
-    return settle(
-        "D3-4",
-        expected="> 1",
-        measured=least.middle,
-        interval=(least.low, least.high),
-        holds=least.middle > 1,
+    return Finding(
+        least.middle,
+        (least.low, least.high),
         note=f"Skew {most:g} against uniform, the least of: {beside}. Nanoseconds to add a tuple "
         f"to one of {keys:,} keys: {shown}. " + explanation(ns.to_dict()) + _beside(large),
     )
@@ -197,7 +164,7 @@ def _beside(large: pd.DataFrame | None) -> str:
     return f" With {int(large['tuples'].max()):,} tuples, one run each: {shown}."
 
 
-def nobody_is_disturbed(failures: pd.DataFrame, sharing: pd.DataFrame) -> Settled:
+def nobody_is_disturbed(failures: pd.DataFrame, sharing: pd.DataFrame) -> Finding:
     """D3-5: a death disturbs no healthy task."""
     rows = failures.set_index("strategy").to_dict("index")
     others = sharing[~sharing["dead"] & (sharing["run"] != "undisturbed")]
@@ -209,11 +176,9 @@ def nobody_is_disturbed(failures: pd.DataFrame, sharing: pd.DataFrame) -> Settle
         f"{name}: {row['disturbed']} disturbed, {row['again']:,} again"
         for name, row in rows.items()
     )
-    return settle(
-        "D3-5",
-        expected=0,
-        measured=disturbed,
-        holds=disturbed == 0 and seen and came_back,
+    return Finding(
+        disturbed,
+        conditions=seen and came_back,
         note="Healthy tasks that began anew or read again when a process was killed by SIGKILL: a "
         "task of late global merge in Spark; a task, and a server, among two servers of two tasks "
         f"each ({len(others)} healthy tasks watched). A dead server's own tasks do read again. "
@@ -222,16 +187,14 @@ def nobody_is_disturbed(failures: pd.DataFrame, sharing: pd.DataFrame) -> Settle
     )
 
 
-def nothing_is_lost(failures: pd.DataFrame, sharing: pd.DataFrame) -> Settled:
+def nothing_is_lost(failures: pd.DataFrame, sharing: pd.DataFrame) -> Finding:
     """D3-8: after a death nothing is counted twice or lost."""
     error = int(failures.loc[failures["strategy"] == "late global", "error"].max())
     windows = int(sharing["error"].max())
     deaths = sharing.loc[sharing["dead"], "run"].nunique()
-    return settle(
-        "D3-8",
-        expected=0,
-        measured=error + windows,
-        holds=error == 0 and windows == 0 and deaths > 0,
+    return Finding(
+        error + windows,
+        conditions=deaths > 0,
         note="Largest difference of a sum from the undisturbed run's after a SIGKILL of a task of "
         f"late global merge in Spark: {error}; windows that differ after one of a task or of a "
         f"server: {windows}. One death each; `make crash` kills at every point.",
@@ -277,3 +240,50 @@ def _gains(measured: pd.DataFrame, strategy: str) -> dict[float, _Gain]:
     wide = chosen.pivot_table(index="repeat", columns="skew", values="throughput")
     gains = {skew: wide[skew] / wide[UNIFORM] for skew in wide.columns if skew != UNIFORM}
     return {skew: _Gain.of(turns) for skew, turns in gains.items()}
+
+
+BY_SKEW = "Shuffle first: throughput by parallelism and skew (fig. 5)"
+
+CLAIMS = [
+    Claim(
+        "D3-1", "Throughput grows with parallelism.", grows, source="figs 5, 6",
+        expected="> 1 from the fewest to the most tasks", limit=Limit(low=1, strict=True),
+        unit="× the fewest tasks'", timed=True, figure="Measured throughput, ",
+    ),
+    Claim(
+        "D3-2", "With a shuffle, skew lowers throughput.", skew_lowers_the_shuffle,
+        source="fig. 5", expected="< 1 at every skew", limit=Limit(high=1, strict=True),
+        unit="× uniform keys'", basis=MODELLED, timed=True, figure=BY_SKEW,
+    ),
+    Claim(
+        "D3-3", "With shared state, skew does not hurt.", skew_does_not_hurt, source="fig. 6",
+        expected="≥ 1 at every skew", limit=Limit(low=1), unit="× uniform keys'", timed=True,
+        figure="Measured throughput, ",
+    ),
+    Claim(
+        "D3-4", "With shared state, skewed input is faster than uniform input.", skew_is_faster,
+        source="fig. 6", expected="> 1", limit=Limit(low=1, strict=True), unit="× uniform keys'",
+        timed=True, figure="Fewer sums, or sums in the cache?",
+    ),
+    Claim(
+        "D3-5", "A failed task does not disturb the others.", nobody_is_disturbed, source="fig. 1",
+        expected=0, limit=Limit(high=0), unit="tasks disturbed", figure="One task dies (fig. 1)",
+    ),
+    Claim(
+        "D3-6", "Growth with parallelism ends at about 24.", growth_ends, source="fig. 6",
+        expected=f"{ABOUT_24[0]} … {ABOUT_24[1]} tasks", limit=Limit(*ABOUT_24), unit="tasks",
+        basis=MODELLED, timed=True,
+        figure="Shared state: throughput by parallelism and skew (fig. 6)", recorded=DEVIATES,
+    ),
+    Claim(
+        "D3-7", "With a shuffle, growth stops at 8 tasks from skew 1.4 on.",
+        skew_stops_the_shuffle, source="fig. 5", expected=f"< {STILL} from {SKEWED} on",
+        limit=Limit(high=STILL, strict=True), unit="× that of 8 tasks", basis=MODELLED, timed=True,
+        figure=BY_SKEW,
+    ),
+    Claim(
+        "D3-8", "After a failure nothing is counted twice or lost.", nothing_is_lost,
+        source="fig. 1", expected=0, limit=Limit(high=0), unit="wrong",
+        figure="One task dies (fig. 1)",
+    ),
+]  # fmt: skip

@@ -1,0 +1,125 @@
+"""The model of a notebook's parameters, which declares each once.
+
+A notebook's package has one, `NotebookParameters` in its `experiments`. The notebook's `parameters`
+cell holds the same names, defaults and comments, since papermill and a reader want literals; a test
+compares them. The line behind that cell builds the model, which refuses what it cannot run with.
+"""
+
+from __future__ import annotations
+
+import ast
+import typing
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core.core_schema import ValidationInfo
+
+from aftlib.core.checks import require_number, require_numbers
+from aftlib.reports.documents import PROFILES
+
+HEAD = "# Parameters"
+"""How a cell of parameters begins, the author's as well as the one that papermill adds."""
+BOUNDS = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
+
+
+def parameter(default: Any, about: str = "", *, unit: str = "", **options: Any) -> Any:
+    """Declare a parameter: its default, what it is, and its unit.
+
+    Of `options`, ``smoke``, ``quick`` and ``full`` are its values in those profiles, where they are
+    not the default; ``least``, ``most``, ``above`` and ``below`` bound it, or each of its items.
+    """
+    if unknown := options.keys() - {*PROFILES, *BOUNDS}:
+        raise TypeError(f"options must be profiles or bounds, got {', '.join(sorted(unknown))}")
+    profiles = {name: options.pop(name) for name in PROFILES if name in options}
+    declared: Any = {"profiles": profiles, "bounds": options}
+    about = ", ".join(filter(None, [about, unit]))
+    return Field(default, description=about, json_schema_extra=declared)
+
+
+class ParameterModel(BaseModel):
+    """Base of the models; ValueError, in one line, for values that do not fit."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise ValueError(_explain(type(self), error)) from None
+
+    @field_validator("*")
+    @classmethod
+    def _check_bounds(cls, value: Any, info: ValidationInfo) -> Any:
+        name = info.field_name or ""
+        if (bounds := _declared(cls, name, "bounds")) and value is not None:
+            check = require_numbers if isinstance(value, list) else require_number
+            check(name, value, **bounds)
+        return value
+
+    @classmethod
+    def of(cls, namespace: Mapping[str, Any]) -> Self:
+        """Return the model of a notebook's ``globals()``.
+
+        In Jupyter, a name of the parameters' cell that is none of the model's is refused.
+        """
+        cells = [cell for cell in namespace.get("In", []) if cell.startswith(HEAD)]
+        nodes = ast.walk(ast.parse(cells[-1])) if cells else ()
+        stored = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        names = [*cls.model_fields, *(node.id for node in stored)]
+        return cls(**{name: namespace[name] for name in names if name in namespace})
+
+    @classmethod
+    def profile(cls, profile: str) -> dict[str, Any]:
+        """Return the values of a profile that are not the defaults."""
+        declared = {name: _declared(cls, name, "profiles") for name in cls.model_fields}
+        return {name: values[profile] for name, values in declared.items() if profile in values}
+
+    @classmethod
+    def help(cls) -> str:
+        """Return a text about each parameter: type, bounds, what it is, default and profiles."""
+        parts = []
+        for name, info in cls.model_fields.items():
+            bounds = [f"{BOUNDS[k]} {v:g}" for k, v in _declared(cls, name, "bounds").items()]
+            wanted = " ".join([kind_of(info.annotation), " and ".join(bounds)]).strip()
+            values = {"default": info.default} | _declared(cls, name, "profiles")
+            shown = "; ".join(f"{profile} {value!r}" for profile, value in values.items())
+            parts.append(
+                "\n    ".join(filter(None, [f"{name}: {wanted}", info.description, shown]))
+            )
+        return "\n".join(parts)
+
+
+def kind_of(annotation: Any) -> str:
+    """Return a type as a notebook writes it.
+
+    >>> kind_of(float), kind_of(list[int]), kind_of(int | None), kind_of(typing.Literal["a", "b"])
+    ('float', 'list[int]', 'int | None', 'str')
+    """
+    if typing.get_origin(annotation) is typing.Literal:
+        return "str"
+    return annotation.__name__ if type(annotation) is type else str(annotation)
+
+
+def _declared(model: type[ParameterModel], name: str, what: str) -> dict[str, Any]:
+    extra: Any = model.model_fields[name].json_schema_extra
+    return extra[what]
+
+
+def _explain(model: type[ParameterModel], error: ValidationError) -> str:
+    """Return the first error as one line that names the parameter, its value and the fix."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "value_error":  # one of our own
+        return str(first["ctx"]["error"])
+    name, value = str(first["loc"][0]), first["input"]
+    if first["type"] == "extra_forbidden":
+        near = get_close_matches(name, model.model_fields, 1)
+        way_out = f"write {near[0]!r}" if near else f"known are {', '.join(model.model_fields)}"
+        return f"{name} is no parameter of this notebook, got {value!r}: {way_out}"
+    info = model.model_fields[name]
+    item = "each of " if isinstance(first["loc"][-1], int) else ""
+    return (
+        f"{item}{name} must fit {kind_of(info.annotation)}, got {value!r}: give "
+        f"{info.description or 'another value'}, such as the default {info.default!r}"
+    )

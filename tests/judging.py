@@ -1,0 +1,20 @@
+"""What the claims of a package come to over some frames, for the tests of its `claims`."""
+
+from __future__ import annotations
+
+from aftlib.reports.claims import ClaimRecord, Scorecard
+
+
+def judged(claims, frames, *ids) -> dict[str, ClaimRecord]:
+    """Return the records of the claims called `ids`, or of all, by id."""
+    chosen = [claim for claim in claims if not ids or claim.id in ids]
+    return {record.id: record for record in Scorecard(chosen, frames).records}
+
+
+def verdict(claims, frames, id) -> str:
+    return judged(claims, frames, id)[id].verdict
+
+
+def turned(claims, frames) -> set[str]:
+    """Return the claims that do not come out as recorded."""
+    return {id for id, record in judged(claims, frames).items() if not record.as_recorded}

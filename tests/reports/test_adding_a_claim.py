@@ -1,0 +1,82 @@
+"""A newcomer adds a claim to a copy of the project: one file, and every page has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell
+
+from tests.tiny_project import write_notebook
+
+ROOT = Path(__file__).parents[2]
+ADDED = '''
+
+def buckets_fit_in_a_megabyte(sizes: pd.DataFrame) -> Finding:
+    """D5-6: the largest histogram."""
+    return Finding(sizes["bytes"].max(), note="Of all windows tried.")
+
+
+CLAIMS.append(
+    Claim(
+        "D5-6",
+        "A histogram fits in a megabyte.",
+        buckets_fit_in_a_megabyte,
+        expected="≤ 10⁶",
+        limit=Limit(high=1e6),
+        unit="bytes",
+        figure="Memory of a window full of ones",
+    )
+)
+'''
+# What the experiments would return; the last cell is the notebook's own.
+FRAMES = """
+import pandas as pd
+from aftlib.exponential_histogram.claims import CLAIMS
+from aftlib.reports.claims import Scorecard
+
+table = pd.DataFrame({"same": [True]})
+smallest = pd.DataFrame({"epsilon": [0.1], "ones": 7, "article": 6, "article_error": 0.14,
+                         "worst": 0.14, "sound_worst": 0.095})
+swept, sizes, long_run, rates = (pd.read_csv(f"{FOLDER}/d5_{name}.csv")
+                                 for name in ("swept", "sizes", "long_run", "rates"))
+"""
+
+
+@pytest.mark.slow
+def test_a_claim_is_added_in_one_file(tmp_path):
+    skipped = shutil.ignore_patterns("__pycache__")
+    for name in ("aftlib", "docs/documents", "notebooks", "tests/frames"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=skipped)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "aftlib" / "exponential_histogram" / "claims.py").open("a") as file:
+        file.write(ADDED)
+
+    name = "05_exponential_histogram"
+    cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    frames = FRAMES.replace("{FOLDER}", str(tmp_path / "tests" / "frames"))
+    own = [cell for cell in code if "Scorecard(" in cell and "import" not in cell]
+    shown = [new_code_cell(frames), *map(new_code_cell, own)]
+    write_notebook(tmp_path / "notebooks" / f"{name}.ipynb", shown)
+    (tmp_path / "notebooks" / "profiles.toml").write_text("[quick]\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "aftlib.reports.cli", "reproduce", "--only", "D5"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "AFT_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = {c["id"]: c for c in json.loads((tmp_path / "reports/claims.json").read_text())}
+    assert (records["D5-6"]["verdict"], records["D5-6"]["unit"]) == ("holds", "bytes")
+    assert "D5-7" not in records and records["D1-1"]["verdict"] == "not run"
+    for page in (f"{name}.html", "index.html"):
+        text = (tmp_path / "reports" / page).read_text()
+        assert 'id="claim-D5-6"' in text and "A histogram fits in a megabyte." in text

@@ -1,0 +1,70 @@
+"""A model of parameters: what it refuses and how it says so, its profiles, its help."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import pytest
+
+from aftlib.reports.parameter_model import ParameterModel, kind_of, parameter
+
+
+class Tiny(ParameterModel):
+    """Parameters of a tiny notebook."""
+
+    m: int = parameter(4, "number of workers", least=1, most=9, smoke=3)
+    epsilons: list[float] = parameter([0.65, 0.7], "tolerances", unit="°C", above=0)
+    path: str | None = parameter(None, "a file of one's own")
+    query: Literal["mean", "sum"] = parameter("mean", "of a window")
+    warm: bool = parameter(True, full=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"m": 10}, "m must be at least 1 and at most 9, got 10"),
+        ({"m": 2.0}, "m must fit int, got 2.0: give number of workers, such as the default 4"),
+        ({"m": True}, "m must fit int, got True"),
+        ({"epsilons": [1, 0]}, "each of epsilons must be above 0, got 0"),
+        ({"epsilons": []}, "epsilons must hold at least one value, got none"),
+        ({"epsilons": [math.nan]}, "each of epsilons must fit .*, got nan"),
+        ({"epsilons": 0.7}, r"epsilons must fit list\[float\], got 0.7: give tolerances, °C"),
+        ({"query": "median"}, "query must fit str, got 'median'"),
+        ({"epsilon": [1]}, "epsilon is no parameter of this notebook, got .*: write 'epsilons'"),
+        ({"zz": 1}, "zz is no parameter of this notebook, got 1: known are m, epsilons, path"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(given, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        Tiny(**given)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_notebooks_names_are_checked_against_the_model():
+    """A misspelt name is in the cell's source, but none of the model's."""
+    known = {"m": 3, "epsilons": [1], "path": None, "query": "sum", "warm": True, "other": 5}
+    assert Tiny.of(known).m == 3
+    cells = ["# Parameters. Others.\nwidht = 1", "other = 5", "# Parameters. Mine.\nqeury = 'sum'"]
+    with pytest.raises(ValueError, match="qeury is no parameter .*: write 'query'"):
+        Tiny.of(known | {"In": cells, "qeury": "sum"})
+    assert Tiny.of(known | {"In": [*cells, "# Parameters\nm = 3"]}).query == "sum"
+
+
+def test_profiles_give_what_is_not_the_default():
+    assert [Tiny.profile(name) for name in ("smoke", "quick", "full")] == [
+        {"m": 3}, {}, {"warm": False},
+    ]  # fmt: skip
+
+
+def test_help_says_type_bounds_default_and_profiles():
+    assert Tiny.help().startswith(
+        "m: int at least 1 and at most 9\n    number of workers\n    default 4; smoke 3\n"
+        "epsilons: list[float] above 0\n    tolerances, °C\n"
+    )
+    assert kind_of(Tiny.model_fields["path"].annotation) == "str | None"
+
+
+def test_what_is_neither_a_profile_nor_a_bound_is_refused():
+    with pytest.raises(TypeError, match="options must be profiles or bounds, got tiny"):
+        parameter(1, tiny=2)
