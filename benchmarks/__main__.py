@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aftlib.reports.runs import commit, machine
+from aftlib.reports.execute import commit, machine
 
 NAMES = (
     "assignment",
