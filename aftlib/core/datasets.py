@@ -15,7 +15,7 @@ from aftlib.core.checks import listed
 from aftlib.core.fillvalues import FillValue, find_fill_values, mark_missing
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.tablefile import read_frame
-from aftlib.core.times import as_times, looks_like_times, require_heading
+from aftlib.core.times import as_times, looks_like_times, require_heading, require_whole_times
 
 COUNTER_ROWS = 24
 """Rows from which a column that never falls is a counter or a clock."""
@@ -199,6 +199,7 @@ def even_grid(
         repeated = sorted({str(c) for c in frame.columns[frame.columns.duplicated()]})
         raise ValueError(f"columns must differ, got {listed(repeated)} more than once; rename them")
     frame = frame.drop(columns=list(drop))
+    require_whole_times(frame)
     numbering = [name for name in frame.columns if name != time and _numbers_rows(frame[name])]
     sensors, times = _apart(frame.drop(columns=numbering), time)
     if sensors.empty:
@@ -278,6 +279,7 @@ def _require_no_counters(columns: pd.Index, values: np.ndarray, timed: bool) -> 
         f"column {listed(found)} only grows, as a clock or a counter does, but holds no times "
         f"since 1970, from {first:g} to {last:g}; {times}leave it out with drop={found[:8]!r}, or "
         "replace a meter's readings by their differences"
+        + ("; time= reads seconds: write days as 2024-01-31 14:00 first" if not timed else "")
     )
 
 
@@ -363,7 +365,9 @@ def usual_step(values: np.ndarray, times: pd.DatetimeIndex) -> str:
     distance = pd.Timedelta(int(usual), unit=times.unit)
     rounds = _ROUND.split() if distance else []
     near = (text for text in rounds if abs(pd.Timedelta(text) / distance - 1) < 0.02)
-    return next(near, f"{max(1, round(distance.total_seconds()))}s")
+    seconds = distance.total_seconds()
+    exact = f"{round(seconds * 1e6)}us" if 0 < seconds < 1 else f"{max(1, round(seconds))}s"
+    return next(near, exact)
 
 
 def _averaged(

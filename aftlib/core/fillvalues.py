@@ -101,10 +101,14 @@ def _find_in(name: str, column: np.ndarray) -> list[FillValue]:
     found = []
     for value, count in zip(outside[beyond].tolist(), counts[beyond].tolist(), strict=True):
         distance = max(low - value, value - high) / max(high - low, 1e-300)
-        typical = bool((np.floor(abs(value)) == TYPICAL).any())
-        suspicious = typical or (one_of_few and count > 1)
+        # of many values close together none is a code: they are another state of the sensor
+        alone = (np.abs(outside - value) <= high - low).sum() <= MOST_CODES
+        # nearer to zero than all others is what a machine that is off, or stands by, measures
+        off = min(low, 0) <= value <= max(high, 0)
+        typical = alone and bool((np.floor(abs(value)) == TYPICAL).any())
+        suspicious = typical or (one_of_few and alone and count > 2)
         certain = suspicious and distance > (FAR if typical and count > 2 else CERTAIN)
-        certain &= typical or (count > 2 and value != 0)
+        certain &= typical or not off
         certain |= distance > ABSURD and (count == 1 or one_of_few)
         if high > low and (certain or suspicious):
             found.append(FillValue(name, value, count, low, high, certain))
@@ -143,7 +147,7 @@ def _find_at_ends(name: str, column: np.ndarray, sampled: np.ndarray) -> list[Fi
         gap, count = max(low - value, value - high), len(column) - len(rest)
         least = 0.5 if value == 0 else 0.1  # zero is what a machine that is off uses
         apart = gap > least * (high - low) and gap > 5 * usual
-        alone = value < 0 <= low
+        alone = value <= -1 and low >= 0  # zero itself may drift a little below
         if (apart or alone) and count > max(2, 1e-3 * len(column)):
             certain = alone and bool((np.floor(abs(value)) == TYPICAL).any())
             found.append(FillValue(name, value, count, low, high, certain))

@@ -16,6 +16,10 @@ _LEAST_EPOCH = 1e8
 _UNITS = {"s": 4.102e9, "ms": 4.102e12, "us": 4.102e15}
 # Digits of a calendar stamp, such as 202401311400, and their order.
 _STAMPS = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+# Years in units of 100 ns, from 1601 (Windows) and from the year 1 (.NET), which ns may resemble.
+_TICKS = {1601: (1.24e17, 1.42e17), 1: (6.28e17, 6.47e17)}
+_PARTS = ("year", "month", "day", "hour", "minute", "second")
+_TIME_OF_DAY = re.compile(r"\s*\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s*([AaPp][Mm])?\s*$")
 # 31.1.2024: with dots the day always comes first. 1/2/2024 may be of January or of February.
 _DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}\.\d{1,2}\.\d{4}|\d{9,}(\.\d+)?$")
@@ -33,7 +37,7 @@ def looks_like_times(column: pd.Series) -> bool:
 
 
 def _calendar_stamps(column: pd.Series) -> pd.Series | None:
-    """Times of numbers such as 202401311400 (YYYYMMDDhhmm); None unless every row is a date."""
+    """Times of numbers such as 202401311400 (YYYYMMDDhhmm); None unless most rows are dates."""
     numbers = column.to_numpy(dtype=float)
     size = len(f"{numbers[0]:.0f}")
     layout = _STAMPS.get(size)
@@ -43,7 +47,26 @@ def _calendar_stamps(column: pd.Series) -> pd.Series | None:
     if numbers.min() < first_year or numbers.max() >= last_year:
         return None
     times = pd.to_datetime(column.astype("int64").astype(str), format=layout, errors="coerce")
-    return None if times.isna().any() else times
+    return None if times.isna().mean() > 0.3 else times  # 24 is no hour, but often written
+
+
+def require_whole_times(frame: pd.DataFrame) -> None:
+    """Refuse dates in several columns: year, month and day, or a column of times of day."""
+    names = {str(name).strip().lower(): name for name in frame.columns}
+    parts = [names[part] for part in _PARTS if part in names]
+    if not names.keys() >= set(_PARTS[:3]):
+        texts = frame.select_dtypes(exclude="number")
+        parts = [
+            c
+            for c in texts
+            if texts[c].astype("string").str.match(_TIME_OF_DAY).fillna(False).all()
+        ]
+    if parts:
+        raise ValueError(
+            f"column {listed(parts)} must hold whole times, got parts of them such as "
+            f"{str(frame[parts[0]].iloc[0])!r}; join date and time in one column, as in "
+            f"2024-01-31 14:00, or leave them out with drop={parts!r}"
+        )
 
 
 def require_heading(frame: pd.DataFrame, looks: Sequence[str]) -> None:
@@ -57,6 +80,21 @@ def require_heading(frame: pd.DataFrame, looks: Sequence[str]) -> None:
         )
 
 
+def _require_plain_numbers(column: pd.Series, name: str) -> None:
+    """Refuse calendar stamps that are no dates, and numbers that may count 100 ns."""
+    numbers = column.to_numpy(dtype=float)
+    wrong, size = None, float(np.nanmax(np.abs(numbers)))
+    stamps = _calendar_stamps(column)
+    if stamps is not None and stamps.isna().any():
+        row = int(stamps.isna().argmax())
+        wrong = f"dates, got {numbers[row]:.0f} in row {row + 1}"
+    for year, (least, most) in _TICKS.items():
+        if least <= size <= most:
+            wrong = f"numbers since 1970, got {size:.0f}, which may count 100 ns since year {year}"
+    if wrong:
+        raise ValueError(f"column {name!r} must hold {wrong}; write times as 2024-01-31 14:00")
+
+
 def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
     """Times of a column: ISO 8601, numbers since 1970 or calendar stamps; ValueError for others."""
 
@@ -64,6 +102,8 @@ def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
         return f"{found[3]}-{int(found[2]):02}-{int(found[1]):02}"
 
     numeric = pd.api.types.is_numeric_dtype(column.dtype)
+    if numeric:
+        _require_plain_numbers(column, name)
     try:
         if numeric:
             stamps = _calendar_stamps(column)

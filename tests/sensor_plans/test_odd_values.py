@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -103,13 +104,25 @@ MEASURED = {
     "clipped": lambda rng, n: np.minimum(100, np.round(85 + 10 * rng.normal(size=n), 1)),
     "two modes": lambda rng, n: rng.normal(size=n) + np.where(rng.random(n) < 0.5, 20, 80),
     "spikes": lambda rng, n: np.where(rng.random(n) < 0.001, rng.uniform(0, 999, n), 5),
+    "standby": lambda rng, n: np.where(np.arange(n) % 270 < 180, 3.2, rng.normal(1500, 12, n)),
+    "off at 1 bar": lambda rng, n: np.where(np.arange(n) % 500 < 90, 1.0, rng.normal(7, 0.1, n)),
+    "boiler": lambda rng, n: np.round(
+        rng.normal(0, 0.3, n) + np.where(np.arange(n) % 400 < 90, 85, 20), 1
+    ),
+    "drift of zero": lambda rng, n: np.maximum(-0.1, np.round(rng.exponential(3, n) - 0.4, 1)),
     "frozen": lambda rng, n: np.where(np.arange(n) < n // 2, 20.25, rng.normal(20, 1, n)),
 }
 
 
 @pytest.mark.parametrize("values", MEASURED.values(), ids=MEASURED)
 def test_measurements_are_no_fill_values(values):
-    assert find_fill_values(["a"], np.asarray(values(draw(3), 20_000), float)[:, None]) == ()
+    found = find_fill_values(["a"], np.asarray(values(draw(3), 20_000), float)[:, None])
+    assert [one for one in found if one.certain or one.value not in (1.0, 3.2)] == []
+
+
+def test_values_that_occur_twice_are_no_fill_values_of_a_short_record():
+    values = np.array([*np.round(7.8 + draw().normal(size=46) / 5, 3), 0.914, 0.914, 1.2, 1.2])
+    assert find_fill_values(["a"], values[:, None]) == ()
 
 
 @pytest.mark.skipif(not SETS, reason="needs real data sets in the folder AFT_SENSORS")
@@ -148,6 +161,47 @@ def test_a_clock_is_taken_as_times_where_it_is_named(tmp_path):
     table = read_sensors(write(tmp_path, given.reset_index(drop=True)), time="timestamp_s")
     assert table.names == ("a", "b", "c")
     assert (table.time[0].year, table.time[1] - table.time[0]) == (1938, pd.Timedelta("10min"))
+
+
+DATES = {
+    "year": lambda times: {"Year": times.year, "month": times.month, "day": times.day},
+    "clock": lambda times: {"Date": times.strftime("%Y-%m-%d"), "Time": times.strftime("%H:%M")},
+    "clock of 12": lambda times: {"d": times.strftime("%Y-%m-%d"), "t": times.strftime("%I:%M %p")},
+}
+
+
+@pytest.mark.parametrize("parts", DATES.values(), ids=DATES)
+def test_dates_in_several_columns_are_to_be_joined(parts, tmp_path):
+    given = pd.DataFrame(parts(TIMES)).assign(a=ROOM[:, 0], b=ROOM[:, 1])
+    with pytest.raises(ValueError, match="join date and time in one column, as in 2024-01-31"):
+        read_sensors(write(tmp_path, given))
+
+
+@pytest.mark.parametrize("since", [1601, 1])
+def test_hundreds_of_nanoseconds_are_no_nanoseconds(since, tmp_path):
+    ticks = (TIMES.to_pydatetime() - datetime(since, 1, 1)).astype("timedelta64[us]").astype(int)
+    given = frame().reset_index(drop=True).assign(t=10 * ticks)
+    with pytest.raises(ValueError, match=f"may count 100 ns since year {since}; write times as"):
+        read_sensors(write(tmp_path, given))
+
+
+def test_the_stamp_that_is_no_date_is_named(tmp_path):
+    stamps = TIMES.strftime("%Y%m%d%H%M").str.replace("0000$", "2400", regex=True)
+    given = frame().reset_index(drop=True).assign(t=stamps.astype("int64"))
+    with pytest.raises(ValueError, match="column 't' must hold dates, got 202401012400 in row 1;"):
+        read_sensors(write(tmp_path, given))
+
+
+def test_days_as_numbers_are_not_advised_to_be_read_as_seconds(tmp_path):
+    given = frame().reset_index(drop=True).assign(day=45380 + HOURS / 144)
+    with pytest.raises(ValueError, match="time= reads seconds: write days as 2024-01-31 14:00"):
+        read_sensors(write(tmp_path, given))
+
+
+def test_a_step_below_a_second_is_advised_as_it_is(tmp_path):
+    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(HOURS * 10 + HOURS % 2, unit="ms")
+    with pytest.raises(ValueError, match="resample='9000us'|resample='11000us'|resample='10000us'"):
+        read_sensors(write(tmp_path, frame(times=times).reset_index()))
 
 
 def write(tmp_path, given):
