@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -53,7 +53,7 @@ def _calendar_stamps(column: pd.Series) -> pd.Series | None:
 def require_whole_times(frame: pd.DataFrame) -> None:
     """Refuse dates in several columns: year, month and day, or a column of times of day."""
     names = {str(name).strip().lower(): name for name in frame.columns}
-    parts = [names[part] for part in _PARTS if part in names]
+    parts: list[Hashable] = [names[part] for part in _PARTS if part in names]
     if not names.keys() >= set(_PARTS[:3]):
         texts = frame.select_dtypes(exclude="number")
         parts = [

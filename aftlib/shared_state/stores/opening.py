@@ -30,12 +30,13 @@ def open_table(
     """
     if flush not in FLUSHES:
         raise ValueError(f"flush must be one of {FLUSHES}, got {flush!r}")
+    shown = redact(address)
     kind, _, place = address.partition(":")
     if kind == "memory":
         return MemoryTable(aggregate)
     if kind not in KINDS:
         known = ", ".join(f"{name}:" for name in ("memory", *KINDS))
-        raise ValueError(f"address must begin with one of {known}, got {redact(address)!r}")
+        raise ValueError(f"address must begin with one of {known}, got {shown!r}")
     module, name = KINDS[kind].split(":")
     opened = getattr(import_module(module), name)
     table = opened(address if kind.startswith("postgres") else place, aggregate, **options)

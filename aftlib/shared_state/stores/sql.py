@@ -42,10 +42,12 @@ def redact(address: str) -> str:
 
     Of a PostgreSQL address these are user, host, port and database. Of another one without a file
     only the word before the colon is shown. A PostgreSQL address is a ValueError when it cannot be
-    read or when a raw delimiter in its password has moved part of it into another field.
+    read or when a delimiter has moved its password, or part of it, into another field.
     """
     kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)
     if kind and kind.group() in FILES:
+        if "://" in address[kind.end() + 1 :]:  # "sqlite:" before the address of a server
+            raise ValueError(UNREADABLE)
         return address
     if not re.match(r"postgres(ql)?://|[^:/]*=", address):
         return f"{kind.group()}:…" if kind else "…"
@@ -56,7 +58,8 @@ def redact(address: str) -> str:
     except psycopg.Error:
         raise ValueError(UNREADABLE) from None  # the driver's message shows the password
     shown = {name: str(parts.get(name) or "") for name in ("user", "host", "port", "dbname")}
-    if not re.fullmatch(r"[\d,]*", shown["port"]) or any("@" in text for text in shown.values()):
+    moved = any("@" in text for text in shown.values()) or ":" in shown["user"]
+    if moved or not re.fullmatch(r"[\d,]*", shown["port"]):
         raise ValueError(UNREADABLE)
     return " ".join(f"{name}={text}" for name, text in shown.items() if text)
 

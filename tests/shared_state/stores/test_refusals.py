@@ -243,6 +243,8 @@ SPELLINGS = [
     "postgresql://{at}/stock?user=me&sslpassword=hush-hush",
     "postgresql://{at}/stock?user=me&pasword=hush-hush",
     "postgresql://me:hush-hush/stock",
+    "postgresql://me%3Ahush-hush@{at}/stock",
+    "sqlite:postgresql://me:hush-hush@{at}/stock",
     "host=127.0.0.1 port=1 user=me password=hush-hush",
     "host=127.0.0.1 port=1 user=me password='hush hush",
     "host:127.0.0.1 password=hush-hush",
