@@ -92,3 +92,25 @@ def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarr
     else:
         array = values.to_numpy(dtype=float, na_value=np.nan)
     return np.asarray(array[..., [place[name] for name in names]])
+
+
+def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndarray:
+    """Return values without labels as floats, NaN where a masked array hides them.
+
+    ValueError when they are no numbers, a list of labelled parts, or a frame whose rows are called
+    as the sensors.
+    """
+    parts = values if isinstance(values, list | tuple) else []
+    labelled = [type(part).__name__ for part in parts if labels_of(part) is not None]
+    if hasattr(values, "columns") and {str(label) for label in values.index} == set(names):
+        labelled = ["DataFrame rows"]
+    if labelled:
+        raise ValueError(
+            f"{argument} must have a column per sensor, got labelled {labelled[0]}: pass one "
+            "DataFrame with the sensors as columns, or an array to go by position"
+        )
+    try:
+        numbers = np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{argument} must be numbers, got {values!r:.80} ({error})") from error
+    return np.where(values.mask, np.nan, numbers) if np.ma.isMaskedArray(values) else numbers

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aftlib.core.checks import listed, require_number
-from aftlib.core.labels import labels_of, values_by_name
+from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.guard.accounts import POOL_START, START, WEALTH, pool_unit, slack
 from aftlib.guard.prediction import Model, new_model
 from aftlib.guard.proposal import Risk, new_risk
@@ -54,9 +54,15 @@ class History:
     estimate: np.ndarray  # the shadow predictions
 
 
-def limits_of(epsilon: ArrayLike, sensors: int) -> np.ndarray:
-    """ε of each sensor, shape (n,); ValueError unless each is above 0 and finite."""
-    limits = np.asarray(epsilon, float)
+def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = None) -> np.ndarray:
+    """ε of each sensor, shape (n,); ValueError unless each is above 0 and finite.
+
+    Where it has labels, they must be the sensors' names or numbers, whose order it takes.
+    """
+    numbers = [str(i) for i in range(sensors)]
+    if labels_of(epsilon, names or ()) is not None:
+        epsilon = values_by_name("epsilon", epsilon, names or numbers)
+    limits = as_numbers("epsilon", epsilon)
     if limits.shape not in ((), (1,), (sensors,)) or not (np.isfinite(limits) & (limits > 0)).all():
         raise ValueError(
             f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
@@ -87,8 +93,8 @@ class Guard:
     ----------
     workers : sequence of sequences of int
         The sensors 0 … n − 1 of each worker, each sensor once.
-    epsilon : float or array_like, shape (n,)
-        Largest error ε that is tolerated, in sensor units.
+    epsilon : float, array_like of shape (n,), Series or dict
+        Largest error ε that is tolerated, in sensor units. Labels must be those of `names`.
     delta : float
         Share δ of the promises that may be wrong.
     horizons : int
@@ -145,7 +151,9 @@ class Guard:
             of[list(worker)] = number
         every = max(int(horizons), n // 3)
         periods = np.array(seasons, float)
-        self._rules = Rules(limits_of(epsilon, n), float(delta), of, periods, FORGET, every)
+        self._rules = Rules(
+            limits_of(epsilon, n, self._names), float(delta), of, periods, FORGET, every
+        )
         self._model = new_model(n, horizons, periods.size, every)
         self._risk = new_risk(n, horizons)
         ring, here = (horizons + 1, n), (horizons, n)
@@ -219,7 +227,7 @@ class Guard:
         if (labels := labels_of(windows, self._names or ())) is not None:
             names = self._names_of(labels)
             windows = values_by_name("windows", windows, names)
-        rows = np.atleast_2d(np.asarray(windows, dtype=float))
+        rows = np.atleast_2d(as_numbers("windows", windows, self._names or ()))
         if rows.ndim != 2 or rows.shape[1] != n:
             raise ValueError(
                 f"windows must have shape ({n},) or (rounds, {n}), got {np.shape(windows)}"

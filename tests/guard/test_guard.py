@@ -301,7 +301,7 @@ def test_sensors_without_names_go_by_their_numbers_or_position():
         ({"a": 1, "b": 2}, "windows must have each of the 6 sensors .* got missing 'c', 'd'"),
         (dict.fromkeys("abcdefg", 1.0), "got unknown 'g'; give NaN for a missing value, drop"),
         (pd.Series(1.0, list("abcdea")), "got repeated 'a'"),
-        (LABELLED.T, r"windows must have shape .* got \(6, 120\)"),
+        (LABELLED.T, "column per sensor, got labelled DataFrame rows"),
         (dict.fromkeys("012345", 1.0), "got missing 'a'"),
     ],
 )
@@ -370,3 +370,40 @@ np.save(NO_GUARD, np.zeros(3))
 def test_bytes_of_something_else_are_refused(data):
     with pytest.raises(ValueError, match="data holds no guard"):
         Guard.from_bytes(data)
+
+
+def test_limits_are_put_in_the_order_of_the_names():
+    limits = dict(zip("fbdaec", [6.0, 2, 4, 1, 5, 3], strict=True))
+    for epsilon in (limits, pd.Series(limits)):
+        guard = Guard(WORKERS, epsilon, 0.05, names=list("abcdef"))
+        assert guard._rules.epsilon.tolist() == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(ValueError, match="epsilon must have each of the 6 sensors once as label"):
+        Guard(WORKERS, pd.Series(limits), 0.05)
+
+
+def test_masked_values_are_missing():
+    expected, masked = (Guard(WORKERS, 0.8, 0.05) for _ in range(2))
+    values = np.where(np.arange(6) == 2, np.nan, LABELLED.to_numpy()[:300])
+    expected.update(values)
+    masked.update(np.ma.masked_array(np.nan_to_num(values, nan=9e9), np.isnan(values)))
+    assert masked.to_bytes() == expected.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("windows", "message"),
+    [
+        ([LABELLED.iloc[0, ::-1], LABELLED.iloc[1]], "column per sensor, got labelled Series"),
+        ([LABELLED.iloc[0].to_dict()], "column per sensor, got labelled dict"),
+        (LABELLED[:6].T.set_axis(range(6), axis=1), "column per sensor, got labelled DataFrame"),
+        ([1j] * 6, "windows must be numbers, got"),
+        (np.zeros(1, [(name, float) for name in "abcdef"]), "windows must be numbers, got"),
+    ],
+    ids=["list of Series", "list of dict", "transposed", "complex", "structured"],
+)
+def test_windows_without_a_clear_place_are_refused(windows, message):
+    guard = Guard(WORKERS, 0.8, 0.05, names=list("abcdef"))
+    guard.update(LABELLED[:50])
+    before = guard.to_bytes()
+    with pytest.raises(ValueError, match=message):
+        guard.update(windows)
+    assert guard.to_bytes() == before
