@@ -278,8 +278,7 @@ def _require_no_counters(columns: pd.Index, values: np.ndarray, timed: bool) -> 
     raise ValueError(
         f"column {listed(found)} only grows, as a clock or a counter does, but holds no times "
         f"since 1970, from {first:g} to {last:g}; {times}leave it out with drop={found[:8]!r}, or "
-        "replace a meter's readings by their differences"
-        + ("; time= reads seconds: write days as 2024-01-31 14:00 first" if not timed else "")
+        "replace a meter's readings by their differences; write days as 2024-01-31 14:00"
     )
 
 

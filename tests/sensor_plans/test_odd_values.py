@@ -192,9 +192,9 @@ def test_the_stamp_that_is_no_date_is_named(tmp_path):
         read_sensors(write(tmp_path, given))
 
 
-def test_days_as_numbers_are_not_advised_to_be_read_as_seconds(tmp_path):
+def test_days_as_numbers_are_advised_to_be_written_as_times(tmp_path):
     given = frame().reset_index(drop=True).assign(day=45380 + HOURS / 144)
-    with pytest.raises(ValueError, match="time= reads seconds: write days as 2024-01-31 14:00"):
+    with pytest.raises(ValueError, match="write days as 2024-01-31 14:00"):
         read_sensors(write(tmp_path, given))
 
 
