@@ -73,9 +73,19 @@ class Output:
                 "anew in another directory and schema"
             )
 
+    def require_no_others(self) -> None:
+        """Raise a ValueError if the output folder holds a window that was never emitted."""
+        emitted = {self._path(start) for start in self.emitted}
+        others = sorted({*self.stage.output.glob("window-*.csv")} - emitted)
+        if others:
+            raise ValueError(
+                f"output must hold this job's windows alone, got another {others[0].name!r} in "
+                f"{str(self.stage.output)!r} ({len(others)} such): remove such files"
+            )
+
     def _is_whole(self, start: int) -> bool:
         path = self._path(start)
-        return path.exists() and crc32(path.read_bytes()) == self.emitted[start]
+        return path.is_file() and crc32(path.read_bytes()) == self.emitted[start]
 
     def _path(self, start: int) -> Path:
         return self.stage.output / f"window-{start:020d}.csv"
@@ -96,7 +106,7 @@ class Output:
             os.link(draft, path)  # unlike a rename, a link replaces nothing
             flush(path.parent)  # before its slices are forgotten
         except FileExistsError:  # written by a process that ended before it could record it
-            if path.read_bytes() != text:
+            if not path.is_file() or path.read_bytes() != text:
                 raise ValueError(
                     f"output must be new or this job's, got another {path.name!r} in "
                     f"{str(path.parent)!r}: remove that file, and run the job again"

@@ -247,6 +247,7 @@ def emit_windows(stage: Stage, journal: Journal) -> None:
                 )
             time.sleep(TICK_S)
         output.require_files()
+        output.require_no_others()
 
 
 def opened(stage: Stage, begin: Callable[[StateTable], T]) -> T:

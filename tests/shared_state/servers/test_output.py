@@ -61,6 +61,29 @@ def test_an_emitted_window_that_is_another_one_is_an_error(stage, table):
         Output(stage, table)
 
 
+def test_a_folder_or_a_broken_link_in_place_of_a_window_is_an_error(stage, table):
+    Output(stage, table).emit()
+    window(stage, 0).unlink()
+    window(stage, 0).mkdir()
+    with pytest.raises(ValueError, match="got another file of that name"):
+        Output(stage, table)
+    window(stage, 10).symlink_to("nowhere")
+    window(stage, 0).rmdir()
+    window(stage, 0).write_text("0,1,3\n")
+    table.merge(Partials.empty(1), {0: Progress(4, END)})
+    with pytest.raises(ValueError, match="got another 'window-0*10.csv' .*: remove that file"):
+        Output(stage, table).emit()
+
+
+def test_a_window_of_another_job_is_an_error_at_the_end(stage):
+    stage.output.mkdir()
+    window(stage, 95).write_text("95,1,1\n")
+    with pytest.raises(RuntimeError, match=r"alone, got another 'window-0*95.csv' .*: remove such"):
+        run_stage(stage)
+    window(stage, 95).unlink()
+    run_stage(stage)
+
+
 def test_no_window_is_built_from_the_slices_that_are_left_of_it(stage, table):
     """Once, windows that a consumer had moved away appeared again as partial sums."""
     output = Output(stage, table)
