@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import InitVar, dataclass, field
@@ -10,6 +9,7 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 
 from aftlib.approximately_once.master import Lost, Master, Read
+from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.guard import Guard
 from aftlib.guard.audit import Audit, Estimates
 
@@ -37,7 +37,7 @@ class GuardedMaster(Master):
         self.guard = Guard(self.assignment.workers, epsilon, delta, seasons=self.seasons)
         self.estimates = Estimates(self.model.size, delta, "windows")
         if state:
-            fields = np.load(io.BytesIO(state), allow_pickle=False)
+            fields = unpack_arrays(state)
             self.guard = Guard.from_bytes(fields["guard"].tobytes())
             self.estimates.restore(fields)
 
@@ -86,9 +86,8 @@ class GuardedMaster(Master):
 
     def to_bytes(self) -> bytes:
         """Guard, account and open estimates, to be committed with the windows."""
-        file, guard = io.BytesIO(), np.frombuffer(self.guard.to_bytes(), np.uint8)
-        np.savez(file, allow_pickle=False, guard=guard, **self.estimates.arrays())
-        return file.getvalue()
+        guard = np.frombuffer(self.guard.to_bytes(), np.uint8)
+        return pack_arrays(guard=guard, **self.estimates.arrays())
 
     def _feed(self, until: int) -> None:
         """Give the guard the windows before one, which are whole, in their order."""

@@ -33,11 +33,12 @@ from aftlib.approximately_once.sink import WindowSink
 from aftlib.approximately_once.source import SensorShifts
 from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.guard.audit import Audit
-from aftlib.spark.streams import drain, read_checkpoint
+from aftlib.spark.streams import drain
 from aftlib.spark.sweep import require_shared
 
 Way = Literal["model", "guard", "exact"]
@@ -247,21 +248,21 @@ def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
 
     One that is older than the sink is no harm: its micro-batches run again, into the same rows.
     """
-    place = directory / "checkpoint"
-    again = (
-        f"remove the folder {str(place)!r}; the stream then runs from its beginning into the same "
-        "sink, in which writing twice is writing once"
+    place = QueryDirectory(
+        directory,
+        f"remove the folder {str(directory / 'checkpoint')!r}; the stream then runs from its "
+        "beginning into the same sink, in which writing twice is writing once",
     )
-    ended = read_checkpoint(directory, again).offset
+    ended = place.spark_checkpoint().offset
     due = query.windows.ending_in(0, ended["step"] if ended else 0)
     wanted = len(due) * len(query.log.names)
     found = sink.count(due.stop * query.windows.slide)
-    if found < wanted:
-        raise ValueError(
-            f"sink must hold the {wanted} results up to step {ended['step']}, which Spark's "
-            f"checkpoint counts as written, got {found} in {str(sink.path)!r}: restore both from "
-            f"the same copy, or {again}"
-        )
+    step = ended["step"] if ended else 0
+    missing = (
+        f"sink must hold the {wanted} results up to step {step}, which Spark's checkpoint counts "
+        "as written"
+    )
+    place.require_state(wanted, found, missing, sink.path)
 
 
 def staff(

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, only_driver, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.faults import Fault
@@ -64,7 +65,7 @@ def main(place: str, kind: str, point: str = "", batch: str = "0") -> None:
 
     query, log = read_task(directory)
     passes("loaded", -1)
-    with only_driver(directory):
+    with QueryDirectory(directory).locked():
         prepare(query, log, directory, passes).recover()
 
     from aftlib.checkpoint_planning.pipeline import replay_in_process, replay_stream

@@ -8,7 +8,6 @@ planned anew within T_SLA. What was estimated is audited from the log later (`gu
 
 from __future__ import annotations
 
-import io
 import time
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -19,6 +18,7 @@ from aftlib.checkpoint_planning.guarded_plan import plan_guarded, replay_guard
 from aftlib.checkpoint_planning.operator import PartialReplay, Read, fresh
 from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord, WindowResult
 from aftlib.checkpoint_planning.steps import interval_sums
+from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.guard.audit import Audit, Estimates
 from aftlib.guard.rounds import LARGEST
 
@@ -91,9 +91,9 @@ class GuardedReplay(PartialReplay):
         if known := self.store.memory(GUARDED):
             self.guard.restore(known)
         if known := self.store.memory("trail"):
-            with np.load(io.BytesIO(known), allow_pickle=False) as found:
-                self.trail = Trail(found["sums"], found["counts"], int(found["lost"]))
-                self.estimates.restore({**found, "counts": found["counted"]})
+            arrays = unpack_arrays(known)
+            self.trail = Trail(arrays["sums"], arrays["counts"], int(arrays["lost"]))
+            self.estimates.restore({**arrays, "counts": arrays["counted"]})
 
     @property
     def audited(self) -> Audit:
@@ -222,7 +222,6 @@ class GuardedReplay(PartialReplay):
         return replace(checkpoint, times=times, plan=GUARDED)
 
     def _to_bytes(self) -> bytes:
-        file, audited = io.BytesIO(), self.estimates.arrays()
+        audited = self.estimates.arrays()
         trail = {**vars(self.trail), "counted": audited.pop("counts")}
-        np.savez(file, allow_pickle=False, **audited, **trail)
-        return file.getvalue()
+        return pack_arrays(**audited, **trail)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,7 +32,6 @@ from aftlib.checkpoint_planning.steps import (
 )
 from aftlib.core.extremes import EXTREMES
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.paths import take_lock
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader, SensorLog
 
@@ -332,12 +330,3 @@ def prepare(
 
         kind = GuardedReplay
     return kind(query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes)
-
-
-@contextmanager
-def only_driver(directory: Path | str) -> Iterator[None]:
-    """Let no other driver work on the stream in this directory: it would take us for dead."""
-    Path(directory).mkdir(parents=True, exist_ok=True)
-    with (Path(directory) / "driver.lock").open("a+") as file:
-        take_lock(file)
-        yield

@@ -22,7 +22,6 @@ from aftlib.checkpoint_planning.operator import (
     Read,
     ReplayQuery,
     bare_read,
-    only_driver,
     prepare,
 )
 from aftlib.checkpoint_planning.state import (
@@ -32,8 +31,9 @@ from aftlib.checkpoint_planning.state import (
     WindowResult,
 )
 from aftlib.checkpoint_planning.steps import interval_sums
+from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.sensorlog import LogReader, SensorLog
-from aftlib.spark.streams import PlannedInput, drain, read_checkpoint
+from aftlib.spark.streams import PlannedInput, drain
 from aftlib.spark.sweep import by_number, require_shared
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def replay_stream(
     parallel `tasks`.
     """
     require_shared(spark, log.path)
-    with only_driver(directory):
+    with QueryDirectory(directory).locked():
         operator = prepare(query, log, directory, passes)
         require_in_step(operator, Path(directory))
         operator.recover()
@@ -215,19 +215,15 @@ def require_in_step(operator: PartialReplay, directory: Path) -> None:
 
     One that is behind it is no harm: what the state has committed is not done again.
     """
-    place = directory / "checkpoint"
-    again = (
-        f"remove the folder {str(place)!r}; the state tells Spark which micro-batches it has, and "
-        "none of them is done again"
+    place = QueryDirectory(
+        directory,
+        f"remove the folder {str(directory / 'checkpoint')!r}; the state tells Spark which "
+        "micro-batches it has, and none of them is done again",
     )
-    ended = read_checkpoint(directory, again).offset
-    position = operator.checkpoint.position
-    if ended and ended[PlannedLog.unit] > position:
-        raise ValueError(
-            f"state must have come to step {ended[PlannedLog.unit]}, which Spark's checkpoint "
-            f"counts as done, got {position} in {str(operator.store.path)!r}: restore both from "
-            f"the same copy, or {again}"
-        )
+    ended = place.spark_checkpoint().offset
+    needed = ended[PlannedLog.unit] if ended else 0
+    missing = f"state must have come to step {needed}, which Spark's checkpoint counts as done"
+    place.require_state(needed, operator.checkpoint.position, missing, operator.store.path)
 
 
 def replay_in_process(
@@ -238,7 +234,7 @@ def replay_in_process(
 ) -> ReplayedStream:
     """`replay_stream` in this process, without Spark; arguments, result and errors are the same."""
     stop = log.steps - log.steps % query.window
-    with only_driver(directory):
+    with QueryDirectory(directory).locked():
         operator = prepare(query, log, directory, passes)
         read = bare_read(log, query.query)
         operator.recover()

@@ -7,7 +7,7 @@ a result stands for. `gaussian` says how sensors go together, and so what a lost
 maxima; `requirement` whether that is near enough; `intervals` how sure a measured rate is.
 `planfile` is the file plan.json of `aft plan`, and `sensorplan` what a pipeline takes from it.
 
-`claims` says what a claim is and how a finding becomes a verdict. Beside them: `paths` (where files
-go, and how one is made whole or not at all), `checks` (of what a user gives) and `compiling`
-(numba, for kernels).
+`claims` says what a claim is and how a finding becomes a verdict. A streaming query works in a
+`query_directory`. Beside them: `paths` (where files go, and how one is made whole or not at all),
+`checks` (of what a user gives) and `compiling` (numba, for kernels).
 """

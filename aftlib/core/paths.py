@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import glob
-import json
 import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -129,31 +128,6 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
             if not target.exists():
                 raise
         flush(target.parent)
-
-
-def keep_identity(note: Path, what: str, own: Mapping[str, object], left: Path) -> None:
-    """Note what is asked of a stream in the file `note`, or refuse another's.
-
-    `what` is what a user calls it, `own` its values by name, plain or numpy's, `left` what only a
-    stream that has begun leaves. ValueError when the note holds other values, or is missing where
-    `left` is.
-    """
-    asked = json.loads(json.dumps(own, default=lambda value: value.tolist()))
-    if note.exists():
-        begun = json.loads(note.read_text())
-        if begun != asked:
-            both = ((name, begun.get(name), asked.get(name)) for name in begun | asked)
-            raise ValueError(
-                f"{what} must be the one that the stream in {note.parent} began with, "
-                + "; ".join(f"{name} = {old}, got {new}" for name, old, new in both if old != new)
-                + ": go on with that one, or start anew in another directory"
-            )
-    elif left.exists():
-        raise ValueError(
-            f"directory must hold the {what} of its stream in {note}, which is missing: start anew "
-            "in another directory"
-        )
-    write_whole(note, json.dumps(asked))
 
 
 def take_lock(file: IO[str]) -> None:

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from aftlib.core.paths import keep_identity
+from aftlib.core.query_directory import QueryDirectory, last_number
 from aftlib.exponential_histogram.events import MAX_UNITS
 from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
-from aftlib.spark.streams import drain, last_number, read_checkpoint
+from aftlib.spark.streams import drain
 from aftlib.spark.sweep import require_shared
 
 _SETTINGS = {
@@ -125,7 +125,7 @@ def run(
     answers = estimates(events, query)
     types = {f"{name} type": events.schema[name].dataType.simpleString() for name in _COLUMNS}
     identity = query.identity | types
-    keep_identity(place / "query.json", "query", identity, place / "checkpoint")
+    QueryDirectory(place).claim("query", identity)
     require_in_step(place)
 
     settings = _SETTINGS | ({_PARTITIONS: str(partitions)} if partitions else {})
@@ -150,11 +150,11 @@ def require_in_step(place: Path) -> None:
     reads no estimates that were written to another path.
     """
     log = place / _LOG
-    spark, written = read_checkpoint(place, _ANEW), last_number(log)
-    if not spark.committed <= written <= spark.begun:
+    spark, written = QueryDirectory(place, _ANEW).spark_checkpoint(), last_number(log)
+    if not spark.committed <= written <= spark.started:
         raise ValueError(
             f"checkpoint and estimates in {str(place)!r} must be of one moment, got micro-batch "
-            f"{spark.committed} as the last that was committed, {spark.begun} that began and "
+            f"{spark.committed} as the last that was committed, {spark.started} that began and "
             f"{written} that was put out (-1: none): {_ANEW}"
         )
     for file, size in put_out(log):

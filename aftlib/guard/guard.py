@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import zipfile
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from aftlib.core.checks import listed, require_number
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
+from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import POOL_START, START, WEALTH, pool_unit, slack
 from aftlib.guard.prediction import Model, new_model
 from aftlib.guard.proposal import Risk, new_risk
@@ -257,14 +257,12 @@ class Guard:
 
     def to_bytes(self) -> bytes:
         """The whole state, to be committed with the batch; the same bytes for the same state."""
-        file = io.BytesIO()
         fields = {"version": np.array(VERSION), "horizons": np.array(self.horizons)}
         fields["names"] = np.frombuffer(json.dumps(self._names).encode(), np.uint8)
         for part in (self._rules, self._state, self._model, self._risk):
             named = part._asdict()
             fields |= {f"{type(part).__name__}.{name}": np.asarray(named[name]) for name in named}
-        np.savez(file, allow_pickle=False, **fields)
-        return file.getvalue()
+        return pack_arrays(**fields)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -276,7 +274,7 @@ class Guard:
             When the bytes are no guard's, or of another version.
         """
         try:
-            fields = dict(np.load(io.BytesIO(data), allow_pickle=False))
+            fields = unpack_arrays(data)
             version = int(fields["version"])
         except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"data holds no guard ({error}): begin anew") from error

@@ -7,7 +7,6 @@ those before it, so that samples which depend on those before them do not break 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from aftlib.core.checks import require_number
 from aftlib.core.labels import labels_of
+from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
 from aftlib.guard.accounts import Accounts, slack
 from aftlib.guard.guard import FORGET, History, limits_of, require_measured
@@ -152,18 +152,17 @@ class PartialGuard:
 
     def to_bytes(self) -> bytes:
         """What was learned and promised so far."""
-        file, arrays = io.BytesIO(), {"rounds": np.array(self.rounds)}
+        arrays = {"rounds": np.array(self.rounds)}
         for k, interval in enumerate(self.intervals):
             arrays |= {f"{k}-{name}": value for name, value in interval.state.items()}
-        np.savez(file, allow_pickle=False, **arrays)
-        return file.getvalue()
+        return pack_arrays(**arrays)
 
     def restore(self, data: bytes) -> None:
         """Go on from what `to_bytes` of a guard with the same parameters gave."""
-        with np.load(io.BytesIO(data), allow_pickle=False) as found:
-            self.rounds = int(found["rounds"])
-            for k, interval in enumerate(self.intervals):
-                interval.state = {name: found[f"{k}-{name}"] for name in interval.state}
+        arrays = unpack_arrays(data)
+        self.rounds = int(arrays["rounds"])
+        for k, interval in enumerate(self.intervals):
+            interval.state = {name: arrays[f"{k}-{name}"] for name in interval.state}
 
 
 _LEARNED = ("said", "counts", "level", "moments", "covariance", "unit", "seen", "weight")

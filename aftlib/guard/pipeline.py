@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from aftlib.core.checks import require_number
-from aftlib.core.paths import atomic_file, keep_identity
+from aftlib.core.paths import atomic_file
+from aftlib.core.query_directory import QueryDirectory, pack_arrays, unpack_arrays
 from aftlib.guard.guard import Guard
 from aftlib.guard.rounds import LARGEST
 
@@ -196,7 +197,7 @@ def recoverable(
     place = Path(directory).absolute()
     columns = {"time": time, "sensor": sensor, "value": value}
     named = {part: name for part, name in columns.items() if part != name}
-    keep_identity(place / "promise.json", "promise", asdict(promise) | named, place / "checkpoint")
+    QueryDirectory(place).claim("promise", asdict(promise) | named)
 
     number = F.col(value).cast("double")
     good = F.coalesce(F.abs(number) < LARGEST, F.lit(False)) & F.col(sensor).isNotNull()
@@ -241,9 +242,9 @@ class Keeper:
         if found["sensor"].notna().any():
             rows, after = self.judge(guard, after, found.dropna(subset=["sensor"]))
             self.write(rows, batch_id)
-        with atomic_file(self.path(batch_id)) as file, file.open("wb") as opened:
-            state = np.frombuffer(guard.to_bytes(), np.uint8)
-            np.savez(opened, guard=state, after=np.array(after), allow_pickle=False)
+        state = np.frombuffer(guard.to_bytes(), np.uint8)
+        with atomic_file(self.path(batch_id)) as file:
+            file.write_bytes(pack_arrays(guard=state, after=np.array(after)))
         self.path(batch_id - 2).unlink(missing_ok=True)  # a micro-batch may run again, not two
 
     def path(self, batch_id: int) -> Path:
@@ -255,8 +256,8 @@ class Keeper:
         if batch_id == 0:
             return self.promise.guard(), NONE
         try:
-            with np.load(self.path(batch_id - 1), allow_pickle=False) as state:
-                return Guard.from_bytes(state["guard"].tobytes()), int(state["after"])
+            state = unpack_arrays(self.path(batch_id - 1).read_bytes())
+            return Guard.from_bytes(state["guard"].tobytes()), int(state["after"])
         except FileNotFoundError as error:
             raise ValueError(
                 f"directory must hold the guard's state in {self.path(batch_id - 1)}, which is "

@@ -9,9 +9,10 @@ import pytest
 
 from aftlib.checkpoint_planning import driver
 from aftlib.checkpoint_planning.driver import read_task, write_task
-from aftlib.checkpoint_planning.operator import ReplayQuery, only_driver, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 
@@ -55,7 +56,7 @@ def test_a_driver_takes_no_live_one_for_dead(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
     query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
     write_task(tmp_path / "task", query, log)
-    with only_driver(tmp_path / "task"):
+    with QueryDirectory(tmp_path / "task").locked():
         alive = prepare(query, log, tmp_path / "task")
         alive.store.begin(0, 0, alive.process_id)
         with pytest.raises(TimeoutError, match="is held by process .*: wait until that has ended"):

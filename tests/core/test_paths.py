@@ -6,14 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from aftlib.core import paths
 from aftlib.core.paths import (
     atomic_directory,
     atomic_file,
-    keep_identity,
     project_root,
     require_writable,
     write_whole,
@@ -230,23 +228,6 @@ def test_a_holder_swept_before_it_was_locked_is_made_anew(tmp_path, monkeypatch)
         path.write_text("whole")
     assert (tmp_path / "a").read_text() == "whole"
     assert len(calls) == 2
-
-
-def test_a_streams_identity_is_kept_and_another_is_refused(tmp_path):
-    note, left = tmp_path / "new" / "query.json", tmp_path / "new" / "checkpoint"
-    own = {"epsilon": np.array([0.5, 1.0]), "width": np.int64(3), "name": "a"}
-    keep_identity(note, "query", own, left)
-    left.mkdir()
-    keep_identity(note, "query", own | {"epsilon": [0.5, 1.0]}, left)
-    with pytest.raises(
-        ValueError, match="query must be .* began with, width = 3, got 4: go on with"
-    ):
-        keep_identity(note, "query", own | {"width": 4}, left)
-    note.unlink()
-    with pytest.raises(
-        ValueError, match=r"the query of its stream in .*query\.json, which is miss"
-    ):
-        keep_identity(note, "query", own, left)
 
 
 def test_a_text_is_written_whole_or_not_at_all(tmp_path):

@@ -1,0 +1,147 @@
+"""The directory of a streaming query: whose it is, who works in it, and how far Spark has come.
+
+Spark syncs none of its files on a local disk. A power failure may leave its checkpoint behind the
+query's own state, ahead of a copy of that state, empty or cut. `QueryDirectory` checks this before
+Spark goes on by it. `pack_arrays` makes a state of arrays one value for a transaction.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aftlib.core.paths import take_lock, write_whole
+
+
+@dataclass(frozen=True)
+class SparkCheckpoint:
+    """Numbers of the last micro-batches in Spark's checkpoint; −1 where there is none."""
+
+    started: int
+    committed: int
+    offset: Any = None  # at which the last committed one ended; None before the first
+
+
+class QueryDirectory:
+    """The directory of one streaming query: its state, its output and Spark's own checkpoint.
+
+    `remedy` is the instruction at the end of errors about Spark's checkpoint.
+    """
+
+    def __init__(self, path: Path | str, remedy: str = "start anew in another directory") -> None:
+        self.path, self.remedy = Path(path), remedy
+
+    @property
+    def checkpoint(self) -> Path:
+        """Folder of Spark's own checkpoint."""
+        return self.path / "checkpoint"
+
+    def claim(self, what: str, identity: Mapping[str, object]) -> None:
+        """Write down what identifies the query, or refuse the directory of another query.
+
+        `what` is what a user calls the query, `identity` its values by name, plain or numpy's.
+        ValueError when the directory was claimed with other values, or holds a checkpoint that
+        nobody claimed.
+        """
+        claim = self.path / f"{what}.json"
+        own = json.loads(json.dumps(identity, default=lambda value: value.tolist()))
+        if claim.exists():
+            first = json.loads(claim.read_text())
+            if first != own:
+                values = ((name, first.get(name), own.get(name)) for name in first | own)
+                differences = [f"{name} = {a}, got {b}" for name, a, b in values if a != b]
+                raise ValueError(
+                    f"{what} must be the one that the stream in {self.path} began with, "
+                    f"{'; '.join(differences)}: go on with that one, or start anew in another "
+                    "directory"
+                )
+        elif self.checkpoint.exists():
+            raise ValueError(
+                f"directory must hold the {what} of its stream in {claim}, which is missing: start "
+                "anew in another directory"
+            )
+        write_whole(claim, json.dumps(own))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other drivers out while the block runs; TimeoutError names the one inside."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "driver.lock").open("a+") as file:
+            take_lock(file)
+            yield
+
+    def spark_checkpoint(self) -> SparkCheckpoint:
+        """Return how far Spark's checkpoint has come.
+
+        ValueError when its last files are empty or cut, or a batch is committed that never started.
+        """
+        numbers = (last_number(self.checkpoint / name) for name in ("offsets", "commits"))
+        started, committed = numbers
+        if committed > started:
+            raise self._torn(
+                f"micro-batch {committed} is committed, and {started} is the last that began"
+            )
+        if started >= 0 or (self.checkpoint / "metadata").exists():
+            self._read_log("metadata", 0)
+        for number in {started, started - 1, committed} - {-1, -2}:  # those that Spark goes on by
+            if len(self._read_log(f"offsets/{number}", 1)) < 2:
+                raise self._torn(f"offsets/{number} is cut")
+        if committed < 0:
+            return SparkCheckpoint(started, committed)
+        self._read_log(f"commits/{committed}", 1)
+        return SparkCheckpoint(started, committed, self._read_log(f"offsets/{committed}", 1)[1])
+
+    def require_state(self, needed: int, stored: int, missing: str, place: Path) -> None:
+        """Refuse a checkpoint of Spark's that is ahead of the query's own state.
+
+        One that is behind does no harm, because what the state holds is not done twice. `missing`
+        says in an error what the state must hold.
+        """
+        if needed > stored:
+            raise ValueError(
+                f"{missing}, got {stored} in {str(place)!r}: restore both from the same copy, or "
+                f"{self.remedy}"
+            )
+
+    def _read_log(self, name: str, version_lines: int) -> list[Any]:
+        """Return the lines of JSON in a file of Spark's, after those of its version."""
+        try:
+            text = (self.checkpoint / name).read_text()
+            lines = [json.loads(line) for line in text.splitlines()[version_lines:]]
+        except (ValueError, OSError) as error:
+            raise self._torn(f"{name} is missing or cut") from error
+        if not lines:
+            raise self._torn(f"{name} is empty")
+        return lines
+
+    def _torn(self, reason: str) -> ValueError:
+        return ValueError(
+            f"Spark's checkpoint must be whole, got {str(self.checkpoint)!r} where {reason}, as a "
+            f"power failure may leave it: {self.remedy}"
+        )
+
+
+def last_number(folder: Path) -> int:
+    """Highest number that a file of one of Spark's logs has, compacted or not; −1 without any."""
+    names = (path.name.removesuffix(".compact") for path in folder.glob("[0-9]*"))
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def pack_arrays(**arrays: Any) -> bytes:
+    """Return arrays as bytes; the same arrays give the same bytes."""
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def unpack_arrays(data: bytes) -> dict[str, np.ndarray]:
+    """Return the arrays of `pack_arrays`; ValueError or another error of numpy's for other data."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)

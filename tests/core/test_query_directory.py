@@ -1,0 +1,112 @@
+"""Directories of streaming queries: claimed once, worked in by one driver, in step with Spark."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+
+from aftlib.core.query_directory import (
+    QueryDirectory,
+    SparkCheckpoint,
+    pack_arrays,
+    unpack_arrays,
+)
+
+
+def test_a_query_claims_its_directory_and_another_is_refused(tmp_path):
+    directory = QueryDirectory(tmp_path / "new")
+    own = {"epsilon": np.array([0.5, 1.0]), "width": np.int64(3), "name": "a"}
+    directory.claim("query", own)
+    directory.checkpoint.mkdir()
+    directory.claim("query", own | {"epsilon": [0.5, 1.0]})
+    with pytest.raises(
+        ValueError, match="query must be .* began with, width = 3, got 4: go on with"
+    ):
+        directory.claim("query", own | {"width": 4})
+    (directory.path / "query.json").unlink()
+    with pytest.raises(
+        ValueError, match=r"the query of its stream in .*query\.json, which is miss"
+    ):
+        directory.claim("query", own)
+
+
+def come_in(path, queue):
+    try:
+        with QueryDirectory(path).locked():
+            queue.put("in")
+    except TimeoutError as error:
+        queue.put(str(error))
+
+
+def test_one_driver_works_in_a_directory(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    with QueryDirectory(tmp_path).locked():
+        other = context.Process(target=come_in, args=(tmp_path, queue))
+        other.start()
+        refusal = queue.get()
+        other.join()
+    assert f"is held by process {os.getpid()}" in refusal
+    come_in(tmp_path, queue)
+    assert queue.get() == "in"
+
+
+def write_checkpoint(directory, started, committed):
+    """Spark's files of micro-batches that ended at the steps 10, 20, …."""
+    directory.checkpoint.mkdir(exist_ok=True)
+    (directory.checkpoint / "metadata").write_text("{}")
+    for name, last in (("offsets", started), ("commits", committed)):
+        (directory.checkpoint / name).mkdir(exist_ok=True)
+        for number in range(last + 1):
+            offset = f'\n{{"step": {10 * (number + 1)}}}' if name == "offsets" else ""
+            (directory.checkpoint / name / str(number)).write_text("v1\n{}" + offset)
+
+
+def test_sparks_checkpoint_says_how_far_it_has_come(tmp_path):
+    directory = QueryDirectory(tmp_path)
+    assert directory.spark_checkpoint() == SparkCheckpoint(-1, -1)
+    write_checkpoint(directory, started=0, committed=-1)
+    assert directory.spark_checkpoint() == SparkCheckpoint(0, -1)
+    write_checkpoint(directory, started=2, committed=1)
+    assert directory.spark_checkpoint() == SparkCheckpoint(2, 1, {"step": 20})
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "reason"),
+    [
+        ("metadata", "", "metadata is empty"),
+        ("offsets/2", "v1\n{}", "offsets/2 is cut"),
+        ("offsets/1", 'v1\n{}\n{"st', "offsets/1 is missing or cut"),
+        ("offsets/2", "", "offsets/2 is empty"),
+        ("commits/1", "v1", "commits/1 is empty"),
+        ("commits/3", "v1\n{}", "micro-batch 3 is committed, and 2 is the last that began"),
+    ],
+)
+def test_a_torn_checkpoint_is_refused_with_the_remedy(tmp_path, file, text, reason):
+    directory = QueryDirectory(tmp_path, "remove the folder")
+    write_checkpoint(directory, started=2, committed=1)
+    (directory.checkpoint / file).write_text(text)
+    with pytest.raises(ValueError, match=rf"must be whole, .*{reason}, .*: remove the folder$"):
+        directory.spark_checkpoint()
+
+
+def test_a_checkpoint_ahead_of_the_state_is_refused_and_one_behind_is_not(tmp_path):
+    directory = QueryDirectory(tmp_path, "remove the folder")
+    directory.require_state(20, 20, "state must have come to step 20", tmp_path)
+    directory.require_state(20, 30, "state must have come to step 20", tmp_path)
+    with pytest.raises(ValueError, match="come to step 20, got 19 in .*, or remove the folder$"):
+        directory.require_state(20, 19, "state must have come to step 20", tmp_path)
+
+
+def test_arrays_come_back_from_their_bytes(tmp_path):
+    arrays = {"a.b": np.array([[1.5, np.nan]]), "number": np.array(3)}
+    data = pack_arrays(**arrays)
+    found = unpack_arrays(data)
+    assert found.keys() == arrays.keys()
+    assert all(np.array_equal(found[n], arrays[n], equal_nan=True) for n in arrays)
+    assert pack_arrays(**found) == data
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        pack_arrays(bad=np.array([object()]))
