@@ -22,10 +22,9 @@ from aftlib.core.windows import Windows
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.operator import HistogramQuery
 from aftlib.exponential_histogram.parallel import Drawn, aggregate
-from aftlib.shared_state.strategies.pipeline import merge_log
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import write_tuples
-from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.strategies import merge_log
+from aftlib.shared_state.tuplelog import TupleStream, write_tuples
 from aftlib.spark.cluster import LocalCluster
 from aftlib.spark.session import session
 from aftlib.spark.sweep import write_samples

@@ -29,8 +29,8 @@ import psutil
 from aftlib.core.paths import data_dir
 from aftlib.shared_state import experiments as d3
 from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.strategies.pipeline import merge_log
-from aftlib.shared_state.stream.intake import summed
+from aftlib.shared_state.intake import summed
+from aftlib.shared_state.strategies import merge_log
 from aftlib.spark.session import session
 from benchmarks import flink, merging_upfront
 

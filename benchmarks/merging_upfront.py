@@ -22,8 +22,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from aftlib.core.compiling import jit
 from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.stream.intake import Intake
-from aftlib.shared_state.stream.sums import SliceSums
+from aftlib.shared_state.intake import Intake
+from aftlib.shared_state.sums import SliceSums
 
 NAME = "upfront, compiled"
 ROWS = 2**17

@@ -24,7 +24,7 @@ def others() -> None:
     """Those of histograms, of the parser and of the models of one's own sensors."""
     from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram
     from aftlib.sensor_plans.backtest import Conformal
-    from aftlib.shared_state.stream.intake import load_loops
+    from aftlib.shared_state.intake import load_loops
 
     load_loops()
     histogram = ExponentialHistogram(100, 0.1)

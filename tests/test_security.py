@@ -22,9 +22,9 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.tablefile import LONGEST_LINE, read_frame
 from aftlib.core.windows import Windows
 from aftlib.reports.notebook import find_notebook
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.session import packed_library, session
 from tests.spark.cluster_jobs import LOOPBACKS, family, listening
 
@@ -34,7 +34,7 @@ FILES = [path.relative_to(HOUSE).as_posix() for path in sorted(HOUSE.rglob("*.py
 
 # The sockets of the project: nothing else opens any.
 LISTENERS = {
-    "shared_state/servers/wire.py": "AF_UNIX",
+    "shared_state/task.py": "AF_UNIX",
     "upstream_backup/node_process.py": "HOST",
     "upstream_backup/processes.py": "HOST",
 }

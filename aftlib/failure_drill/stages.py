@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 from aftlib.failure_drill.drill import DIGITS, STALLS, Drill, Run, folder_bytes
-from aftlib.shared_state.servers.journal import Account
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import run_stage
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.job import Account, Stage
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault, woken
 
 SHARED = "D3 shared state"

@@ -15,7 +15,7 @@ import pandas as pd
 
 from aftlib.core.claims import DEVIATES, MODELLED, Claim, Finding, Limit
 from aftlib.shared_state.scaling import GROWTH, SERVED, SKEWED
-from aftlib.shared_state.stream.tuples import UNIFORM
+from aftlib.shared_state.tuplelog import UNIFORM
 
 LATE = ("late local", "late global", SERVED)
 LITTLE, MOSTLY = 0.05, 0.8

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
 from aftlib.shared_state.scaling import SERVED
-from aftlib.shared_state.stream.tuples import UNIFORM
+from aftlib.shared_state.tuplelog import UNIFORM
 
 LOOK: Mapping[str, dict] = {
     "upfront": {"color": RED, "symbol": "square"},

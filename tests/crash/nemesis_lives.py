@@ -32,9 +32,9 @@ def begin(place: Path) -> None:
 
 
 def live_shared_state(directory: Path, place: Path, told: Told) -> None:
+    from aftlib.shared_state import output, supervisor
     from aftlib.shared_state.aggregates import Partials
-    from aftlib.shared_state.servers import output, supervisor
-    from aftlib.shared_state.servers.server import Server
+    from aftlib.shared_state.server import Server
     from aftlib.shared_state.stores.sql import SqlTable
 
     if told["broken"] == "trusting":  # each server tells the global store where it stands

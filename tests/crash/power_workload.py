@@ -23,12 +23,12 @@ from aftlib.checkpoint_planning.state import (
 from aftlib.core.paths import atomic_directory, atomic_file
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
-from aftlib.shared_state.servers.output import Output
-from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.output import Output
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.tuplelog import TupleLog
 
 BATCHES = 6
 

@@ -19,13 +19,13 @@ from itertools import count
 from pathlib import Path
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import supervisor
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.servers import supervisor
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.stores.buffered import BufferedTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.stores.memory import BufferedTable
+from aftlib.shared_state.stores.sql import SqliteTable
+from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 
 WINDOWS, DELAY = Windows(400, 200), 40

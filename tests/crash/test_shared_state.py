@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aftlib.shared_state.servers.journal import Account
+from aftlib.shared_state.job import Account
 from aftlib.shared_state.stores.tables import END
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.tuplelog import TupleLog
 from tests.postgres import own_server
 
 _DRIVER = Path(__file__).with_name("sharing_driver.py")

@@ -22,11 +22,11 @@ from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.failure_drill import drivers, pipeline, stages
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.servers.journal import Account, Journal
-from aftlib.shared_state.servers.output import Output
-from aftlib.shared_state.servers.server import Server
-from aftlib.shared_state.servers.task import read_on
+from aftlib.shared_state.job import Account, Journal
+from aftlib.shared_state.output import Output
+from aftlib.shared_state.server import Server
 from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.task import read_on
 from aftlib.spark import streams
 
 BATCH_S = 1.0

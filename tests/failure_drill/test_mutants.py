@@ -28,7 +28,7 @@ from aftlib.failure_drill.pipeline import (
     stream,
 )
 from aftlib.failure_drill.stages import SHARED, share
-from aftlib.shared_state.servers.server import Server
+from aftlib.shared_state.server import Server
 from aftlib.shared_state.stores.memory import MemoryTable
 from tests import judging
 from tests.failure_drill.conftest import SMALL

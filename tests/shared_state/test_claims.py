@@ -7,22 +7,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.shared_state import claims, experiments
+from aftlib.shared_state import claims, experiments, tuplelog
+from aftlib.shared_state import job as journal
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.claims import CLAIMS, explanation
 from aftlib.shared_state.experiments import model, throughputs
 from aftlib.shared_state.experiments.streams import Input
+from aftlib.shared_state.intake import Intake
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.output import Output
 from aftlib.shared_state.scaling import SERVED, MergeCosts, ShuffleCosts
-from aftlib.shared_state.servers import journal
-from aftlib.shared_state.servers.output import Output
-from aftlib.shared_state.servers.stage import Stage
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import END, Progress
-from aftlib.shared_state.strategies.pipeline import STRATEGIES
-from aftlib.shared_state.stream import tuplelog
-from aftlib.shared_state.stream.intake import Intake
-from aftlib.shared_state.stream.tuplelog import TupleLog
-from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, TupleStream
+from aftlib.shared_state.strategies import STRATEGIES
+from aftlib.shared_state.tuplelog import ROWS_PER_RANGE, TupleLog, TupleStream
 from tests import judging
 
 TASKS = [1, 2, 4, 8, 16, 24, 32, 48, 96]

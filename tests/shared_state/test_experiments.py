@@ -18,11 +18,10 @@ from aftlib.shared_state.experiments.failures import tried_again
 from aftlib.shared_state.experiments.stores import MODES
 from aftlib.shared_state.experiments.throughputs import require_same
 from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts, expected_states
-from aftlib.shared_state.servers.supervisor import run_stage
-from aftlib.shared_state.strategies.pipeline import STRATEGIES
-from aftlib.shared_state.stream.sums import SliceSums
-from aftlib.shared_state.stream.tuplelog import TupleLog
-from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.strategies import STRATEGIES
+from aftlib.shared_state.sums import SliceSums
+from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 from benchmarks.merging import TOTALS, require_equal
 from tests.judging import verdict
 

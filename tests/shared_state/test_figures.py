@@ -8,8 +8,8 @@ import pytest
 
 from aftlib.shared_state import experiments, figures
 from aftlib.shared_state.claims import CLAIMS
-from aftlib.shared_state.strategies.pipeline import STRATEGIES
-from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.strategies import STRATEGIES
+from aftlib.shared_state.tuplelog import TupleStream
 from tests.judging import judged
 
 FRAMES = {p.stem: pd.read_csv(p) for p in Path(__file__).with_name("frames").glob("*.csv")}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts, expected_states, load_imbalance
-from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.tuplelog import TupleStream
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,11 @@ from aftlib.core.windows import Windows
 from aftlib.exponential_histogram.operator import HistogramQuery
 from aftlib.exponential_histogram.pipeline import run
 from aftlib.exponential_histogram.source import BitEvents
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.postgres import PostgresTable
-from aftlib.shared_state.strategies.pipeline import merge_log
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.sums import SUMS
-from aftlib.shared_state.stream.tuplelog import write_tuples
-from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.strategies import merge_log
+from aftlib.shared_state.sums import SUMS
+from aftlib.shared_state.tuplelog import TupleStream, write_tuples
 from aftlib.spark.faults import Fault
 from aftlib.spark.sweep import write_samples
 

@@ -1,15 +1,7 @@
 """D3's experiments: from a checked parameter to a frame."""
 
 from aftlib.shared_state.experiments.failures import one_task_dies, servers_and_tasks_die
-from aftlib.shared_state.experiments.locality import states_or_locality
-from aftlib.shared_state.experiments.model import (
-    costs_table,
-    fitted,
-    held_out,
-    imbalances,
-    modelled,
-)
-from aftlib.shared_state.experiments.stores import EMBEDDED, checkpoints, merges
+from aftlib.shared_state.experiments.stores import EMBEDDED, checkpoints, merges, states_or_locality
 from aftlib.shared_state.experiments.streams import Input, check_parameters, inputs
 from aftlib.shared_state.experiments.throughputs import (
     measured,
@@ -17,6 +9,13 @@ from aftlib.shared_state.experiments.throughputs import (
     other_engines,
     served,
     table_1,
+)
+from aftlib.shared_state.scaling import (
+    costs_table,
+    fitted,
+    held_out,
+    imbalances,
+    modelled,
 )
 
 __all__ = [

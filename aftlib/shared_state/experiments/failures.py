@@ -12,16 +12,16 @@ import pandas as pd
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.experiments.model import spark_hashes
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.experiments.throughputs import shared_table
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import run_stage
-from aftlib.shared_state.strategies.pipeline import LogMerge, merge_log, received
-from aftlib.shared_state.strategies.pipelined import pipelined
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.sums import SUMS
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.pipelined import pipelined
+from aftlib.shared_state.scaling import spark_hashes
+from aftlib.shared_state.strategies import LogMerge, merge_log, received
+from aftlib.shared_state.sums import SUMS
+from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 
 if TYPE_CHECKING:

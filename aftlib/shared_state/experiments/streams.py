@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.windows import Windows
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.scaling import GROWTH, SKEWED
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
-from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, UNIFORM, TupleStream
+from aftlib.shared_state.tuplelog import (
+    ROWS_PER_RANGE,
+    UNIFORM,
+    TupleLog,
+    TupleStream,
+    write_tuples,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,15 +20,15 @@ from aftlib.core.paths import project_root
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.scaling import SERVED
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import run_stage
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
-from aftlib.shared_state.strategies.pipeline import STRATEGIES, MergedLog, merge_log
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.sums import SUMS
-from aftlib.shared_state.stream.tuplelog import TupleLog, part_path, write_manifest
+from aftlib.shared_state.strategies import STRATEGIES, MergedLog, merge_log
+from aftlib.shared_state.sums import SUMS
+from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.tuplelog import TupleLog, part_path, write_manifest
 from aftlib.spark.sweep import is_local
 
 if TYPE_CHECKING:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
-from aftlib.shared_state.stores.buffered import BufferedTable
-from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.memory import BufferedTable, MemoryTable
 from aftlib.shared_state.stores.sql import redact
 from aftlib.shared_state.stores.tables import FLUSHES, StateTable
 
 KINDS = {
     "rocksdb": "aftlib.shared_state.stores.rocksdb:RocksTable",
-    "sqlite": "aftlib.shared_state.stores.sqlite_table:SqliteTable",
+    "sqlite": "aftlib.shared_state.stores.sql:SqliteTable",
     "postgresql": "aftlib.shared_state.stores.postgres:PostgresTable",
     "postgres": "aftlib.shared_state.stores.postgres:PostgresTable",
 }

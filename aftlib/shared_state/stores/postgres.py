@@ -15,9 +15,9 @@ from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
 
 from aftlib.shared_state.aggregates import Aggregate, Partials, overflow
+from aftlib.shared_state.liveness import watched
 from aftlib.shared_state.stores.sql import UNREADABLE, SqlTable, redact
 from aftlib.shared_state.stores.tables import check_identity
-from aftlib.shared_state.stores.waiting import watched
 
 _COPY_HEADER, _COPY_TRAILER = 19, 2
 

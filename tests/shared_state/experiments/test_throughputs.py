@@ -9,7 +9,7 @@ import pytest
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.throughputs import shared_table
 from aftlib.shared_state.stores.postgres import PostgresTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sql import SqliteTable
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftlib.shared_state.servers.cycle import Cycle, State
+from aftlib.shared_state.server import Cycle, State
 
 
 def test_the_document_s_course():

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import supervisor
 from aftlib.shared_state.aggregates import SUM, Partials
-from aftlib.shared_state.servers import supervisor
-from aftlib.shared_state.servers.output import Output
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import run_stage
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.output import Output
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import END, Progress
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.tuplelog import TupleLog
 
 
 @pytest.fixture

@@ -8,22 +8,21 @@ from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
+from aftlib.shared_state.servers import server as servers
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import liveness as lifetime
+from aftlib.shared_state import liveness as waiting
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.servers import lifetime
-from aftlib.shared_state.servers import server as servers
-from aftlib.shared_state.servers.lifetime import fail
-from aftlib.shared_state.servers.server import Server
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import opened as begun
-from aftlib.shared_state.stores import waiting
-from aftlib.shared_state.stores.buffered import BufferedTable
-from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.liveness import fail
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.server import Server
+from aftlib.shared_state.stores.memory import BufferedTable, MemoryTable
+from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.supervisor import opened as begun
+from aftlib.shared_state.tuplelog import TupleLog
 from tests.shared_state.tuples import partials
 
 

@@ -17,17 +17,16 @@ import psycopg
 import pytest
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import supervisor
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
-from aftlib.shared_state.servers import supervisor
-from aftlib.shared_state.servers.journal import Account, Journal
-from aftlib.shared_state.servers.lifetime import only_one
-from aftlib.shared_state.servers.output import Output, watermark
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.supervisor import run_stage
+from aftlib.shared_state.job import Account, Journal, Stage
+from aftlib.shared_state.liveness import only_one
+from aftlib.shared_state.output import Output, watermark
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 from tests.shared_state.tuples import lift, partials
 
@@ -164,8 +163,8 @@ def test_a_window_is_never_replaced_by_another(stage):
 IMPATIENT = """#!/bin/sh
 exec {python} -c '
 import sys
-from aftlib.shared_state.servers import supervisor
-from aftlib.shared_state.stores import waiting
+from aftlib.shared_state import supervisor
+from aftlib.shared_state import liveness as waiting
 
 waiting.REPORT_S, supervisor.OTHERS_S = 0.3, 1.0
 supervisor.Supervisor(supervisor.Stage.from_json(sys.stdin.read())).run()

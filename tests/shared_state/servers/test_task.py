@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.servers.journal import Journal
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.task import read_on
+from aftlib.shared_state.intake import noted
+from aftlib.shared_state.job import Journal, Stage
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
-from aftlib.shared_state.stream.intake import noted
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.task import read_on
+from aftlib.shared_state.tuplelog import TupleLog
 
 WINDOWS, DELAY, ROWS = Windows(20, 10), 5, 30_000
 

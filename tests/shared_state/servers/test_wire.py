@@ -15,14 +15,22 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
-from aftlib.shared_state.packing import packed, told, understood, unpacked
-from aftlib.shared_state.servers.server import Server
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.wire import Door, Link, address_of
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.server import Server
 from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.tables import END, NEVER, Progress, StaleBatch
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stores.tables import (
+    END,
+    NEVER,
+    Progress,
+    StaleBatch,
+    packed,
+    told,
+    understood,
+    unpacked,
+)
+from aftlib.shared_state.task import Door, Link, address_of
+from aftlib.shared_state.tuplelog import TupleLog
 from tests.shared_state.tuples import partials
 
 BEGINNING = struct.pack("!i", 500_000) + bytes(50_000)

@@ -15,17 +15,18 @@ import pytest
 from rocksdict import Options, Rdict
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import liveness as waiting
 from aftlib.shared_state.aggregates import AGGREGATES, SUM
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.stores import sqlite_table, waiting
+from aftlib.shared_state.job import Stage
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.stores import sql as sqlite_table
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.tuplelog import TupleLog
 from tests.postgres import own_server, stopped
 from tests.shared_state.tuples import partials
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
-from aftlib.shared_state.stores.buffered import BufferedTable
-from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.memory import BufferedTable, MemoryTable
 from aftlib.shared_state.stores.opening import claim
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StaleBatch
 from tests.shared_state.tuples import lift, partials
 
@@ -346,7 +345,7 @@ class TestBuffered:
 
 
 def test_a_servers_window_in_sqlite_is_cut_into_blobs(tmp_path, monkeypatch):
-    monkeypatch.setattr("aftlib.shared_state.stores.sqlite_table.PACKED", 4)
+    monkeypatch.setattr("aftlib.shared_state.stores.sql.PACKED", 4)
     with SqliteTable(tmp_path / "s", SUM) as table:
         table.merge(rows(*((0, key, 1) for key in range(0, 18, 2))), {}, epoch=2)
         table.merge(rows(*((0, key, 1) for key in range(18))), {}, epoch=2)

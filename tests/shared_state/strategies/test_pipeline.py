@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import strategies as pipeline
 from aftlib.shared_state.aggregates import AGGREGATES
 from aftlib.shared_state.experiments.throughputs import stage_seconds
+from aftlib.shared_state.intake import note, noted, summed
+from aftlib.shared_state.parsing import BLOCK, Rules
+from aftlib.shared_state.pipelined import pipelined
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.opening import open_table
-from aftlib.shared_state.stores.sqlite_table import SqliteTable
+from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.strategies import pipeline
-from aftlib.shared_state.strategies.pipeline import (
+from aftlib.shared_state.strategies import (
     STRATEGIES,
     LogMerge,
     merge_into,
@@ -23,12 +26,8 @@ from aftlib.shared_state.strategies.pipeline import (
     received,
     require_all_merged,
 )
-from aftlib.shared_state.strategies.pipelined import pipelined
-from aftlib.shared_state.stream.intake import note, noted, summed
-from aftlib.shared_state.stream.parsing import BLOCK, Rules
-from aftlib.shared_state.stream.sums import SUMS, merged, window_sums
-from aftlib.shared_state.stream.tuplelog import TupleLog, write_tuples
-from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.sums import SUMS, merged, window_sums
+from aftlib.shared_state.tuplelog import TupleLog, TupleStream, write_tuples
 from aftlib.spark.faults import Fault
 from tests.shared_state.tuples import lift
 

@@ -1,10 +1,10 @@
 """Stretches come back as they were noted, and a substitute's replaces its forerunner's."""
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import loops
+from aftlib.shared_state.intake import load_loops, note, noted, summed, take_away
+from aftlib.shared_state.parsing import Rejected, Rules
 from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.stream import loops
-from aftlib.shared_state.stream.intake import load_loops, note, noted, summed, take_away
-from aftlib.shared_state.stream.parsing import Rejected, Rules
 
 BAD = Rejected(7, "1 fields instead of 3", "x")
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.stores.tables import END, NEVER, Progress
-from aftlib.shared_state.stream.parsing import (
+from aftlib.shared_state.parsing import (
     PartitionReader,
     Rejected,
     Rules,
     reason_against,
 )
+from aftlib.shared_state.stores.tables import END, NEVER, Progress
 
 BY_TENS = Windows(20, 10)
 

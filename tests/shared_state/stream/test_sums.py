@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Partials
+from aftlib.shared_state.intake import Intake, summed
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.stream.intake import Intake, summed
-from aftlib.shared_state.stream.parsing import Rules
-from aftlib.shared_state.stream.sums import SliceSums, merged, window_sums
-from aftlib.shared_state.stream.tuplelog import TupleLog
-from aftlib.shared_state.stream.tuples import TupleStream
+from aftlib.shared_state.sums import SliceSums, merged, window_sums
+from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 from tests.shared_state.tuples import partials
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(-9, 9)), max_size=40)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aftlib.shared_state.stream.tuplelog import TupleLog, whole_lines
+from aftlib.shared_state.tuplelog import TupleLog, whole_lines
 
 
 def pieces(path, offset=0, size=16):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aftlib.shared_state.stream.tuples import ROWS_PER_RANGE, TupleStream
+from aftlib.shared_state.tuplelog import ROWS_PER_RANGE, TupleStream
 
 
 def drawn(stream):

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import loops
 from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.stream import loops
-from aftlib.shared_state.stream.tuplelog import CHUNK, whole_lines
+from aftlib.shared_state.tuplelog import CHUNK, whole_lines
 
 FIELDS = ("timestamp", "key", "value")
 BLOCK = 32_768

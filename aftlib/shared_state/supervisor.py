@@ -16,23 +16,23 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from aftlib.shared_state.servers.journal import Account, Journal
-from aftlib.shared_state.servers.lifetime import (
+from aftlib.shared_state.intake import load_loops
+from aftlib.shared_state.job import Account, Journal, Stage
+from aftlib.shared_state.liveness import (
+    LOG,
     SILENT_S,
+    WAITS,
     fail,
     live_with,
     only_one,
+    patiently,
     speak_through,
     start_thread,
 )
-from aftlib.shared_state.servers.output import Output
-from aftlib.shared_state.servers.server import Server
-from aftlib.shared_state.servers.stage import Stage
-from aftlib.shared_state.servers.task import work
-from aftlib.shared_state.servers.wire import Door
+from aftlib.shared_state.output import Output
+from aftlib.shared_state.server import Server
 from aftlib.shared_state.stores.tables import StateTable
-from aftlib.shared_state.stores.waiting import LOG, WAITS, patiently
-from aftlib.shared_state.stream.intake import load_loops
+from aftlib.shared_state.task import Door, work
 
 TICK_S = 0.02
 OTHERS_S = 10.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from aftlib.core.paths import flush, write_whole
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.servers.stage import Stage
+from aftlib.shared_state.job import Stage
 from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
 
 LEASE = "output"

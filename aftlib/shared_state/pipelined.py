@@ -22,12 +22,10 @@ from pyspark.sql import SparkSession
 
 from aftlib.core.paths import atomic_file
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.packing import packed, told, understood, unpacked
-from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.strategies.notes import note_try, require_fresh, tries
-from aftlib.shared_state.strategies.pipeline import LogMerge
-from aftlib.shared_state.stream.intake import Intake
-from aftlib.shared_state.stream.sums import SliceSums, merged
+from aftlib.shared_state.intake import Intake
+from aftlib.shared_state.stores.tables import Progress, packed, told, understood, unpacked
+from aftlib.shared_state.strategies import LogMerge, note_try, require_fresh, tries
+from aftlib.shared_state.sums import SliceSums, merged
 from aftlib.spark.sweep import by_number
 
 PATIENCE_S = 60

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aftlib.core.paths import write_whole
+from aftlib.shared_state import loops
 from aftlib.shared_state.aggregates import Aggregate, Partials
+from aftlib.shared_state.parsing import BLOCK, PartitionReader, Rejected, Rules
 from aftlib.shared_state.stores.tables import END, Progress
-from aftlib.shared_state.stream import loops
-from aftlib.shared_state.stream.parsing import BLOCK, PartitionReader, Rejected, Rules
-from aftlib.shared_state.stream.sums import SUMS, SliceSums
+from aftlib.shared_state.sums import SUMS, SliceSums
 
 if TYPE_CHECKING:
     import pandas as pd

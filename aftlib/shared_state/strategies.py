@@ -1,9 +1,4 @@
-"""D3's three strategies on Spark: sums by window and key of a partitioned log of text tuples.
-
-*Upfront* parses in one stage, shuffles every tuple by its key, and aggregates behind the shuffle.
-*Late local* parses and sums in the tasks, and the driver merges what they hand back. *Late global*
-has the tasks merge their sums, with the offsets that these stand for, into a table that they share.
-"""
+"""D3's three strategies on Spark: shuffle first, sums merged by the driver or in a shared table."""
 
 from __future__ import annotations
 
@@ -14,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,17 +19,58 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from aftlib.core.checks import require_number
+from aftlib.core.paths import write_whole
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.packing import packed, unpacked
+from aftlib.shared_state.intake import Intake, noted
+from aftlib.shared_state.parsing import BLOCK, Rules
 from aftlib.shared_state.stores.opening import claim
-from aftlib.shared_state.stores.tables import Progress, StateTable
-from aftlib.shared_state.strategies.notes import note_task, note_try, reports, require_fresh, tries
-from aftlib.shared_state.stream.intake import Intake
-from aftlib.shared_state.stream.parsing import BLOCK, Rules
-from aftlib.shared_state.stream.sums import SUMS, SliceSums, merged, window_sums
-from aftlib.shared_state.stream.tuplelog import TupleLog
+from aftlib.shared_state.stores.tables import Progress, StateTable, packed, unpacked
+from aftlib.shared_state.sums import SUMS, SliceSums, merged, window_sums
+from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 from aftlib.spark.sweep import by_number, other_machines, require_shared
+
+LEFT = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*", "mail-*")
+
+
+def require_fresh(directory: Path) -> None:
+    """Refuse, by a ValueError, a folder that holds another run's notes: they would count here."""
+    left = next((path.name for pattern in LEFT for path in directory.glob(pattern)), None)
+    if left is not None:
+        raise ValueError(
+            f"directory must be without another run's notes, got {str(directory)!r}, which holds "
+            f"{left}: give every run a folder of its own, or remove them"
+        )
+
+
+def note_try(directory: Path, task: int, number: int, **found: Any) -> None:
+    """Say how far try `number` of a task has come; a later note of the same try replaces it."""
+    noted = {"task": task, "attempt": number, **found}
+    (directory / f"try-{task}-{number}.json").write_text(json.dumps(noted))
+
+
+def tries(directory: Path) -> list[dict]:
+    """Last note of every try."""
+    return [json.loads(path.read_text()) for path in sorted(directory.glob("try-*.json"))]
+
+
+def note_task(
+    directory: Path, task: int, intake: Intake, began: float, merge_s: float = 0.0
+) -> None:
+    """Leave the times of a task that is through."""
+    times = {"began": began, "ended": time.time(), **intake.seconds, "merge": merge_s}
+    found = {"task": task, "tuples": intake.tuples, **times}
+    write_whole(directory / f"task-{task:05d}.json", json.dumps(found))
+
+
+def reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Partitions, tasks and malformed lines of a run that began at a time."""
+    partitions, rejects = noted(directory)
+    paths = sorted(directory.glob("task-*.json"))
+    tasks = pd.DataFrame([json.loads(path.read_text()) for path in paths])
+    tasks[["began", "ended"]] -= begin
+    return partitions, tasks, rejects
+
 
 STRATEGIES = ("upfront", "late local", "late global")
 """Where tuples of a key meet: before one aggregation, after each task's, or in a shared table."""
@@ -238,7 +275,7 @@ def late_global(
         if shared.aggregate != SUMS:
             raise ValueError(
                 f"table must keep sums and counts (the aggregate {SUMS.name!r}), got "
-                f"{shared.aggregate.name!r}: open it with aftlib.shared_state.stream.sums.SUMS"
+                f"{shared.aggregate.name!r}: open it with aftlib.shared_state.sums.SUMS"
             )
         if shared.flush != "merge" or not shared.durable:
             raise ValueError(

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from aftlib.core.windows import Windows
+from aftlib.shared_state import loops
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate, Partials
-from aftlib.shared_state.stream import loops
 
 SUMS = AGGREGATES["mean"]
 """What is kept of a slice's key: the sum of its values and their number."""
