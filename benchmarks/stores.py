@@ -52,7 +52,7 @@ def in_fresh_schema(url: str, flush: str) -> Iterator[StateTable]:
 def spread(store: str, mode: str, runs: pd.DataFrame) -> dict[str, Any]:
     """Throughput and CPU of a mode, and what it loses against the same turn without checkpoints.
 
-    CPU seconds are of the whole run; with hand-overs put off they hold one large one at the end.
+    CPU seconds are of the whole run; with epoch commits put off they hold one large one at the end.
     """
     found = {"store": store, "mode": mode, "tuples_per_s": runs["throughput"].round().tolist()}
     lost = [round(share, 4) for share in runs["lost"]]

@@ -22,7 +22,7 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.tablefile import LONGEST_LINE, read_frame
 from aftlib.core.windows import Windows
 from aftlib.reports.notebook import find_notebook
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.session import packed_library, session
@@ -136,8 +136,8 @@ def test_a_notebook_s_name_leads_nowhere_else(name):
 def test_a_password_is_in_no_text_of_a_stage(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
     url = "postgresql://me:hush-hush@127.0.0.1/stock"
-    stage = Stage(log, Rules(Windows(10, 5)), tmp_path / "stage", shared=url)
-    stage.keep_folder()
+    stage = Job(log, Rules(Windows(10, 5)), tmp_path / "stage", shared=url)
+    stage.claim_folder()
     texts = [repr(stage), stage.place, str(stage.identity)]
     texts += [path.read_text() for path in stage.directory.iterdir()]
     assert "stock" in stage.place

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from aftlib.failure_drill.drill import DIGITS, STALLS, Drill, Run, folder_bytes
-from aftlib.shared_state.job import Account, Stage
+from aftlib.shared_state.job import Account, Job
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault, woken
 
@@ -24,7 +24,7 @@ PIECES = 100
 
 
 def share(drill: Drill, directory: Path, compared: bool = True, supervisor: bool = False) -> Run:
-    """Run D3's stage over the drill's stream, struck as scheduled.
+    """Run D3's job over the drill's stream, struck as scheduled.
 
     Every other event strikes the server of the store, a stall always a task. The `supervisor` dies,
     if it is to, as soon as it has started the first of the dead again. Where it is `compared` with
@@ -37,10 +37,10 @@ def share(drill: Drill, directory: Path, compared: bool = True, supervisor: bool
     batch = -(-log.tuples // log.partitions // PIECES)
     notes = directory / "strikes"
     above = [Fault(notes, "supervisor restarted", 1)] if supervisor else []
-    stage = Stage(
+    job = Job(
         log,
         Rules(drill.windows, drill.windows.width),
-        directory / "stage",
+        directory / "job",
         servers=SERVERS,
         tasks=TASKS,
         batch=batch,
@@ -48,27 +48,27 @@ def share(drill: Drill, directory: Path, compared: bool = True, supervisor: bool
         faults=(*faults(drill, notes), *above),
     )
     with woken(notes / STALLS, drill.stall_s):
-        account, more = run_again(stage), dict[str, float]()
+        account, more = run_again(job), dict[str, float]()
     fallen = len([*notes.rglob("fault-*.json")])
     if compared:
-        calm = run_stage(replace(stage, directory=directory / "calm", faults=()))
+        calm = run_job(replace(job, directory=directory / "calm", faults=()))
         more["recovery_ms"] = 1e3 * (account.seconds - calm.seconds) / max(1, fallen)
     return Run(
-        put_out(drill, stage.output),
+        put_out(drill, job.output),
         sum(account.read_again.values()),
         fallen,
-        folder_bytes([stage.directory]),
+        folder_bytes([job.directory]),
         more,
     )
 
 
-def run_again(stage: Stage) -> Account:
-    """Run a stage to its end; when its supervisor falls to a fault, by another one."""
-    above = [fault for fault in stage.faults if fault.point.startswith("supervisor ")]
+def run_again(job: Job) -> Account:
+    """Run a job to its end; when its supervisor falls to a fault, by another one."""
+    above = [fault for fault in job.faults if fault.point.startswith("supervisor ")]
     while True:
         fallen = [fault.note.exists() for fault in above]
         try:
-            return run_stage(stage)
+            return run_job(job)
         except RuntimeError:
             if fallen == [fault.note.exists() for fault in above]:
                 raise

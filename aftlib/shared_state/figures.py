@@ -25,7 +25,7 @@ _PARTS = {
     "parse_s": ("parse", BLUE),
     "sum_s": ("sum", PURPLE),
     "merge_s": ("merge", ORANGE),
-    "rest_s": ("rest: shuffle, aggregation, hand-over", RED),
+    "rest_s": ("rest: shuffle, aggregation, epoch commit", RED),
 }
 
 

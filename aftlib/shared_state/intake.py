@@ -1,9 +1,9 @@
-"""What a task takes in: partitions read on from where they stand, summed, and handed over.
+"""What a task takes in: partitions read on from where they stand, summed, and committed.
 
-What was read of a partition between two hand-overs, malformed lines included, is noted in a file
-named by the offset where that stretch begins. A task that dies is replaced by one that begins where
-the dead one last handed over. What the dead one had read beyond that is read again, so its notes
-from there on are taken away first (`take_away`).
+A marker file records what was read of a partition between two commits, malformed lines included.
+Its name has the offset where that segment begins. The replacement of a crashed task begins at the
+last commit and reads everything after it again, so `take_away` first removes the records from there
+on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COUNTS = ("tuples", "late", "rejected")
 
 @dataclass
 class Intake:
-    """What one task has read and summed since it last handed its sums over.
+    """What one task has read and summed since it last gave its sums away.
 
     `begin` says where each partition is read on. `notes` is a folder of notes about what was read,
     with the malformed lines; with `note_all`, stretches without such lines are noted too.
@@ -47,7 +47,7 @@ class Intake:
     def __post_init__(self) -> None:
         self._sums, self._sum_s = SliceSums(self.rules.windows.pane, self.aggregate), 0.0
         self._readers: dict[int, PartitionReader] = {}
-        self._handed = dict(self.begin)
+        self._committed = dict(self.begin)
 
     @property
     def progress(self) -> dict[int, Progress]:
@@ -69,7 +69,7 @@ class Intake:
     @property
     def waiting(self) -> int:
         """Tuples read since the last `take`."""
-        return _tuples(self.progress) - _tuples(self._handed)
+        return _tuples(self.progress) - _tuples(self._committed)
 
     def blocks(self, partition: int, path: Path, rows: int = BLOCK) -> Iterator[np.ndarray]:
         """Tuples of a partition from where it stands, as `PartitionReader.blocks`."""
@@ -99,10 +99,10 @@ class Intake:
     def take(self) -> tuple[Partials, dict[int, Progress]]:
         """Sums since the last time, and where they begin and end in each partition; both noted."""
         self._note()
-        before, self._handed = self._handed, self.progress
+        before, self._committed = self._committed, self.progress
         found = {
             p: replace(now, since=before.get(p, Progress()).offset)
-            for p, now in self._handed.items()
+            for p, now in self._committed.items()
             if now != before.get(p)
         }
         return self._sums.take(), found
@@ -110,7 +110,7 @@ class Intake:
     def _note(self) -> None:
         """Write down what was read since the last `take`."""
         for partition, reader in self._readers.items():
-            before, rejects = self._handed.get(partition), reader.take_rejects()
+            before, rejects = self._committed.get(partition), reader.take_rejects()
             if self.notes and (rejects or (self.note_all and reader.progress != before)):
                 note(self.notes, partition, before or Progress(), reader.progress, rejects)
 
@@ -157,7 +157,7 @@ def noted(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     Columns partition, offset, tuples, late, rejected; and partition, offset, reason, line.
     """
-    import pandas as pd  # which the processes of a stage need not load
+    import pandas as pd  # which the processes of a job need not load
 
     found = [json.loads(path.read_text()) for path in directory.glob("part-*-from-*.json")]
     stretches = pd.DataFrame(found, columns=["partition", "offset", *COUNTS])

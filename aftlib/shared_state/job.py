@@ -28,9 +28,9 @@ JOURNAL = "journal.jsonl"
 
 
 class Journal:
-    """One line of JSON for each thing that happened, written whole by all processes of a stage.
+    """One line of JSON for each thing that happened, written whole by all processes of a job.
 
-    Each works in the stage's folder, and `who` says which process it is.
+    Each works in the job's folder, and `who` says which process it is.
     """
 
     def __init__(self, who: str) -> None:
@@ -56,7 +56,7 @@ class Account:
 
     @classmethod
     def of(cls, directory: Path) -> Account:
-        """The account of a stage's folder; a line that a full disk has cut short is left out."""
+        """The account of a job's folder; a line that a full disk has cut short is left out."""
         lines = []
         for line in (directory / JOURNAL).read_text(errors="replace").splitlines():
             with suppress(ValueError):
@@ -76,11 +76,11 @@ class Account:
 
 
 OWN = ("memory", "rocksdb", "sqlite")
-IDENTITY = "stage.json"
+IDENTITY = "job.json"
 
 
 @dataclass(frozen=True)
-class Stage:
+class Job:
     """A log → windows → an aggregate by key → the next log (D3 fig. 3).
 
     Partition p belongs to server p mod servers. The point of a fault is a process and what it has
@@ -90,7 +90,7 @@ class Stage:
 
     log: TupleLog
     rules: Rules
-    directory: Path  # of the servers' own stores, what is put out, malformed lines, the journal
+    directory: Path  # of the servers' own stores, the output, malformed lines, the journal
     aggregate: str = "sum"  # a name of `AGGREGATES`
     servers: int = 2
     tasks: int = 2  # of each server
@@ -100,18 +100,18 @@ class Stage:
     schema: str = "aft"  # PostgreSQL's
     batch: int = 10_000  # tuples that a task aggregates before it merges
     checkpoint_s: float = 1.0  # between barriers
-    handover_s: float = 0.0  # between hand-overs at least; 0: whenever a table is complete
+    commit_s: float = 0.0  # between epoch commits at least; 0: whenever a table is complete
     patience_s: float = 600.0  # for a global store out of reach, or a process without sign of life
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
-        # its processes work in the stage's folder
+        # its processes work in the job's folder
         object.__setattr__(self, "directory", Path(self.directory).resolve())
         object.__setattr__(self, "log", replace(self.log, path=Path(self.log.path).resolve()))
         for name in ("servers", "tasks", "batch"):
             require_number(name, getattr(self, name), least=1, whole=True)
         require_number("checkpoint_s", self.checkpoint_s, above=0)
-        for name in ("handover_s", "patience_s"):
+        for name in ("commit_s", "patience_s"):
             require_number(name, getattr(self, name), least=0)
         if self.aggregate not in AGGREGATES:
             raise ValueError(f"aggregate must be one of {[*AGGREGATES]}, got {self.aggregate!r}")
@@ -129,8 +129,8 @@ class Stage:
         return json.dumps(asdict(self), default=str)
 
     @classmethod
-    def from_json(cls, text: str) -> Stage:
-        """The stage of which `to_json` made the text."""
+    def from_json(cls, text: str) -> Job:
+        """The job of which `to_json` made the text."""
         given = json.loads(text)
         log, rules, faults = (given.pop(name) for name in ("log", "rules", "faults"))
         return cls(
@@ -198,7 +198,7 @@ class Stage:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the state of a stage depends on, as JSON has it."""
+        """What the state of a job depends on, as JSON has it."""
         return {
             "folder": str(self.directory),
             "log": self.log.identity,
@@ -211,10 +211,10 @@ class Stage:
             "servers": self.servers,
         }
 
-    def keep_folder(self) -> str:
-        """Note in the folder which stage it is of, or refuse it if another one began there.
+    def claim_folder(self) -> str:
+        """Note in the folder which job it is of, or refuse it if another one began there.
 
-        Returns a name that no other folder's stage has. When anything of `identity` differs, a
+        Returns a name that no other folder's job has. When anything of `identity` differs, a
         ValueError says what.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -224,19 +224,19 @@ class Stage:
         before = json.loads(path.read_text())
         differ = [name for name in now if before.get(name) != now[name]]
         if differ:
-            said = "; ".join(f"{n} was {before.get(n)!r}, is {now[n]!r}" for n in differ)
+            differences = "; ".join(f"{n} was {before.get(n)!r}, is {now[n]!r}" for n in differ)
             raise ValueError(
-                f"stage in {str(self.directory)!r} was begun as another one ({said}): its state "
-                "stands for what it was begun with; go on with that, or choose a new directory "
-                "and schema"
+                f"job in {str(self.directory)!r} was started as another one ({differences}): "
+                "its state stands for what it was started with; go on with that, or choose a new "
+                "directory and schema"
             )
         return before["id"]
 
-    def keep_table(self, shared: StateTable) -> None:
-        """Note in the global store which folder's stage it is of, or refuse another one's.
+    def claim_table(self, shared: StateTable) -> None:
+        """Note in the global store which folder's job it is of, or refuse another one's.
 
         Also one that no longer knows that it was this one's; as `claim`.
         """
         noted = self.directory / "claimed"
-        claim(shared, f"stage {self.keep_folder()}", begun=noted.exists())
+        claim(shared, f"job {self.claim_folder()}", begun=noted.exists())
         noted.touch()

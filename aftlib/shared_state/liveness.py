@@ -70,19 +70,19 @@ def watched(call: str, timeout_s: float, break_off: Callable[[], object]) -> Ite
 SILENT_S = 5.0
 """Seconds without a sign of life after which a process is reported."""
 LOOK_S = 0.05
-_last_words: list[int] = []
+_error_pipe: list[int] = []
 """Pipe to the supervisor, in a process that has one: a full disk does not stop it."""
 
 
-def speak_through(pipe: int) -> None:
+def report_errors_to(pipe: int) -> None:
     """Send the error that ends this process through a pipe."""
-    _last_words[:] = [pipe]
+    _error_pipe[:] = [pipe]
 
 
 def fail() -> None:
     """End this process, and tell the supervisor why."""
     try:
-        for pipe in _last_words:
+        for pipe in _error_pipe:
             os.write(pipe, traceback.format_exc()[-30_000:].encode())  # a pipe holds 64 KiB
     finally:
         os._exit(1)
@@ -100,7 +100,7 @@ def start_thread(work: Callable[..., None], *args: object) -> None:
     threading.Thread(target=run, daemon=True).start()
 
 
-def live_with(parent: int, sign: Path) -> None:
+def end_with_parent(parent: int, sign: Path) -> None:
     """Renew a sign of life now and then; end this process soon after its parent has ended."""
     while os.getppid() == parent:
         with suppress(OSError):  # of a full disk others will tell
@@ -110,7 +110,7 @@ def live_with(parent: int, sign: Path) -> None:
 
 
 @contextmanager
-def only_one(path: Path | str, patience_s: float) -> Iterator[None]:
+def held_lock(path: Path | str, patience_s: float) -> Iterator[None]:
     """Hold a lock that nobody else holds; it is gone with its process and those forked from it.
 
     A TimeoutError names who else holds it for so many seconds.

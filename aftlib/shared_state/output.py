@@ -10,7 +10,7 @@ import numpy as np
 
 from aftlib.core.paths import flush, write_whole
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
 
 LEASE = "output"
@@ -28,20 +28,20 @@ class Output:
     so that nobody else had forgotten any of them.
     """
 
-    def __init__(self, stage: Stage, table: StateTable) -> None:
-        self.stage, self.table, self.at = stage, table, stage.points("output")
+    def __init__(self, job: Job, table: StateTable) -> None:
+        self.job, self.table, self.at = job, table, job.points("output")
         self.emitted = table.outputs()
-        stage.output.mkdir(exist_ok=True)
+        job.output.mkdir(exist_ok=True)
         self.require_files()
-        self.lease = table.handed().get(LEASE, 0) + 1
-        nothing = Partials.empty(len(stage.function.components))
+        self.lease = table.committed().get(LEASE, 0) + 1
+        nothing = Partials.empty(len(job.function.components))
         while not table.merge(nothing, {}, token=(LEASE, self.lease)):
             self.lease += 1
 
     def emit(self) -> bool:
         """Emit the windows that are complete; True when no more rows will come."""
-        windows = self.stage.windows
-        mark = watermark(self.table.progress(), list(range(self.stage.log.partitions)))
+        windows = self.job.windows
+        mark = watermark(self.table.progress(), list(range(self.job.log.partitions)))
         until = float("inf") if mark == END else mark  # a window may end beyond 64 bits
         slices = self.table.windows()
         last = slices // windows.slide * windows.slide  # window that begins last, of each slice's
@@ -68,7 +68,7 @@ class Output:
             kind = "another file of that name" if wrong[0].exists() else "none"
             raise ValueError(
                 f"output must hold {wrong[0].name!r} as it was emitted, got {kind} in "
-                f"{str(self.stage.output)!r} ({len(wrong)} of {len(self.emitted)} windows are "
+                f"{str(self.job.output)!r} ({len(wrong)} of {len(self.emitted)} windows are "
                 "wrong): bring the files back, and copy windows instead of moving them; or begin "
                 "anew in another directory and schema"
             )
@@ -88,19 +88,19 @@ class Output:
         return path.is_file() and crc32(path.read_bytes()) == self.emitted[start]
 
     def _path(self, start: int) -> Path:
-        return self.stage.output / f"window-{start:020d}.csv"
+        return self.job.output / f"window-{start:020d}.csv"
 
     def _write(self, start: int, slices: list[int]) -> int:
         """Write the file of a window of these slices; returns its checksum."""
         rows = Partials.concat(*map(self.table.read, slices))  # D3 eqs. (1) and (2)
         self._require_lease()
         rows = Partials(np.full(len(rows), start), rows.keys, rows.values)
-        rows = self.stage.function.group(rows)
-        values = self.stage.function.result(rows.values).tolist()
+        rows = self.job.function.group(rows)
+        values = self.job.function.result(rows.values).tolist()
         lines = zip(rows.keys.tolist(), values, strict=True)
         text = "".join(f"{start},{key},{value}\n" for key, value in lines).encode()
 
-        path, draft = self._path(start), self.stage.directory / f"draft-{os.getpid()}.csv"
+        path, draft = self._path(start), self.job.directory / f"draft-{os.getpid()}.csv"
         write_whole(draft, text)
         try:
             os.link(draft, path)  # unlike a rename, a link replaces nothing
@@ -122,11 +122,11 @@ class Output:
         return crc32(text)
 
     def _require_lease(self) -> None:
-        newest = self.table.handed().get(LEASE, 0)
+        newest = self.table.committed().get(LEASE, 0)
         if newest != self.lease:
             raise ValueError(
                 f"the global store must be this job's alone, got another output task (number "
-                f"{newest}, this one is {self.lease}): a copy of {str(self.stage.directory)!r} "
+                f"{newest}, this one is {self.lease}): a copy of {str(self.job.directory)!r} "
                 "runs on it; end that one, and run the job again"
             )
 

@@ -2,8 +2,8 @@
 
 All tasks are one barrier stage. In every round each reads tuples, passes them on to their keys'
 tasks, and sums what it is passed; now and then all of them save their sums and offsets together.
-When one dies, Spark starts all of them again, and they go on from the last common checkpoint: what
-was read since passes the shuffle a second time, which the healthy tasks may not count twice
+When one crashes, Spark starts all of them again, and they go on from the last common checkpoint.
+What was read since passes the shuffle a second time, and the healthy tasks may not count it twice
 (D3 fig. 1).
 """
 
@@ -23,7 +23,13 @@ from pyspark.sql import SparkSession
 from aftlib.core.paths import atomic_file
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.intake import Intake
-from aftlib.shared_state.stores.tables import Progress, packed, told, understood, unpacked
+from aftlib.shared_state.stores.tables import (
+    Progress,
+    pack_message,
+    progress_from_json,
+    progress_to_json,
+    unpack_message,
+)
 from aftlib.shared_state.strategies import LogMerge, note_try, require_fresh, tries
 from aftlib.shared_state.sums import SliceSums, merged
 from aftlib.spark.sweep import by_number
@@ -34,8 +40,8 @@ PATIENCE_S = 60
 
 def saved(path: Path) -> tuple[Partials, dict[int, Progress]]:
     """Sums of a task by slice and key after a round, and how far it had read by then."""
-    _, stands, sums = unpacked(path.read_bytes())
-    return sums, understood(stands)
+    _, stands, sums = unpack_message(path.read_bytes())
+    return sums, progress_from_json(stands)
 
 
 def pipelined(
@@ -97,23 +103,23 @@ class _Member:
         # Nothing is synced: mail does not outlive a run, and of one name it is the same.
         for receiver in range(self.given.tasks):
             rows = Partials(*mine[:, receivers == receiver])
-            path = self._mail(self.index, receiver)
+            path = self._message_file(self.index, receiver)
             scratch = path.with_name(f".{path.name}-{uuid4().hex}")  # an older attempt may live yet
-            scratch.write_bytes(packed("mail", mine.size > 0, rows))
+            scratch.write_bytes(pack_message("mail", mine.size > 0, rows))
             scratch.replace(path)
 
         blocks, until = list[np.ndarray](), time.monotonic() + PATIENCE_S
         anything = False
         for sender in range(self.given.tasks):
-            path = self._mail(sender, self.index)
-            while not path.exists():  # Spark ends a wait for a dead sender with this process
+            path = self._message_file(sender, self.index)
+            while not path.exists():  # Spark ends a wait for a crashed sender with this process
                 if time.monotonic() > until:
                     raise TimeoutError(
                         f"task {sender} has passed nothing on for {PATIENCE_S} s: "
                         "see its error in Spark's log"
                     )
                 time.sleep(0.002)
-            _, more, rows = unpacked(path.read_bytes())
+            _, more, rows = unpack_message(path.read_bytes())
             anything |= more
             blocks.append(np.stack([rows.windows, rows.keys, rows.values[:, 0]]))
         if not anything:
@@ -131,12 +137,14 @@ class _Member:
     def _save(self, path: Path) -> None:
         self.total = merged([self.total, self.sums.take()])
         with atomic_file(path) as scratch:
-            scratch.write_bytes(packed("sums", told(self.intake.progress), self.total))
+            scratch.write_bytes(
+                pack_message("sums", progress_to_json(self.intake.progress), self.total)
+            )
 
     @property
     def _checkpoint(self) -> Path:
         return self.given.directory / f"checkpoint-{self.round}-{self.index}"
 
-    def _mail(self, sender: int, receiver: int) -> Path:
+    def _message_file(self, sender: int, receiver: int) -> Path:
         folder = self.given.directory
         return folder / f"mail-{self.attempt}-{self.round}-{sender}-{receiver}"

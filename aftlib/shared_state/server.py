@@ -9,9 +9,9 @@ from dataclasses import replace
 from enum import Enum
 
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.liveness import patiently
-from aftlib.shared_state.stores.tables import END, Progress, StaleBatch, StateTable, further
+from aftlib.shared_state.stores.tables import END, Progress, StaleBatch, StateTable, furthest
 
 
 class State(Enum):
@@ -22,12 +22,12 @@ class State(Enum):
     COMPLETE = "complete"  # all have; nobody writes into the old table any more: it can be flushed
 
 
-class Cycle:
+class CheckpointCycle:
     """The course of local checkpoints: open, checkpointing, complete, and open again.
 
-    A task meets the barrier just before its next batch. A task that has died counts as having met
-    it. Its substitute begins in the newest table, so nothing more comes into the old one. `epoch`
-    is the number of the table, at first given.
+    A task meets the barrier just before its next batch. A crashed task counts as having met it.
+    Its replacement begins in the newest table, so nothing more comes into the old one. `epoch` is
+    the number of the table, at first given.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -46,12 +46,12 @@ class Cycle:
         return State.CHECKPOINTING if len(behind) < len(self._tables) else State.OPEN
 
     def join(self, task: str) -> None:
-        """A task, or its substitute, begins in the newest table."""
+        """A task, or its replacement, begins in the newest table."""
         self._tables.pop(task, None)
         self._tables[task] = self.epoch + (self.state is not State.OPEN)
 
     def leave(self, task: str) -> None:
-        """A task has ended or died."""
+        """A task has ended or crashed."""
         self._tables.pop(task, None)
 
     def raise_barrier(self) -> None:
@@ -79,7 +79,7 @@ class Cycle:
 
 
 BASE = 0
-"""Table of a server's own store that has no rows: how far its partitions were handed over."""
+"""Table of a server's own store that has no rows: how far its partitions were committed."""
 LOOK_S = 0.2
 RETRY_S = 0.1
 
@@ -87,53 +87,53 @@ RETRY_S = 0.1
 class Server:
     """What a server does; `wire` lets tasks call it. Safe to call from several threads.
 
-    The death of a server counts as a barrier that all its tasks have met. So whatever its own store
+    The crash of a server counts as a barrier that all its tasks have met. So whatever its own store
     holds when it starts is complete. Partitions go on where its own store says, or, if that has
     been lost, where the global one says.
 
-    Invariant: each partition stands in the global store exactly where this server's hand-overs have
-    brought it (`agreed`); a ValueError when it does not: one of the two stores is not the one that
-    it was.
+    Invariant: each partition stands in the global store exactly where this server's epoch commits
+    have brought it (`agreed`); a ValueError when it does not: one of the two stores is not the one
+    that it was.
     """
 
-    def __init__(self, stage: Stage, number: int, own: StateTable, shared: StateTable) -> None:
-        self.stage, self.number, self.name = stage, number, f"server-{number}"
-        self.own, self.shared, self.at = own, shared, stage.points(f"server-{number}")
-        self._nothing = Partials.empty(len(stage.function.components))
+    def __init__(self, job: Job, number: int, own: StateTable, shared: StateTable) -> None:
+        self.job, self.number, self.name = job, number, f"server-{number}"
+        self.own, self.shared, self.at = own, shared, job.points(f"server-{number}")
+        self._nothing = Partials.empty(len(job.function.components))
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.complete = self.tables
         if not own.progress():
-            # Go on from the global store once nothing more of a dead process of this server can
-            # come there. A hand-over that is still on its way there carries the number of its last
-            # table. This takes the next number, after which that one is refused. Either waits for
-            # the other.
-            last = shared.handed().get(self.name, 0)
+            # Go on from the global store once nothing more of a crashed process of this server can
+            # come there. A commit of its that is still on its way carries the number of its last
+            # table. This commit takes the next number, after which that one is refused. Either
+            # waits for the other.
+            last = shared.committed().get(self.name, 0)
             while not shared.merge(self._nothing, {}, token=(self.name, last + 1)):
-                last = shared.handed()[self.name]
-            mine, stands = stage.partitions_of(number), shared.progress()
+                last = shared.committed()[self.name]
+            mine, stands = job.partitions_of(number), shared.progress()
             own.merge(self._nothing, {p: stands[p] for p in mine if p in stands}, BASE)
-        handed, _ = self.agreed()
-        self.cycle = Cycle(max([handed, *self.complete]) + 1)
+        committed, _ = self.agreed()
+        self.cycle = CheckpointCycle(max([committed, *self.complete]) + 1)
 
     @property
     def tables(self) -> list[int]:
-        """Tables of its own store that hold something to be handed over."""
+        """Tables of its own store that hold something to be committed."""
         return [epoch for epoch in self.own.epochs() if epoch != BASE]
 
     def agreed(self) -> tuple[int, dict[int, Progress]]:
         """Last of this server's tables in the global store, and where its partitions stand there.
 
-        It is looked at twice, as a hand-over of a dead process may come between two questions.
+        It reads both twice, as a crashed process's epoch commit may come between the two reads.
         """
-        mine = self.stage.partitions_of(self.number)
+        mine = self.job.partitions_of(self.number)
         for pause_s in (LOOK_S, 0.0):
-            handed, found = self.shared.handed().get(self.name, 0), self.shared.progress()
+            committed, found = self.shared.committed().get(self.name, 0), self.shared.progress()
             with self.lock:
-                known = self.reached([BASE, *(e for e in self.complete if e <= handed)])
+                known = self.reached([BASE, *(e for e in self.complete if e <= committed)])
             stands, due = ({p: at.get(p, Progress()).offset for p in mine} for at in (found, known))
             if stands == due:
-                return handed, known
+                return committed, known
             time.sleep(pause_s)
         wrong = [f"{p} at {stands[p]} instead of {due[p]}" for p in mine if stands[p] != due[p]]
         raise ValueError(
@@ -144,7 +144,7 @@ class Server:
 
     def reached(self, epochs: Iterable[int]) -> dict[int, Progress]:
         """How far some tables of its own store bring the partitions."""
-        return further(*map(self.own.progress, epochs))
+        return furthest(*map(self.own.progress, epochs))
 
     def join(self, task: str, partitions: list[int]) -> dict[int, Progress]:
         """A task begins; returns where its partitions stand, as far as they have begun."""
@@ -155,7 +155,7 @@ class Server:
             return {p: stands[p] for p in partitions if p in stands}
 
     def leave(self, task: str) -> None:
-        """A task has ended or died."""
+        """A task has ended or crashed."""
         with self.changed:
             self.cycle.leave(task)
             self._look()
@@ -192,29 +192,29 @@ class Server:
     @property
     def read_all(self) -> bool:
         """Whether every partition has been read to its end."""
-        mine = self.stage.partitions_of(self.number)
+        mine = self.job.partitions_of(self.number)
         with self.lock:
             stands = self.own.progress()
         return all(p in stands and stands[p].watermark == END for p in mine)
 
     @property
     def finished(self) -> bool:
-        """Whether all of it has been read and handed over."""
+        """Whether all of it has been read and committed."""
         with self.lock:
             return self.read_all and not self.tables
 
-    def hand_over_always(self) -> None:
+    def keep_committing(self) -> None:
         """Hand complete tables over while tasks go on merging, for ever."""
         while True:
             with self.changed:
-                self.changed.wait_for(lambda: self.read_all, self.stage.handover_s)
-            self.hand_over()
+                self.changed.wait_for(lambda: self.read_all, self.job.commit_s)
+            self.commit_epochs()
 
-    def hand_over(self) -> None:
+    def commit_epochs(self) -> None:
         """Wait for a complete table, and merge all that are into the global store, each once.
 
         The global transaction says where each partition's delta begins, and is refused unless the
-        partition stands there. What a process of this server that has died had handed over after
+        partition stands there. What a process of this server that has crashed had committed after
         all is left out (`agreed`). While the global store is out of reach, tables wait in the
         server's own store, for `patience_s` seconds (D3 section 5.2).
         """
@@ -223,8 +223,8 @@ class Server:
             epochs = list(self.complete)
 
         def merge() -> None:
-            handed, stands = self.agreed()
-            new = [epoch for epoch in epochs if epoch > handed]
+            committed, stands = self.agreed()
+            new = [epoch for epoch in epochs if epoch > committed]
             with self.lock:
                 rows = Partials.concat(self._nothing, *(self.own.read(epoch=e) for e in new))
                 progress = self.reached(new)
@@ -234,9 +234,9 @@ class Server:
             }
             self.shared.merge(rows, delta, token=(self.name, epochs[-1]))
 
-        # a dead process's comes between, or nobody answers
-        patiently(merge, self.stage.patience_s, (StaleBatch, OSError), RETRY_S)
-        self.at("handed")
+        # a crashed process's comes between, or nobody answers
+        patiently(merge, self.job.patience_s, (StaleBatch, OSError), RETRY_S)
+        self.at("committed")
 
         with self.changed:
             self.own.merge(self._nothing, self.reached(epochs), BASE)

@@ -24,7 +24,7 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.intake import Intake, noted
 from aftlib.shared_state.parsing import BLOCK, Rules
 from aftlib.shared_state.stores.opening import claim
-from aftlib.shared_state.stores.tables import Progress, StateTable, packed, unpacked
+from aftlib.shared_state.stores.tables import Progress, StateTable, pack_message, unpack_message
 from aftlib.shared_state.sums import SUMS, SliceSums, merged, window_sums
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
@@ -83,7 +83,7 @@ ROWS = 2**18
 
 @dataclass(frozen=True)
 class LogMerge:
-    """What every task is told of a log that they sum together.
+    """What every task is progress_to_json of a log that they sum together.
 
     Tasks leave their reports and malformed lines in `directory`, one that all machines share. The
     point of the failure to inject is ``task-N``, passed with the tuples gone through.
@@ -100,7 +100,7 @@ class LogMerge:
         return range(task, self.log.partitions, self.tasks)
 
     def passes(self, task: int, tuples: int) -> None:
-        """Let a task die here if it is its turn."""
+        """Let a task crash here if it is its turn."""
         if self.fault is not None:
             self.fault.passes(f"task-{task}", tuples)
 
@@ -342,8 +342,8 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
 
 
 def _sent(sums: Partials) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"sums": [packed("sums", rows=sums)]})
+    return pa.RecordBatch.from_pydict({"sums": [pack_message("sums", rows=sums)]})
 
 
 def _merged(sent: list[bytes]) -> Partials:
-    return merged(unpacked(sums)[2] for sums in sent)
+    return merged(unpack_message(sums)[2] for sums in sent)

@@ -18,7 +18,7 @@ from typing import Any
 
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.intake import Intake
-from aftlib.shared_state.job import Journal, Stage
+from aftlib.shared_state.job import Job, Journal
 from aftlib.shared_state.liveness import start_thread
 from aftlib.shared_state.parsing import BLOCK
 from aftlib.shared_state.server import Server
@@ -26,10 +26,10 @@ from aftlib.shared_state.stores.tables import (
     END,
     Progress,
     StaleBatch,
-    packed,
-    told,
-    understood,
-    unpacked,
+    pack_message,
+    progress_from_json,
+    progress_to_json,
+    unpack_message,
 )
 from aftlib.shared_state.tuplelog import TupleLog
 
@@ -38,35 +38,35 @@ ERRORS = {error.__name__: error for error in (OverflowError, StaleBatch)}
 
 
 def address_of(server: int) -> str:
-    """Socket of a server, relative to the stage's folder: a socket's path must be short."""
+    """Socket of a server, relative to the job's folder: a socket's path must be short."""
     return f"server-{server}.sock"
 
 
-class Door:
+class SocketServer:
     """Lets tasks in; a connection that ends, however it ends, is a task that has left.
 
     Only processes of the same user can reach the socket, and only those of the same supervisor,
-    which hands its key down to them, are listened to. All of them work in the stage's folder.
+    which hands its key down to them, are listened to. All of them work in the job's folder.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._visits = count()
         address = address_of(server.number)
-        if os.path.exists(address):  # left by a server that died
+        if os.path.exists(address):  # left by a server that crashed
             os.unlink(address)
         mask = os.umask(0o177)
         try:
-            self._listener = Listener(address, "AF_UNIX", backlog=server.stage.tasks)
+            self._listener = Listener(address, "AF_UNIX", backlog=server.job.tasks)
         finally:
             os.umask(mask)
 
     def run(self) -> None:
         """Let tasks in, for ever."""
         while True:
-            start_thread(self.let_in, self._listener.accept())
+            start_thread(self.accept_task, self._listener.accept())
 
-    def let_in(self, link: Connection) -> None:
+    def accept_task(self, link: Connection) -> None:
         """Serve a task of the same supervisor; nothing else that another one sends is looked at."""
         key = current_process().authkey
         try:
@@ -82,11 +82,11 @@ class Door:
         task = f"visit {next(self._visits)}"
         try:
             while True:
-                word, what, rows = _received(link)
+                word, what, rows = _receive(link)
                 try:
                     answer = self.answered(task, word, what, rows)
                 except tuple(ERRORS.values()) as error:
-                    answer = packed(type(error).__name__, str(error))
+                    answer = pack_message(type(error).__name__, str(error))
                 link.send_bytes(answer)
         except (EOFError, ConnectionError):
             self._server.leave(task)
@@ -94,44 +94,44 @@ class Door:
     def answered(self, task: str, word: str, what: Any, rows: Partials) -> bytes:
         """What a request comes to; ValueError for a word that is none of a task's."""
         if word == "join":
-            return packed("joined", told(self._server.join(task, what)))
+            return pack_message("joined", progress_to_json(self._server.join(task, what)))
         if word == "merge":
-            self._server.merge(task, rows, understood(what))
+            self._server.merge(task, rows, progress_from_json(what))
         elif word == "leave":
             self._server.leave(task)
         else:
             raise ValueError(f"word must be join, merge or leave, got {word!r}")
-        return packed("done")
+        return pack_message("done")
 
 
 class Link:
     """A task's connection to its server.
 
-    By any method a ConnectionError or EOFError says that the server is not there, or dies.
+    By any method a ConnectionError or EOFError says that the server is not there, or crashes.
     """
 
     def __init__(self, server: int) -> None:
         try:
             self._link = Client(address_of(server), "AF_UNIX", current_process().authkey)
-        except (FileNotFoundError, AuthenticationError) as error:  # not there, or about to die
+        except (FileNotFoundError, AuthenticationError) as error:  # not there, or about to end
             raise ConnectionError(f"server {server} does not answer ({error})") from error
 
     def join(self, partitions: list[int]) -> dict[int, Progress]:
         """Begin; returns where the partitions stand."""
-        return understood(self._call(packed("join", partitions)))
+        return progress_from_json(self._call(pack_message("join", partitions)))
 
     def merge(self, partials: Partials, progress: Mapping[int, Progress]) -> None:
         """Merge a batch, as `StateTable.merge`."""
-        self._call(packed("merge", told(progress), partials))
+        self._call(pack_message("merge", progress_to_json(progress), partials))
 
     def stay(self) -> None:
         """Have no more to merge, and wait until the server ends, which raises EOFError."""
-        self._call(packed("leave"))
-        _received(self._link)
+        self._call(pack_message("leave"))
+        _receive(self._link)
 
     def _call(self, request: bytes) -> Any:
         self._link.send_bytes(request)
-        word, what, _ = _received(self._link)
+        word, what, _ = _receive(self._link)
         if word in ERRORS:
             raise ERRORS[word](what)
         return what
@@ -143,31 +143,31 @@ class Link:
         self._link.close()
 
 
-def _received(link: Connection) -> tuple[str, Any, Partials]:
-    """The next message; a peer that dies inside one has ended like any other."""
+def _receive(link: Connection) -> tuple[str, Any, Partials]:
+    """The next message; a peer that crashes inside one has ended like any other."""
     try:
-        return unpacked(link.recv_bytes())
+        return unpack_message(link.recv_bytes())
     except OSError as error:  # of no class of its own when it comes in mid-message
-        raise EOFError(f"the peer died inside a message ({error}): connect again") from error
+        raise EOFError(f"the peer crashed inside a message ({error}): connect again") from error
 
 
 RETRY_S = 0.02
 
 
-def work(stage: Stage, server: int, task: int, journal: Journal) -> None:
+def work(job: Job, server: int, task: int, journal: Journal) -> None:
     """Read all partitions of a task to their ends.
 
     The server says where to begin, at first and again whenever it, or this task's process, has
-    died. Nothing about the past is kept here. A task that has come to the end waits until its
-    server has handed all of it over: if the server dies before, some is to be read again. Errors
+    crashed. Nothing about the past is kept here. A task that has come to the end waits until its
+    server has handed all of it over: if the server crashes before, some is to be read again. Errors
     are those of `PartitionReader.blocks` and `StateTable.merge`, and a ValueError when a
     partition's file is gone, or has not the length that it was written with.
     """
-    at = stage.points(journal.who)
-    while not (stage.directory / f"server-{server}.done").exists():
+    at = job.points(journal.who)
+    while not (job.directory / f"server-{server}.done").exists():
         try:
             with Link(server) as link:
-                read_on(stage, link, stage.partitions_of(server, task), journal, at)
+                read_on(job, link, job.partitions_of(server, task), journal, at)
                 journal.note("ended")
                 link.stay()
         except (ConnectionError, EOFError, StaleBatch):
@@ -175,24 +175,24 @@ def work(stage: Stage, server: int, task: int, journal: Journal) -> None:
 
 
 def read_on(
-    stage: Stage, link: Link, partitions: list[int], journal: Journal, at: Callable[[str], None]
+    job: Job, link: Link, partitions: list[int], journal: Journal, at: Callable[[str], None]
 ) -> None:
     """Read partitions to their ends, a batch of each in turn."""
-    TupleLog.open(stage.log.path)  # all of it is there
+    TupleLog.open(job.log.path)  # all of it is there
     stands = link.join(partitions)
     journal.note("joined", offsets={p: now.offset for p, now in stands.items()})
-    intake = Intake(stage.rules, stands, stage.function, stage.rejects, note_all=False)
-    rows = min(BLOCK, stage.batch)
+    intake = Intake(job.rules, stands, job.function, job.rejects, note_all=False)
+    rows = min(BLOCK, job.batch)
     readers = {
-        p: intake.read(p, stage.log.part(p), rows)
+        p: intake.read(p, job.log.part(p), rows)
         for p in partitions
         if p not in stands or stands[p].watermark != END
     }
     while readers:
         for partition in list(readers):
             since = intake.progress.get(partition, Progress()).tuples
-            if not any(waiting >= stage.batch for waiting in readers[partition]):
-                TupleLog.open(stage.log.path)  # as it was written: this is a partition's end
+            if not any(waiting >= job.batch for waiting in readers[partition]):
+                TupleLog.open(job.log.path)  # as it was written: this is a partition's end
                 intake.end(partition)
                 del readers[partition]
             partials, progress = intake.take()

@@ -182,7 +182,7 @@ def stage_of(directory: Path, place: Path, told: dict[str, Any]) -> Any:
 
     told = dict(told)
     batch = told.pop("batch")
-    stage = sharing_driver.stage_in(directory, sharing_driver.Settings(**told))
+    stage = sharing_driver.job_in(directory, sharing_driver.Settings(**told))
     return replace(stage, directory=place, batch=batch)
 
 

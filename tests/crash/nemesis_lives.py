@@ -45,7 +45,7 @@ def live_shared_state(directory: Path, place: Path, told: Told) -> None:
             return merge(table, partials, bare, epoch, token)
 
         def agreed(server):  # noqa: ANN001, ANN202
-            handed = server.shared.handed().get(server.name, 0)
+            handed = server.shared.committed().get(server.name, 0)
             with server.lock:
                 known = server.reached([0, *(e for e in server.complete if e <= handed)])
             server.shared.merge(Partials.empty(1), known)

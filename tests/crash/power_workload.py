@@ -23,7 +23,7 @@ from aftlib.checkpoint_planning.state import (
 from aftlib.core.paths import atomic_directory, atomic_file
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.output import Output
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.opening import open_table
@@ -75,9 +75,9 @@ def write_folder(folder: Path, k: int) -> None:
 
 def output_of(folder: Path) -> tuple[Output, Any]:
     """D3's output task and the table that it forgets in; windows are tumbling, of 10 ticks."""
-    stage = Stage(TupleLog(folder, 1, 1, {}), Rules(Windows(10, 10)), folder)
+    job = Job(TupleLog(folder, 1, 1, {}), Rules(Windows(10, 10)), folder)
     table = open_table(f"sqlite:{folder / 'table'}", SUM)
-    return Output(stage, table), table
+    return Output(job, table), table
 
 
 def main(kind: str, place: str) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from aftlib.core.windows import Windows
 from aftlib.shared_state import supervisor
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.memory import BufferedTable
 from aftlib.shared_state.stores.sql import SqliteTable
@@ -38,8 +38,8 @@ class Settings:
     Attributes
     ----------
     own, shared, schema, checkpoint_s, patience_s
-        As `Stage` has them.
-    others_s, most_deaths : float, int
+        As `Job` has them.
+    others_s, most_crashes : float, int
         How long the supervisor waits for another's processes, and how often one of its own may die.
     stops : list of (who, point, number)
         Where a process is stopped, at its so-manieth passing, and lives on.
@@ -59,7 +59,7 @@ class Settings:
     checkpoint_s: float = 0.05
     patience_s: float = 600.0
     others_s: float = supervisor.OTHERS_S
-    most_deaths: int = supervisor.MOST_DEATHS
+    most_crashes: int = supervisor.MOST_CRASHES
     stops: list = field(default_factory=list)
     strikes: list = field(default_factory=list)
     random_kills: int = 0
@@ -117,8 +117,8 @@ class Tokenless(SqliteTable):
 
 
 @dataclass(frozen=True)
-class BreakableStage(Stage):
-    """A stage whose stores may be broken ones."""
+class BreakableJob(Job):
+    """A job whose stores may be broken ones."""
 
     broken: str = ""
     hold: int = 0
@@ -170,15 +170,15 @@ def notes_in(directory: Path) -> Path:
     return directory / "deaths"
 
 
-def stage_in(directory: Path, settings: Settings) -> Stage:
-    """The stage of a trial."""
+def job_in(directory: Path, settings: Settings) -> Job:
+    """The job of a trial."""
     notes = notes_in(directory)
     strikes = [(*strike, signal.SIGKILL) for strike in settings.strikes]
     stops = [(*stop, signal.SIGSTOP) for stop in settings.stops]
-    return BreakableStage(
+    return BreakableJob(
         TupleLog.open(directory / "log"),
         Rules(WINDOWS, DELAY),
-        directory / "stage",
+        directory / "job",
         own=settings.own,
         shared=settings.shared,
         schema=settings.schema,
@@ -197,10 +197,10 @@ def stage_in(directory: Path, settings: Settings) -> Stage:
 def main(place: str, said: str) -> None:
     """Run what is left of the trial."""
     settings, directory = Settings(**json.loads(said)), Path(place).resolve()
-    supervisor.OTHERS_S, supervisor.MOST_DEATHS = settings.others_s, settings.most_deaths
+    supervisor.OTHERS_S, supervisor.MOST_CRASHES = settings.others_s, settings.most_crashes
     supervisor.SILENT_S = 1.0
-    stage = stage_in(directory, settings)
-    supervisor.Supervisor(stage).run(RandomKills(notes_in(directory), settings))
+    job = job_in(directory, settings)
+    supervisor.Supervisor(job).run(RandomKills(notes_in(directory), settings))
 
 
 if __name__ == "__main__":

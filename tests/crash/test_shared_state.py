@@ -35,7 +35,7 @@ FULL = os.environ.get("AFT_TRIALS") == "full"
 SEEDS = 5 if FULL else 1
 STORES = [(own, shared) for own in ("rocksdb", "sqlite", "memory") for shared in ("sqlite", "pg")]
 SAMPLE = STORES if FULL else [("rocksdb", "pg"), ("sqlite", "sqlite")]
-SERVER = ("met", "merged", "complete", "stored", "flushed", "handed", "dropped")
+SERVER = ("met", "merged", "complete", "stored", "flushed", "committed", "dropped")
 """Points of a server; "stored" is within the barrier of a store that outlives it."""
 TASK, OUTPUT = ("read", "merged"), ("written", "forgotten")
 PARTITIONS, TUPLES, KEYS = 6, 8_000, 200
@@ -111,7 +111,7 @@ def told(process, seconds):
 
 
 def wait_for_joins(directory, process, number):
-    journal = directory / "stage" / "journal.jsonl"
+    journal = directory / "job" / "journal.jsonl"
     while process.poll() is None:
         if journal.exists() and journal.read_text().count("joined") >= number:
             return
@@ -132,7 +132,7 @@ def finished(directory, settings, supervisor_kills=()):
         said = told(process, 120)
         code = process.returncode
     assert code == 0, said
-    return directory / "stage"
+    return directory / "job"
 
 
 def deaths(directory):
@@ -144,13 +144,13 @@ def check(directory, settings, expected):
     """What was put out is the replay of the log, every window and key once; late ones counted."""
     sums, late = expected
     found = Counter()
-    for path in sorted((directory / "stage" / "output").iterdir()):
+    for path in sorted((directory / "job" / "output").iterdir()):
         for line in path.read_text().splitlines():
             window, key, value = map(int, line.split(","))
             assert (window, key) not in found
             found[window, key] = value
     assert found == sums
-    with driver.stage_in(directory, replace(settings, broken="")).open_shared() as table:
+    with driver.job_in(directory, replace(settings, broken="")).open_shared() as table:
         progress = table.progress()
         assert table.windows().tolist() == []
     assert {p: (now.tuples, now.watermark) for p, now in progress.items()} == {
@@ -228,11 +228,11 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
         wait_for_joins(tmp_path, process, 4)
         server.stop()
         everything, deadline = dict.fromkeys(range(PARTITIONS), TUPLES), time.monotonic() + 60
-        while Account.of(tmp_path / "stage").read != everything and time.monotonic() < deadline:
+        while Account.of(tmp_path / "job").read != everything and time.monotonic() < deadline:
             time.sleep(0.1)
-        read = Account.of(tmp_path / "stage").read
+        read = Account.of(tmp_path / "job").read
         assert process.poll() is None
-        assert not list((tmp_path / "stage" / "output").iterdir())
+        assert not list((tmp_path / "job" / "output").iterdir())
         server.start()
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
@@ -242,7 +242,7 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
 
 def stopped_after(directory, settings, windows):
     """Run until so many windows are out, and kill the supervisor; its processes die with it."""
-    process, output = start(directory, settings), directory / "stage" / "output"
+    process, output = start(directory, settings), directory / "job" / "output"
     while process.poll() is None and len(list(output.glob("window-*"))) < windows:
         time.sleep(0.01)
     assert process.poll() is None
@@ -257,10 +257,10 @@ def test_a_global_store_taken_back_is_exact_or_said_so(trial, expected, own, bac
     """Once, 10 of 17 such runs were silently wrong, and 7 hung."""
     directory, settings = trial("sqlite", own=own)
     stopped_after(directory, settings, 1)
-    files = list((directory / "stage").glob("shared.sqlite*"))
+    files = list((directory / "job").glob("shared.sqlite*"))
     copies = {path: path.read_bytes() for path in files}
     stopped_after(directory, settings, 4)
-    for path in (directory / "stage").glob("shared.sqlite*"):
+    for path in (directory / "job").glob("shared.sqlite*"):
         path.unlink()
     if back == "an older copy":
         for path, content in copies.items():
@@ -283,8 +283,10 @@ def ends_with_an_error(directory, settings):
 
 def test_a_task_that_always_dies_ends_the_run(trial):
     """Once, it was started 860 times in 20 s, for ever."""
-    said = ends_with_an_error(*trial("sqlite", broken="dies always", most_deaths=5))
-    assert "task-0-1 died 6 times, the last time by signal 9, and the stage got nowhere" in said
+    said = ends_with_an_error(*trial("sqlite", broken="dies always", most_crashes=5))
+    assert (
+        "task-0-1 crashed 6 times, the last time by signal 9, and the job made no progress" in said
+    )
 
 
 def test_a_stopped_server_is_named(trial, expected):
@@ -292,8 +294,8 @@ def test_a_stopped_server_is_named(trial, expected):
     directory, settings = trial("sqlite", stops=[("server-0", "merged", 20)], patience_s=4.0)
     said = ends_with_an_error(directory, settings)
     assert re.search(r"server-0 \(process \d+\) has given no sign of life for \d+ s", said)
-    assert re.search(r"waiting: server-0 \(process \d+\) .* \d s: .*the stage ends after 4 s", said)
-    lines = (directory / "stage" / "journal.jsonl").read_text()
+    assert re.search(r"waiting: server-0 \(process \d+\) .* \d s: .*the job ends after 4 s", said)
+    lines = (directory / "job" / "journal.jsonl").read_text()
     assert '"waits for", "name": "server-0"' in lines
     finished(directory, settings)
     check(directory, settings, expected)
@@ -343,7 +345,7 @@ def test_a_broken_store_is_caught(trial, expected, own, broken, strike):
 
 def test_a_hand_over_that_is_not_remembered_is_noticed(trial):
     """The broken control of the hand-over: the offsets say that it has been there before."""
-    broken, strike = "tokenless", ("server-0", "handed", 2)
+    broken, strike = "tokenless", ("server-0", "committed", 2)
     directory, settings = trial("sqlite", own="sqlite", broken=broken, strikes=[strike])
     with pytest.raises(AssertionError, match="instead of .* was replaced or is an older copy"):
         finished(directory, settings)

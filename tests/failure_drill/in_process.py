@@ -62,7 +62,7 @@ def all_here(patch):
     patch.setattr(drivers, "begun", lambda directory, *strike: (str(directory), *strike))
     patch.setattr(drivers, "ended", lives)
     patch.setattr(drivers, "stalled", lambda *_: True)
-    patch.setattr(stages, "run_stage", stage_by_stage)
+    patch.setattr(stages, "run_job", stage_by_stage)
 
 
 def taking(seconds, function):
@@ -111,7 +111,7 @@ def lives(life, status):
 
 def stage_by_stage(stage):
     """D3's servers one after the other, each with its tasks, in stores in memory."""
-    stage.keep_folder()
+    stage.claim_folder()
     os.chdir(stage.directory)
     shared = MemoryTable(SUM)
     for number in range(stage.servers):
@@ -131,6 +131,6 @@ def stage_by_stage(stage):
                 finally:
                     server.leave(name)
         server.checkpoint()
-        server.hand_over()
+        server.commit_epochs()
     Output(stage, shared).emit()
     return Account.of(stage.directory)

@@ -172,7 +172,7 @@ def estimates_what_is_exact(patch):
 
 def keeps_its_slices(patch):
     """D3: a server hands nothing over of what it has merged since its last checkpoint."""
-    patch.setattr(Server, "hand_over", lambda server: None)
+    patch.setattr(Server, "commit_epochs", lambda server: None)
 
 
 def starts_over(patch):

@@ -14,7 +14,7 @@ from aftlib.shared_state.claims import CLAIMS, explanation
 from aftlib.shared_state.experiments import model, throughputs
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.intake import Intake
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.output import Output
 from aftlib.shared_state.scaling import SERVED, MergeCosts, ShuffleCosts
 from aftlib.shared_state.stores.memory import MemoryTable
@@ -174,7 +174,7 @@ def settled_by_work(tmp_path, monkeypatch):
     clock = SimpleNamespace(time=lambda: clock.now, now=0.0)
     monkeypatch.setattr(journal, "time", clock)
 
-    def run_stage(stage):
+    def run_job(stage):
         stage.directory.mkdir()
         monkeypatch.chdir(stage.directory)
         begin, table = clock.now, MemoryTable(stage.function)
@@ -196,7 +196,7 @@ def settled_by_work(tmp_path, monkeypatch):
         assert Output(stage, table).emit()
         return journal.Account.of(stage.directory)
 
-    monkeypatch.setattr(throughputs, "run_stage", run_stage)
+    monkeypatch.setattr(throughputs, "run_job", run_job)
     given = []
     for skew in (0.0, 1.2, 2.0):
         stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)
@@ -244,7 +244,7 @@ take = Intake.take
 @pytest.mark.parametrize(
     ("place", "name", "mutant", "turned"),
     [
-        (Stage, "partitions_of", all_to_the_first, 0),  # tasks do not share the work
+        (Job, "partitions_of", all_to_the_first, 0),  # tasks do not share the work
         (journal.Account, "of", in_turn(journal.Account.of), 0),  # nor the time
         (tuplelog, "draw_part", by_key, 1),  # the tuples of a key meet in one task
         (Intake, "take", unsummed, 2),  # tasks merge tuples, not sums

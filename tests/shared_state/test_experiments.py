@@ -14,13 +14,13 @@ from aftlib.shared_state import figures
 from aftlib.shared_state.claims import CLAIMS
 from aftlib.shared_state.experiments import failures as deaths
 from aftlib.shared_state.experiments import stores
-from aftlib.shared_state.experiments.failures import tried_again
+from aftlib.shared_state.experiments.failures import restarted_tasks
 from aftlib.shared_state.experiments.stores import MODES
 from aftlib.shared_state.experiments.throughputs import require_same
 from aftlib.shared_state.scaling import MergeCosts, ShuffleCosts, expected_states
 from aftlib.shared_state.strategies import STRATEGIES
 from aftlib.shared_state.sums import SliceSums
-from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 from benchmarks.merging import TOTALS, require_equal
 from tests.judging import verdict
@@ -45,7 +45,7 @@ def measured(spark, given):
 
 @pytest.fixture(scope="module")
 def failures(spark, given):
-    return d3.one_task_dies(spark, given[0], 2, every=20_000, after=25_000)
+    return d3.one_task_crashes(spark, given[0], 2, every=20_000, after=25_000)
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +57,13 @@ def ran():
 @pytest.fixture(scope="module")
 def sharing(tmp_path_factory, ran):
     def kept(stage):
-        account = run_stage(stage)
+        account = run_job(stage)
         ran[stage.directory.name] = stage, account
         return account
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deaths, "run_stage", kept)
-        return d3.servers_and_tasks_die(tmp_path_factory.mktemp("sharing"), 20_000, seed=1)
+        patch.setattr(deaths, "run_job", kept)
+        return d3.servers_and_tasks_crash(tmp_path_factory.mktemp("sharing"), 20_000, seed=1)
 
 
 @pytest.fixture
@@ -230,19 +230,19 @@ def test_a_death_disturbs_only_behind_a_pipelined_shuffle(failures):
 
 def test_healthy_tasks_that_began_anew_are_counted():
     tries = [{"task": t, "attempt": a, "tuples": 5} for t, a in ((0, 0), (0, 1), (1, 0), (1, 1))]
-    assert tried_again(tries, 1) == 1
-    assert tried_again([each for each in tries if each["task"] == 1], 1) == 0
-    assert tried_again([{"task": 0, "attempt": 2, "tuples": 5}], 1) == 1
+    assert restarted_tasks(tries, 1) == 1
+    assert restarted_tasks([each for each in tries if each["task"] == 1], 1) == 0
+    assert restarted_tasks([{"task": 0, "attempt": 2, "tuples": 5}], 1) == 1
 
 
 def test_one_task_cannot_be_left_over(spark, given):
     with pytest.raises(ValueError, match="tasks must be at least 2 .*, got 1"):
-        d3.one_task_dies(spark, given[0], 1, 1, 1)
+        d3.one_task_crashes(spark, given[0], 1, 1, 1)
 
 
 def test_a_death_that_never_comes_is_refused(spark, given):
     with pytest.raises(ValueError, match="after must be below .*, got 1000000: nobody died"):
-        d3.one_task_dies(spark, given[0], 2, every=40_000, after=1_000_000)
+        d3.one_task_crashes(spark, given[0], 2, every=40_000, after=1_000_000)
 
 
 def test_a_death_disturbs_only_its_own_among_servers(sharing):
@@ -281,8 +281,8 @@ def test_a_window_that_a_death_loses_turns_its_claim(tmp_path, monkeypatch, agai
             next(stage.output.iterdir()).unlink()
         return account
 
-    monkeypatch.setattr(deaths, "run_stage", loses_a_window)
-    found = d3.servers_and_tasks_die(tmp_path, 1_000, seed=1)
+    monkeypatch.setattr(deaths, "run_job", loses_a_window)
+    found = d3.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
     assert found.groupby("run")["error"].max().to_dict() == {
         "undisturbed": 0, "a task dies": 1, "a server dies": 1,
     }  # fmt: skip
@@ -295,10 +295,10 @@ def test_a_death_that_takes_the_server_along_turns_its_claim(tmp_path, monkeypat
         if stage.directory.name != "a-task-dies":
             return again(stage)
         along = [replace(fault, point="server-0 merged") for fault in stage.faults]
-        return run_stage(replace(stage, faults=(*stage.faults, *along)))
+        return run_job(replace(stage, faults=(*stage.faults, *along)))
 
-    monkeypatch.setattr(deaths, "run_stage", takes_the_server_along)
-    found = d3.servers_and_tasks_die(tmp_path, 20_000, seed=1)
+    monkeypatch.setattr(deaths, "run_job", takes_the_server_along)
+    found = d3.servers_and_tasks_crash(tmp_path, 20_000, seed=1)
     assert death_verdict("D3-5", IN_SPARK, found) == "deviates"
     assert death_verdict("D3-8", IN_SPARK, found) == "holds"
 
@@ -307,9 +307,9 @@ def test_a_run_without_its_death_is_refused(tmp_path, monkeypatch, again):
     def spared(stage):
         return again(replace(stage, faults=()))
 
-    monkeypatch.setattr(deaths, "run_stage", spared)
+    monkeypatch.setattr(deaths, "run_job", spared)
     with pytest.raises(RuntimeError, match="a task dies, but nobody died: take more tuples"):
-        d3.servers_and_tasks_die(tmp_path, 1_000, seed=1)
+        d3.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
 
 
 def test_servers_sum_the_same_as_the_strategies(tmp_path):
@@ -351,8 +351,8 @@ def test_checkpoints_are_timed_against_their_own_turn(monkeypatch):
     """Of stages that are not run, which tests of the streams do."""
     asked, seconds = [], iter([2.0, 4.0, 8.0, 3.0, 5.0, 4.5])
 
-    def streamed(_, own, checkpoint_s, handover_s):
-        asked.append((checkpoint_s, handover_s))
+    def streamed(_, own, checkpoint_s, commit_s):
+        asked.append((checkpoint_s, commit_s))
         assert own == "memory"
         return next(seconds), 1.0
 

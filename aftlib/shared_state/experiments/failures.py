@@ -14,13 +14,13 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.experiments.throughputs import shared_table
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.pipelined import pipelined
 from aftlib.shared_state.scaling import spark_hashes
 from aftlib.shared_state.strategies import LogMerge, merge_log, received
 from aftlib.shared_state.sums import SUMS
-from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 
@@ -34,7 +34,7 @@ SHARED_PARTITIONS, SHARED_KEYS, BATCHES = 4, 1_000, 500
 """Partitions and keys of the servers' log, and the most batches of a partition."""
 
 
-def one_task_dies(
+def one_task_crashes(
     spark: SparkSession, given: Input, tasks: int, every: int, after: int
 ) -> pd.DataFrame:
     """Kill one task's process by SIGKILL in each way of sharing the work out, and count.
@@ -75,7 +75,7 @@ def one_task_dies(
         error = np.abs(SUMS.group(Partials.concat(sums, less)).values).max(initial=0)
         again = sum(t["received" if "received" in t else "tuples"] for t in tries)
         row = {"strategy": name, "tasks": tasks, "tuples": given.stream.tuples}
-        row |= {"again": again - given.stream.tuples, "disturbed": tried_again(tries, victim)}
+        row |= {"again": again - given.stream.tuples, "disturbed": restarted_tasks(tries, victim)}
         row |= {"twice": None, "error": int(error), "dead_pid": note["pid"]}
         if "by_round" in tries[0]:  # what healthy tasks had received of rounds that came again
             since = min(t["since"] for t in tries if t["attempt"] > 0)
@@ -85,7 +85,7 @@ def one_task_dies(
     return pd.DataFrame(rows).astype({"twice": "Int64"})
 
 
-def tried_again(tries: list[dict], victim: int) -> int:
+def restarted_tasks(tries: list[dict], victim: int) -> int:
     """Number of tasks that were started anew, but for the one that died."""
     return len({each["task"] for each in tries if each["attempt"] > 0} - {victim})
 
@@ -109,7 +109,7 @@ WAYS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dic
 }
 
 
-def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFrame:
+def servers_and_tasks_crash(directory: Path, tuples: int, seed: int) -> pd.DataFrame:
     """Run two servers of two tasks each: undisturbed, with a task killed, with a server killed.
 
     A server's own store is RocksDB, the global one SQLite. Task 0-0 dies when it has read half of
@@ -138,11 +138,11 @@ def servers_and_tasks_die(directory: Path, tuples: int, seed: int) -> pd.DataFra
     for name, (dead, fault) in runs.items():
         faults = (fault,) if fault else ()
         place = directory / name.replace(" ", "-")
-        stage = Stage(log, rules, place, batch=batch, checkpoint_s=0.05, faults=faults)
-        account = run_stage(stage)
+        job = Job(log, rules, place, batch=batch, checkpoint_s=0.05, faults=faults)
+        account = run_job(job)
         if fault and not fault.fallen:
             raise RuntimeError(f"{name}, but nobody died: take more tuples")
-        windows = {path.name: path.read_text() for path in stage.output.iterdir()}
+        windows = {path.name: path.read_text() for path in job.output.iterdir()}
         true = true or windows
         error = len(dict(windows.items() ^ true.items()))
         for task in sorted(account.joined):

@@ -19,12 +19,12 @@ import pandas as pd
 from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
-from aftlib.shared_state.job import OWN, Stage
+from aftlib.shared_state.job import OWN, Job
 from aftlib.shared_state.parsing import BLOCK, Rules
 from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.tables import FLUSHES, Progress, StateTable
 from aftlib.shared_state.sums import SliceSums
-from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 
 RUN = 64
@@ -95,7 +95,7 @@ MODES = {
     "local, every second": (1.0, _NEVER_S),
     "local and global, every second": (1.0, 0.0),
 }
-"""Seconds between barriers and between hand-overs; at the end comes one of each anyway."""
+"""Seconds between barriers and between epoch commits; at the end comes one of each anyway."""
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
 
     Columns store, mode, run; seconds until the tasks have merged everything, and throughput: tuples
     a second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of all
-    processes, the hand-overs that are left at the end included.
+    processes, the epoch commits that are left at the end included.
     """
     require_number("stores", len(stores), least=1)
     require_number("tuples", tuples, least=TASKS)
@@ -181,17 +181,15 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _streamed(
-    log: TupleLog, own: str, checkpoint_s: float, handover_s: float
-) -> tuple[float, float]:
+def _streamed(log: TupleLog, own: str, checkpoint_s: float, commit_s: float) -> tuple[float, float]:
     """Seconds until all is merged, and CPU seconds of all processes."""
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
-        stage = Stage(
+        job = Job(
             log, Rules(Windows(1, 1)), Path(folder), servers=1, tasks=TASKS, own=own,
-            batch=STREAM_BATCH, checkpoint_s=checkpoint_s, handover_s=handover_s,
+            batch=STREAM_BATCH, checkpoint_s=checkpoint_s, commit_s=commit_s,
         )  # fmt: skip
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        account = run_stage(stage)
+        account = run_job(job)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return account.seconds, cpu

@@ -20,14 +20,14 @@ from aftlib.core.paths import project_root
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.scaling import SERVED
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.strategies import STRATEGIES, MergedLog, merge_log
 from aftlib.shared_state.sums import SUMS
-from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog, part_path, write_manifest
 from aftlib.spark.sweep import is_local
 
@@ -140,7 +140,7 @@ def served(
     """Time the document's own design on every input: a server and its tasks, without Spark.
 
     Each task sums its partitions and merges them into its server's own table (RocksDB behind a
-    buffer), which is flushed and handed over to SQLite at the end, when the clock has stopped. An
+    buffer), which is flushed and committed to SQLite at the end, when the clock has stopped. An
     input is read `times` over, and its tuples count as often.
 
     Columns strategy ("servers and tasks"), skew, tasks, repeat, tuples, states, sum: over all keys;
@@ -150,12 +150,12 @@ def served(
     for repeat, each, p in product(range(repeats), given, tasks):
         with tempfile.TemporaryDirectory(prefix="aft-") as folder:
             log = over_and_over(each.log, times, Path(folder) / "log")
-            stage = Stage(
-                log, each.rules, Path(folder) / "stage", servers=1, tasks=p,
+            job = Job(
+                log, each.rules, Path(folder) / "job", servers=1, tasks=p,
                 batch=each.stream.tuples, checkpoint_s=1e9,
             )  # fmt: skip
-            account = run_stage(stage)
-            (window,) = stage.output.iterdir()
+            account = run_job(job)
+            (window,) = job.output.iterdir()
             sums = pd.read_csv(window, names=["window", "key", "sum"])["sum"]
         at = {"strategy": SERVED, "skew": each.stream.skew, "tasks": p, "repeat": repeat}
         found = {"tuples": account.tuples, "states": len(sums), "sum": int(sums.sum())}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
-from aftlib.shared_state.stores.tables import Output, Progress, StateTable, Token, further
+from aftlib.shared_state.stores.tables import Output, Progress, StateTable, Token, furthest
 
 
 @dataclass
@@ -23,7 +23,7 @@ class MemoryTable(StateTable):
     """Sorted arrays by window: a merge costs O(n log m), and O(m) when it brings new keys.
 
     Nothing survives the process; whoever starts again reads on from the offsets of the store that
-    the tables were handed over to. Not locked: one thread at a time.
+    the tables were committed to. Not locked: one thread at a time.
     """
 
     durable = False
@@ -32,7 +32,7 @@ class MemoryTable(StateTable):
         super().__init__(aggregate)
         self._tables: dict[int, _Epoch] = {}
         self._progress: dict[int, Progress] = {}
-        self._handed: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
         self._outputs: dict[int, int] = {}
 
     def _merge(
@@ -61,10 +61,10 @@ class MemoryTable(StateTable):
         for window, (keys, values, at, new) in changes.items():
             values[at] = new
             table.rows[window] = keys, values
-        table.progress = further(table.progress, progress)
-        self._progress = further(self._progress, progress)
+        table.progress = furthest(table.progress, progress)
+        self._progress = furthest(self._progress, progress)
         self._tables[epoch] = table
-        self._handed.update([token] if token else [])
+        self._committed.update([token] if token else [])
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
@@ -83,9 +83,9 @@ class MemoryTable(StateTable):
         """Tables that hold something, ascending."""
         return tuple(sorted(self._tables))
 
-    def handed(self) -> dict[str, int]:
-        """Last epoch that each server handed over to this store."""
-        return dict(self._handed)
+    def committed(self) -> dict[str, int]:
+        """Last epoch that each server committed to this store."""
+        return dict(self._committed)
 
     def drop(self, epoch: int) -> None:
         """Empty a table."""
@@ -133,7 +133,7 @@ class BufferedTable(StateTable):
             self.store.merge(rows, progress, epoch, token)
         else:
             self._since.merge(rows, progress, epoch)
-        self._latest = further(self._latest, progress)
+        self._latest = furthest(self._latest, progress)
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of the store and those that wait."""
@@ -144,15 +144,15 @@ class BufferedTable(StateTable):
         """How far each partition is, with what waits."""
         if epoch is None:
             return dict(self._latest)
-        return further(self.store.progress(epoch), self._since.progress(epoch))
+        return furthest(self.store.progress(epoch), self._since.progress(epoch))
 
     def epochs(self) -> tuple[int, ...]:
         """Tables that hold something, there or here."""
         return tuple(sorted({*self.store.epochs(), *self._since.epochs()}))
 
-    def handed(self) -> dict[str, int]:
+    def committed(self) -> dict[str, int]:
         """Last epoch of each server in the store."""
-        return self.store.handed()
+        return self.store.committed()
 
     def barrier(self) -> None:
         """Write what waits into the store."""

@@ -43,7 +43,7 @@ def open_table(
 
 
 def claim(table: StateTable, owner: str, begun: bool = False) -> None:
-    """Note in a table, as a hand-over of nothing, whose state it holds; refuse another's.
+    """Note in a table, as an epoch commit of nothing, whose state it holds; refuse another's.
 
     All processes that may merge into it name the same owner, which says what the offsets and rows
     in it stand for. Of two owners that claim a new table at once, at least one is refused, and then
@@ -52,7 +52,7 @@ def claim(table: StateTable, owner: str, begun: bool = False) -> None:
     """
 
     def owners() -> set[str]:
-        return {name for name in table.handed() if name.startswith(_OWNER)}
+        return {name for name in table.committed() if name.startswith(_OWNER)}
 
     ours = {_OWNER + owner}
     free = owners() <= ours and (owners() or not (begun or table.progress()))

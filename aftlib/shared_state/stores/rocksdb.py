@@ -22,10 +22,10 @@ from aftlib.shared_state.stores.tables import (
     StateTable,
     Token,
     check_identity,
-    further,
+    furthest,
 )
 
-_IDENTITY, _LATEST, _PART, _EPOCH, _HANDED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
+_IDENTITY, _LATEST, _PART, _EPOCH, _COMMITTED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
 _OUTPUT = b"o"
 _MADE_FIRST = re.compile(r"LO(CK|G.*)|IDENTITY|MANIFEST-\d+|\d+\.dbtmp|rocksdict-config\.json")
 """Files of a database that nothing was put into: all that is there when the power fails then."""
@@ -57,12 +57,12 @@ class RocksTable(StateTable):
         self._put_rows(batch, rows, epoch)
         batch.put(_EPOCH + table, b"")
         for prefix, stands in ((_LATEST, self.progress()), (_PART + table, self.progress(epoch))):
-            reached = further(stands, progress)
+            reached = furthest(stands, progress)
             for partition in progress:
                 stored = struct.pack(">5q", *reached[partition].stored)
                 batch.put(prefix + _ordered(partition), stored)
         if token:
-            batch.put(_HANDED + token[0].encode(), _ordered(token[1]))
+            batch.put(_COMMITTED + token[0].encode(), _ordered(token[1]))
         self._apply("merge", batch)
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
@@ -83,9 +83,9 @@ class RocksTable(StateTable):
         """Tables that hold something, ascending."""
         return tuple(_number(name, 1) for name, _ in self._under(_EPOCH))
 
-    def handed(self) -> dict[str, int]:
-        """Last epoch that each server handed over to this store."""
-        return {name[1:].decode(): _number(last, 0) for name, last in self._under(_HANDED)}
+    def committed(self) -> dict[str, int]:
+        """Last epoch that each server committed to this store."""
+        return {name[1:].decode(): _number(last, 0) for name, last in self._under(_COMMITTED)}
 
     def drop(self, epoch: int) -> None:
         """Empty a table."""

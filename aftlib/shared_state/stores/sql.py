@@ -78,7 +78,7 @@ def redact(address: str) -> str:
 
 
 class SqlTable(StateTable):
-    """Tables state (epoch, win, key, values), progress, epochs, handed and outputs.
+    """Tables state (epoch, win, key, values), progress, epochs, commits and outputs.
 
     Each component of the aggregate is a column. Statements have ``?`` for their values.
     """
@@ -100,12 +100,12 @@ class SqlTable(StateTable):
         self, rows: Partials, progress: dict[int, Progress], epoch: int, token: Token | None
     ) -> None:
         if token:
-            self._execute(f"INSERT INTO handed VALUES (?, ?) {_REPLACE}", token)
+            self._execute(f"INSERT INTO commits VALUES (?, ?) {_REPLACE}", token)
         self._execute("INSERT INTO epochs VALUES (?) ON CONFLICT DO NOTHING", [epoch])
-        further = ", ".join(f"{n} = {self.greatest}(p.{n}, excluded.{n})" for n in _STORED)
+        furthest = ", ".join(f"{n} = {self.greatest}(p.{n}, excluded.{n})" for n in _STORED)
         note = (
             "INSERT INTO progress AS p VALUES (?, ?, ?, ?, ?, ?, ?) "
-            f"ON CONFLICT (epoch, partition) DO UPDATE SET {further}"
+            f"ON CONFLICT (epoch, partition) DO UPDATE SET {furthest}"
         )
         for partition, now in progress.items():
             for table in (LATEST, epoch):
@@ -130,9 +130,9 @@ class SqlTable(StateTable):
         found = self._rows("SELECT epoch FROM epochs ORDER BY epoch")
         return tuple(epoch for (epoch,) in found)
 
-    def handed(self) -> dict[str, int]:
-        """Last epoch that each server handed over to this store."""
-        return dict(self._rows("SELECT server, epoch FROM handed"))
+    def committed(self) -> dict[str, int]:
+        """Last epoch that each server committed to this store."""
+        return dict(self._rows("SELECT server, epoch FROM commits"))
 
     def drop(self, epoch: int) -> None:
         """Empty a table."""
@@ -169,7 +169,7 @@ class SqlTable(StateTable):
         stored = ", ".join(f"{name} bigint" for name in _STORED)
         for table in (
             "epochs (epoch bigint PRIMARY KEY)",
-            "handed (server text PRIMARY KEY, epoch bigint)",
+            "commits (server text PRIMARY KEY, epoch bigint)",
             "outputs (win bigint PRIMARY KEY, checksum bigint)",
             f"progress (epoch bigint, partition bigint, {stored}, PRIMARY KEY (epoch, partition))",
             f"state (epoch bigint, win bigint, key bigint, {values}, "

@@ -23,7 +23,7 @@ END = int(np.iinfo(np.int64).max)
 FLUSHES = ("merge", "barrier")
 """When a table is durable: as each merge returns, or at the next barrier (`BufferedTable`)."""
 Token = tuple[str, int]
-"""Name of a hand-over: (server, epoch)."""
+"""Name of an epoch commit: (server, epoch)."""
 Output = tuple[int, int]
 """A window that was emitted, and the checksum of its output."""
 
@@ -38,7 +38,7 @@ class Progress:
 
     Late are tuples that came after their slice was complete, and were left out. When `since` is
     given, a merge is refused unless the partition stands there, at 0 if nothing is known of it. So
-    neither a task that was given up for dead does harm, nor a store that has forgotten something.
+    neither a task that was given up does harm, nor a store that has forgotten something.
     """
 
     offset: int = 0  # bytes: where the next batch begins
@@ -88,8 +88,8 @@ class StateTable(ABC):
         """Merge a batch and the offsets that it brings its partitions to, in one transaction.
 
         Rows are in any order; a window and key may occur more than once. They go into the table
-        `epoch`, 0 or above. A token (server, epoch) names a hand-over: a server hands its epochs
-        over in order, and one that is not above the last that was merged is not merged again. It is
+        `epoch`, 0 or above. A token (server, epoch) names an epoch commit: a server
+        commits its epochs in order, and one that is not above the last is not merged again. It is
         False then, else True.
 
         Raises
@@ -104,7 +104,7 @@ class StateTable(ABC):
         """
         rows = self.aggregate.group(partials)
         with self._transaction("merge"):
-            if token and self.handed().get(token[0], -1) >= token[1]:
+            if token and self.committed().get(token[0], -1) >= token[1]:
                 return False
             stands = self.progress()
             for partition, now in progress.items():
@@ -115,7 +115,7 @@ class StateTable(ABC):
                         f"{now.since}; nothing was merged: read on from where the store says that "
                         "the partition stands"
                     )
-            self._merge(rows, further(progress), epoch, token)
+            self._merge(rows, furthest(progress), epoch, token)
         return True
 
     @abstractmethod
@@ -145,8 +145,8 @@ class StateTable(ABC):
         """Tables that hold something, ascending."""
 
     @abstractmethod
-    def handed(self) -> dict[str, int]:
-        """Last epoch that each server handed over to this store."""
+    def committed(self) -> dict[str, int]:
+        """Last epoch that each server committed to this store."""
 
     def _unpacked(self, windows: Sequence[int] | np.ndarray, blobs: Sequence[bytes]) -> Partials:
         """Rows of arrays of keys and values as bytes, given the window of each array."""
@@ -156,7 +156,7 @@ class StateTable(ABC):
         return Partials(np.repeat(np.array(windows, np.int64), sizes), rows[:, 0], rows[:, 1:])
 
     def barrier(self) -> None:
-        """Make everything merged so far survive the death of the process."""
+        """Make everything merged so far survive the crash of the process."""
         return  # it does
 
     @abstractmethod
@@ -182,7 +182,7 @@ class StateTable(ABC):
         self.close()
 
 
-def further(*accounts: Mapping[int, Progress]) -> dict[int, Progress]:
+def furthest(*accounts: Mapping[int, Progress]) -> dict[int, Progress]:
     """How far each partition is by the furthest of some accounts, without `since`."""
     found: dict[int, Progress] = {}
     for partition, now in (each for account in accounts for each in account.items()):
@@ -210,7 +210,7 @@ HEAD = struct.Struct("=IQI")
 """Bytes of JSON, rows, and values a row; what follows begins at a multiple of 8 bytes."""
 
 
-def packed(word: str, what: object = None, rows: Partials | None = None) -> bytes:
+def pack_message(word: str, what: object = None, rows: Partials | None = None) -> bytes:
     """A message of a word, what JSON can say, and rows."""
     said = json.dumps([word, what], default=index).encode()  # numpy's integers, too
     said += b" " * (-len(said) % 8)
@@ -219,7 +219,7 @@ def packed(word: str, what: object = None, rows: Partials | None = None) -> byte
     return b"".join([head, said, *(np.ascontiguousarray(c).data for c in columns)])
 
 
-def unpacked(message: bytes) -> tuple[str, Any, Partials]:
+def unpack_message(message: bytes) -> tuple[str, Any, Partials]:
     """Word, what JSON said, and the rows of a message; ValueError when it is none."""
     try:
         length, rows, components = HEAD.unpack_from(message)
@@ -234,11 +234,11 @@ def unpacked(message: bytes) -> tuple[str, Any, Partials]:
         ) from error
 
 
-def told(progress: Mapping[int, Progress]) -> dict[int, tuple]:
+def progress_to_json(progress: Mapping[int, Progress]) -> dict[int, tuple]:
     """How far partitions are, for a message."""
     return {partition: astuple(now) for partition, now in progress.items()}
 
 
-def understood(what: Mapping[str, list]) -> dict[int, Progress]:
-    """What `told` has told."""
+def progress_from_json(what: Mapping[str, list]) -> dict[int, Progress]:
+    """What `progress_to_json` has progress_to_json."""
     return {int(partition): Progress(*now) for partition, now in what.items()}

@@ -96,7 +96,7 @@ def test_the_least_that_is_accepted_works_without_spark(tmp_path):
     locality = experiments.states_or_locality([2, 1, 1], 1, skew=1.4, repeats=1, seed=0)
     assert locality["keys"].unique().tolist() == [1, 2]
     assert len(locality) == 10
-    sharing = experiments.servers_and_tasks_die(tmp_path, LEAST["shared_tuples"], seed=0)
+    sharing = experiments.servers_and_tasks_crash(tmp_path, LEAST["shared_tuples"], seed=0)
     assert (sharing["error"] == 0).all()
 
 
@@ -112,7 +112,7 @@ def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
         model = experiments.modelled(costs, imbalance, streams, 1, pipelined)
         assert np.isfinite(model["throughput"]).all()
     assert np.isfinite(experiments.held_out(measured, costs, imbalance, streams)["ratio"]).all()
-    failures = experiments.one_task_dies(
+    failures = experiments.one_task_crashes(
         spark, given[1], 2, every=FEWEST // MOST_CHECKPOINTS, after=FEWEST
     )
     assert (failures["error"] == 0).all()

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftlib.shared_state.server import Cycle, State
+from aftlib.shared_state.server import CheckpointCycle, State
 
 
 def test_the_document_s_course():
-    cycle = Cycle(1)
+    cycle = CheckpointCycle(1)
     cycle.join("a")
     cycle.join("b")
     assert (cycle.meet("a"), cycle.meet("b"), cycle.state) == (1, 1, State.OPEN)
@@ -23,7 +23,7 @@ def test_the_document_s_course():
 
 
 def test_a_dead_task_holds_nobody_up_and_its_substitute_begins_in_the_newest_table():
-    cycle = Cycle(5)
+    cycle = CheckpointCycle(5)
     cycle.join("a")
     cycle.join("b")
     cycle.raise_barrier()
@@ -36,13 +36,13 @@ def test_a_dead_task_holds_nobody_up_and_its_substitute_begins_in_the_newest_tab
 
 
 def test_a_barrier_without_tasks_is_complete_at_once():
-    cycle = Cycle(0)
+    cycle = CheckpointCycle(0)
     cycle.raise_barrier()
     assert cycle.state is State.COMPLETE
 
 
 def test_misuse_is_refused():
-    cycle = Cycle(0)
+    cycle = CheckpointCycle(0)
     with pytest.raises(KeyError, match=r"task 'a' is not one of \[\]: join first"):
         cycle.meet("a")
     cycle.join("a")
@@ -55,7 +55,7 @@ def test_misuse_is_refused():
     st.lists(st.tuples(st.sampled_from(["join", "leave", "meet", "barrier"]), st.integers(0, 3)))
 )
 def test_complete_tables_are_never_written(steps):
-    cycle, done, tasks = Cycle(0), -1, set()
+    cycle, done, tasks = CheckpointCycle(0), -1, set()
     for verb, task in steps:
         if verb == "join":
             cycle.join(str(task))

@@ -1,4 +1,4 @@
-"""A server: what it flushes, hands over, and goes on with after a death."""
+"""A server: what it flushes, hands over, and goes on with after a crash."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state import liveness as lifetime
 from aftlib.shared_state import liveness as waiting
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.liveness import fail
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.server import Server
@@ -27,9 +27,9 @@ from tests.shared_state.tuples import partials
 
 
 @pytest.fixture
-def stage(tmp_path):
+def job(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"0,0,0\n" * 5] * 2)
-    return Stage(log, Rules(Windows(10, 10)), tmp_path, servers=1)
+    return Job(log, Rules(Windows(10, 10)), tmp_path, servers=1)
 
 
 def batch(value, key=1):
@@ -41,9 +41,9 @@ def values(table, epoch=0):
     return dict(zip(rows.keys.tolist(), rows.values[:, 0].tolist(), strict=True))
 
 
-def test_tables_switch_at_the_barrier_and_are_handed_over(stage):
+def test_tables_switch_at_the_barrier_and_are_handed_over(job):
     shared = MemoryTable(SUM)
-    server = Server(stage, 0, MemoryTable(SUM), shared)
+    server = Server(job, 0, MemoryTable(SUM), shared)
     assert server.join("a", [0]) == server.join("b", [1]) == {}
     server.merge("a", batch(1), {0: Progress(1)})
     server.merge("b", batch(2), {1: Progress(1)})
@@ -54,44 +54,44 @@ def test_tables_switch_at_the_barrier_and_are_handed_over(stage):
     assert server.complete == []
     server.merge("b", batch(8), {1: Progress(2)})
     assert server.complete == [2]
-    server.hand_over()
+    server.commit_epochs()
     assert values(shared) == {1: 3}
     assert shared.progress() == {0: Progress(1), 1: Progress(1)}
     assert server.own.progress() == {0: Progress(2), 1: Progress(2)}
 
 
-def test_a_substitute_goes_on_where_the_table_says(stage):
-    server = Server(stage, 0, MemoryTable(SUM), MemoryTable(SUM))
+def test_a_substitute_goes_on_where_the_table_says(job):
+    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
     server.join("a", [0, 1])
     server.merge("a", batch(1), {0: Progress(3, 7, 2)})
     server.leave("a")
     assert server.join("again", [0, 1]) == {0: Progress(3, 7, 2)}
 
 
-def test_a_server_that_died_takes_what_it_held_for_complete(stage, tmp_path):
+def test_a_server_that_died_takes_what_it_held_for_complete(job, tmp_path):
     shared = MemoryTable(SUM)
     own = BufferedTable(SqliteTable(tmp_path / "own", SUM))
-    server = Server(stage, 0, own, shared)
+    server = Server(job, 0, own, shared)
     server.join("a", [0])
     server.merge("a", batch(1), {0: Progress(1)})
     server.checkpoint()
     server.merge("a", batch(2), {0: Progress(2)})  # meets the barrier, into the next table
     server.merge("a", batch(4), {0: Progress(3)})  # after the flush: lost
     own.close()
-    again = Server(stage, 0, BufferedTable(SqliteTable(tmp_path / "own", SUM)), shared)
+    again = Server(job, 0, BufferedTable(SqliteTable(tmp_path / "own", SUM)), shared)
     assert again.complete == [2, 3]
     assert again.cycle.epoch == 4
     assert again.join("a", [0]) == {0: Progress(2)}
-    again.hand_over()
+    again.commit_epochs()
     assert values(shared) == {1: 3}
     again.own.close()
 
 
-def test_a_server_that_lost_everything_goes_on_from_the_global_store(stage):
+def test_a_server_that_lost_everything_goes_on_from_the_global_store(job):
     shared = MemoryTable(SUM)
     shared.merge(batch(5), {0: Progress(4), 7: Progress(9)}, token=("server-0", 6))
-    server = Server(stage, 0, MemoryTable(SUM), shared)
-    assert shared.handed() == {"server-0": 7}  # fenced off
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    assert shared.committed() == {"server-0": 7}  # fenced off
     assert server.cycle.epoch == 8
     assert server.join("a", [0, 1]) == {0: Progress(4)}
 
@@ -110,11 +110,11 @@ class InFlight(MemoryTable):
 
 
 @pytest.mark.parametrize(("landing", "read_to"), [(3, 5), (5, 3)])
-def test_what_lands_after_a_death_is_neither_lost_nor_doubled(stage, landing, read_to):
+def test_what_lands_after_a_death_is_neither_lost_nor_doubled(job, landing, read_to):
     """Each tuple counts 1; nine are read in all."""
     rows = batch(landing)
     shared = InFlight(rows, {0: Progress(landing, since=0)}, ("server-0", 1))
-    server = Server(stage, 0, MemoryTable(SUM), shared)
+    server = Server(job, 0, MemoryTable(SUM), shared)
     stands = server.join("a", [0])
     for end in (read_to, 9):
         since = stands[0].offset if stands else 0
@@ -123,7 +123,7 @@ def test_what_lands_after_a_death_is_neither_lost_nor_doubled(stage, landing, re
             stands = {0: Progress(end)}
             server.leave("a")
             server.checkpoint()
-            server.hand_over()
+            server.commit_epochs()
             server.join("a", [0])
     assert shared.progress() == {0: Progress(9)}
     assert values(shared) == {1: 9}
@@ -136,26 +136,26 @@ class CrashesBeforeDrop(MemoryTable):
         raise SystemExit
 
 
-def test_a_server_that_crashes_between_its_last_two_steps_agrees_with_the_global_store(stage):
+def test_a_server_that_crashes_between_its_last_two_steps_agrees_with_the_global_store(job):
     """Where the partitions stand is recorded before the tables that say so are dropped."""
     own, shared = CrashesBeforeDrop(SUM), MemoryTable(SUM)
-    server = Server(stage, 0, own, shared)
+    server = Server(job, 0, own, shared)
     server.join("a", [0])
     server.merge("a", batch(1), {0: Progress(3)})
     server.leave("a")
     server.checkpoint()
     with pytest.raises(SystemExit):
-        server.hand_over()
+        server.commit_epochs()
     own.__class__ = MemoryTable
     for epoch in server.complete:
         own.drop(epoch)  # the disk kept that, and nothing after it
-    again = Server(stage, 0, own, shared)
+    again = Server(job, 0, own, shared)
     assert again.join("a", [0]) == {0: Progress(3)}
     assert values(shared) == {1: 1}
 
 
-def test_finished_when_all_is_read_and_handed_over(stage):
-    server = Server(stage, 0, MemoryTable(SUM), MemoryTable(SUM))
+def test_finished_when_all_is_read_and_handed_over(job):
+    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
     assert not server.read_all
     server.join("a", [0, 1])
     server.merge("a", batch(1), {0: Progress(5, END), 1: Progress(5, END)})
@@ -163,7 +163,7 @@ def test_finished_when_all_is_read_and_handed_over(stage):
     assert server.read_all
     assert not server.finished
     server.checkpoint()
-    server.hand_over()
+    server.commit_epochs()
     assert server.finished
     epoch = server.cycle.epoch
     server.checkpoint()  # nothing to flush
@@ -182,8 +182,8 @@ class Away(MemoryTable):
         return super().merge(*args, **more)
 
 
-def with_a_complete_table(stage, shared):
-    server = Server(stage, 0, MemoryTable(SUM), shared)
+def with_a_complete_table(job, shared):
+    server = Server(job, 0, MemoryTable(SUM), shared)
     server.join("a", [0])
     server.merge("a", batch(1), {0: Progress(1)})
     server.leave("a")
@@ -201,35 +201,35 @@ class Overtaken(MemoryTable):
         return super().merge(partials, progress, epoch, token)
 
 
-def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(stage):
-    server = Server(stage, 0, MemoryTable(SUM), Overtaken(SUM))
+def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(job):
+    server = Server(job, 0, MemoryTable(SUM), Overtaken(SUM))
     server.join("a", [0])
     for i in (1, 2):
         server.merge("a", batch(i), {0: Progress(i)})
         server.leave("a")
         server.checkpoint()
         server.join("a", [0])
-    server.hand_over()
+    server.commit_epochs()
     assert values(server.shared) == {1: 3}
-    assert server.shared.handed() == {"server-0": 3}
+    assert server.shared.committed() == {"server-0": 3}
     assert server.tables == []
 
 
-def test_a_global_store_out_of_reach_is_waited_for(stage, monkeypatch, caplog):
+def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch, caplog):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
     shared = Away(SUM)
-    with_a_complete_table(stage, shared).hand_over()
+    with_a_complete_table(job, shared).commit_epochs()
     assert values(shared) == {1: 1}
     assert not caplog.messages  # it came back at once
     monkeypatch.setattr(waiting, "REPORT_S", 0.0)
-    with_a_complete_table(stage, Away(SUM)).hand_over()
+    with_a_complete_table(job, Away(SUM)).commit_epochs()
     assert caplog.messages == ["waiting: could not merge; it is waited for"]
 
 
-def test_but_not_for_ever(stage, monkeypatch):
+def test_but_not_for_ever(job, monkeypatch):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
     with pytest.raises(ConnectionError, match="could not merge"):
-        with_a_complete_table(replace(stage, patience_s=0.0), Away(SUM)).hand_over()
+        with_a_complete_table(replace(job, patience_s=0.0), Away(SUM)).commit_epochs()
 
 
 class Elsewhere(Away):
@@ -241,12 +241,12 @@ class Elsewhere(Away):
         return super().merge(partials, progress, epoch, token)
 
 
-def test_nor_is_a_refusal_repeated_for_ever(stage, monkeypatch):
+def test_nor_is_a_refusal_repeated_for_ever(job, monkeypatch):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
-    server = with_a_complete_table(replace(stage, patience_s=0.01), Elsewhere(SUM))
+    server = with_a_complete_table(replace(job, patience_s=0.01), Elsewhere(SUM))
     server.shared.tries = 0
     with pytest.raises(StaleBatch, match="stands at 7"):
-        server.hand_over()
+        server.commit_epochs()
 
 
 class Going(MemoryTable):
@@ -254,22 +254,22 @@ class Going(MemoryTable):
 
     answers: ClassVar[list] = []
 
-    def handed(self):
-        answer = self.answers.pop(0) if self.answers else super().handed()
+    def committed(self):
+        answer = self.answers.pop(0) if self.answers else super().committed()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
-def test_a_global_store_of_another_folders_job_is_refused(stage, tmp_path):
-    other = replace(stage, directory=tmp_path / "other")
+def test_a_global_store_of_another_folders_job_is_refused(job, tmp_path):
+    other = replace(job, directory=tmp_path / "other")
     shared = MemoryTable(SUM)
-    for each in (stage, other):
-        each.keep_folder()
-    stage.keep_table(shared)
-    stage.keep_table(shared)
+    for each in (job, other):
+        each.claim_folder()
+    job.claim_table(shared)
+    job.claim_table(shared)
     with pytest.raises(ValueError, match="table must be new, or the one .* another log, job"):
-        other.keep_table(shared)
+        other.claim_table(shared)
 
 
 def elsewhere(stands, due):
@@ -277,19 +277,19 @@ def elsewhere(stands, due):
     return pytest.raises(ValueError, match=f"{said}: .* replaced or is an older copy")
 
 
-def test_a_server_s_store_older_than_the_global_one_is_refused(stage):
+def test_a_server_s_store_older_than_the_global_one_is_refused(job):
     own, shared = MemoryTable(SUM), MemoryTable(SUM)
     own.merge(batch(1), {0: Progress(3)}, 2)
     shared.merge(batch(7), {0: Progress(7)})
     with elsewhere(7, 0):
-        Server(stage, 0, own, shared)
+        Server(job, 0, own, shared)
 
 
 @pytest.mark.parametrize("back", [0, 1], ids=["emptied", "an older copy"])
-def test_a_global_store_that_goes_back_is_an_error(stage, back):
+def test_a_global_store_that_goes_back_is_an_error(job, back):
     """Once, it was merged on, and the sums were short by what it had lost."""
     shared = [MemoryTable(SUM) for _ in range(2)]
-    server = Server(stage, 0, MemoryTable(SUM), shared[1])
+    server = Server(job, 0, MemoryTable(SUM), shared[1])
     for i in range(3):
         if i == 2:
             server.shared = shared[0]
@@ -299,52 +299,52 @@ def test_a_global_store_that_goes_back_is_an_error(stage, back):
         server.checkpoint()
         if i == 2:
             with elsewhere(back, 2):
-                server.hand_over()
+                server.commit_epochs()
         else:
-            server.hand_over()
+            server.commit_epochs()
             if i < back:
                 shared[0].merge(batch(1), {0: Progress(1)}, token=("server-0", 2))
     server.shared = shared[0]
     with elsewhere(back, 2):  # as a server that comes back finds it
-        Server(stage, 0, server.own, shared[0])
+        Server(job, 0, server.own, shared[0])
 
 
 def test_a_process_ends_when_not_even_its_error_can_be_told(monkeypatch):
     monkeypatch.setattr(os, "write", Mock(side_effect=OSError("no space left")))
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
-    monkeypatch.setattr(lifetime, "_last_words", [99])
+    monkeypatch.setattr(lifetime, "_error_pipe", [99])
     with pytest.raises(SystemExit):
         fail()
     assert os._exit.call_args.args == (1,)
 
 
 @pytest.mark.parametrize("error", [ConnectionError("could not read"), TimeoutError("locked")])
-def test_a_store_that_goes_away_once_opened_is_waited_for(stage, monkeypatch, error):
-    stage.keep_folder()
+def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch, error):
+    job.claim_folder()
     opened = []
     Going.answers[:] = [error]
-    monkeypatch.setattr(Stage, "open_shared", lambda stage: opened.append(Going(SUM)) or opened[-1])
+    monkeypatch.setattr(Job, "open_shared", lambda job: opened.append(Going(SUM)) or opened[-1])
     own = MemoryTable(SUM)
-    server = begun(stage, lambda shared: Server(stage, 0, own, shared))
+    server = begun(job, lambda shared: Server(job, 0, own, shared))
     assert server.shared is opened[1]
-    at_once = replace(stage, patience_s=0.0)
+    at_once = replace(job, patience_s=0.0)
     Going.answers[:] = [error]
     with pytest.raises(type(error), match=str(error)):
-        begun(at_once, lambda shared: Server(stage, 0, own, shared))
+        begun(at_once, lambda shared: Server(job, 0, own, shared))
 
 
-def test_the_first_hand_over_waits_like_those_after_it(stage):
-    server = Server(replace(stage, handover_s=99.0), 0, MemoryTable(SUM), MemoryTable(SUM))
-    server.changed, server.hand_over = MagicMock(), Mock(side_effect=SystemExit)
+def test_the_first_hand_over_waits_like_those_after_it(job):
+    server = Server(replace(job, commit_s=99.0), 0, MemoryTable(SUM), MemoryTable(SUM))
+    server.changed, server.commit_epochs = MagicMock(), Mock(side_effect=SystemExit)
     with pytest.raises(SystemExit):
-        server.hand_over_always()
+        server.keep_committing()
     assert server.changed.wait_for.call_args.args[1] == 99.0
 
 
-def test_many_threads_merge_and_barriers_fall_between(stage):
+def test_many_threads_merge_and_barriers_fall_between(job):
     shared = MemoryTable(SUM)
-    server = Server(stage, 0, MemoryTable(SUM), shared)
-    threading.Thread(target=server.hand_over_always, daemon=True).start()
+    server = Server(job, 0, MemoryTable(SUM), shared)
+    threading.Thread(target=server.keep_committing, daemon=True).start()
 
     def work(task):
         server.join(str(task), [task])

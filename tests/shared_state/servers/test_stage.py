@@ -1,4 +1,4 @@
-"""Stages, what they refuse, their output and journal, and runs from end to end."""
+"""Jobs, what they refuse, their output and journal, and runs from end to end."""
 
 import os
 import re
@@ -19,13 +19,13 @@ import pytest
 from aftlib.core.windows import Windows
 from aftlib.shared_state import supervisor
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
-from aftlib.shared_state.job import Account, Journal, Stage
-from aftlib.shared_state.liveness import only_one
+from aftlib.shared_state.job import Account, Job, Journal
+from aftlib.shared_state.liveness import held_lock
 from aftlib.shared_state.output import Output, watermark
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.memory import MemoryTable
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
-from aftlib.shared_state.supervisor import run_stage
+from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 from tests.shared_state.tuples import lift, partials
@@ -36,9 +36,9 @@ def text_of(tuples):
 
 
 @pytest.fixture
-def stage(tmp_path):
+def job(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
-    return Stage(log, Rules(Windows(10, 5)), tmp_path / "stage")
+    return Job(log, Rules(Windows(10, 5)), tmp_path / "job")
 
 
 @pytest.mark.parametrize(
@@ -48,29 +48,29 @@ def stage(tmp_path):
         ({"tasks": 1.5}, "tasks must be a whole number at least 1, got 1.5"),
         ({"batch": -1}, "batch must be a whole number at least 1, got -1"),
         ({"checkpoint_s": 0}, "checkpoint_s must be above 0, got 0"),
-        ({"handover_s": -3}, "handover_s must be at least 0, got -3"),
+        ({"commit_s": -3}, "commit_s must be at least 0, got -3"),
         ({"patience_s": "x"}, "patience_s must be at least 0, got 'x'"),
         ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
         ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
         ({"shared": "rocksdb:x"}, "shared must be sqlite: or postgresql://.*, got 'rocksdb:x'"),
     ],
 )
-def test_stages_that_cannot_be(stage, other, said):
+def test_stages_that_cannot_be(job, other, said):
     with pytest.raises(ValueError, match=said):
-        replace(stage, **other)
+        replace(job, **other)
 
 
-def test_a_stage_is_handed_over_as_text(stage, tmp_path):
+def test_a_stage_is_handed_over_as_text(job, tmp_path):
     faults = Fault(tmp_path / "deaths", "task-0-0 read", 3), Fault(tmp_path, "x", 1, SIGSTOP)
     url = "postgresql://me:word@h/d"
-    other = replace(stage, rules=Rules(Windows(9, 3), 4, 5), shared=url, faults=faults, servers=1)
-    for one in (stage, other):
-        assert Stage.from_json(one.to_json()) == one
+    other = replace(job, rules=Rules(Windows(9, 3), 4, 5), shared=url, faults=faults, servers=1)
+    for one in (job, other):
+        assert Job.from_json(one.to_json()) == one
 
 
-def test_every_partition_has_one_task(stage, tmp_path):
+def test_every_partition_has_one_task(job, tmp_path):
     log = TupleLog.write(tmp_path / "many", [b"0,0,0\n"] * 11)
-    many = replace(stage, log=log, servers=3, tasks=2)
+    many = replace(job, log=log, servers=3, tasks=2)
     dealt = [p for s in range(3) for t in range(2) for p in many.partitions_of(s, t)]
     assert sorted(dealt) == list(range(11))
     assert many.partitions_of(1) == [1, 4, 7, 10]
@@ -83,69 +83,69 @@ def test_the_watermark_is_that_of_the_slowest():
     assert watermark(progress, []) == END
 
 
-def put_out(stage):
-    return {p.name: p.read_text().split() for p in sorted(stage.output.iterdir())}
+def put_out(job):
+    return {p.name: p.read_text().split() for p in sorted(job.output.iterdir())}
 
 
-def test_windows_go_out_when_the_watermark_has_passed_them(stage):
-    stage.keep_folder()
+def test_windows_go_out_when_the_watermark_has_passed_them(job):
+    job.claim_folder()
     table = MemoryTable(SUM)
     slices = np.array([0, 5, 10, 15])
     table.merge(
         Partials(slices, np.array([1, 1, 2, 1]), np.array([1, 2, 4, 8])), {0: Progress(4, 15)}
     )
-    output = Output(stage, table)
+    output = Output(job, table)
     assert not output.emit()
     name = "window-{:020d}.csv".format
-    assert put_out(stage) == {name(0): ["0,1,3"], name(5): ["5,1,2", "5,2,4"]}
+    assert put_out(job) == {name(0): ["0,1,3"], name(5): ["5,1,2", "5,2,4"]}
     assert table.windows().tolist() == [10, 15]
     table.merge(Partials.empty(1), {0: Progress(4, END)})
     assert output.emit()
-    assert put_out(stage)[name(10)] == ["10,1,8", "10,2,4"]
-    assert put_out(stage)[name(15)] == ["15,1,8"]
+    assert put_out(job)[name(10)] == ["10,1,8", "10,2,4"]
+    assert put_out(job)[name(15)] == ["15,1,8"]
     assert table.windows().tolist() == []
 
 
-def test_the_output_waits_for_who_holds_the_global_store(stage, monkeypatch):
-    """Once, a hand-over that took longer than SQLite waits ended the stage."""
-    stage.keep_folder()
-    monkeypatch.chdir(stage.directory)
-    for number in range(stage.servers):
+def test_the_output_waits_for_who_holds_the_global_store(job, monkeypatch):
+    """Once, a hand-over that took longer than SQLite waits ended the job."""
+    job.claim_folder()
+    monkeypatch.chdir(job.directory)
+    for number in range(job.servers):
         Path(f"server-{number}.done").touch()
     tries = MagicMock(side_effect=[TimeoutError("database is locked"), True])
     monkeypatch.setattr(Output, "emit", tries)
-    supervisor.emit_windows(stage, Journal("output"))
+    supervisor.emit_windows(job, Journal("output"))
     assert tries.call_count == 2
 
 
-def test_the_last_window_goes_out_though_it_ends_beyond_64_bits(stage):
-    stage.keep_folder()
+def test_the_last_window_goes_out_though_it_ends_beyond_64_bits(job):
+    job.claim_folder()
     table, moment = MemoryTable(SUM), (2**63 - 1) // 5 * 5
     table.merge(lift(SUM, np.array([moment]), np.array([1]), np.array([7])), {0: Progress(2, END)})
-    assert Output(stage, table).emit()
-    assert [*put_out(stage).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
+    assert Output(job, table).emit()
+    assert [*put_out(job).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
     assert table.windows().tolist() == []
 
 
-def test_a_window_that_is_out_is_not_put_out_again(stage):
-    stage.keep_folder()
-    mean = replace(stage, aggregate="mean")
+def test_a_window_that_is_out_is_not_put_out_again(job):
+    job.claim_folder()
+    mean = replace(job, aggregate="mean")
     table = MemoryTable(AGGREGATES["mean"])
     rows = partials(AGGREGATES["mean"], np.array([0, 0]), np.array([1, 1]), np.array([1, 2]))
     table.merge(rows, {0: Progress(2, END)})
     output = Output(mean, table)
-    (stage.output / "window-00000000000000000000.csv").write_text("0,1,1.5\n")
-    inode = (stage.output / "window-00000000000000000000.csv").stat().st_ino
+    (job.output / "window-00000000000000000000.csv").write_text("0,1,1.5\n")
+    inode = (job.output / "window-00000000000000000000.csv").stat().st_ino
     assert output.emit()
-    assert put_out(stage) == {"window-00000000000000000000.csv": ["0,1,1.5"]}
-    assert (stage.output / "window-00000000000000000000.csv").stat().st_ino == inode
+    assert put_out(job) == {"window-00000000000000000000.csv": ["0,1,1.5"]}
+    assert (job.output / "window-00000000000000000000.csv").stat().st_ino == inode
     assert table.windows().tolist() == []
 
 
-def test_a_window_is_never_replaced_by_another(stage):
+def test_a_window_is_never_replaced_by_another(job):
     """Once, an output task that had been paused overwrote what another one had put out."""
-    stage.keep_folder()
-    path = stage.output / "window-00000000000000000000.csv"
+    job.claim_folder()
+    path = job.output / "window-00000000000000000000.csv"
 
     class Slow(MemoryTable):
         def read(self, window=None, epoch=0):
@@ -155,9 +155,9 @@ def test_a_window_is_never_replaced_by_another(stage):
     table = Slow(SUM)
     table.merge(lift(SUM, *np.ones((3, 1), int)), {0: Progress(2, END)})
     with pytest.raises(ValueError, match=f"got another '{path.name}' in .*remove that file"):
-        Output(replace(stage, rules=Rules(Windows(10, 10))), table).emit()
+        Output(replace(job, rules=Rules(Windows(10, 10))), table).emit()
     assert table.windows().tolist() == [1]
-    assert put_out(stage) == {path.name: ["there"]}
+    assert put_out(job) == {path.name: ["there"]}
 
 
 IMPATIENT = """#!/bin/sh
@@ -167,26 +167,26 @@ from aftlib.shared_state import supervisor
 from aftlib.shared_state import liveness as waiting
 
 waiting.REPORT_S, supervisor.OTHERS_S = 0.3, 1.0
-supervisor.Supervisor(supervisor.Stage.from_json(sys.stdin.read())).run()
+supervisor.Supervisor(supervisor.Job.from_json(sys.stdin.read())).run()
 '
 """
 """A supervisor that says after 0.3 s whom it waits for, and gives up after a second."""
 
 
 def test_only_one_supervisor_runs_a_stage_and_the_other_says_whom_it_waits_for(
-    stage, tmp_path, monkeypatch, caplog
+    job, tmp_path, monkeypatch, caplog
 ):
     script = tmp_path / "python"
     script.write_text(IMPATIENT.format(python=sys.executable))
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
-    stage.keep_folder()
+    job.claim_folder()
     held = rf"supervisor.lock' is held by process {getpid()}"
     with (
-        only_one(stage.directory / "supervisor.lock", 0),
+        held_lock(job.directory / "supervisor.lock", 0),
         pytest.raises(RuntimeError, match=held),
     ):
-        run_stage(stage)
+        run_job(job)
     (told,) = caplog.messages
     assert re.match(rf"waiting: '.*{held} on .*; it is waited for", told)
 
@@ -201,11 +201,11 @@ class Crashed:
 
 
 @pytest.fixture
-def crashes(stage, monkeypatch):
+def crashes(job, monkeypatch):
     """Let a process of the supervisor crash, after so many tuples were read in all."""
-    stage.keep_folder()
-    monkeypatch.chdir(stage.directory)
-    boss, journal = supervisor.Supervisor(stage), Journal("task-0-0")
+    job.claim_folder()
+    monkeypatch.chdir(job.directory)
+    boss, journal = supervisor.Supervisor(job), Journal("task-0-0")
     monkeypatch.setattr(boss, "_start", lambda name: None)
     read = [0]
 
@@ -213,34 +213,34 @@ def crashes(stage, monkeypatch):
         if tuples > read[0]:
             journal.note("read", partition=0, since=read[0], upto=tuples)
             read[0] = tuples
-        boss.processes["task-0-0"], boss._ears["task-0-0"] = Crashed(), os.open(os.devnull, 0)
-        boss._bury("task-0-0", boss.processes["task-0-0"])
+        boss.processes["task-0-0"], boss._pipes["task-0-0"] = Crashed(), os.open(os.devnull, 0)
+        boss._restart("task-0-0", boss.processes["task-0-0"])
 
     return crash
 
 
 def test_crashes_with_progress_in_between_end_no_job(crashes):
-    for number in range(3 * supervisor.MOST_DEATHS):
-        crashes(number // supervisor.MOST_DEATHS)
+    for number in range(3 * supervisor.MOST_CRASHES):
+        crashes(number // supervisor.MOST_CRASHES)
 
 
 def test_crashes_without_progress_do(crashes):
-    for _ in range(supervisor.MOST_DEATHS):
+    for _ in range(supervisor.MOST_CRASHES):
         crashes(7)
-    with pytest.raises(RuntimeError, match="died 21 times, the last time by signal 9"):
+    with pytest.raises(RuntimeError, match="crashed 21 times, the last time by signal 9"):
         crashes(7)
 
 
-def test_a_sign_of_life_that_was_removed_ends_no_job(stage, monkeypatch):
+def test_a_sign_of_life_that_was_removed_ends_no_job(job, monkeypatch):
     """Once, a bare FileNotFoundError; the process makes it again."""
-    stage.keep_folder()
-    monkeypatch.chdir(stage.directory)
-    boss = supervisor.Supervisor(stage)
-    boss._look_after("output", MagicMock(pid=7), 0.1)
+    job.claim_folder()
+    monkeypatch.chdir(job.directory)
+    boss = supervisor.Supervisor(job)
+    boss._check_alive("output", MagicMock(pid=7), 0.1)
     monkeypatch.chdir("/")
-    stage.directory.rename(stage.directory.with_name("gone"))
+    job.directory.rename(job.directory.with_name("gone"))
     with pytest.raises(RuntimeError, match="directory must stay while the job runs, got none at"):
-        boss._look_after("output", MagicMock(pid=7), 0.1)
+        boss._check_alive("output", MagicMock(pid=7), 0.1)
 
 
 def hold_sqlite(job):
@@ -257,25 +257,25 @@ def hold_postgres(job):
 
 @pytest.mark.parametrize("hold", [hold_sqlite, hold_postgres])
 def test_a_database_that_others_hold_is_reported_and_waited_for_no_longer_than_wanted(
-    stage, request, caplog, hold
+    job, request, caplog, hold
 ):
     """Once, of PostgreSQL nothing was reported, for ever."""
-    job = replace(stage, own="memory", patience_s=2.0)
+    job = replace(job, own="memory", patience_s=2.0)
     if hold is hold_postgres:
         schema = request.getfixturevalue("schema")
         job = replace(job, shared=schema.url, schema=schema.name)
-    job.keep_folder()
+    job.claim_folder()
     with job.open_shared() as shared:
-        job.keep_table(shared)
+        job.claim_table(shared)
     with closing(hold(job)), pytest.raises(RuntimeError, match="locked|timeout|no PostgreSQL"):
-        run_stage(job)
+        run_job(job)
     assert any(
         re.match("waiting: .*shared.sqlite|waiting: .* in schema", m) for m in caplog.messages
     )
-    assert run_stage(job).read == {0: 1}
+    assert run_job(job).read == {0: 1}
 
 
-def test_an_interrupt_ends_the_supervisor(stage, monkeypatch):
+def test_an_interrupt_ends_the_supervisor(job, monkeypatch):
     process = MagicMock()
     process.__enter__.return_value = process
     process.__exit__.return_value = False
@@ -283,11 +283,11 @@ def test_an_interrupt_ends_the_supervisor(stage, monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **how: process)
     monkeypatch.setattr(supervisor, "wait", MagicMock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        run_stage(stage)
+        run_job(job)
     process.kill.assert_called_once()
 
 
-def test_a_process_that_outlives_the_supervisor_holds_nobody_up(stage, tmp_path, monkeypatch):
+def test_a_process_that_outlives_the_supervisor_holds_nobody_up(job, tmp_path, monkeypatch):
     """One that is stopped keeps the pipe open through which the supervisor reported."""
     script, pid = tmp_path / "python", tmp_path / "pid"
     script.write_text(
@@ -297,7 +297,7 @@ def test_a_process_that_outlives_the_supervisor_holds_nobody_up(stage, tmp_path,
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
     with pytest.raises(RuntimeError, match="ended with status 3: waiting: for nothing\nbroken\n"):
-        run_stage(stage)
+        run_job(job)
     os.kill(int(pid.read_text()), SIGKILL)  # it was still there
 
 
@@ -333,14 +333,14 @@ def test_a_stage_runs_to_its_end_wherever_it_was_started(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     tuples = np.random.default_rng(4).integers(0, 50, (2, 500, 3))
     log = TupleLog.write("log", [text_of(part) for part in tuples])
-    stage = Stage(
-        log, Rules(Windows(10, 5)), "stage", aggregate, servers=1, own="memory", batch=70
+    job = Job(
+        log, Rules(Windows(10, 5)), "job", aggregate, servers=1, own="memory", batch=70
     )  # fmt: skip
-    account = run_stage(stage)
+    account = run_job(job)
     assert (account.tuples, account.read_again) == (1000, {})
     found = {
         (int(w), int(k)): float(v)
-        for w, k, v in (line.split(",") for lines in put_out(stage).values() for line in lines)
+        for w, k, v in (line.split(",") for lines in put_out(job).values() for line in lines)
     }
     held = {}
     for at, key, value in tuples.reshape(-1, 3).tolist():
@@ -352,17 +352,17 @@ def test_a_stage_runs_to_its_end_wherever_it_was_started(tmp_path, monkeypatch, 
 
 def test_an_overflow_ends_the_run(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"0,1,%d\n" % (10**18 - 1) * 10])
-    stage = Stage(log, Rules(Windows(5, 5)), tmp_path / "stage", servers=1, tasks=1, batch=1,
+    job = Job(log, Rules(Windows(5, 5)), tmp_path / "job", servers=1, tasks=1, batch=1,
                   own="memory")  # fmt: skip
     with pytest.raises(RuntimeError, match="task-0-0 ended with an error(.|\n)*leaves the 64 bits"):
-        run_stage(stage)
+        run_job(job)
 
 
-def test_too_many_malformed_lines_end_the_run(stage, tmp_path):
+def test_too_many_malformed_lines_end_the_run(job, tmp_path):
     log = TupleLog.write(tmp_path / "bad", [b"0,1,1\nno\ntuple\n"])
-    wrong = replace(stage, log=log, rules=Rules(Windows(5, 5), most_rejected=1))
+    wrong = replace(job, log=log, rules=Rules(Windows(5, 5), most_rejected=1))
     with pytest.raises(RuntimeError, match="more than most_rejected = 1 malformed lines"):
-        run_stage(wrong)
+        run_job(wrong)
 
 
 @pytest.mark.parametrize(
@@ -383,29 +383,29 @@ def test_too_many_malformed_lines_end_the_run(stage, tmp_path):
         ),
     ],
 )
-def test_a_folder_keeps_to_the_stage_that_began_there(stage, other, said):
-    name = stage.keep_folder()
-    assert replace(stage, batch=7, tasks=1).keep_folder() == name
+def test_a_folder_keeps_to_the_stage_that_began_there(job, other, said):
+    name = job.claim_folder()
+    assert replace(job, batch=7, tasks=1).claim_folder() == name
     with pytest.raises(ValueError, match=f"{said}.*choose a new directory and schema"):
-        run_stage(replace(stage, **other))
+        run_job(replace(job, **other))
 
 
-def test_a_global_store_that_was_lost_is_not_begun_anew(stage):
+def test_a_global_store_that_was_lost_is_not_begun_anew(job):
     """Once, a restart with an emptied store put out what was read since, as if it were all."""
-    one = replace(stage, servers=1, tasks=1, own="memory")
-    run_stage(one)
+    one = replace(job, servers=1, tasks=1, own="memory")
+    run_job(one)
     for path in one.directory.glob("shared.sqlite*"):
         path.unlink()
     for path in [*one.directory.glob("*.done"), *one.output.iterdir()]:
         path.unlink()
     with pytest.raises(RuntimeError, match="table must be new, or .* has been emptied"):
-        run_stage(one)
+        run_job(one)
 
 
 def test_a_stage_says_on_a_cluster_that_it_runs_on_one_machine(monkeypatch):
-    stage = MagicMock()
-    stage.keep_folder.side_effect = KeyError("here")
+    job = MagicMock()
+    job.claim_folder.side_effect = KeyError("here")
     monkeypatch.setenv("AFT_MASTER", "spark://head:7077")
     warned = pytest.warns(UserWarning, match="no other machine of the cluster .* PostgresTable")
     with warned, pytest.raises(KeyError, match="here"):
-        run_stage(stage)
+        run_job(job)

@@ -8,7 +8,7 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.intake import noted
-from aftlib.shared_state.job import Journal, Stage
+from aftlib.shared_state.job import Job, Journal
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
 from aftlib.shared_state.task import read_on
@@ -64,10 +64,10 @@ def read(tmp_path, monkeypatch):
         if not (tmp_path / "log").exists():
             TupleLog.write(tmp_path / "log", [b"".join(text)])
         rules = Rules(WINDOWS, DELAY, most_rejected)
-        stage = Stage(TupleLog.open(tmp_path / "log"), rules, tmp_path, batch=batch)
+        job = Job(TupleLog.open(tmp_path / "log"), rules, tmp_path, batch=batch)
         link = Recording(stands, most)
         with suppress(ConnectionError):
-            read_on(stage, link, [0], Journal("task"), lambda point: None)
+            read_on(job, link, [0], Journal("task"), lambda point: None)
         return link
 
     return go

@@ -15,7 +15,7 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.server import Server
 from aftlib.shared_state.stores.memory import MemoryTable
@@ -24,12 +24,12 @@ from aftlib.shared_state.stores.tables import (
     NEVER,
     Progress,
     StaleBatch,
-    packed,
-    told,
-    understood,
-    unpacked,
+    pack_message,
+    progress_from_json,
+    progress_to_json,
+    unpack_message,
 )
-from aftlib.shared_state.task import Door, Link, address_of
+from aftlib.shared_state.task import Link, SocketServer, address_of
 from aftlib.shared_state.tuplelog import TupleLog
 from tests.shared_state.tuples import partials
 
@@ -41,13 +41,13 @@ BEGINNING = struct.pack("!i", 500_000) + bytes(50_000)
 def server(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     log = TupleLog.write(tmp_path / "log", [b"0,0,0\n" * 5])
-    stage = Stage(log, Rules(Windows(10, 10)), tmp_path, servers=1, tasks=1)
-    return Server(stage, 0, MemoryTable(SUM), MemoryTable(SUM))
+    job = Job(log, Rules(Windows(10, 10)), tmp_path, servers=1, tasks=1)
+    return Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
 
 
 @pytest.fixture
 def door(server):
-    door = Door(server)
+    door = SocketServer(server)
     yield door
     door._listener.close()
 
@@ -59,9 +59,9 @@ def test_a_message_says_what_was_said(rows, components):
     windows, keys = np.full(rows, -most - 1), np.arange(rows) * 3
     values = np.arange(rows * components).reshape(components, rows).T - most  # not contiguous
     progress = {3: Progress(most, NEVER, 1, 2, 3, since=5), 0: Progress(np.int64(7), END)}
-    sent = packed("merge", told(progress), Partials(windows, keys, values))
-    word, what, found = unpacked(sent)
-    assert (word, understood(what)) == ("merge", progress)
+    sent = pack_message("merge", progress_to_json(progress), Partials(windows, keys, values))
+    word, what, found = unpack_message(sent)
+    assert (word, progress_from_json(what)) == ("merge", progress)
     np.testing.assert_array_equal(found.windows, windows)
     np.testing.assert_array_equal(found.keys, keys)
     np.testing.assert_array_equal(found.values, values)
@@ -70,47 +70,55 @@ def test_a_message_says_what_was_said(rows, components):
 
 @pytest.mark.parametrize(
     "message",
-    [b"", b"x" * 15, packed("join", [0])[:-1], packed("leave") + b"12345678", pickle.dumps(["j"])],
+    [
+        b"",
+        b"x" * 15,
+        pack_message("join", [0])[:-1],
+        pack_message("leave") + b"12345678",
+        pickle.dumps(["j"]),
+    ],
 )
 def test_what_is_no_message_is_refused(message):
     with pytest.raises(ValueError, match=rf"message must be lengths, .* got {len(message)} bytes"):
-        unpacked(message)
+        unpack_message(message)
 
 
 def test_a_number_that_is_no_integer_is_not_cut_to_one():
     with pytest.raises(TypeError, match="float32"):
-        packed("merge", {0: [np.float32(1.7)]})
+        pack_message("merge", {0: [np.float32(1.7)]})
 
 
 def answers(door, *requests):
-    """What a task is told to each of its requests."""
+    """What a task is progress_to_json to each of its requests."""
     task, link = (Connection(end.detach()) for end in socket.socketpair())
     with task:
         for request in requests:
             task.send_bytes(request)
         threading.Thread(target=door.serve, args=(link,), daemon=True).start()
-        return [unpacked(task.recv_bytes())[:2] for _ in requests]
+        return [unpack_message(task.recv_bytes())[:2] for _ in requests]
 
 
 def test_a_refusal_is_raised_in_the_task(door):
     most = partials(SUM, [0], [1], [2**63 - 1])
-    stale = packed("merge", told({0: Progress(9, since=5)}), partials(SUM, [0], [0], [1]))
-    said = answers(door, packed("join", [0]), *[packed("merge", {}, most)] * 2, stale)
+    stale = pack_message(
+        "merge", progress_to_json({0: Progress(9, since=5)}), partials(SUM, [0], [0], [1])
+    )
+    said = answers(door, pack_message("join", [0]), *[pack_message("merge", {}, most)] * 2, stale)
     assert [word for word, _ in said] == ["joined", "done", "OverflowError", "StaleBatch"]
     assert "leaves the 64 bits" in said[2][1] and "stands at 0" in said[3][1]
 
     link = Link.__new__(Link)
     for word, error in (("OverflowError", OverflowError), ("StaleBatch", StaleBatch)):
         link._link, server_end = (Connection(end.detach()) for end in socket.socketpair())
-        server_end.send_bytes(packed(word, "for a reason"))
+        server_end.send_bytes(pack_message(word, "for a reason"))
         with pytest.raises(error, match="for a reason"):
             link.merge(most, {})
 
 
 def test_a_task_can_ask_for_nothing_else(door):
     task, link = (Connection(end.detach()) for end in socket.socketpair())
-    task.send_bytes(packed("hand_over", []))
-    with pytest.raises(ValueError, match="word must be join, merge or leave, got 'hand_over'"):
+    task.send_bytes(pack_message("commit_epochs", []))
+    with pytest.raises(ValueError, match="word must be join, merge or leave, got 'commit_epochs'"):
         door.serve(link)
 
 
@@ -126,7 +134,7 @@ def test_nothing_that_comes_is_unpickled(door):
 def test_a_task_that_dies_inside_a_message_has_left(server, door):
     task, link = socket.socketpair()
     with task, Connection(task.dup().detach()) as calls:
-        calls.send_bytes(packed("join", [0]))
+        calls.send_bytes(pack_message("join", [0]))
         task.sendall(BEGINNING)
         task.shutdown(socket.SHUT_WR)
         door.serve(Connection(link.detach()))
@@ -140,8 +148,8 @@ def test_an_error_of_the_store_is_not_taken_for_a_death(server, door, monkeypatc
 
     monkeypatch.setattr(server.own, "merge", full)
     task, link = (Connection(end.detach()) for end in socket.socketpair())
-    task.send_bytes(packed("join", [0]))
-    task.send_bytes(packed("merge", {}, partials(SUM, *np.zeros((3, 1), int))))
+    task.send_bytes(pack_message("join", [0]))
+    task.send_bytes(pack_message("merge", {}, partials(SUM, *np.zeros((3, 1), int))))
     with pytest.raises(OSError, match="no space left"):
         door.serve(link)
 
@@ -176,7 +184,7 @@ def test_only_this_user_and_this_supervisor_s_processes_are_let_in(server):
     """Once, the socket's mode was the umask's, and whatever came was unpickled."""
     before = os.umask(0)
     try:
-        door = Door(server)
+        door = SocketServer(server)
         assert stat.S_IMODE(os.stat(address_of(0)).st_mode) == 0o600
     finally:
         os.umask(before)

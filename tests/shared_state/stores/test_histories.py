@@ -42,7 +42,7 @@ class Model:
 
 def same(table, model):
     assert table.epochs() == tuple(sorted(model.rows))
-    assert table.handed() == model.tokens
+    assert table.committed() == model.tokens
     assert plain(table.progress()) == model.latest
     for epoch in range(EPOCHS):
         rows = table.read(epoch=epoch)

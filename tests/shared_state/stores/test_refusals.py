@@ -17,7 +17,7 @@ from rocksdict import Options, Rdict
 from aftlib.core.windows import Windows
 from aftlib.shared_state import liveness as waiting
 from aftlib.shared_state.aggregates import AGGREGATES, SUM
-from aftlib.shared_state.job import Stage
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores import sql as sqlite_table
 from aftlib.shared_state.stores.memory import MemoryTable
@@ -259,7 +259,7 @@ def test_no_password_is_in_a_message(spelling, tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
 
     def run_job(shared):
-        job = Stage(log, Rules(Windows(10, 5)), tmp_path / "job", shared=shared, patience_s=0)
+        job = Job(log, Rules(Windows(10, 5)), tmp_path / "job", shared=shared, patience_s=0)
         assert "hush" not in job.place
         with job.open_shared():
             pass

@@ -174,7 +174,7 @@ def test_a_hand_over_repeated_merges_once(opened):
     assert table.merge(rows((0, 1, 1)), {5: Progress(1)}, token=("b", 2))
     assert content(table.read()) == {(0, 1): (6,)}
     assert table.progress() == {0: Progress(10, 3), 5: Progress(1)}
-    assert table.handed() == {"a": 2, "b": 2}
+    assert table.committed() == {"a": 2, "b": 2}
 
 
 def test_merged_arrays_stay_the_callers(opened):
@@ -198,7 +198,7 @@ def test_what_was_flushed_is_there_again(opened):
     again = opened()
     assert content(again.read(epoch=2)) == {(0, 1): (5,)}
     assert again.progress(2)[0] == Progress(10, 3, 1)
-    assert again.handed() == {"a": 2}
+    assert again.committed() == {"a": 2}
     # of what came after the barrier, all is there or nothing
     assert content(again.read(epoch=3)) == ({(0, 1): (6,)} if 3 in again.epochs() else {})
     assert again.progress()[0].offset == (20 if 3 in again.epochs() else 10)
