@@ -31,7 +31,7 @@ ALGORITHMS = {
     "checkpoint_planning": {"plan", "replay", "recovery_time"},
 }
 # Files (or folders) of these names, and these files, may need pyspark to be imported.
-ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "driver"}
+ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "pipelined", "driver"}
 AT_THE_EDGE = {"spark", "reports/execute.py", "reports/doctor.py"}
 # Every room may have its own; any other file's name says in which room it is.
 REPEATED = {

@@ -1,8 +1,8 @@
 """D3's claims, and how the frames of its experiments judge them.
 
 The parameters are results of the experiments of the same names: `pipelined` is `modelled` for a
-pipelined shuffle, `locality` is of `states_or_locality`, `failures` of `one_task_dies`, `sharing`
-of `servers_and_tasks_die`; `large`, of `measured` for more tuples, may be empty.
+pipelined shuffle, `locality` is of `states_or_locality`, `failures` of `one_task_crashes`,
+`sharing` of `servers_and_tasks_crash`; `large`, of `measured` for more tuples, may be empty.
 """
 
 from __future__ import annotations

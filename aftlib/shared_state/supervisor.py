@@ -38,7 +38,7 @@ TICK_S = 0.02
 OTHERS_S = 10.0
 """Seconds that a crashed supervisor's processes take to end."""
 MOST_CRASHES = 20
-"""Deaths of a process without anything getting furthest in between."""
+"""Crashes of a process without anything getting further in between."""
 ONE_HOST = (
     "servers and tasks of a job are processes of this machine, which talk through sockets and "
     "locks: no other machine of the cluster in AFT_MASTER works for them; across machines, use "

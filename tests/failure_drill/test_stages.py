@@ -30,14 +30,14 @@ def test_shared_state_is_exact_though_tasks_servers_and_the_supervisor_die(small
     ]
 
 
-def test_a_stage_that_ends_otherwise_is_told_of(monkeypatch, tmp_path):
+def test_the_error_of_a_job_that_fails_is_raised(monkeypatch, tmp_path):
     def broken(_):
         raise RuntimeError("ended with status 1")
 
-    monkeypatch.setattr(stages, "run_stage", broken)
-    stage = SimpleNamespace(faults=(Fault(tmp_path, "supervisor restarted", 1),))
+    monkeypatch.setattr(stages, "run_job", broken)
+    job = SimpleNamespace(faults=(Fault(tmp_path, "supervisor restarted", 1),))
     with pytest.raises(RuntimeError, match="ended with status 1"):
-        stages.run_again(stage)
+        stages.run_again(job)
 
 
 @pytest.mark.crash

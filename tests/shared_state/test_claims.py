@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.shared_state import claims, experiments, tuplelog
+from aftlib.shared_state import claims, experiments, scaling, tuplelog
 from aftlib.shared_state import job as journal
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.claims import CLAIMS, explanation
-from aftlib.shared_state.experiments import model, throughputs
+from aftlib.shared_state.experiments import throughputs
 from aftlib.shared_state.experiments.streams import Input
 from aftlib.shared_state.intake import Intake
 from aftlib.shared_state.job import Job
@@ -35,7 +35,7 @@ def cost_of(merge_s=4e-8, shuffle=(0.3, 3e-7, 3e-7)):
 
 def frames(monkeypatch, costs=None, off=1.0):
     """Frames of a world in which the model is right; `off`: by how much it is not."""
-    monkeypatch.setattr(model, "spark_hashes", lambda spark, keys: keys)
+    monkeypatch.setattr(scaling, "spark_hashes", lambda spark, keys: keys)
     costs = costs or cost_of()
     imbalance = experiments.imbalances(None, STREAMS, TASKS)
     large, piped, small = (
@@ -117,7 +117,7 @@ def test_a_world_in_which_the_claim_is_false_turns_it(monkeypatch, claim, name, 
 
 
 def test_without_imbalance_skew_neither_slows_nor_stops_the_shuffle(monkeypatch):
-    monkeypatch.setattr(model, "load_imbalance", lambda shares, receivers, tasks: 1.0)
+    monkeypatch.setattr(scaling, "load_imbalance", lambda shares, receivers, tasks: 1.0)
     found = judged(frames(monkeypatch))
     assert [found[claim].verdict for claim in ("D3-2", "D3-7")] == ["deviates"] * 2
 

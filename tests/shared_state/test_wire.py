@@ -169,7 +169,7 @@ def test_a_server_that_dies_inside_a_message_is_one_that_has_died(tmp_path, monk
             visit.close()
 
         threading.Thread(target=die_in_a_message, daemon=True).start()
-        with Link(0) as link, pytest.raises(EOFError, match="the peer died inside a message"):
+        with Link(0) as link, pytest.raises(EOFError, match="the peer crashed inside a message"):
             link.join([0])
 
 

@@ -8,11 +8,11 @@ from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
-from aftlib.shared_state.servers import server as servers
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state import liveness as lifetime
 from aftlib.shared_state import liveness as waiting
+from aftlib.shared_state import server as servers
 from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.liveness import fail
