@@ -76,11 +76,11 @@ class Output:
     def require_no_others(self) -> None:
         """Raise a ValueError if the output folder holds a window that was never emitted."""
         emitted = {self._path(start) for start in self.emitted}
-        others = sorted({*self.stage.output.glob("window-*.csv")} - emitted)
+        others = sorted({*self.job.output.glob("window-*.csv")} - emitted)
         if others:
             raise ValueError(
                 f"output must hold this job's windows alone, got another {others[0].name!r} in "
-                f"{str(self.stage.output)!r} ({len(others)} such): remove such files"
+                f"{str(self.job.output)!r} ({len(others)} such): remove such files"
             )
 
     def _is_whole(self, start: int) -> bool:

@@ -67,7 +67,7 @@ def of_folder(folder):
 def of_output(folder):
     """Windows that are out, and those that the table still holds, are all that was confirmed."""
     output, table = output_of(folder)
-    out = {int(p.stem[7:]) // 10: p.read_text() for p in output.stage.output.glob("*.csv")}
+    out = {int(p.stem[7:]) // 10: p.read_text() for p in output.job.output.glob("*.csv")}
     assert all(text == f"{10 * k},0,{k}\n" for k, text in out.items())
     held = [window // 10 for window in table.windows().tolist()]
     stands = table.progress()[0].offset if table.progress() else 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from aftlib.shared_state.aggregates import Aggregate, Partials
 
-VERSION = 4
+VERSION = 5
 NEVER = int(np.iinfo(np.int64).min)
 """The watermark of a partition of which nothing was read yet."""
 END = int(np.iinfo(np.int64).max)
@@ -240,5 +240,5 @@ def progress_to_json(progress: Mapping[int, Progress]) -> dict[int, tuple]:
 
 
 def progress_from_json(what: Mapping[str, list]) -> dict[int, Progress]:
-    """What `progress_to_json` has progress_to_json."""
+    """Progress of what `progress_to_json` returned, once it has been through JSON."""
     return {int(partition): Progress(*now) for partition, now in what.items()}

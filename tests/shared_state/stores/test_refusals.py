@@ -72,7 +72,7 @@ class TestRocks:
             RocksTable(tmp_path / "r", AGGREGATES["max"])
         with RocksTable(tmp_path / "r", SUM) as table:
             table._db.put(b"i", json.dumps([9, "sum"]).encode())
-        with pytest.raises(ValueError, match="state table of version 4, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 5, got version 9"):
             RocksTable(tmp_path / "r", SUM)
 
     def test_damaged(self, tmp_path):
@@ -124,7 +124,7 @@ class TestSqlite:
             SqliteTable(tmp_path / "s", AGGREGATES["min"])
         with sqlite3.connect(tmp_path / "s") as connection:
             connection.execute("UPDATE identity SET version = 9")
-        with pytest.raises(ValueError, match="state table of version 4, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 5, got version 9"):
             SqliteTable(tmp_path / "s", SUM)
 
     def test_damaged(self, tmp_path):
@@ -354,7 +354,7 @@ class TestPostgres:
             PostgresTable(schema.url, AGGREGATES["min"], schema=schema.name)
         with psycopg.connect(schema.url) as connection:
             connection.execute(f"UPDATE {schema.name}.identity SET version = 9")
-        with pytest.raises(ValueError, match="state table of version 4, got version 9"):
+        with pytest.raises(ValueError, match="state table of version 5, got version 9"):
             PostgresTable(schema.url, SUM, schema=schema.name)
 
     def test_a_schema_dropped_under_a_table(self, schema):
