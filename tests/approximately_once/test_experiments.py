@@ -11,8 +11,10 @@ from scipy.signal import lfilter
 from aftlib.approximately_once import experiments, figures
 from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.approximately_once.claims import CLAIMS
+from aftlib.approximately_once.experiments import cases
 from aftlib.approximately_once.master import Outage
 from aftlib.core.generators import block_model
+from aftlib.core.paths import notebooks_dir
 from aftlib.core.planfile import SCHEMA, VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorplan import source_of
@@ -226,6 +228,10 @@ FINE = {
 
 
 def test_the_notebooks_parameters_are_fine():
+    cell = json.loads((notebooks_dir() / "01_approximately_once.ipynb").read_text())["cells"][2]
+    values = {}
+    exec("".join(cell["source"]), values)  # a plan refuses what is not as in the notebook
+    assert {name: values[name] for name in cases.DOCUMENT} == cases.DOCUMENT
     experiments.check_parameters(**USUAL)
     experiments.check_parameters(**USUAL | {"workers": [60, 2, 2], "epsilons": [0.5, 0.1]})
 
@@ -306,7 +312,9 @@ def plan(tmp_path_factory):
 def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path):
     experiments.check_parameters(**USUAL | {"plan": str(plan)})
     case = experiments.planned_case(plan, tmp_path)
-    query = case.query(2, 7.0, 0.01, 100)
+    with pytest.raises(ValueError, match=r"workers, epsilon and delta are the plan's, got 2, 7\.0"):
+        case.query(2, 7.0, 0.01, 100)
+    query = case.planned_query(100)
     assert query.assignment.workers == ((1,), (0, 2, 3))
     assert query.requirement == Requirement(1.0, 0.1)
     assert query.steps == case.log.steps == 3000  # a thousand windows at least, where there are
@@ -324,6 +332,8 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
     [
         ({"data": "f.csv"}, "plan must not go with data, got '.*plan.json': it has its own"),
         ({"workers": [2], "epsilons": [1.0]}, "plan must not go with workers, epsilons"),
+        ({"delta": 0.01, "slide": 2}, "plan must not go with delta, slide, got .*: it has its own"),
+        ({"blocks": 2, "rows": 10}, "plan must not go with blocks, rows"),
         ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
         ({"plan": "long.json"}, "a 20th holds a window of 400 steps, got 6000 steps; plan for m"),
     ],

@@ -298,7 +298,7 @@ def test_models_side_by_side():
 @pytest.mark.parametrize("reader", ["bare", "spark"])
 def test_recoveries_follow_the_plan(spark, case, tmp_path, reader):
     read = bare_read(case.log) if reader == "bare" else spark_read(spark, case.log, 2)
-    queries = experiments.queries(case, 0.45, 0.05, [20, 40])
+    queries = experiments.queries(case, 0.45, 0.05, [20, 40], RecoveryTime(0, 1))
     count = 6 if reader == "spark" else 80
     found = experiments.recoveries(queries, case.log, read, tmp_path / "new", count, seed=1)
     assert found.groupby("t_sla_ms").size().to_dict() == {20: count, 40: count}
@@ -317,11 +317,15 @@ def test_recoveries_follow_the_plan(spark, case, tmp_path, reader):
 def test_queries_ask_for_what_a_budget_takes(case):
     (query,) = experiments.queries(case, 0.45, 0.05, [30], RecoveryTime(7, 2))
     assert query.t_sla_ms == 67
+    asked = [30, 31, 50], RecoveryTime(7, 2)
+    limits = [q.t_sla_ms for q in experiments.queries(case, 0.45, 0.05, *asked, t_sla_ms=70)]
+    assert limits == [70, 107]  # what t_sla does not suffice for takes longer
+    assert experiments.queries(case, 0.45, 0.05, [30])[0].t_sla_ms == DOCUMENT_RECOVERY_TIME(30)
     assert query.window == 24
 
 
 def test_recoveries_are_refused_where_nothing_can_be_recovered(case, tmp_path):
-    queries = experiments.queries(case, 0.45, 0.05, [20])
+    queries = experiments.queries(case, 0.45, 0.05, [20], RecoveryTime(0, 1))
     short = SensorLog.write(tmp_path / "short", np.zeros((5, 6)), list(case.model.names))
     with pytest.raises(ValueError, match="log must hold a window of 24 steps, got 5"):
         experiments.recoveries(queries, short, bare_read(short), tmp_path, 1, 1)
@@ -341,7 +345,7 @@ def test_t_sla_kept_by_hand():
 
 
 def test_a_killed_driver_is_started_again_and_each_phase_is_timed(case, tmp_path):
-    (query,) = experiments.queries(case, 0.45, 0.05, [20])
+    (query,) = experiments.queries(case, 0.45, 0.05, [20], RecoveryTime(0, 1))
     frame = experiments.restarts(query, case.log, tmp_path / "killed", 1, 1, kinds=("bare",))
     (row,) = frame.to_dict("records")
     assert row["kind"] == "bare"
@@ -356,7 +360,7 @@ def test_a_killed_driver_is_started_again_and_each_phase_is_timed(case, tmp_path
 
 
 def test_a_driver_that_does_not_die_as_told_is_an_error(case, tmp_path):
-    (query,) = experiments.queries(case, 0.45, 0.05, [20])
+    (query,) = experiments.queries(case, 0.45, 0.05, [20], RecoveryTime(0, 1))
     with pytest.raises(
         RuntimeError, match="must die at 'replayed' of batch ., ended with status 1"
     ):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.signal import lfilter
 
-from aftlib.approximately_once.assignment import assess, assign_greedy
+from aftlib.approximately_once.assignment import Assignment, assess, assign_greedy
 from aftlib.approximately_once.pipeline import RECOVER, Query
 from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.datasets import SensorTable, even_grid, read_table
@@ -33,6 +33,16 @@ PARTS = 10
 WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
 PLANNED_WINDOWS = 1000
 """Windows that the query of a plan streams at least: its guard learns from the first hundreds."""
+DOCUMENT = {
+    "delta": 0.05,
+    "dimensions": 120,
+    "blocks": 10,
+    "rows": 1000,
+    "replications": 20,
+    "width": 3,
+    "slide": 1,
+}
+"""Of the document's experiment, as the notebook has them; of a plan's there are others."""
 EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
 
 
@@ -59,25 +69,54 @@ class SensorCase:
     replications: int  # parts of the log beyond the first
     block: int | None  # consecutive windows resampled together; None for those that overlap
     about: dict[str, int]  # what a reader should see: rows, gaps, rows left out of the fit
-    planned: SensorPlan | None = None  # which a query follows, whatever m, ε and δ it is asked for
+    planned: SensorPlan | None = None  # whose workers, ε and δ a query has
 
     def query(self, workers: int, epsilon: float, delta: float, steps: int) -> Query:
-        """Streaming query over the first `steps` of the log, its keys assigned greedily.
+        """Return a streaming query over the first `steps` of the log, its keys assigned greedily.
 
-        Where there is a plan its keys are assigned as planned, and it keeps the plan's ε and δ.
+        ValueError where there is a plan, which has `planned_query`.
         """
-        reading, requirement = self.readings[WINDOWS], Requirement(epsilon, delta)
-        seasons: tuple[float, ...] = ()
+        if self.planned is not None:
+            raise ValueError(
+                f"workers, epsilon and delta are the plan's, got {workers!r}, {epsilon!r} and "
+                f"{delta!r}; call planned_query(steps)"
+            )
+        requirement = Requirement(epsilon, delta)
+        model = self.readings[WINDOWS].model
+        assignment = assign_greedy(model, workers, requirement, uneven=True)
+        return self._query(assignment, requirement, steps)
+
+    def planned_query(self, steps: int) -> Query:
+        """Return the plan's query, with its workers, ε and δ, over `steps` or the least it needs.
+
+        ValueError where there is no plan.
+        """
         if self.planned is None:
-            assignment = assign_greedy(reading.model, workers, requirement, uneven=True)
-        else:
-            requirement, seasons = Requirement(1.0, self.planned.delta), self.planned.seasons
-            assignment = assess(reading.model, self.planned.workers, requirement)
-            steps = max(steps, PLANNED_WINDOWS * reading.windows.slide)
-        stop = min(steps, self.log.steps)
-        every = -(-stop // 4)
-        parts = self.log, reading.windows, reading.model, assignment, requirement, every, stop
-        return Query(*parts, seasons=seasons)
+            raise ValueError("planned must be a plan, got None; call query(workers, …)")
+        requirement = Requirement(1.0, self.planned.delta)
+        model, windows = self.readings[WINDOWS].model, self.readings[WINDOWS].windows
+        assignment = assess(model, self.planned.workers, requirement)
+        steps = max(steps, PLANNED_WINDOWS * windows.slide)
+        return self._query(assignment, requirement, steps, self.planned.seasons)
+
+    def _query(
+        self,
+        assignment: Assignment,
+        requirement: Requirement,
+        steps: int,
+        seasons: tuple[float, ...] = (),
+    ) -> Query:
+        reading, stop = self.readings[WINDOWS], min(steps, self.log.steps)
+        return Query(
+            self.log,
+            reading.windows,
+            reading.model,
+            assignment,
+            requirement,
+            every=-(-stop // 4),
+            stop=stop,
+            seasons=seasons,
+        )
 
 
 def check_parameters(
@@ -113,7 +152,11 @@ def check_parameters(
         require_numbers("epsilons", epsilons, above=0)
     if plan is not None:
         reading = {"data": data, "time": time, "resample": resample, "drop": drop}
-        _check_plan(plan, reading | {"workers": workers, "epsilons": epsilons})
+        document = {"delta": delta, "dimensions": dimensions, "blocks": blocks, "rows": rows}
+        document |= {"replications": replications, "width": width, "slide": slide}
+        given = [name for name, value in document.items() if value != DOCUMENT[name]]
+        given += [name for name, value in reading.items() if value]
+        _check_plan(plan, given + ["workers"] * bool(workers) + ["epsilons"] * bool(epsilons))
         return
     if data is None:
         if time or resample or drop:
@@ -151,9 +194,8 @@ def check_parameters(
                 )
 
 
-def _check_plan(plan: str, own: Mapping[str, Any]) -> None:
+def _check_plan(plan: str, others: Sequence[str]) -> None:
     """Refuse a plan that cannot be run, or goes with what it has of its own."""
-    others = [name for name, value in own.items() if value]
     if others:
         raise ValueError(f"plan must not go with {', '.join(others)}, got {plan!r}: it has its own")
     planned = open_plan(plan)

@@ -125,10 +125,13 @@ def ways_to_recover(
 ) -> pd.DataFrame:
     """The table of `recovery_cost` where a worker dies in each of the last five micro-batches.
 
-    The workers take turns, and ε is the case's own two thirds up its list.
+    The workers take turns. Without a plan ε is two thirds up the case's list.
     """
-    middle = case.workers[len(case.workers) // 2]
-    query = case.query(middle, case.epsilons[2 * len(case.epsilons) // 3], delta, steps)
+    if case.planned is not None:
+        query = case.planned_query(steps)
+    else:
+        middle = case.workers[len(case.workers) // 2]
+        query = case.query(middle, case.epsilons[2 * len(case.epsilons) // 3], delta, steps)
     workers = len(query.assignment.workers)
     every, width = -(-query.steps // 8), query.windows.width
     times = [every * batch + every // 3 for batch in range(3, 8)]

@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 from aftlib.checkpoint_planning.driver import KINDS, passed, write_task
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
 from aftlib.checkpoint_planning.operator import Read, ReplayQuery, prepare
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.requirement import Requirement
@@ -29,8 +29,6 @@ PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
 """From the start of the new process: Python and its imports; opening the state; T_rec itself, cold;
 committing what was recovered; and then planning the rest of the window anew."""
 
-TUPLES = RecoveryTime(0, 1)
-"""Counts tuples instead of milliseconds, for measuring before a machine's times are known."""
 CHANCE = 0.8
 """With which an interval fails."""
 _DEAD = "the process that died"
@@ -43,11 +41,17 @@ def queries(
     epsilon: float,
     delta: float,
     budgets: Sequence[int],
-    recovery_time: RecoveryTime = TUPLES,
+    recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME,
+    t_sla_ms: float = 0.0,
 ) -> list[ReplayQuery]:
-    """The case's query with a T_SLA for each budget: what replaying so many tuples takes."""
+    """Return the case's query with a T_SLA for each budget, ascending.
+
+    It is `t_sla_ms`, or the time to replay the budget's tuples where that is longer, so that even a
+    slow machine can keep it.
+    """
     asked = case.model, case.windows.width, Requirement(epsilon, delta), recovery_time
-    return [ReplayQuery(*asked, recovery_time(b), query=case.windows.query) for b in budgets]
+    limits = sorted({max(t_sla_ms, recovery_time(budget)) for budget in budgets})
+    return [ReplayQuery(*asked, limit, query=case.windows.query) for limit in limits]
 
 
 def recoveries(
