@@ -436,7 +436,7 @@ def test_figures_show_what_the_frames_hold(measured, imbalance, locality, failur
     assert [trace.name for trace in drawn if trace.showlegend] == list(STRATEGIES)
     bars = figures.breakdown(measured, 2, "title")
     total = sum(np.array(bar.x) for bar in bars.data)
-    chosen = measured[(measured["tasks"] == 2) & (measured["skew"] == 1)].set_index("strategy")
+    chosen = measured[(measured["tasks"] == 2) & (measured["skew"] == 0)].set_index("strategy")
     merging = dict(zip(bars.data[4].y, bars.data[4].x, strict=True))["late global"]
     row = chosen.loc["late global"]
     assert merging == pytest.approx(row["merge_s"] - row["task_merge_s"] / 2)
