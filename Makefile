@@ -60,15 +60,15 @@ nojava: setup ## what CI runs once more without an installed Java (.ci/without-j
 	$(pytest) tests/spark/test_archive.py tests/spark/test_session.py tests/spark/test_planned.py
 	$(short) $(bin)/aft reproduce --profile smoke --fresh --only D1 --only D5
 
-coverage: setup .venv/compiled ## lines that the quick tests reach, by room, against tests/floors.json
+coverage: setup .venv/compiled ## lines that the quick tests reach, by package, against tests/floors.json
 	@rm -rf build/coverage; mkdir -p build/coverage
 	$(bin)/python -m coverage run -m pytest $(three) -m "not spark and not crash and not slow" $(ARGS)
 	@$(bin)/python -m coverage combine --quiet
 	@$(bin)/python -m coverage json --quiet
 	@$(bin)/python -m tests.floors build/coverage/found.json $(FLOORS)
 
-mutants: setup ## small mistakes that the tests of ROOM should notice (ARGS="--seconds 60")
-	@$(bin)/python -m tests.mutants $(ROOM) $(ARGS)
+mutants: setup ## small mistakes that the tests of PACKAGE should notice (ARGS="--seconds 60")
+	@$(bin)/python -m tests.mutants $(PACKAGE) $(ARGS)
 
 crash: setup ## the full number of trials that kill real processes
 	AFT_TRIALS=full $(bin)/python -m pytest tests/crash -m crash $(ARGS)

@@ -1,9 +1,9 @@
-"""The share of lines that the quick tests reach must not fall: a floor a room, in floors.json.
+"""Lines reached by the quick tests must not become fewer: one floor per package (floors.json).
 
     make coverage                    measure, and hold against the floors
     make coverage FLOORS=--raise     write what was measured as the new floors
 
-A room's figures and claims have floors of their own: they are pure, so nothing excuses a low one.
+A package's figures and claims have floors of their own, because they are pure functions.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ APART = ("figures", "claims")
 
 
 def shares(measured: Mapping[str, Any]) -> dict[str, int]:
-    """Per cent of lines reached, by room, from coverage.py's JSON; rounded down."""
+    """Per cent of lines reached, by package, from coverage.py's JSON; rounded down."""
     lines, reached = Counter[str](), Counter[str]()
     for name, found in measured["files"].items():
-        room, module = Path(name).parts[1], Path(name).stem
-        group = f"{room}/{module}" if module in APART else room
+        package, module = Path(name).parts[1], Path(name).stem
+        group = f"{package}/{module}" if module in APART else package
         lines[group] += found["summary"]["num_statements"]
         reached[group] += found["summary"]["covered_lines"]
     return {group: 100 * reached[group] // lines[group] for group in sorted(lines) if lines[group]}
 
 
 def fallen(found: Mapping[str, int], floors: Mapping[str, int]) -> list[str]:
-    """What is said of each room below its floor."""
+    """Return a message for each package below its floor."""
     return [
-        f"{room}: {found.get(room, 0)} % of the lines, its floor is {floor} %"
-        for room, floor in floors.items()
-        if found.get(room, 0) < floor
+        f"{package}: {found.get(package, 0)} % of the lines, its floor is {floor} %"
+        for package, floor in floors.items()
+        if found.get(package, 0) < floor
     ]
 
 
@@ -45,8 +45,8 @@ def main(path: str, *options: str) -> None:
     if "--raise" in options:
         FLOORS.write_text(json.dumps(found, indent=1) + "\n")
     floors = json.loads(FLOORS.read_text())
-    for room, share in found.items():
-        print(f"{share:4} %  (floor {floors.get(room, 0)} %)  {room}")
+    for package, share in found.items():
+        print(f"{share:4} %  (floor {floors.get(package, 0)} %)  {package}")
     if below := fallen(found, floors):
         sys.exit("\n".join(["coverage fell:", *below]))
 

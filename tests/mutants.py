@@ -1,7 +1,7 @@
-"""Mutants of a room: small mistakes put into its code, one at a time, that its tests should notice.
+"""Mutants of a package: small mistakes in its code, one at a time, that its tests should notice.
 
-    make mutants ROOM=shared_state              ten minutes of them, in a seeded order
-    make mutants ROOM=core ARGS="--seconds 60 --seed 2 --only gaussian.py"
+    make mutants PACKAGE=shared_state        ten minutes of them, in a seeded order
+    make mutants PACKAGE=core ARGS="--seconds 60 --seed 2 --only gaussian.py"
 
 Works in a copy of the project. A mutant is killed by a test that fails, or that takes far longer
 than without it; those that survive are printed. Only tests without Spark and kills are run.
@@ -88,30 +88,30 @@ def _mutated(node: ast.AST) -> Iterator:
             yield changed(node, "test", ast.UnaryOp(ast.Not(), node.test))
 
 
-def tests_of(room: str, root: Path) -> list[str]:
-    """The room's own tests, and those elsewhere that import it."""
-    own = root / "tests" / room
-    named = f"aftlib.{room}"
+def tests_of(package: str, root: Path) -> list[str]:
+    """The package's own tests, and those elsewhere that import it."""
+    own = root / "tests" / package
+    named = f"aftlib.{package}"
     others = (p for p in (root / "tests").rglob("test_*.py") if not p.is_relative_to(own))
     found = [p for p in others if named in p.read_text(encoding="utf-8")]
     return [str(p.relative_to(root)) for p in ([own] if own.exists() else []) + sorted(found)]
 
 
 def survivors(
-    room: str, root: Path, seconds: float, seed: int, only: str = ""
+    package: str, root: Path, seconds: float, seed: int, only: str = ""
 ) -> tuple[int, list[str]]:
     """Number of mutants that were tried within about `seconds`, and those that nobody noticed."""
-    modules = sorted((root / "aftlib" / room).rglob("*.py"))
+    modules = sorted((root / "aftlib" / package).rglob("*.py"))
     modules = [m for m in modules if m.name != "figures.py" and only in m.name]
     pool = [(m, *change) for m in modules for change in changes(m.read_text(encoding="utf-8"))]
     random.Random(seed).shuffle(pool)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider"]
-    command += ["-m", CALM, *tests_of(room, root)]
+    command += ["-m", CALM, *tests_of(package, root)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": root}
     quiet["env"] = os.environ | {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(root / ".numba")}
     begun = time.monotonic()
     if subprocess.run(command, **quiet).returncode:
-        sys.exit(f"the tests of {room} fail without any mutant: {' '.join(command[2:])}")
+        sys.exit(f"the tests of {package} fail without any mutant: {' '.join(command[2:])}")
     patience = 10 + 3 * (time.monotonic() - begun)
     tried, alive = 0, []
     for module, line, before, after, text in pool:
@@ -137,16 +137,16 @@ def survivors(
 
 
 def main(arguments: list[str]) -> None:
-    """Try mutants of a room of this project in a copy of it."""
+    """Try mutants of a package of this project in a copy of it."""
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__.partition("\n")[0])
-    parser.add_argument("room")
+    parser.add_argument("package")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="modules whose file name holds this")
     asked = parser.parse_args(arguments)
     here = Path(__file__).parents[1]
-    if not list((here / "aftlib" / asked.room).glob("*.py")):
-        parser.error(f"no room {asked.room!r} in aftlib")
+    if not list((here / "aftlib" / asked.package).glob("*.py")):
+        parser.error(f"no package {asked.package!r} in aftlib")
     with tempfile.TemporaryDirectory(prefix="aft-mutants-") as scratch:
         root = Path(scratch)
         made = shutil.ignore_patterns("_build", "__pycache__")
@@ -155,8 +155,8 @@ def main(arguments: list[str]) -> None:
         for path in here.iterdir():
             if path.is_file():
                 shutil.copy2(path, root)
-        tried, alive = survivors(asked.room, root, asked.seconds, asked.seed, asked.only)
-    print(f"{asked.room}: {len(alive)} of {tried} mutants survived")
+        tried, alive = survivors(asked.package, root, asked.seconds, asked.seed, asked.only)
+    print(f"{asked.package}: {len(alive)} of {tried} mutants survived")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a room's tests reach is counted by room, and a fall is said."""
+"""Lines that tests reach are counted per package, and a fall below the floor is reported."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The rules of the house, read from the imports: which room may know which, and where Spark is."""
+"""The layout's rules, read from the imports: which package may import which, and where Spark is."""
 
 import ast
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 import aftlib
 
 HOUSE = Path(aftlib.__file__).parent
-ROOMS = [
+PACKAGES = [
     "approximately_once",
     "checkpoint_planning",
     "exponential_histogram",
@@ -17,15 +17,15 @@ ROOMS = [
     "upstream_backup",
 ]
 MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
-    room: {"core", "spark", "guard", "reports"} for room in ROOMS
+    package: {"core", "spark", "guard", "reports"} for package in PACKAGES
 }
-# It stands above the documents' rooms, and takes nothing but their algorithms.
+# It stands above the documents' packages, and takes nothing but their algorithms.
 MAY_IMPORT["sensor_plans"] = {
     *("core", "spark", "reports", "guard"),
     *("approximately_once", "checkpoint_planning"),
 }
-# It puts what the documents' rooms built through one drill, processes and pipelines included.
-MAY_IMPORT["failure_drill"] = {"core", "spark", "reports", "guard", *ROOMS}
+# It puts what the documents' packages built through one drill, processes and pipelines included.
+MAY_IMPORT["failure_drill"] = {"core", "spark", "reports", "guard", *PACKAGES}
 ALGORITHMS = {
     "approximately_once": {"assignment"},
     "checkpoint_planning": {"plan", "replay", "recovery_time"},
@@ -33,7 +33,7 @@ ALGORITHMS = {
 # Files (or folders) of these names, and these files, may need pyspark to be imported.
 ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "pipelined", "driver"}
 AT_THE_EDGE = {"spark", "reports/execute.py", "reports/doctor.py"}
-# Every room may have its own; any other file's name says in which room it is.
+# Every package may have its own; any other file's name says in which package it is.
 REPEATED = {
     *("__init__", "__main__", "experiments", "claims", "figures"),
     *("pipeline", "operator", "source", "parallel"),
@@ -59,15 +59,15 @@ def imported(file, everywhere=True):
             pending += ast.iter_child_nodes(node)
 
 
-def test_every_folder_is_a_known_room():
+def test_every_folder_is_a_known_package():
     assert {file.split("/")[0] for file in FILES} == {"__init__.py", *MAY_IMPORT}
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file != "__init__.py"])
-def test_a_room_knows_only_what_lies_below_it(file):
-    room = file.split("/")[0]
+def test_a_package_imports_only_what_lies_below_it(file):
+    package = file.split("/")[0]
     known = {name.split(".")[1] for name in imported(file) if name.startswith("aftlib.")}
-    assert known <= MAY_IMPORT[room] | {room}
+    assert known <= MAY_IMPORT[package] | {package}
 
 
 def test_what_stands_above_the_documents_takes_their_algorithms_only():
@@ -79,7 +79,7 @@ def test_what_stands_above_the_documents_takes_their_algorithms_only():
         if name.startswith("aftlib.") and name.count(".") >= 2
     ]
     assert {(p[1], p[2]) for p in taken if p[1] in ALGORITHMS} <= {
-        (room, module) for room, modules in ALGORITHMS.items() for module in modules
+        (package, module) for package, modules in ALGORITHMS.items() for module in modules
     }
 
 
@@ -115,9 +115,9 @@ def test_every_module_is_short():
     assert {file for file, count in lines.items() if count >= 400} == set()
 
 
-@pytest.mark.parametrize("room", sorted(MAY_IMPORT))
-def test_the_tests_of_a_room_have_its_folders(room):
-    tests = HOUSE.parent / "tests" / room
+@pytest.mark.parametrize("package", sorted(MAY_IMPORT))
+def test_the_tests_of_a_package_have_its_folders(package):
+    tests = HOUSE.parent / "tests" / package
     files = [path.relative_to(tests) for path in tests.rglob("test_*.py")]
     assert files
-    assert all((HOUSE / room / file.parent).is_dir() for file in files)
+    assert all((HOUSE / package / file.parent).is_dir() for file in files)

@@ -35,21 +35,21 @@ def test_every_kind_of_change_is_made_once_and_undone():
 def test_what_no_test_notices_survives(tmp_path, capsys):
     for name, text in {
         "aftlib/__init__.py": "",
-        "aftlib/room/__init__.py": "",
-        "aftlib/room/sums.py": "def doubled(x):\n    return x + x\n\n"
+        "aftlib/package/__init__.py": "",
+        "aftlib/package/sums.py": "def doubled(x):\n    return x + x\n\n"
         "def unused(x):\n    return -x\n",
-        "tests/room/test_sums.py": "from aftlib.room.sums import doubled\n"
+        "tests/package/test_sums.py": "from aftlib.package.sums import doubled\n"
         "def test_it():\n    assert doubled(2) == 4\n",
         "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['spark', 'crash', 'slow']\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert mutants.tests_of("room", tmp_path) == ["tests/room"]
-    tried, alive = mutants.survivors("room", tmp_path, 60, seed=0)
-    assert (tried, alive) == (2, ["aftlib/room/sums.py:5: -x  →  +x"])
-    (tmp_path / "tests/room/test_sums.py").write_text("def test_it():\n    assert False\n")
-    with pytest.raises(SystemExit, match="the tests of room fail without any mutant"):
-        mutants.survivors("room", tmp_path, 60, seed=0)
+    assert mutants.tests_of("package", tmp_path) == ["tests/package"]
+    tried, alive = mutants.survivors("package", tmp_path, 60, seed=0)
+    assert (tried, alive) == (2, ["aftlib/package/sums.py:5: -x  →  +x"])
+    (tmp_path / "tests/package/test_sums.py").write_text("def test_it():\n    assert False\n")
+    with pytest.raises(SystemExit, match="the tests of package fail without any mutant"):
+        mutants.survivors("package", tmp_path, 60, seed=0)
 
 
 def test_nothing_compiled_of_another_mutant_is_taken_for_one(tmp_path, monkeypatch):
@@ -58,18 +58,18 @@ def test_nothing_compiled_of_another_mutant_is_taken_for_one(tmp_path, monkeypat
         ("kernels.py", "@jit()\ndef f(x):\n    return x + 1\n"),
         ("a.py", "A = 1\n"),
     ):
-        (tmp_path / "aftlib/room").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "aftlib/room" / name).write_text(text)
+        (tmp_path / "aftlib/package").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "aftlib/package" / name).write_text(text)
     seen = []
 
     def run(command, env, **how):
-        files = sorted((tmp_path / "aftlib/room").iterdir())
+        files = sorted((tmp_path / "aftlib/package").iterdir())
         seen.append((env["NUMBA_CACHE_DIR"], [int(f.stat().st_mtime) for f in files]))
         return SimpleNamespace(returncode=0)
 
     (tmp_path / "tests").mkdir()
     monkeypatch.setattr(mutants.subprocess, "run", run)
-    tried, alive = mutants.survivors("room", tmp_path, 60, seed=0)
+    tried, alive = mutants.survivors("package", tmp_path, 60, seed=0)
     assert tried == len(alive) == 3
     folders, times = zip(*seen[1:], strict=True)
     assert len({*folders}) == 3  # one for each of the kernels', and that of all others

@@ -35,7 +35,7 @@ def test_notebook_is_thin_and_clean(name):
 
 
 def makes_figure(cell, figures) -> bool:
-    """Whether a cell calls a function of the room's `figures` that returns a figure."""
+    """Whether a cell calls a function of the package's `figures` that returns a figure."""
     calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
     named = [c.func.attr for c in calls if ast.unparse(c.func).startswith("figures.")]
     kinds = [get_type_hints(getattr(figures, name))["return"] for name in named]

@@ -1,4 +1,4 @@
-"""The threats of docs/security.md that no room's own tests answer."""
+"""The threats of docs/security.md that no package's own tests answer."""
 
 from __future__ import annotations
 

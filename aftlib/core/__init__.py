@@ -1,13 +1,15 @@
-"""What several rooms stand on. It knows no room, no Spark and no figures.
+"""Shared by all packages; imports none of them, no Spark and no Plotly.
 
-Samples come from `generators` (seeded) or `datasets` (a user's file put on an even grid) and lie
-in a `sensorlog`, from which any keys over any steps can be read again. `windows` says which steps
-a result stands for. `gaussian` says how sensors go together, and so what a lost one was
-(`covariance` fits it to rows with gaps, `labels` are pandas'), `extremes` the same of minima and
-maxima; `requirement` whether that is near enough; `intervals` how sure a measured rate is.
-`planfile` is the file plan.json of `aft plan`, and `sensorplan` what a pipeline takes from it.
+`generators` (seeded) and `datasets` (a user's file on an even grid) make samples. `sensorlog`
+stores them, so that any sensors can be read again over any steps. `windows` lists the steps of a
+result.
+`gaussian` models how sensors depend on each other and estimates a lost one; `covariance` fits it to
+rows with gaps, `labels` aligns pandas objects, and `extremes` does the same for minima and maxima.
+`requirement` says whether an estimate is precise enough, `intervals` how precise a measured rate
+is.
+`planfile` is the plan.json that `aft plan` writes, `sensorplan` the part of it that pipelines use.
 
-`claims` says what a claim is and how a finding becomes a verdict. A streaming query works in a
-`query_directory`. Beside them: `paths` (where files go, and how one is made whole or not at all),
-`checks` (of what a user gives) and `compiling` (numba, for kernels).
+`claims` turns a finding into a verdict. `query_directory` holds the identity, lock and state of a
+streaming query. `paths` writes files whole or not at all, `checks` validates arguments, and
+`compiling` wraps numba for the kernels.
 """

@@ -1,6 +1,6 @@
 """Every scheme under one schedule of failures, on one stream of sensors.
 
-What goes through the room, in order:
+What goes through the package, in order:
 
 1. `schedule` draws who is struck, when and how; `drill` the stream, its true windows, the promise.
 2. `pipeline` runs what is on Spark: no fault tolerance, at most once, at least once, exactly once,

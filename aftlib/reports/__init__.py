@@ -1,14 +1,13 @@
 """From a notebook to its report and to the scorecard of all claims.
 
-`entry` begins, `cli` takes the command. `notebook` finds the notebook, `parameter_cell` checks its
-parameters, `run_key` hashes what its results depend on, `reproduce` decides what must run, and
-`execute` runs it in a kernel, where `data_out` captures its frames. `runs` is the store of executed
-notebooks; `sweeps` makes many runs, `compare` puts them side by side, `run_commands`
-list and open them.
-From executed notebooks come the reports (`html`, with the `evidence` of claims and the data of
-figures and tables, which `export` writes as files), the front pages (`index`) and ``claims.json``.
+`entry` starts the command line, `cli` defines it. `notebook` finds a notebook, `parameter_cell` and
+`parameter_model` check its parameters, `run_key` hashes everything that its results depend on,
+`reproduce` decides which notebooks must run, and `execute` runs one in a kernel, where `data_out`
+captures its frames. `runs` stores executed notebooks; `sweeps` makes many runs, `compare` compares
+them, `run_commands` lists and opens them.
+`html` renders an executed notebook as a report, with the `evidence` of its claims and the data that
+`export` writes as files. `index` writes the front page and ``claims.json``.
 
-What notebooks and rooms use: `claims` (a scorecard of `core.claims`) and `style` (the look of
-figures, their sliders, and those of single results). `doctor` says what the machine lacks;
-`browser` draws pictures, where there is one.
+Notebooks and packages use `claims` (the scorecard) and `style` (the look of figures and their
+sliders). `doctor` reports missing requirements; `browser` draws pictures, where there is one.
 """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # No time left: cells are too unequal for a guess.
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
-OF_ROOMS = {
+OF_PACKAGES = {
     "cluster": "aftlib.spark.cluster:command",
     "compare": "aftlib.reports.compare:command",
     "export": "aftlib.reports.export:command",
@@ -51,24 +51,24 @@ parameters_option = click.option(
 class _Gathered(click.Group):
     """Commands of this module, and those of others, imported when asked for.
 
-    So that a room may have a command without this one knowing the room, nor `aft doctor` paying
+    A package can add a command without this module importing the package, nor `aft doctor` paying
     for its imports. A list of them takes the first line of each from its source.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted([*super().list_commands(context), *OF_ROOMS])
+        return sorted([*super().list_commands(context), *OF_PACKAGES])
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in OF_ROOMS:
+        if name not in OF_PACKAGES:
             return super().get_command(context, name)
-        found: click.Command = resolve_name(OF_ROOMS[name])
+        found: click.Command = resolve_name(OF_PACKAGES[name])
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         lines = {}
         for name in self.list_commands(context):
-            if name in OF_ROOMS:
-                module, _, function = OF_ROOMS[name].partition(":")
+            if name in OF_PACKAGES:
+                module, _, function = OF_PACKAGES[name].partition(":")
                 path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
                 docstring = rf'^def {function}\(.*?"""([^\n"]*)'
                 found = re.search(docstring, path.read_text(encoding="utf-8"), re.M | re.S)

@@ -103,10 +103,12 @@ class Notebook:
         values = self.values(given)
         for node in nodes:
             match node:
-                case ast.Call(ast.Attribute(ast.Name(room), "check_parameters")) if room in homes:
+                case ast.Call(ast.Attribute(ast.Name(package), "check_parameters")) if (
+                    package in homes
+                ):
                     named = {k.arg: k.value for k in node.keywords if k.arg}
                     asked = {a: values[v.id] for a, v in named.items() if isinstance(v, ast.Name)}
-                    import_module(homes[room]).check_parameters(**asked)
+                    import_module(homes[package]).check_parameters(**asked)
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:

@@ -1,4 +1,4 @@
-"""A nemesis: seeded schedules of failures for the jobs of every room, and a judge of their ends.
+"""A nemesis: seeded schedules of failures for the jobs of every package, and a judge of their ends.
 
     python -m tests.crash.nemesis FIRST STOP      runs the jobs of these numbers, notes and counts
     python -m tests.crash.nemesis                 only counts
@@ -32,8 +32,8 @@ from tests.crash import nemesis_lives
 from tests.crash.nemesis_jobs import JOBS, ROOT, Job
 from tests.crash.nemesis_stores import Disk, Schema
 
-ROOMS = [*["shared_state"] * 17, *["checkpoint_planning"] * 6, *["upstream_backup"] * 4]
-ROOMS += ["exponential_histogram"] * 3
+PACKAGES = [*["shared_state"] * 17, *["checkpoint_planning"] * 6, *["upstream_backup"] * 4]
+PACKAGES += ["exponential_histogram"] * 3
 JOBS_WITHOUT_SPARK, JOBS_ON_SPARK = 300, 8
 STORES = r"is an older copy|has been emptied|was replaced|must be an intact|restore .* from a copy"
 SAYS = {
@@ -49,9 +49,11 @@ SAYS = {
 GONE_S, BEGIN_S = 10.0, 60.0
 
 
-def room_of(number: int) -> str:
-    """Room of a job of the series."""
-    return "approximately_once" if number >= JOBS_WITHOUT_SPARK else ROOMS[number % len(ROOMS)]
+def package_of(number: int) -> str:
+    """Package of a job of the series."""
+    return (
+        "approximately_once" if number >= JOBS_WITHOUT_SPARK else PACKAGES[number % len(PACKAGES)]
+    )
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Outcome:
     """What became of a job: its faults that fell, its stops, and what was wrong, if anything."""
 
     number: int
-    room: str
+    package: str
     faults: dict[str, int] = field(default_factory=dict)
     stops: list[str] = field(default_factory=list)
     wrong: str = ""
@@ -211,12 +213,12 @@ class Life:
 class Nemesis:
     """Strikes a job as scheduled, mends what it had to, and judges what came of it."""
 
-    def __init__(self, number: int, directory: Path, room: str = "", broken: str = "") -> None:
-        self.room = room or room_of(number)
-        self.chance = random.Random(f"{self.room} {number}")
-        self.outcome = Outcome(number, self.room)
+    def __init__(self, number: int, directory: Path, package: str = "", broken: str = "") -> None:
+        self.package = package or package_of(number)
+        self.chance = random.Random(f"{self.package} {number}")
+        self.outcome = Outcome(number, self.package)
         self.disk = Disk(directory / "disk")
-        self.job = JOBS[self.room](directory, self.chance, broken)
+        self.job = JOBS[self.package](directory, self.chance, broken)
         self.copies: dict[str, list[Any]] = defaultdict(list)
         self.taken: dict[str, Any] = {}
         self.causes: set[str] = set()
@@ -278,7 +280,7 @@ class Nemesis:
         victim = members[int(fault.whom * len(members))] if members else life.process.pid
         self._note(fault.kind)
         match fault.kind:
-            case "restart" if self.room == "approximately_once":
+            case "restart" if self.package == "approximately_once":
                 os.killpg(life.process.pid, signal.SIGKILL)  # with its JVM, as their machine would
             case "restart":
                 life.signal(life.process.pid, signal.SIGKILL)
@@ -386,18 +388,20 @@ def suffer(number: int, directory: Path, **more: str) -> Outcome:
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """Jobs, faults by kind and ends, by room and in all."""
+    """Jobs, faults by kind and ends, by package and in all."""
     ends = ("right at once", "stopped with reason, then right")
     lines = []
-    for room in [*sorted({o.room for o in outcomes}), ""]:
-        ours = [o for o in outcomes if room in ("", o.room)]
+    for package in [*sorted({o.package for o in outcomes}), ""]:
+        ours = [o for o in outcomes if package in ("", o.package)]
         faults = sum((Counter(o.faults) for o in ours), Counter())
         wrong = Counter(o.wrong.split(":")[0].split(" (")[0] for o in ours if o.wrong)
         kinds = ", ".join(f"{n} {kind}" for kind, n in faults.most_common())
         sound = Counter(ends[bool(o.stops)] for o in ours if not o.wrong)
         counts = {**{e: sound[e] for e in ends}, "lost": 0, "doubled": 0, "hung": 0, **wrong}
         said = ", ".join(f"{n} {end}" for end, n in counts.items())
-        lines.append(f"{room or 'all'}: {len(ours)} jobs, {sum(faults.values())} faults ({kinds})")
+        lines.append(
+            f"{package or 'all'}: {len(ours)} jobs, {sum(faults.values())} faults ({kinds})"
+        )
         lines.append(f"    {said}")
     return "\n".join(lines)
 
@@ -419,7 +423,7 @@ def main(*numbers: str) -> None:
         with folder() as directory, notes.open("a") as file:
             outcome = suffer(number, directory)
             file.write(json.dumps(asdict(outcome)) + "\n")
-            print(number, outcome.room, dict(outcome.faults), outcome.stops, outcome.wrong)
+            print(number, outcome.package, dict(outcome.faults), outcome.stops, outcome.wrong)
     found = [Outcome(**json.loads(line)) for line in notes.read_text().splitlines()]
     print(table([*{outcome.number: outcome for outcome in found}.values()]))
 

@@ -1,4 +1,4 @@
-"""The jobs that the nemesis strikes, one class a room: what they are told, and what was wrong."""
+"""The jobs that the nemesis disturbs, one class per package: their settings and their errors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ROOT, LIVES = Path(__file__).parents[2], "tests.crash.nemesis_lives"
 
 
 class Job(ABC):
-    """A job of a room in a folder of its own.
+    """A job of a package in a folder of its own.
 
     `place` is where it works; it moves when the job has to begin anew.
     """
 
-    room = ""
+    package = ""
     while_alive: tuple[str, ...] = ("kill", "pause", "full disk")
     """Faults that strike while it lives."""
     between: tuple[str, ...] = ("older copy", "deleted", "journal lost")
@@ -56,7 +56,7 @@ class Job(ABC):
         """What runs a life of it."""
         self.place.mkdir(parents=True, exist_ok=True)
         said = json.dumps(self.settings | {"place": str(self.place), "broken": self.broken})
-        return [sys.executable, "-m", LIVES, self.room, str(self.directory), said]
+        return [sys.executable, "-m", LIVES, self.package, str(self.directory), said]
 
     @abstractmethod
     def prepare(self) -> None:
@@ -105,7 +105,7 @@ def compared(found: Counter, expected: Counter, whole: bool) -> str:
 class SharedState(Job):
     """D3: servers, tasks and an output task under their supervisor."""
 
-    room = "shared_state"
+    package = "shared_state"
     while_alive = (*["kill"] * 6, *["pause"] * 4, "full disk", "freeze", "rival", "replaced")
     server: OwnServer | None = None
     batch = 100
@@ -189,7 +189,7 @@ def stage_of(directory: Path, place: Path, told: dict[str, Any]) -> Any:
 class PartialReplay(Job):
     """D2: a driver without Spark."""
 
-    room = "checkpoint_planning"
+    package = "checkpoint_planning"
     while_alive = (*Job.while_alive, "rival")
 
     def prepare(self) -> None:
@@ -227,7 +227,7 @@ class Standby(Job):
     The nodes are struck one at a time, which is what the schemes are for.
     """
 
-    room = "upstream_backup"
+    package = "upstream_backup"
     while_alive = ("pause",)
     tuples = 3000
 
@@ -265,7 +265,7 @@ class Standby(Job):
 class Histogram(Job):
     """D5: a histogram whose state is one file, and answers that are a file a batch."""
 
-    room = "exponential_histogram"
+    package = "exponential_histogram"
     window, epsilon, batch, batches = 1200, 0.05, 500, 40
 
     def prepare(self) -> None:
@@ -294,7 +294,7 @@ def bits_of(count: int) -> np.ndarray:
 class ApproximatelyOnce(Job):
     """D1: a driver on Spark, whose workers die and are stopped."""
 
-    room = "approximately_once"
+    package = "approximately_once"
     hung_s, forks = 200.0, False
     while_alive = ("kill", "kill", "pause")
 
@@ -340,5 +340,5 @@ class ApproximatelyOnce(Job):
 
 
 JOBS = {
-    job.room: job for job in (SharedState, PartialReplay, Standby, Histogram, ApproximatelyOnce)
+    job.package: job for job in (SharedState, PartialReplay, Standby, Histogram, ApproximatelyOnce)
 }

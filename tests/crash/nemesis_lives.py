@@ -1,6 +1,6 @@
 """One life of a job of the nemesis: it goes on where the last one ended.
 
-python -m tests.crash.nemesis_lives ROOM DIRECTORY 'SETTINGS as JSON'
+python -m tests.crash.nemesis_lives PACKAGE DIRECTORY 'SETTINGS as JSON'
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ def live_approximately_once(directory: Path, place: Path, told: Told) -> None:
     spark.stop()
 
 
-def main(room: str, directory: str, said: str) -> None:
+def main(package: str, directory: str, said: str) -> None:
     """Live once."""
     told = json.loads(said)
     place = Path(told.pop("place"))
-    globals()[f"live_{room}"](Path(directory), place, told)
+    globals()[f"live_{package}"](Path(directory), place, told)
 
 
 if __name__ == "__main__":

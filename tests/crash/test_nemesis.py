@@ -1,4 +1,4 @@
-"""Jobs of every room under a nemesis: right at once, or stopped with the reason and then right."""
+"""Jobs of every package under a nemesis are right, or stop with the reason and then are right."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.crash.test_shared_state import TUPLES
 
 FULL = os.environ.get("AFT_TRIALS") == "full"
 SAMPLE = [0, 1, 2, 5, 17, 18, 23, 29]
-"""Of each room, and among them every kind of store and of fault but the database's own."""
+"""Of each package, and among them every kind of store and of fault but the database's own."""
 NUMBERS = range(nemesis.JOBS_WITHOUT_SPARK) if FULL else SAMPLE
 ON_SPARK = range(nemesis.JOBS_WITHOUT_SPARK, nemesis.JOBS_WITHOUT_SPARK + nemesis.JOBS_ON_SPARK)
 OLDER = Fault("older copy", 0.0, 0.99, 0.0)
@@ -94,7 +94,7 @@ def test_a_store_that_forgets_is_caught(tmp_path):
 class Toy(Job):
     """A job that does what `does` says, and is right when it ends well."""
 
-    room = "toy"
+    package = "toy"
     does = "pass"
     hung_s, forks = 60.0, False
 

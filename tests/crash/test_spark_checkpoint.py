@@ -36,7 +36,7 @@ FULL = os.environ.get("AFT_TRIALS") == "full"
 MIDDLE, END = 3, 5
 """Micro-batches before the power fails, and in all."""
 OUTAGES = [Outage(1, 14_000, 14_400)]
-ROOMS = {
+PACKAGES = {
     "D1": approximately_once,
     "D1 by guard": approximately_once,
     "D2": checkpoint_planning,
@@ -294,7 +294,7 @@ def test_what_is_behind_sparks_checkpoint_is_refused(lost, moment, streams):
 def test_without_the_check_results_are_lost_without_a_word(lost, streams, monkeypatch):
     """The control."""
     name, act, _ = AHEAD[lost]
-    monkeypatch.setattr(ROOMS[name], "require_in_step", lambda *_: None)
+    monkeypatch.setattr(PACKAGES[name], "require_in_step", lambda *_: None)
     stream = streams(name, "end")
     act(stream)
     assert len(stream.go_on()) < len(stream.whole)

@@ -1,4 +1,4 @@
-"""Small runs of D5's experiments, made once for all tests of the room."""
+"""Small runs of D5's experiments, made once for all tests of the package."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def struck(pid, number):
 
 
 def all_here(patch):
-    """Let the functions of the room that start processes, or Spark, do their work here."""
+    """Let the functions of the package that start processes, or Spark, do their work here."""
     patch.setattr(os, "kill", struck)
     patch.setattr(pipeline.SensorShifts, "stream", lambda shifts, _: SimpleNamespace(
         writeStream=shifts

@@ -1,4 +1,4 @@
-"""A small job of each room that works on Spark; run as a program, on a cluster that is struck.
+"""A small job of each package that works on Spark; run as a program, on a cluster that is struck.
 
 python -m tests.spark.cluster_jobs DIRECTORY POSTGRES_URL
 
