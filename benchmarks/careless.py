@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from aftlib.approximately_once.operator import RESULT, Blocks, Shift, Worker, result_row
+from aftlib.approximately_once.operator import RESULT, Blocks, InputSplit, Worker, result_row
 
 
 class Careless(Worker):
     """The same worker, of which nothing is known but its results."""
 
-    def work(self, shift: Shift, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
-        """Rows of `RESULT`; no mailbox, and whatever an attempt before it did."""
-        about = shift.worker, attempt, os.getpid(), shift.start, shift.begin, shift.stop
+    def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
+        """Rows of `RESULT`; no message log, and whatever an attempt before it did."""
+        about = split.worker, attempt, os.getpid(), split.start, split.begin, split.stop
         said = dict(zip(RESULT.names, [*about, 0, None, None, None], strict=False))
-        memory = self.memory(shift, shift.begin)
-        for block in blocks(shift.keys, shift.begin, shift.stop):
+        memory = self.memory(split, split.begin)
+        for block in blocks(split.keys, split.begin, split.stop):
             yield result_row(said, *memory.take(block))
         yield result_row(said)

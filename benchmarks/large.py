@@ -1,7 +1,7 @@
 """Ten thousand sensors: assignments, a checkpoint plan, and what they need of memory.
 
 Each is measured in a process of its own, whose peak of resident memory is what is told. The last
-compares what the master conditions by at n = 2,400: the block of the precision of what is not
+compares what the handler conditions by at n = 2,400: the block of the precision of what is not
 whole, or one solve over everything observed.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.approximately_once.best import assign_best
-from aftlib.approximately_once.master import Master
+from aftlib.approximately_once.coordinator import Coordinator
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.gaussian import GaussianModel
@@ -95,7 +95,7 @@ def conditioned(n: int = 2_400, workers: int = 100, windows: int = 5) -> dict[st
     model, width, rng = scattered(n), 30, np.random.default_rng(3)
     requirement = Requirement(1.5, 0.05)
     assignment = assign_greedy(model, workers, requirement)
-    master = Master(model, assignment, requirement, Windows(width, width))
+    handler = Coordinator(model, assignment, requirement, Windows(width, width))
     rows = []
     for window in range(windows):
         samples = np.full(n, width)
@@ -106,9 +106,9 @@ def conditioned(n: int = 2_400, workers: int = 100, windows: int = 5) -> dict[st
         ):
             for worker, keys in enumerate(map(list, assignment.workers)):
                 if worker not in absent:
-                    master.receive(window, worker, np.zeros(len(keys)), counts[keys])
-            master.expect(window)
-            found, fast = timed(lambda window=window: master.estimate(window))
+                    handler.receive(window, worker, np.zeros(len(keys)), counts[keys])
+            handler.expect(window)
+            found, fast = timed(lambda window=window: handler.estimate(window))
             there = ~np.isin(assignment.worker_of, list(absent))
             asked = model, list(assignment.workers[0]), np.flatnonzero(there), counts[there], width
             (_, half), slow = timed(lambda asked=asked: over_the_complement(*asked))

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.experiments.guarding import guarded_windows, promise_table
-from aftlib.checkpoint_planning.guarded_plan import replay_guard
+from aftlib.checkpoint_planning.experiments.guarded import guarded_windows, promise_table
+from aftlib.checkpoint_planning.guarded_replay import replay_guard
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from benchmarks.guard import DELTA, SEASONS
 

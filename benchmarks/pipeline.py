@@ -18,9 +18,8 @@ from pyspark.sql import functions as f
 
 from aftlib.approximately_once import experiments
 from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.delivery import Delivery
-from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.pipeline import Query, recover_stream, staff
+from aftlib.approximately_once.pipeline import Delivery, Query, recover_stream, staff
+from aftlib.approximately_once.sink import Outage
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -92,9 +91,9 @@ def timed(call, *arguments) -> float:  # noqa: ANN001, ANN002
 
 
 def unprotected(spark: SparkSession, query: Query, directory: Path) -> None:
-    """At most once: no acknowledgement, no master; rows appended, not on the disk when written."""
-    shifts, _ = staff(query, directory)
-    shifts = replace(shifts, worker=Careless(**vars(shifts.worker)))
+    """At most once: no acknowledgement, no handler; rows appended, not on the disk when written."""
+    splits, _ = staff(query, directory)
+    splits = replace(splits, worker=Careless(**vars(splits.worker)))
     table = sqlite3.connect(
         directory / "rows.sqlite", isolation_level=None, check_same_thread=False
     )
@@ -108,7 +107,7 @@ def unprotected(spark: SparkSession, query: Query, directory: Path) -> None:
         table.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         table.execute("COMMIT")
 
-    drain(shifts.stream(spark).writeStream, directory, append)
+    drain(splits.stream(spark).writeStream, directory, append)
     table.close()
 
 

@@ -56,8 +56,8 @@ def run_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
 
     It is started ever more seldom, as Spark keeps a thread of each stream that reads from Python.
     """
-    from aftlib.approximately_once.master import Outage
     from aftlib.approximately_once.pipeline import Query, staff
+    from aftlib.approximately_once.sink import Outage
     from aftlib.failure_drill.pipeline import committed
     from aftlib.spark.session import session
     from aftlib.spark.streams import drain
@@ -72,15 +72,15 @@ def run_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
         for start in range(begin, stop, BATCHES * EVERY):
             at = start + int(rng.integers(EVERY, 3 * EVERY))
             outages.append(Outage(int(rng.integers(WORKERS)), at, at + 2 * WIDTH))
-        shutil.rmtree(kept / "mail", ignore_errors=True)
-        shifts, master = staff(replace(query, stop=stop), kept, outages)
-        drain(shifts.stream(spark).writeStream, kept, master)
+        shutil.rmtree(kept / "messages", ignore_errors=True)
+        splits, handler = staff(replace(query, stop=stop), kept, outages)
+        drain(splits.stream(spark).writeStream, kept, handler)
         rounds, part = rounds + 1, min(2 * part, LONGEST * EVERY)
         heap_mb.append(live_heap_mb(spark))
-    audit = master.close()  # of the last part; the sink has what all parts told it
-    failures = len([*(kept / "strikes").glob("fault-*.json")])
+    audit = handler.close()  # of the last part; the sink has what all parts told it
+    failures = len([*(kept / "faults").glob("fault-*.json")])
     spark.stop()
-    found = score_windows(log, committed(log, WIDTH, master.sink.windows()), stop)
+    found = score_windows(log, committed(log, WIDTH, handler.sink.windows()), stop)
     if audit:
         found |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
     third = heap_mb[len(heap_mb) // 3]

@@ -129,7 +129,7 @@ def assign_greedy(
     sizes = worker_sizes(model.size, workers, uneven)
     single = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(single)
-    closed, dead = _fill(np.flatnonzero(~alive).tolist(), sizes)
+    closed, crashed = _fill(np.flatnonzero(~alive).tolist(), sizes)
 
     small, opened = sizes[-1], max(0, len(sizes) - len(closed) - 1)
     wide = sum(size > small for size in sizes[len(closed) :])  # may still take a key more
@@ -142,15 +142,15 @@ def assign_greedy(
     for key in sorted(np.flatnonzero(alive).tolist(), key=lambda i: (-rounded[i], i)):
         chosen = bench.place(key, requirement)
         if chosen is None:
-            dead.append(key)
-        wide -= len(dead if chosen is None else bench.members[chosen]) > small
+            crashed.append(key)
+        wide -= len(crashed if chosen is None else bench.members[chosen]) > small
         closed += [bench.close(i) for i in bench.still_open if full(bench.members[i])]
-        if full(dead):
-            closed.append(dead)
-            dead = bench.close(bench.least_reliable(requirement)) if bench.open.any() else []
+        if full(crashed):
+            closed.append(crashed)
+            crashed = bench.close(bench.least_reliable(requirement)) if bench.open.any() else []
 
     leftover = [bench.close(i) for i in bench.still_open]
-    return assess(model, [w for w in [*closed, *leftover, dead] if w], requirement)
+    return assess(model, [w for w in [*closed, *leftover, crashed] if w], requirement)
 
 
 def assign_spread(

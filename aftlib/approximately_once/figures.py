@@ -23,9 +23,9 @@ LOOK: Mapping[str, dict] = {
     "random": {"color": GREY, "symbol": "x", "dash": "dot"},
     "best": {"color": ORANGE, "symbol": "diamond", "dash": "solid"},
     "bound": {"color": "#333", "symbol": "line-ew-open", "dash": "dash"},
-    "1 dies": {"color": GREEN, "symbol": "circle", "dash": "solid"},
-    "2 die": {"color": ORANGE, "symbol": "square", "dash": "solid"},
-    "3 die": {"color": RED, "symbol": "diamond", "dash": "solid"},
+    "1 crash": {"color": GREEN, "symbol": "circle", "dash": "solid"},
+    "2 crashes": {"color": ORANGE, "symbol": "square", "dash": "solid"},
+    "3 crashes": {"color": RED, "symbol": "diamond", "dash": "solid"},
 }
 ASSIGNMENTS = {"greedy": assign_greedy, "h-best": assign_spread, "h-worst": assign_packed}
 _TITLES = {

@@ -6,18 +6,22 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from aftlib.approximately_once.mailbox import Mail, Mailbox
+from aftlib.approximately_once.message_log import MessageLog, SentMessages
+from aftlib.approximately_once.sink import WindowSink
+from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.faults import Fault
+from aftlib.spark.streams import PlannedInput
 
-if TYPE_CHECKING:  # a worker needs no model
-    from aftlib.approximately_once.master import Outage
+if TYPE_CHECKING:
+    from aftlib.approximately_once.sink import Outage
 
 _ARROW = {
     "int": pa.int32(),
@@ -27,8 +31,9 @@ _ARROW = {
 }
 _ATTEMPT = ("worker", "attempt", "pid", "start", "begin", "stop")
 RESULT_SCHEMA = (
-    "worker int, attempt int, pid long, start long, begin long, stop long, again long, dead long, "
-    "failure long, recovery long, first long, count long, values array<double>, samples array<long>"
+    "worker int, attempt int, pid long, start long, begin long, stop long, again long, "
+    "crashed long, failure long, recovery long, first long, count long, "
+    "values array<double>, samples array<long>"
 )
 RESULT = pa.schema(
     [(name, _ARROW[kind]) for name, kind in map(str.split, RESULT_SCHEMA.split(", "))]
@@ -36,7 +41,7 @@ RESULT = pa.schema(
 
 
 @dataclass
-class Shift(InputPartition):
+class InputSplit(InputPartition):
     """What one worker has to read in one micro-batch: windows ending in (start, stop] are due."""
 
     worker: int
@@ -44,7 +49,7 @@ class Shift(InputPartition):
     begin: int  # first step that its half-filled windows need; later when an outage took them
     start: int
     stop: int
-    resume: int | None  # where a substitute goes on; None for one that reads all again
+    resume: int | None  # where a replacement goes on; None for one that reads all again
 
 
 Blocks = Callable[[Sequence[int], int, int], Iterator[np.ndarray]]
@@ -80,44 +85,44 @@ class Memory:
 
 @dataclass(frozen=True)
 class Worker:
-    """What a task does with its shift: fill windows, and send each when it is finished.
+    """What a task does with its split: fill windows, and send each when it is finished.
 
-    The first to work on a shift dies when it reaches an outage of its own. A substitute that can
-    prove the death of all before it, and may be estimated, goes on where its shift resumes.
+    The first to work on a split crashes when it reaches an outage of its own. A replacement that
+    can prove the crash of all before it, and may be estimated, goes on where its split resumes.
     """
 
     windows: Windows
     outages: tuple[Outage, ...]
     notes: Path
-    mail: Path
+    messages: Path
 
-    def work(self, shift: Shift, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
-        """Rows of `RESULT`: runs of finished windows, one of windows lost, one of the shift."""
-        box, keys = Mailbox(self.mail), len(shift.keys)
-        lost: Mail | None = None
-        if attempt and shift.resume is not None:  # the attempts before may be estimated, if dead
-            deaths = [box.death(shift.worker, shift.start, i, keys) for i in range(attempt)]
-            if None not in deaths and self.gives_up(shift):
-                lost = deaths[0]
-        begin = min(shift.begin, shift.stop)
-        said: dict[str, Any] = {"dead": None, "failure": None, "recovery": None, "again": 0}
+    def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
+        """Rows of `RESULT`: runs of finished windows, one of windows lost, one of the split."""
+        log, keys = MessageLog(self.messages), len(split.keys)
+        lost: SentMessages | None = None
+        if attempt and split.resume is not None:  # the attempts before may be estimated, if crashed
+            crashes = [log.crash(split.worker, split.start, i, keys) for i in range(attempt)]
+            if None not in crashes and self.gives_up(split):
+                lost = crashes[0]
+        begin = min(split.begin, split.stop)
+        said: dict[str, Any] = {"crashed": None, "failure": None, "recovery": None, "again": 0}
         if lost is not None:
-            recovery = cast("int", shift.resume)
-            begin = max(begin, min(recovery, shift.stop))
-            said |= {"dead": lost.pid, "failure": lost.reached, "recovery": recovery}
-        about = shift.worker, attempt, os.getpid(), shift.start, begin, shift.stop
+            recovery = cast("int", split.resume)
+            begin = max(begin, min(recovery, split.stop))
+            said |= {"crashed": lost.pid, "failure": lost.reached, "recovery": recovery}
+        about = split.worker, attempt, os.getpid(), split.start, begin, split.stop
         said |= zip(_ATTEMPT, about, strict=True)
 
-        memory, spans = self.memory(shift, begin), range(shift.start, shift.stop)
-        earlier = [box.read(shift.worker, shift.start, i, keys) for i in range(attempt)]
-        known = max((mail.reached for mail in earlier if mail), default=0)
-        mine = [o for o in self.outages if o.worker == shift.worker and o.failure in spans]
+        memory, spans = self.memory(split, begin), range(split.start, split.stop)
+        earlier = [log.read(split.worker, split.start, i, keys) for i in range(attempt)]
+        known = max((sent.reached for sent in earlier if sent), default=0)
+        mine = [o for o in self.outages if o.worker == split.worker and o.failure in spans]
         own = [] if attempt else mine
-        taken = range(self.windows.ending_in(shift.start, shift.stop).start, memory.next)
+        taken = range(self.windows.ending_in(split.start, split.stop).start, memory.next)
         if taken:
             yield result_row(said, taken)
-        with box.writing(shift.worker, shift.start, attempt, begin) as send:
-            for block in blocks(shift.keys, begin, shift.stop):
+        with log.writing(split.worker, split.start, attempt, begin) as send:
+            for block in blocks(split.keys, begin, split.stop):
                 said["again"] += max(0, min(known - memory.reached, len(block))) * keys
                 cuts = [max(0, o.failure - memory.reached) for o in own]
                 for part in np.split(block, sorted(cut for cut in cuts if cut < len(block))):
@@ -130,15 +135,15 @@ class Worker:
                             Fault(self.notes, point, outage.failure).passes(point, outage.failure)
         yield result_row(said)
 
-    def gives_up(self, shift: Shift) -> bool:
-        """Whether what was lost of a shift stays lost: that of one worker in each micro-batch."""
-        return Mailbox(self.mail).claim(shift.worker, shift.start)
+    def gives_up(self, split: InputSplit) -> bool:
+        """Whether what was lost of a split stays lost: that of one worker in each micro-batch."""
+        return MessageLog(self.messages).claim(split.worker, split.start)
 
-    def memory(self, shift: Shift, begin: int) -> Memory:
+    def memory(self, split: InputSplit, begin: int) -> Memory:
         """What it begins with: nothing, so that only windows from there on will be whole."""
-        due = self.windows.ending_in(shift.start, shift.stop)
+        due = self.windows.ending_in(split.start, split.stop)
         first = min(max(due.start, -(-begin // self.windows.slide)), due.stop)
-        return Memory(self.windows, begin, first, np.empty((0, len(shift.keys))))
+        return Memory(self.windows, begin, first, np.empty((0, len(split.keys))))
 
 
 def result_row(
@@ -147,7 +152,7 @@ def result_row(
     aggregates: np.ndarray | None = None,
     samples: np.ndarray | None = None,
 ) -> pa.RecordBatch:
-    """A run of windows, lost ones without values, or without windows the row of the shift."""
+    """A run of windows, lost ones without values, or without windows the row of the split."""
     row = {"values": aggregates, "samples": samples}
     columns: dict[str, list] = {
         name: [None if array is None else array.ravel()] for name, array in row.items()
@@ -156,3 +161,54 @@ def result_row(
     columns |= {name: [value] for name, value in said.items()}
     columns |= {"first": [run[0]], "count": [run[1]]}
     return pa.RecordBatch.from_pydict(columns, schema=RESULT)
+
+
+@dataclass(frozen=True)
+class SensorSplits(PlannedInput):
+    """A sensor log in splits: one a worker in each micro-batch of `every` steps.
+
+    The worker works where its input is read, so that Spark carries windows and no samples.
+    """
+
+    log: str  # path of the sensor log
+    sink: str  # path of the sink, whose outages say what workers no longer hold
+    worker: Worker
+    every: int
+    workers: list[list[int]]  # key indices of each
+    approximate: list[bool]  # whether a worker's replacement skips what was lost
+    outages: list[tuple[int, int, int]]  # worker, failure, recovery, as scheduled
+    end: int
+
+    schema: ClassVar[str] = RESULT_SCHEMA
+
+    def next_boundary(self, start: int) -> int:
+        """The next multiple of `every`, or the end."""
+        return min((start // self.every + 1) * self.every, self.end)
+
+    def partitions(self, start: int, stop: int) -> list[InputSplit]:
+        """One split a worker.
+
+        While windows that another worker lost are still due, a crash is recovered exactly: nothing
+        would be left to estimate from.
+        """
+        windows = self.worker.windows
+        due = windows.ending_in(start, stop)
+        first = due[0] * windows.slide if due else start
+        held, splits = WindowSink(self.sink).held(), []
+        for worker, keys in enumerate(self.workers):
+            others = max((step for other, step in held.items() if other != worker), default=0)
+            resume = stop if self.approximate[worker] and others <= first else None
+            for struck, failure, recovery in self.outages:
+                if resume is not None and struck == worker and start <= failure < stop:
+                    resume = recovery
+            begin = max(first, held.get(worker, 0))
+            splits.append(InputSplit(worker, keys, begin, start, stop, resume))
+        return splits
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What the worker makes of its split; later attempts are replacements."""
+        context, log = TaskContext.get(), SensorLog.open(self.log)
+        attempt = 0 if context is None else context.attemptNumber()
+        # several workers of a process read the same files
+        blocks = LogReader(log, shared=True).blocks
+        return self.worker.work(cast("InputSplit", partition), attempt, blocks)

@@ -1,7 +1,7 @@
 """Approximately-once recovery on Structured Streaming (D1 section 4).
 
 A Spark task is a worker: its keys come from the assignment, its half-filled windows live in its
-Python process alone. Spark's retry of a task whose process died is the substitute.
+Python process alone. Spark's retry of a task whose process crashed is the replacement.
 """
 
 from __future__ import annotations
@@ -21,23 +21,21 @@ from uuid import uuid4
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from aftlib.approximately_once.assignment import Assignment
-from aftlib.approximately_once.delivery import Delivery
-from aftlib.approximately_once.guarded_master import GuardedMaster
-from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Master, Outage
-from aftlib.approximately_once.operator import Worker
-from aftlib.approximately_once.sink import WindowSink
-from aftlib.approximately_once.source import SensorShifts
+from aftlib.approximately_once.coordinator import Coordinator, GuardedCoordinator
+from aftlib.approximately_once.message_log import MessageLog
+from aftlib.approximately_once.operator import SensorSplits, Worker
+from aftlib.approximately_once.sink import Outage, WindowSink
 from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
-from aftlib.guard.audit import Audit
+from aftlib.guard.accounts import Audit
 from aftlib.spark.streams import drain
 from aftlib.spark.sweep import require_shared
 
@@ -49,9 +47,9 @@ RECOVER: tuple[Way, ...] = get_args(Way)
 class Query:
     """A windowed aggregate a key over a log, and how its workers are recovered.
 
-    What a dead worker lost is estimated by the "model" where the worker is estimable, or by a
+    What a crashed worker lost is estimated by the "model" where the worker is estimable, or by a
     "guard" that is fed every window, where that had declared the sensor before; all else is read
-    again, with "exact" everything. A death that was not scheduled takes the worker's input from the
+    again, with "exact" everything. A crash that was not scheduled takes the worker's input from the
     last block of steps that it had taken in until the end of the micro-batch. ValueError when sizes
     do not fit, or a field is out of its range.
     """
@@ -98,78 +96,82 @@ class Query:
 
     @property
     def approximate(self) -> list[bool]:
-        """Workers whose substitute skips what was lost; the master sees to it."""
+        """Workers whose replacement skips what was lost; the coordinator sees to it."""
         always = {"guard": True, "exact": False}
         return [always.get(self.recover, bool(e)) for e in self.assignment.estimable]
 
 
 @dataclass
-class Coordinator:
-    """The master's side of each micro-batch: what workers sent goes to the sink and to it."""
+class BatchHandler:
+    """The coordinator's side of each micro-batch: what workers sent goes to the sink and to it."""
 
     query: Query
     sink: WindowSink
-    mail: Path
-    shifts: list[dict] = field(default_factory=list)
+    messages: Path
+    splits: list[dict] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         q = self.query
         parts = q.model, q.assignment, q.requirement, q.windows
-        self.master = Master(*parts)
+        self.coordinator = Coordinator(*parts)
         if q.recover == "guard":
-            known = self.sink.master()
-            self.master = GuardedMaster(*parts, seasons=q.seasons, state=known)
+            known = self.sink.coordinator()
+            self.coordinator = GuardedCoordinator(*parts, seasons=q.seasons, state=known)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process one micro-batch; running it twice leaves the sink as running it once."""
-        self.master.audit(self._read)
+        self.coordinator.audit(self._read)
         began = time.perf_counter()
         sent = batch.toArrow()
         arrived = time.perf_counter()
         found = Delivery.of(sent, self.query.windows, self.query.assignment)
         self._complete(found)
 
-        master, workers, again = self.master, self.query.assignment.workers, Counter[int]()
-        new = [i for i, window in enumerate(found.windows) if window >= master.next]
+        coordinator, workers, again = (
+            self.coordinator,
+            self.query.assignment.workers,
+            Counter[int](),
+        )
+        new = [i for i, window in enumerate(found.windows) if window >= coordinator.next]
         # what all have sent is held for nobody; only a guard is fed with every window
         owed = [i for i in new if self.query.recover == "guard" or not found.sent[i].all()]
         for i in owed:
             for worker, keys in enumerate(workers):
                 if found.sent[i, worker]:  # (1) and (2)
                     values, samples = found.values[i, keys], found.samples[i, keys]
-                    master.receive(found.windows[i], worker, values, samples)
+                    coordinator.receive(found.windows[i], worker, values, samples)
                 else:
-                    master.expect(found.windows[i])  # protocol step (3)
+                    coordinator.expect(found.windows[i])  # protocol step (3)
         cells = found.cells(new, self.query.log.names)
-        for window in list(master.damaged):  # (4); the last one ends the recovery: (5)
+        for window in list(coordinator.damaged):  # (4); the last one ends the recovery: (5)
             start = window * self.query.windows.slide
             span = repeat(start), repeat(start + self.query.windows.width)
-            for lost in master.recover(window, self._read):
+            for lost in coordinator.recover(window, self._read):
                 sensors = [self.query.log.names[k] for k in lost.keys]
                 columns = lost.value, lost.half_width, lost.estimated.astype(int), lost.samples
                 # SQLite keeps NaN as NULL
                 cells += zip(*span, sensors, *(column.tolist() for column in columns), strict=False)
                 again[lost.worker] += self.query.windows.width * int((~lost.estimated).sum())
-        master.settle()
+        coordinator.settle()
         outages = [
-            Outage(row["worker"], row["failure"], row["recovery"], row["dead"], row["pid"])
-            for row in found.shifts
-            if row["dead"] is not None
+            Outage(row["worker"], row["failure"], row["recovery"], row["crashed"], row["pid"])
+            for row in found.splits
+            if row["crashed"] is not None
         ]
-        self.sink.write(cells, outages, master.to_bytes())
+        self.sink.write(cells, outages, coordinator.to_bytes())
 
-        seconds = {"tasks_s": arrived - began, "master_s": time.perf_counter() - arrived}
+        seconds = {"tasks_s": arrived - began, "coordinator_s": time.perf_counter() - arrived}
         names = ("worker", "attempt", "pid", "start", "begin", "stop", "again")
-        for row in found.shifts:
-            shift = {name: row[name] for name in names}
-            shift["again"] += again[row["worker"]]
-            self.shifts.append(shift | {"batch": batch_id} | seconds)
+        for row in found.splits:
+            split = {name: row[name] for name in names}
+            split["again"] += again[row["worker"]]
+            self.splits.append(split | {"batch": batch_id} | seconds)
 
     def close(self) -> Audit | None:
         """Audit what the last micro-batch estimated."""
-        self.master.audit(self._read)
-        self.sink.write([], master=self.master.to_bytes())
-        return self.master.audited
+        self.coordinator.audit(self._read)
+        self.sink.write([], coordinator=self.coordinator.to_bytes())
+        return self.coordinator.audited
 
     def _read(self, window: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Aggregates and samples of a window from the log."""
@@ -179,20 +181,20 @@ class Coordinator:
         return aggregates[0], counts[0]
 
     def _complete(self, found: Delivery) -> None:
-        """Add what the dead had sent of windows that their substitutes lack, or the sink holds."""
+        """Add windows that replacements lack, from crashed workers' messages or from the sink."""
         slide, names = self.query.windows.slide, self.query.log.names
         lacking = np.flatnonzero(~found.sent.all(axis=1))
         held = self.sink.exact(found.windows[i] * slide for i in lacking)
-        for row in found.shifts if lacking.size else ():
-            worker, box = row["worker"], Mailbox(self.mail)
+        for row in found.splits if lacking.size else ():
+            worker, log = row["worker"], MessageLog(self.messages)
             keys = list(self.query.assignment.workers[worker])
-            mails = [box.read(worker, row["start"], i, len(keys)) for i in range(row["attempt"])]
-            letters = {w: cell for mail in mails if mail for w, cell in mail.windows.items()}
+            attempts = [log.read(worker, row["start"], i, len(keys)) for i in range(row["attempt"])]
+            known = {w: cell for sent in attempts if sent for w, cell in sent.windows.items()}
             for i in np.flatnonzero(~found.sent[:, worker]).tolist():
                 window = found.windows[i]
                 cells = [held.get((window * slide, names[key])) for key in keys]
-                if window in letters:
-                    found.take(i, worker, *letters[window])
+                if window in known:
+                    found.take(i, worker, *known[window])
                 elif None not in cells:
                     found.take(i, worker, *np.transpose(cast("list[tuple]", cells)))
 
@@ -201,14 +203,14 @@ class Coordinator:
 class StreamRun:
     """What a finished stream left.
 
-    `shifts` has one row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch,
+    `splits` has one row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch,
     again (samples that it read although an attempt before it had), and the seconds that the tasks
-    and the master took. What the guard let be estimated was audited.
+    and the coordinator took. What the guard let be estimated was audited.
     """
 
     sink: WindowSink
     outages: list[Outage]
-    shifts: pd.DataFrame
+    splits: pd.DataFrame
     audit: Audit | None = None
 
     @cached_property
@@ -230,17 +232,17 @@ def recover_stream(
     """
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise ValueError(
-            "spark.speculation must be off, got true: a slow worker is not a dead one; "
+            "spark.speculation must be off, got true: a slow worker is not a crashed one; "
             'start the session with session(..., **{"spark.speculation": "false"})'
         )
     directory = Path(directory)
     require_shared(spark, directory, query.log.path)
-    shutil.rmtree(directory / "mail", ignore_errors=True)
-    shifts, coordinator = staff(query, directory, outages)
+    shutil.rmtree(directory / "messages", ignore_errors=True)
+    splits, coordinator = staff(query, directory, outages)
     require_in_step(query, coordinator.sink, directory)
-    drain(shifts.stream(spark).writeStream, directory, coordinator)
+    drain(splits.stream(spark).writeStream, directory, coordinator)
     audit, sink = coordinator.close(), coordinator.sink
-    return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.shifts), audit)
+    return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.splits), audit)
 
 
 def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
@@ -267,8 +269,8 @@ def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
 
 def staff(
     query: Query, directory: Path, outages: Sequence[Outage] = ()
-) -> tuple[SensorShifts, Coordinator]:
-    """Who works on a query: the shifts of its source with their worker, and the master's side.
+) -> tuple[SensorSplits, BatchHandler]:
+    """Who works on a query: the splits of its source with their worker, and the coordinator's side.
 
     Arguments and errors as `recover_stream`.
     """
@@ -282,15 +284,73 @@ def staff(
 
     directory.mkdir(parents=True, exist_ok=True)
     sink = WindowSink(directory / "sink.sqlite", query.fingerprint)
-    mail = directory.absolute() / "mail" / uuid4().hex
-    shifts = SensorShifts(
+    messages = directory.absolute() / "messages" / uuid4().hex
+    splits = SensorSplits(
         log=str(query.log.path.absolute()),
         sink=str(sink.path.absolute()),
-        worker=Worker(query.windows, tuple(outages), directory.absolute() / "strikes", mail),
+        worker=Worker(query.windows, tuple(outages), directory.absolute() / "faults", messages),
         every=query.every,
         workers=[list(keys) for keys in query.assignment.workers],
         approximate=query.approximate,
         outages=[(o.worker, o.failure, o.recovery) for o in outages],
         end=steps,
     )
-    return shifts, Coordinator(query, sink, mail)
+    return splits, BatchHandler(query, sink, messages)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The windows due in one micro-batch, a row a window, and the splits worked in it.
+
+    `values` is NaN and `samples` 0 where `sent` is False.
+    """
+
+    layout: Windows
+    assignment: Assignment
+    splits: list[dict]  # one a worker, as in `operator.RESULT`
+    windows: range
+    values: np.ndarray  # (windows, n)
+    samples: np.ndarray  # (windows, n)
+    sent: np.ndarray  # (windows, m) bool, whether a worker did
+
+    @classmethod
+    def of(cls, rows: pa.Table, layout: Windows, assignment: Assignment) -> Delivery:
+        """Gather the rows (`operator.RESULT`) of all workers."""
+        plain = rows.drop_columns(["values", "samples"]).to_pylist()
+        splits = [row for row in plain if row["first"] is None]
+        start = min((row["start"] for row in splits), default=0)
+        due = layout.ending_in(start, max((row["stop"] for row in splits), default=start))
+        shape = len(due), len(assignment.worker_of)
+        sent = np.zeros((len(due), len(assignment.workers)), bool)
+        empty = np.full(shape, np.nan), np.zeros(shape, np.int64), sent
+        found = cls(layout, assignment, splits, due, *empty)
+        for i, row in enumerate(plain):
+            values, samples = rows["values"][i].values, rows["samples"][i].values
+            if values is not None and row["count"]:
+                first = row["first"] - due.start
+                here = slice(first, first + row["count"])
+                found.take(here, row["worker"], values.to_numpy(), samples.to_numpy())
+        return found
+
+    def take(self, rows: int | slice, worker: int, values: np.ndarray, samples: np.ndarray) -> None:
+        """Put down what a worker has sent of some windows, a value a key in the worker's order."""
+        keys = list(self.assignment.workers[worker])
+        self.values[rows, keys] = values.reshape(-1, len(keys))
+        self.samples[rows, keys] = samples.reshape(-1, len(keys))
+        self.sent[rows, worker] = True
+
+    def cells(self, rows: Sequence[int], names: Sequence[str]) -> list[tuple]:
+        """Rows of the sink for what was sent of some windows, in the order in which it keeps them.
+
+        Each has start, stop, key, value, half_width, estimated and samples.
+        """
+        order = np.array(sorted(range(len(names)), key=names.__getitem__))
+        at = np.ix_(np.array(rows, int), order)
+        sent = self.sent[at[0], self.assignment.worker_of[order]]
+        window, key = np.nonzero(sent)
+        start = (np.array(self.windows)[at[0].ravel()] * self.layout.slide)[window]
+        ends = start + self.layout.width
+        columns = start, ends, np.array(names, object)[order][key], self.values[at][sent]
+        lists = (column.tolist() for column in columns)
+        samples = self.samples[at][sent].tolist()
+        return list(zip(*lists, repeat(None), repeat(0), samples, strict=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,19 +15,18 @@ from aftlib.core.sqlite import open_database, transaction
 if TYPE_CHECKING:
     import pandas as pd
 
-    from aftlib.approximately_once.master import Outage
 
-APPLICATION = 0x41465458
+APPLICATION = 0x41465459
 _SCHEMA = (
     "CREATE TABLE query (identity TEXT NOT NULL)",
-    "CREATE TABLE master (id INTEGER PRIMARY KEY CHECK (id = 1), state BLOB NOT NULL)",
+    "CREATE TABLE coordinator (id INTEGER PRIMARY KEY CHECK (id = 1), state BLOB NOT NULL)",
     """CREATE TABLE windows (
     start INTEGER NOT NULL, stop INTEGER NOT NULL, key TEXT NOT NULL, value REAL,
     half_width REAL, estimated INTEGER NOT NULL, samples INTEGER NOT NULL,
     PRIMARY KEY (start, key)) WITHOUT ROWID""",
     """CREATE TABLE outages (
     worker INTEGER NOT NULL, failure INTEGER NOT NULL, recovery INTEGER NOT NULL,
-    dead_pid INTEGER, substitute_pid INTEGER, PRIMARY KEY (worker, failure)) WITHOUT ROWID""",
+    crashed_pid INTEGER, replacement_pid INTEGER, PRIMARY KEY (worker, failure)) WITHOUT ROWID""",
 )
 _AT_ONCE = 100  # rows a statement: an old SQLite takes 999 values
 _UPSERT = """
@@ -36,6 +35,17 @@ INSERT INTO windows VALUES {} ON CONFLICT (start, key) DO UPDATE SET
   estimated = excluded.estimated, samples = excluded.samples
   WHERE windows.estimated OR NOT excluded.estimated
 """
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A worker that was down: its input of the steps [failure, recovery) is gone."""
+
+    worker: int  # index in the assignment
+    failure: int
+    recovery: int
+    crashed_pid: int | None = None  # process before and after
+    replacement_pid: int | None = None
 
 
 class WindowSink:
@@ -52,11 +62,11 @@ class WindowSink:
         self._connection().close()
 
     def write(
-        self, rows: Iterable[tuple], outages: Iterable[Outage] = (), master: bytes = b""
+        self, rows: Iterable[tuple], outages: Iterable[Outage] = (), coordinator: bytes = b""
     ) -> None:
         """Upsert rows (start, stop, key, value, half_width, estimated, samples) and outages.
 
-        What the master knows after them, where it has to be kept, goes into the same transaction.
+        The coordinator's state after them, where it has one, goes into the same transaction.
         """
         known = [astuple(outage) for outage in outages]
         with (
@@ -68,12 +78,14 @@ class WindowSink:
                 statement = _UPSERT.format(", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(some)))
                 connection.execute(statement, list(chain.from_iterable(some)))
             connection.executemany("INSERT OR REPLACE INTO outages VALUES (?, ?, ?, ?, ?)", known)
-            if master:
-                connection.execute("INSERT OR REPLACE INTO master VALUES (1, ?)", [master])
+            if coordinator:
+                connection.execute(
+                    "INSERT OR REPLACE INTO coordinator VALUES (1, ?)", [coordinator]
+                )
 
-    def master(self) -> bytes:
-        """What the master knew after the last write; empty when nothing was kept."""
-        found = self._rows("SELECT state FROM master")
+    def coordinator(self) -> bytes:
+        """What the coordinator knew after the last write; empty when nothing was kept."""
+        found = self._rows("SELECT state FROM coordinator")
         return found[0][0] if found else b""
 
     def windows(self) -> pd.DataFrame:
@@ -103,8 +115,6 @@ class WindowSink:
 
     def outages(self) -> list[Outage]:
         """Outages by failure and worker."""
-        from aftlib.approximately_once.master import Outage
-
         return [Outage(*o) for o in self._rows("SELECT * FROM outages ORDER BY failure, worker")]
 
     def held(self) -> dict[int, int]:

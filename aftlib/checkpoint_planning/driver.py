@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.startup import prepare
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement

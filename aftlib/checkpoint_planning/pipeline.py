@@ -17,13 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
-from aftlib.checkpoint_planning.operator import (
-    PartialReplay,
-    Read,
-    ReplayQuery,
-    bare_read,
-    prepare,
-)
+from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery, bare_read
+from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
@@ -38,7 +33,7 @@ from aftlib.spark.sweep import by_number, require_shared
 
 if TYPE_CHECKING:
     from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
-    from aftlib.guard.audit import Audit
+    from aftlib.guard.accounts import Audit
 
 SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
 _LONG = pa.int64()

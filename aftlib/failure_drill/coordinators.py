@@ -40,7 +40,7 @@ def kill_driver(
 ) -> Run:
     """Stream the first micro-batches by D1's model; the driver dies, and another one goes on.
 
-    It is killed when the master has written the results of a micro-batch, of which Spark's
+    It is killed when the handler has written the results of a micro-batch, of which Spark's
     checkpoint does not know yet: the next driver runs it again. `live` is given the directory and
     the status to end with; by default it starts a driver, JVM and all. On a cluster, it has the
     cores of this process's session. Errors as `drivers.ended`.
@@ -60,13 +60,13 @@ def kill_driver(
         for status in (-signal.SIGKILL, 0):
             (live or started)(directory, status)
 
-    _, master = staffed(part, "D1 by model", steps, directory / "d1", [])
+    _, handler = staffed(part, "D1 by model", steps, directory / "d1", [])
     lives = [json.loads(line) for line in (directory / "passed.jsonl").read_text().splitlines()]
     died, again = strike(directory).note.stat().st_mtime, [p for p in lives if p["batch"] == STRUCK]
     second = again[-1]  # the first one is that of the dead
     times = [(0, 1e3 * (second["began"] - died), 1e3 * (second["done"] - second["began"]))]
     return Run(
-        committed(log, part.windows.width, master.sink.windows()),
+        committed(log, part.windows.width, handler.sink.windows()),
         sum(p["read"] for p in lives) - part.rows,
         1,
         folder_bytes([directory / "d1" / "checkpoint", *(directory / "d1").glob("sink*")]),
@@ -89,7 +89,7 @@ def started(directory: Path, status: int) -> None:
 
 def strike(directory: Path) -> Fault:
     """What the driver dies of."""
-    return Fault(directory / "strikes", "driver", STRUCK)
+    return Fault(directory / "faults", "driver", STRUCK)
 
 
 def go_on(spark: SparkSession, directory: Path) -> None:
@@ -101,22 +101,22 @@ def go_on(spark: SparkSession, directory: Path) -> None:
     windows, requirement = Windows(**told["windows"]), Requirement(**told["requirement"])
     model, every = block_model(len(log.names), BLOCKS, covariance=COVARIANCE), told["every"]
     part = Drill(log, model, windows, told["workers"], requirement, every, 0, 0.0, ())
-    shifts, master = staffed(part, "D1 by model", log.steps, directory / "d1", [])
+    splits, handler = staffed(part, "D1 by model", log.steps, directory / "d1", [])
 
     def noted(batch: DataFrame, batch_id: int) -> None:
-        began, before = time.time(), len(master.shifts)
-        master(batch, batch_id)
+        began, before = time.time(), len(handler.splits)
+        handler(batch, batch_id)
         read = sum(
             (row["stop"] - row["begin"]) * len(part.assignment.workers[row["worker"]])
-            for row in master.shifts[before:]
+            for row in handler.splits[before:]
         )
         line = {"batch": batch_id, "began": began, "done": time.time(), "read": read}
         with (directory / "passed.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
         strike(directory).passes("driver", batch_id)
 
-    drain(shifts.stream(spark).writeStream, directory / "d1", noted)
-    master.close()
+    drain(splits.stream(spark).writeStream, directory / "d1", noted)
+    handler.close()
 
 
 COORDINATORS: dict[str, Callable[[Drill, Path], Run]] = {

@@ -13,11 +13,10 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.operator import Blocks, Shift, Worker
-from aftlib.approximately_once.pipeline import Coordinator, Query, Way, staff
-from aftlib.approximately_once.source import SensorShifts
+from aftlib.approximately_once.message_log import MessageLog
+from aftlib.approximately_once.operator import Blocks, InputSplit, SensorSplits, Worker
+from aftlib.approximately_once.pipeline import BatchHandler, Query, Way, staff
+from aftlib.approximately_once.sink import Outage
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import STALLS, Drill, Run, folder_bytes
 from aftlib.spark.faults import Fault, woken
@@ -33,7 +32,7 @@ ON_SPARK: dict[str, Way] = {
     MODEL: "model",
     GUARD: "guard",
 }
-"""Schemes, and how D1's master recovers where it has a say."""
+"""Schemes, and how D1's handler recovers where it has a say."""
 RELAYED = (NONE, AT_MOST, AT_LEAST)
 """Schemes that put out at once what a worker has sent."""
 
@@ -45,49 +44,49 @@ class ClockedWorker(Worker):
     stalls: tuple[tuple[int, int], ...] = ()  # worker, step
     onward: bool = False  # whether every substitute goes on from the present, however many died
 
-    def work(self, shift: Shift, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
+    def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
         """As D1's."""
         self.notes.mkdir(parents=True, exist_ok=True)
-        (self.notes / f"began-{shift.worker}-{shift.start}-{attempt}").touch()
+        (self.notes / f"began-{split.worker}-{split.start}-{attempt}").touch()
 
         def stalled(keys: Sequence[int], begin: int, stop: int) -> Iterator[np.ndarray]:
             for struck, step in self.stalls:
-                if struck == shift.worker and shift.start <= step < shift.stop:
+                if struck == split.worker and split.start <= step < split.stop:
                     point = f"stall-{struck}"
                     Fault(self.notes / STALLS, point, step, signal.SIGSTOP).passes(point, step)
             yield from blocks(keys, begin, stop)
 
-        return super().work(shift, attempt, stalled)
+        return super().work(split, attempt, stalled)
 
-    def gives_up(self, shift: Shift) -> bool:
+    def gives_up(self, split: InputSplit) -> bool:
         """As D1's; onward however many have died."""
-        return self.onward or super().gives_up(shift)
+        return self.onward or super().gives_up(split)
 
 
-class OnwardShifts(SensorShifts):
+class OnwardShifts(SensorSplits):
     """Shifts that nobody works on twice; an outage that ends with the stream is never mended."""
 
-    def partitions(self, start: int, stop: int) -> list[Shift]:
-        """One shift a worker, from where its last outage ended."""
-        shifts = []
+    def partitions(self, start: int, stop: int) -> list[InputSplit]:
+        """One split a worker, from where its last outage ended."""
+        splits = []
         for worker, keys in enumerate(self.workers):
             mine = [(f, r) for who, f, r in self.outages if who == worker]
             begin = max([start, *(r for f, r in mine if f < start)])
             resume = next((r for f, r in mine if start <= f < stop), stop)
-            shifts.append(Shift(worker, keys, min(begin, stop), start, stop, resume))
-        return shifts
+            splits.append(InputSplit(worker, keys, min(begin, stop), start, stop, resume))
+        return splits
 
 
 @dataclass
 class Collected:
     """A coordinator that only counts: the workers have sent their windows on by themselves."""
 
-    shifts: list[dict] = field(default_factory=list)
+    splits: list[dict] = field(default_factory=list)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Take the rows that tell of shifts."""
+        """Take the rows that tell of splits."""
         rows = batch.toArrow().to_pylist()
-        self.shifts += [row | {"batch": batch_id} for row in rows if row["first"] is None]
+        self.splits += [row | {"batch": batch_id} for row in rows if row["first"] is None]
 
 
 def stream(
@@ -102,9 +101,9 @@ def stream(
     """
     end, relays = drill.log.steps if stop is None else stop, scheme in RELAYED
     outages = outages_of(drill, scheme, end)
-    shifts, master = staffed(drill, scheme, end, directory, outages)
-    notes, mail = shifts.worker.notes, shifts.worker.mail
-    coordinator: Collected | Coordinator = Collected() if relays else master
+    splits, handler = staffed(drill, scheme, end, directory, outages)
+    notes, messages = splits.worker.notes, splits.worker.messages
+    coordinator: Collected | BatchHandler = Collected() if relays else handler
     ends = list[float]()
 
     def timed(batch: DataFrame, batch_id: int) -> None:
@@ -113,26 +112,28 @@ def stream(
 
     began = time.time()
     with woken(notes / STALLS, drill.stall_s):
-        drain(shifts.stream(spark).writeStream, directory, timed)
+        drain(splits.stream(spark).writeStream, directory, timed)
 
-    again = sum(row["again"] for row in coordinator.shifts)
-    more = {"sent_bytes": folder_bytes([mail]), "read": again / max(1, drill.in_vain.sum())}
+    again = sum(row["again"] for row in coordinator.splits)
+    more = {"sent_bytes": folder_bytes([messages]), "read": again / max(1, drill.in_vain.sum())}
     if scheme in (AT_LEAST, EXACTLY):
         more["planned"] = 1.0
     elif scheme == MODEL:
         more["planned"] = drill.in_vain[~drill.spared].sum() / max(1, drill.in_vain.sum())
-    if audit := None if relays else master.close():
+    if audit := None if relays else handler.close():
         more |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
     if relays:
-        came = relayed(drill, mail)
+        came = relayed(drill, messages)
     else:
-        came = committed(drill.log, drill.windows.width, master.sink.windows())
+        came = committed(drill.log, drill.windows.width, handler.sink.windows())
     reached = [min((i + 1) * drill.every, end) for i in range(len(ends))]
     return Run(
         came,
         again,
         len([*notes.rglob("fault-*.json")]),
-        folder_bytes([directory / "checkpoint", *([mail] if relays else directory.glob("sink*"))]),
+        folder_bytes(
+            [directory / "checkpoint", *([messages] if relays else directory.glob("sink*"))]
+        ),
         more,
         [(0, began), *zip(reached, ends, strict=True)],
         cold(drill, [] if scheme == NONE else outages, notes, ends),
@@ -149,16 +150,16 @@ def outages_of(drill: Drill, scheme: str, end: int) -> list[Outage]:
 
 def staffed(
     drill: Drill, scheme: str, end: int, directory: Path, outages: list[Outage]
-) -> tuple[SensorShifts, Coordinator]:
-    """D1's staff, with clocks and stalls, and shifts that go on from the present where wanted."""
+) -> tuple[SensorSplits, BatchHandler]:
+    """D1's staff, with clocks and stalls, and splits that go on from the present where wanted."""
     model = drill.model.aggregate(drill.windows.width)
     asked = drill.assignment, drill.requirement, drill.every
     query = Query(drill.log, drill.windows, model, *asked, end, recover=ON_SPARK[scheme])
-    shifts, master = staff(query, directory, outages)
+    splits, handler = staff(query, directory, outages)
     stalls = tuple((s.worker, s.step) for s in drill.strikes if not s.kills)
-    worker = ClockedWorker(**vars(shifts.worker), stalls=stalls, onward=scheme in (NONE, AT_MOST))
-    onward = OnwardShifts if scheme in (NONE, AT_MOST) else SensorShifts
-    return onward(**vars(shifts) | {"worker": worker}), master
+    worker = ClockedWorker(**vars(splits.worker), stalls=stalls, onward=scheme in (NONE, AT_MOST))
+    onward = OnwardShifts if scheme in (NONE, AT_MOST) else SensorSplits
+    return onward(**vars(splits) | {"worker": worker}), handler
 
 
 def cold(drill: Drill, outages: list[Outage], notes: Path, ends: list[float]) -> pd.DataFrame:
@@ -177,14 +178,14 @@ def cold(drill: Drill, outages: list[Outage], notes: Path, ends: list[float]) ->
     return pd.DataFrame(rows, columns=["number", "restart_ms", "rework_ms"])
 
 
-def relayed(drill: Drill, mail: Path) -> pd.DataFrame:
-    """Every window in every letter: what each process had sent on before it ended."""
-    box, parts = Mailbox(mail), []
-    for path in sorted(mail.glob("worker-*")):
+def relayed(drill: Drill, messages: Path) -> pd.DataFrame:
+    """Every window in every message: what each process had sent on before it ended."""
+    box, parts = MessageLog(messages), []
+    for path in sorted(messages.glob("worker-*")):
         worker, start, attempt = map(int, path.name.split("-")[1:])
         keys = drill.assignment.workers[worker]
-        letter = box.read(worker, start, attempt, len(keys))
-        for window, (values, _) in letter.windows.items() if letter else ():
+        message = box.read(worker, start, attempt, len(keys))
+        for window, (values, _) in message.windows.items() if message else ():
             parts.append(pd.DataFrame({"window": window, "sensor": keys, "value": values}))
     empty = pd.DataFrame(columns=["window", "sensor", "value"])
     return pd.concat(parts or [empty], ignore_index=True).assign(estimated=False)

@@ -2,10 +2,10 @@
 
 While nothing fails, every window is predicted as if its worker had died 1 … H windows ago:
 `prediction` says what it would have been, from the others now and from all before; `proposal`
-learns from the errors where a promise is worth trying; `accounts` lets a promise be made only while
-those before it were kept, with a theorem that asks nothing of the data; `rounds` takes these steps
-for one window after another, and `Guard` is what is used of it. `partial` has accounts of its own
-for windows of which only a part is lost; `audit` looks the estimates of real failures up later.
+learns from the errors where a guarantee is worth trying; `accounts` allows a guarantee only while
+those before it were kept, with a theorem that assumes nothing about the data, and audits the
+estimates of real failures; `rounds` takes these steps for one window after another, and `Guard` is
+the class to use. `partial` has accounts of its own for windows of which only a part is lost.
 `pipeline` puts the guard behind any Spark stream of samples (docs/any_stream.md).
 """
 

@@ -1,4 +1,4 @@
-"""Micro-batches without Spark: each attempt at a shift is a process of its own that may die."""
+"""Micro-batches without Spark: each attempt at a split is a process of its own that may crash."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from types import SimpleNamespace
 import pandas as pd
 import pyarrow as pa
 
-from aftlib.approximately_once import source
+from aftlib.approximately_once import operator
 from aftlib.approximately_once.pipeline import StreamRun, staff
 
 
-def attempt(shifts, shift, number, gate):
-    """Rows of one attempt at a shift, in a process of its own; None when it died."""
+def attempt(splits, split, number, gate):
+    """Rows of one attempt at a split, in a process of its own; None when it crashed."""
     context = get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
 
     def work():
         task = SimpleNamespace(get=lambda: SimpleNamespace(attemptNumber=lambda: number))
-        source.TaskContext = task
-        gate(shift, number)
-        batches = list(shifts.read(shift))
+        operator.TaskContext = task
+        gate(split, number)
+        batches = list(splits.read(split))
         sending.send(pa.Table.from_batches(batches))
 
     process = context.Process(target=work)
@@ -35,12 +35,12 @@ def attempt(shifts, shift, number, gate):
     return found
 
 
-def micro_batch(people, start, stop, gate=lambda shift, number: None):
-    """One micro-batch as Spark does it: every task up to four times, then the master."""
-    shifts, coordinator = people
+def micro_batch(people, start, stop, gate=lambda split, number: None):
+    """One micro-batch as Spark does it: every task up to four times, then the coordinator."""
+    splits, coordinator = people
     tables = []
-    for shift in shifts.partitions(start, stop):
-        tries = (attempt(shifts, shift, number, gate) for number in range(4))
+    for split in splits.partitions(start, stop):
+        tries = (attempt(splits, split, number, gate) for number in range(4))
         tables.append(next(table for table in tries if table is not None))
     coordinator(SimpleNamespace(toArrow=lambda: pa.concat_tables(tables)), 0)
     return coordinator.sink
@@ -48,10 +48,10 @@ def micro_batch(people, start, stop, gate=lambda shift, number: None):
 
 def recover_stream(_, query, directory, outages=()):
     """As the pipeline's."""
-    shifts, coordinator = people = staff(query, directory, outages)
+    splits, coordinator = people = staff(query, directory, outages)
     start = 0
-    while (stop := shifts.next_boundary(start)) > start:
+    while (stop := splits.next_boundary(start)) > start:
         micro_batch(people, start, stop)
         start = stop
     audit, sink = coordinator.close(), coordinator.sink
-    return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.shifts), audit)
+    return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.splits), audit)

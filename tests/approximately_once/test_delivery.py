@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from aftlib.approximately_once.assignment import assess
-from aftlib.approximately_once.delivery import Delivery
 from aftlib.approximately_once.operator import RESULT, result_row
+from aftlib.approximately_once.pipeline import Delivery
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
@@ -17,7 +17,7 @@ ASSIGNMENT = assess(GaussianModel(np.zeros(4), np.eye(4)), [(0, 2), (1, 3)], Req
 
 def said(worker):
     about = {"worker": worker, "attempt": 0, "pid": 7, "start": 20, "begin": 15, "stop": 40}
-    return about | dict.fromkeys(["again", "dead", "failure", "recovery"])
+    return about | dict.fromkeys(["again", "crashed", "failure", "recovery"])
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def delivery():
 
 def test_windows_come_to_their_places(delivery):
     assert delivery.windows == range(3, 7)
-    assert [shift["worker"] for shift in delivery.shifts] == [0, 1]
+    assert [split["worker"] for split in delivery.splits] == [0, 1]
     assert delivery.sent.tolist() == [[True, False], [True, False], [True, True], [True, True]]
     expected = [[0, np.nan, 1, np.nan], [2, np.nan, 3, np.nan], [4, -4, 5, -5], [6, -6, 7, -7]]
     np.testing.assert_array_equal(delivery.values, expected)

@@ -12,7 +12,7 @@ from aftlib.approximately_once import experiments, figures
 from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.approximately_once.claims import CLAIMS
 from aftlib.approximately_once.experiments import cases
-from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.sink import Outage
 from aftlib.core.generators import block_model
 from aftlib.core.paths import notebooks_dir
 from aftlib.core.planfile import SCHEMA, VERSION
@@ -61,18 +61,18 @@ def test_the_best_lies_between_the_others_and_the_bound(spark, case):
 
 
 def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):
-    found = experiments.deaths_survived(spark, case, experiments.ROWS, 0.05)
+    found = experiments.crashes_survived(spark, case, experiments.ROWS, 0.05)
     wide = found.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
-    # blocks of 6 keys: f workers that die take 2 f keys of each, or f where there are 6 workers
+    # blocks of 6 keys: f workers that crash take 2 f keys of each, or f where there are 6 workers
     live = {(3, f): 6 - 2 * f for f in (1, 2, 3)} | {(6, f): 6 - f for f in (1, 2, 3)}
     for (m, epsilon), row in wide.iterrows():
-        for f, name in enumerate(["1 dies", "2 die", "3 die"], start=1):
+        for f, name in enumerate(["1 crash", "2 crashes", "3 crashes"], start=1):
             k = live[m, f]
             variance = 1 - 0.81 * k / (1 + 0.9 * (k - 1)) if k else 1
             kept = Requirement(epsilon, 0.05).max_variance >= variance
             assert row[name] == (m if kept else 0)
     figure = figures.sweep(found, "workers", "estimable", "title", start=0.75)
-    assert [trace.name for trace in figure.data] == ["1 dies", "2 die", "3 die"]
+    assert [trace.name for trace in figure.data] == ["1 crash", "2 crashes", "3 crashes"]
 
 
 def test_lost_maxima_are_told_less_well_than_means_and_as_often(spark, case):
@@ -123,7 +123,7 @@ def test_grid_needs_replications_and_windows(spark, case):
 
 @pytest.fixture
 def without_spark(monkeypatch):
-    """Tasks are processes, which die as Spark's do and start sooner."""
+    """Tasks are processes, which crash as Spark's do and start sooner."""
     streams = import_module("aftlib.approximately_once.experiments.streams")
     monkeypatch.setattr(streams, "recover_stream", processes.recover_stream)
 

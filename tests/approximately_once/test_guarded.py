@@ -1,4 +1,4 @@
-"""With a guard: what was declared is estimated, all else is exact, through deaths and restarts."""
+"""With a guard: what was declared is estimated, all else is exact, through crashes and restarts."""
 
 import sqlite3
 
@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from aftlib.approximately_once.assignment import assess
-from aftlib.approximately_once.guarded_master import GuardedMaster
-from aftlib.approximately_once.master import Outage
+from aftlib.approximately_once.coordinator import GuardedCoordinator
 from aftlib.approximately_once.pipeline import Query, recover_stream, staff
+from aftlib.approximately_once.sink import Outage
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -95,7 +95,7 @@ def test_a_stream_is_what_the_guard_says_of_the_same_windows(query, tmp_path):
     expected, (audited, wrong) = twin(query, OUTAGES)
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
     before_the_last = (found["estimated"] & (found["start"] < EVERY * (BATCHES - 1))).sum()
-    assert coordinator.master.audited.estimates == before_the_last > 20
+    assert coordinator.coordinator.audited.estimates == before_the_last > 20
     audit = coordinator.close()
     assert (audit.estimates, audit.wrong) == (audited, wrong)
     assert audited == found["estimated"].sum() > 20 and wrong <= audit.bound
@@ -119,7 +119,7 @@ def test_so_is_a_stream_on_spark(spark, query, tmp_path):
 
 def test_what_is_not_declared_is_read_and_counted(query, tmp_path):
     found, coordinator = streamed(query, tmp_path)
-    struck = [s for s in coordinator.shifts if s["start"] == 2000]
+    struck = [s for s in coordinator.splits if s["start"] == 2000]
     lost = found[(found["start"] >= 2010) & (found["start"] <= 2080)]
     read = lost[lost["key"].isin(["a", "c", "e"]) & ~lost["estimated"]]
     assert [s["again"] for s in struck] == [5 * len(read), 0]
@@ -135,7 +135,7 @@ def test_before_anything_is_known_all_is_read(query, tmp_path):
 @pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("batch", [4, 6])
 def test_a_killed_driver_goes_on_with_what_the_guard_knew(query, tmp_path, batch, written):
-    """It dies before or after the sink's write; in the re-run nobody or another worker dies."""
+    """Before or after the sink's write; in the re-run no worker crashes, or another one."""
     for number in range(BATCHES):
         span = number * EVERY, (number + 1) * EVERY
         people = staff(query, tmp_path, OUTAGES)  # a driver that knows what the sink holds
@@ -146,7 +146,7 @@ def test_a_killed_driver_goes_on_with_what_the_guard_knew(query, tmp_path, batch
             people[1].sink.write = lambda *_: 1 / 0
             with pytest.raises(ZeroDivisionError):
                 micro_batch(people, *span)
-            (tmp_path / "strikes").rename(tmp_path / "old")  # they strike again
+            (tmp_path / "faults").rename(tmp_path / "old")  # they strike again
             people = staff(query, tmp_path, OUTAGES)
         sink = micro_batch(people, *span)
         if number == batch and written:
@@ -161,22 +161,25 @@ def test_a_killed_driver_goes_on_with_what_the_guard_knew(query, tmp_path, batch
 def test_windows_and_what_the_guard_learned_are_written_together(query, tmp_path):
     people = staff(query, tmp_path)
     before = micro_batch(people, 0, EVERY).windows()
-    known = people[1].sink.master()
+    known = people[1].sink.coordinator()
     with sqlite3.connect(people[1].sink.path) as connection:
         connection.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON master BEGIN SELECT RAISE(ABORT, 'full'); END"
+            "CREATE TRIGGER full BEFORE INSERT ON coordinator "
+            "BEGIN SELECT RAISE(ABORT, 'full'); END"
         )
     with pytest.raises(Exception, match="full"):
         micro_batch(people, EVERY, 2 * EVERY)
     pd.testing.assert_frame_equal(people[1].sink.windows(), before)
-    assert people[1].sink.master() == known
+    assert people[1].sink.coordinator() == known
 
 
 def test_outages_that_choose_their_moment_are_found_out():
     """Whenever worker 0 is lost its first sensor jumps, which no shadow can see."""
     rng = np.random.default_rng(2)
     model = GaussianModel(np.zeros(4), np.eye(4))
-    master = GuardedMaster(model, assess(model, [(0, 1), (2, 3)], REQUIREMENT), REQUIREMENT)
+    coordinator = GuardedCoordinator(
+        model, assess(model, [(0, 1), (2, 3)], REQUIREMENT), REQUIREMENT
+    )
     truth = rng.normal(size=(3000, 1)) + 0.1 * rng.normal(size=(3000, 4))
     struck = np.arange(3000) % 10 == 9
     struck[:500] = False
@@ -187,18 +190,18 @@ def test_outages_that_choose_their_moment_are_found_out():
 
     guessed = []
     for window, row in enumerate(truth):
-        master.audit(read)
-        master.receive(window, 1, row[2:])
+        coordinator.audit(read)
+        coordinator.receive(window, 1, row[2:])
         if struck[window]:
-            master.expect(window)
-            (lost,) = master.recover(window, read)
+            coordinator.expect(window)
+            (lost,) = coordinator.recover(window, read)
             guessed.append(lost.estimated)
         else:
-            master.receive(window, 0, row[:2])
-        master.settle()
-    master.audit(read)
+            coordinator.receive(window, 0, row[:2])
+        coordinator.settle()
+    coordinator.audit(read)
     first, second = np.array(guessed).T
-    audit = master.audited
+    audit = coordinator.audited
     assert audit.wrong == first.sum() and 0 < first.sum() <= 10
     assert not first[-100:].any()  # its second account is closed
     assert audit.wrong <= audit.bound

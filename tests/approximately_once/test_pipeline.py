@@ -9,8 +9,8 @@ import pytest
 
 from aftlib.approximately_once.assignment import assign_packed, assign_spread
 from aftlib.approximately_once.best import assign_best
-from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import Query, recover_stream
+from aftlib.approximately_once.sink import Outage
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -91,8 +91,8 @@ def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tm
     }
     assert (lost["half_width"] <= REQUIREMENT.epsilon).all()
     for recorded, asked_for in zip(done.outages, outages, strict=True):
-        assert replace(recorded, dead_pid=None, substitute_pid=None) == asked_for
-        assert recorded.dead_pid not in (None, recorded.substitute_pid)
+        assert replace(recorded, crashed_pid=None, replacement_pid=None) == asked_for
+        assert recorded.crashed_pid not in (None, recorded.replacement_pid)
     for row in lost.itertuples():  # the model's posterior, given the other worker
         seen = {key: true[row.start, key][0] for key in sides[row.key in sides[0]]}
         posterior = asked.model.condition(seen)
@@ -120,7 +120,7 @@ def test_a_maximum_is_estimated_too(spark, log, tmp_path):
         told = extremes.condition(seen)
         assert row.value == pytest.approx(told.mean[told.names.index(row.key)])
         assert row.half_width == pytest.approx(half[log.names.index(row.key)])
-    assert done.outages[0].dead_pid not in (None, done.outages[0].substitute_pid)
+    assert done.outages[0].crashed_pid not in (None, done.outages[0].replacement_pid)
 
 
 TIGHT = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}
@@ -133,14 +133,14 @@ def test_killed_worker_that_is_not_estimated_is_exact(spark, log, tmp_path, othe
     assert not done.windows["estimated"].any()
     assert_equal_where_computed(done.windows, batch(log, windows))
     assert done.outages == []
-    assert done.shifts.query("worker == 1 and start == 40")["attempt"].tolist() == [1]
+    assert done.splits.query("worker == 1 and start == 40")["attempt"].tolist() == [1]
 
 
 def test_stopped_query_goes_on_where_it_was(spark, log, tmp_path):
     windows = Windows(10, 5)
     recover_stream(spark, query(log, windows, stop=60), tmp_path, [Outage(1, 45, 50)])
     done = recover_stream(spark, query(log, windows), tmp_path)
-    assert done.shifts["start"].min() == 60
+    assert done.splits["start"].min() == 60
     assert_equal_where_computed(done.windows, batch(log, windows))
     assert done.windows["estimated"].any()
 

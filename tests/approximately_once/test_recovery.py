@@ -1,4 +1,4 @@
-"""Which windows are estimated after which deaths: real processes, without Spark between them."""
+"""Which windows are estimated after which crashes: real processes, without Spark between them."""
 
 from dataclasses import replace
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from aftlib.approximately_once.assignment import assign_packed, assign_spread
-from aftlib.approximately_once.mailbox import Mailbox
-from aftlib.approximately_once.master import Master, Outage
+from aftlib.approximately_once.coordinator import Coordinator
+from aftlib.approximately_once.message_log import MessageLog
 from aftlib.approximately_once.pipeline import Query, staff
+from aftlib.approximately_once.sink import Outage
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -56,13 +57,13 @@ def test_what_overlaps_the_outage_is_estimated_and_nothing_else(query, tmp_path)
     assert estimated(sink, query) == {1: {45, 50, 55, 60}}
     (outage,) = sink.outages()
     assert (outage.worker, outage.failure, outage.recovery) == (1, 52, 61)
-    assert outage.dead_pid not in (None, outage.substitute_pid)
+    assert outage.crashed_pid not in (None, outage.replacement_pid)
 
 
 def test_an_unscheduled_death_lasts_until_the_end_of_the_micro_batch(query, tmp_path):
-    shifts, coordinator = staff(query, tmp_path)
-    dying = replace(shifts.worker, outages=(Outage(1, 52, 53),))
-    people = replace(shifts, worker=dying), coordinator
+    splits, coordinator = staff(query, tmp_path)
+    dying = replace(splits.worker, outages=(Outage(1, 52, 53),))
+    people = replace(splits, worker=dying), coordinator
     for start in (0, 40, 80):
         sink = micro_batch(people, start, start + 40)
     assert estimated(sink, query) == {1: set(range(45, 80, 5))}
@@ -75,13 +76,13 @@ def test_samples_read_again_are_counted(query, tmp_path):
         asked = Query(**{**vars(query), "recover": mode})
         people = staff(asked, tmp_path / mode, [Outage(1, 52, 61)])
         micro_batch(people, 40, 80)
-        assert [shift["again"] for shift in people[1].shifts] == [0, counted]
+        assert [split["again"] for split in people[1].splits] == [0, counted]
 
 
 def test_a_worker_that_dies_while_a_batch_is_done_again_costs_nothing(query, tmp_path, monkeypatch):
     micro_batch(staff(query, tmp_path), 0, 40)
-    monkeypatch.delattr(Master, "recover")  # whose memory begins from what the sink holds
-    # the driver dies after the sink's write and before Spark's commit
+    monkeypatch.delattr(Coordinator, "recover")  # whose memory begins from what the sink holds
+    # the driver crashes after the sink's write and before Spark's commit
     sink = micro_batch(staff(query, tmp_path, [Outage(0, 20, 27)]), 0, 40)
     assert estimated(sink, query) == {}
     assert [o.worker for o in sink.outages()] == [0]
@@ -105,26 +106,26 @@ def test_two_workers_that_die_in_one_batch_are_not_both_estimated(query, tmp_pat
 
 
 def test_driver_and_worker_that_die_together(query, tmp_path):
-    shifts, _ = staff(query, tmp_path, [Outage(1, 20, 27)])
-    assert attempt(shifts, shifts.partitions(0, 40)[1], 0, lambda *_: None) is None
+    splits, _ = staff(query, tmp_path, [Outage(1, 20, 27)])
+    assert attempt(splits, splits.partitions(0, 40)[1], 0, lambda *_: None) is None
     sink = micro_batch(staff(query, tmp_path, [Outage(1, 20, 27)]), 0, 40)
     assert estimated(sink, query) == {}  # whoever starts again has read all, and lost nothing
 
 
 def test_a_second_attempt_without_a_death_is_exact(query, tmp_path):
-    def failing(shift, number):
-        if shift.worker == 1 and number == 0:
+    def failing(split, number):
+        if split.worker == 1 and number == 0:
             raise RuntimeError("no input")
 
-    shifts, _ = people = staff(query, tmp_path)
+    splits, _ = people = staff(query, tmp_path)
     sink = micro_batch(people, 0, 40, failing)
     assert estimated(sink, query) == {} and sink.outages() == []
-    with Mailbox(shifts.worker.mail).writing(
+    with MessageLog(splits.worker.messages).writing(
         1, 40, 0, begin=35
     ):  # slow: Spark speculates beside it
-        found = attempt(shifts, shifts.partitions(40, 80)[1], 1, lambda *_: None)
+        found = attempt(splits, splits.partitions(40, 80)[1], 1, lambda *_: None)
     rows = [row for row in found.to_pylist() if row["first"] is not None]
-    assert all(row["values"] is not None and row["dead"] is None for row in rows)
+    assert all(row["values"] is not None and row["crashed"] is None for row in rows)
 
 
 def test_what_makes_another_query(query):
@@ -153,7 +154,7 @@ def test_what_too_little_is_known_of_is_read_again(query, tmp_path):
     lost = found[found["estimated"]]
     assert (lost["half_width"] <= tight.epsilon).all()
     assert set(lost["start"]) == {55, 60}
-    assert [shift["again"] for shift in people[1].shifts] == [0, 2 * 10 * 3]
+    assert [split["again"] for split in people[1].splits] == [0, 2 * 10 * 3]
     whole, _ = WINDOWS.aggregate(values, 0, WINDOWS.ending_in(0, 120))
     for row in found[~found["estimated"]].itertuples():
         expected = whole[row.start // 5, log.names.index(row.key)]

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.sink import WindowSink
+from aftlib.approximately_once.sink import Outage, WindowSink
 
 ROWS = [
     (0, 10, "X1", 1.5, None, 0, 10),

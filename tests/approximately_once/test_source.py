@@ -7,10 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.operator import Worker
-from aftlib.approximately_once.sink import WindowSink
-from aftlib.approximately_once.source import SensorShifts
+from aftlib.approximately_once.operator import SensorSplits, Worker
+from aftlib.approximately_once.sink import Outage, WindowSink
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 
@@ -18,12 +16,12 @@ VALUES = np.arange(200.0).reshape(50, 4)
 
 
 @pytest.fixture
-def shifts(tmp_path):
+def splits(tmp_path):
     SensorLog.write(tmp_path / "log", VALUES, "abcd")
-    return SensorShifts(
+    return SensorSplits(
         log=str(tmp_path / "log"),
         sink=str(tmp_path / "sink.sqlite"),
-        worker=Worker(Windows(10, 5), (), tmp_path / "strikes", tmp_path / "mail"),
+        worker=Worker(Windows(10, 5), (), tmp_path / "faults", tmp_path / "messages"),
         every=20,
         workers=[[0, 2], [1, 3]],
         approximate=[True, False],
@@ -32,33 +30,33 @@ def shifts(tmp_path):
     )
 
 
-def test_batches_end_at_multiples_and_at_the_end(shifts):
-    assert [shifts.next_boundary(at) for at in (0, 20, 40, 50)] == [20, 40, 50, 50]
+def test_batches_end_at_multiples_and_at_the_end(splits):
+    assert [splits.next_boundary(at) for at in (0, 20, 40, 50)] == [20, 40, 50, 50]
 
 
-def test_a_shift_begins_with_the_first_window_that_is_due(shifts):
-    assert [s.begin for s in shifts.partitions(0, 20)] == [0, 0]
-    assert [s.begin for s in shifts.partitions(20, 40)] == [15, 15]
-    assert [s.resume for s in shifts.partitions(0, 20)] == [20, None]
-    assert [s.resume for s in shifts.partitions(20, 40)] == [31, None]
+def test_a_shift_begins_with_the_first_window_that_is_due(splits):
+    assert [s.begin for s in splits.partitions(0, 20)] == [0, 0]
+    assert [s.begin for s in splits.partitions(20, 40)] == [15, 15]
+    assert [s.resume for s in splits.partitions(0, 20)] == [20, None]
+    assert [s.resume for s in splits.partitions(20, 40)] == [31, None]
 
 
-def test_what_an_outage_took_is_not_read_again(shifts):
-    WindowSink(shifts.sink).write([], [Outage(0, 25, 31)])
-    assert [s.begin for s in shifts.partitions(40, 50)] == [35, 35]
-    assert [s.begin for s in shifts.partitions(20, 40)] == [31, 15]
+def test_what_an_outage_took_is_not_read_again(splits):
+    WindowSink(splits.sink).write([], [Outage(0, 25, 31)])
+    assert [s.begin for s in splits.partitions(40, 50)] == [35, 35]
+    assert [s.begin for s in splits.partitions(20, 40)] == [31, 15]
 
 
-def test_while_lost_windows_are_due_nobody_else_is_estimated(shifts):
-    both = replace(shifts, approximate=[True, True])
+def test_while_lost_windows_are_due_nobody_else_is_estimated(splits):
+    both = replace(splits, approximate=[True, True])
     assert [s.resume for s in both.partitions(20, 40)] == [31, 30]
-    WindowSink(shifts.sink).write([], [Outage(0, 25, 31)])
+    WindowSink(splits.sink).write([], [Outage(0, 25, 31)])
     assert [s.resume for s in both.partitions(20, 40)] == [31, None]
     assert [s.resume for s in both.partitions(40, 50)] == [50, 50]
 
 
-def test_a_worker_makes_windows_of_its_own_keys(shifts):
-    *runs, summary = (batch.to_pylist()[0] for batch in shifts.read(shifts.partitions(20, 40)[1]))
+def test_a_worker_makes_windows_of_its_own_keys(splits):
+    *runs, summary = (batch.to_pylist()[0] for batch in splits.read(splits.partitions(20, 40)[1]))
     assert (summary["first"], summary["worker"], summary["begin"]) == (None, 1, 15)
     means, _ = Windows(10, 5).aggregate(VALUES[:, [1, 3]], 0, range(3, 7))
     assert [(run["first"], run["count"]) for run in runs] == [(3, 4)]
@@ -68,7 +66,7 @@ def test_a_worker_makes_windows_of_its_own_keys(shifts):
 
 def test_the_process_of_a_source_starts_quickly():
     """One starts with every stream, and loads neither the models nor the tables of the driver."""
-    said = "import sys, aftlib.approximately_once.source as s; print(*sys.modules)"
+    said = "import sys, aftlib.approximately_once.operator as s; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", said], capture_output=True, text=True, check=True
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning.guarded_plan import plan_guarded, replay_guard
+from aftlib.checkpoint_planning.guarded_replay import plan_guarded, replay_guard
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 
 WINDOW, GRID, N = 12, range(0, 12, 2), 5

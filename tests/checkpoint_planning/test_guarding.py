@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning import experiments, figures
-from aftlib.checkpoint_planning.experiments.guarding import LOOSE, SENSORS, WINDOW
+from aftlib.checkpoint_planning.experiments.guarded import LOOSE, SENSORS, WINDOW
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 

@@ -9,7 +9,7 @@ import pytest
 
 from aftlib.checkpoint_planning import experiments
 from aftlib.checkpoint_planning.driver import read_task, write_task
-from aftlib.checkpoint_planning.experiments.planned import planned_query, require_planned
+from aftlib.checkpoint_planning.experiments.recoveries import planned_query, require_planned
 from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
 from aftlib.core.generators import block_model
 from aftlib.core.planfile import SCHEMA, VERSION

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.preparation import Preparation, PreparedReplay
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.state import Preparation, PreparedReplay
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.approximately_once.master import Outage
-from aftlib.approximately_once.sink import WindowSink
+from aftlib.approximately_once.sink import Outage, WindowSink
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,

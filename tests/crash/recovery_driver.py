@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import Query, Way, recover_stream
-from aftlib.approximately_once.sink import WindowSink
+from aftlib.approximately_once.sink import Outage, WindowSink
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -74,7 +73,7 @@ def main(place: str) -> None:
         written[name] += 1
 
     def watch() -> None:
-        while not list((directory / "together" / "strikes").glob("fault-worker-*")):
+        while not list((directory / "together" / "faults").glob("fault-worker-*")):
             time.sleep(0.001)
         Fault(directory, "struck").passes("struck")
 

@@ -14,10 +14,9 @@ import pytest
 from pyspark import cloudpickle
 
 from aftlib.approximately_once import pipeline as approximately_once
-from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.operator import Memory, Worker
 from aftlib.approximately_once.pipeline import StreamRun, recover_stream
-from aftlib.approximately_once.sink import WindowSink
+from aftlib.approximately_once.sink import Outage, WindowSink
 from aftlib.core.sensorlog import SensorLog
 from tests.crash import recovery_driver as driver
 
@@ -58,20 +57,20 @@ def _touches(window, outage):
 
 
 class Mortal(Worker):
-    """Kills itself in three shifts of a seed's choice, at a step of its choice."""
+    """Kills itself in three splits of a seed's choice, at a step of its choice."""
 
     seed = 0
 
-    def memory(self, shift, begin):
+    def memory(self, split, begin):
         rng = np.random.default_rng(self.seed)
-        shifts = [(w, s) for s in range(0, STEPS, driver.EVERY) for w in range(self.workers)]
-        chosen = [shifts[i] for i in rng.choice(len(shifts), 3, replace=False)]
+        splits = [(w, s) for s in range(0, STEPS, driver.EVERY) for w in range(self.workers)]
+        chosen = [splits[i] for i in rng.choice(len(splits), 3, replace=False)]
         steps = rng.integers(driver.EVERY, size=3).tolist()
-        memory = super().memory(shift, begin)
-        if (shift.worker, shift.start) not in chosen:
+        memory = super().memory(split, begin)
+        if (split.worker, split.start) not in chosen:
             return memory
-        step = shift.start + steps[chosen.index((shift.worker, shift.start))]
-        marker = self.notes / f"killed-{shift.worker}-{shift.start}"
+        step = split.start + steps[chosen.index((split.worker, split.start))]
+        marker = self.notes / f"killed-{split.worker}-{split.start}"
         return MortalMemory(**vars(memory), step=step, marker=marker)
 
 
@@ -104,7 +103,7 @@ def test_workers_killed_at_random(spark, log, tmp_path, working, seed):
     kind = type("Mortal", (Mortal,), {"seed": seed, "workers": len(asked.assignment.workers)})
     working(kind)
     done = recover_stream(spark, asked, tmp_path)
-    assert len([*(tmp_path / "strikes").glob("killed-*")]) == 3
+    assert len([*(tmp_path / "faults").glob("killed-*")]) == 3
     assert 1 <= len(done.outages) <= 3
     check(done, log)
 
@@ -148,7 +147,7 @@ def test_a_driver_dies_and_in_the_re_run_a_worker(spark, lives, name, estimated,
     check(done, log, stop)
     assert done.windows["estimated"].sum() == before["estimated"].sum() == estimated
     assert gone_on(before, done.windows)
-    assert (directory / "strikes" / "fault-worker-0-6000.json").exists()
+    assert (directory / "faults" / "fault-worker-0-6000.json").exists()
     assert {outage.worker for outage in done.outages} == recorded
 
 
@@ -169,10 +168,10 @@ def test_a_driver_dies_and_the_next_one_knows_what_its_guard_knew(spark, lives):
 class Forgetful(Worker):
     """A broken control: its substitute passes half-filled windows off as whole."""
 
-    def memory(self, shift, begin):
-        due = self.windows.ending_in(shift.start, shift.stop)
+    def memory(self, split, begin):
+        due = self.windows.ending_in(split.start, split.stop)
         needed = due.start * self.windows.slide
-        hidden = np.zeros((max(0, begin - needed), len(shift.keys)))
+        hidden = np.zeros((max(0, begin - needed), len(split.keys)))
         return Memory(self.windows, needed, due.start, hidden)
 
 

@@ -20,8 +20,8 @@ import pytest
 
 from aftlib.approximately_once import pipeline as approximately_once
 from aftlib.approximately_once import sink
-from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import recover_stream
+from aftlib.approximately_once.sink import Outage
 from aftlib.checkpoint_planning import pipeline as checkpoint_planning
 from aftlib.checkpoint_planning.pipeline import replay_stream
 from aftlib.core.sensorlog import SensorLog
@@ -49,13 +49,13 @@ def of_d1(spark, place, begins=None, recover="model"):
     query = recovery_driver.query(log, recover, stop)
     with pytest.MonkeyPatch.context() as patch:
         if begins:
-            act = approximately_once.Coordinator.__call__
+            act = approximately_once.BatchHandler.__call__
 
             def begins_and_acts(self, frame, batch):
                 begins(batch)
                 act(self, frame, batch)
 
-            patch.setattr(approximately_once.Coordinator, "__call__", begins_and_acts)
+            patch.setattr(approximately_once.BatchHandler, "__call__", begins_and_acts)
         return recover_stream(spark, query, place, OUTAGES).windows.to_csv()
 
 

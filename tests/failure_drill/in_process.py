@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from aftlib.approximately_once.mailbox import _LETTER, Mailbox
+from aftlib.approximately_once.message_log import _MESSAGE, MessageLog
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.checkpoint_planning import driver
 from aftlib.checkpoint_planning.state import CheckpointStore
@@ -47,8 +47,8 @@ def struck(pid, number):
 def all_here(patch):
     """Let the functions of the package that start processes, or Spark, do their work here."""
     patch.setattr(os, "kill", struck)
-    patch.setattr(pipeline.SensorShifts, "stream", lambda shifts, _: SimpleNamespace(
-        writeStream=shifts
+    patch.setattr(pipeline.SensorSplits, "stream", lambda splits, _: SimpleNamespace(
+        writeStream=splits
     ))  # fmt: skip
     for module in (pipeline, streams):
         patch.setattr(module, "drain", batch_by_batch)
@@ -75,26 +75,28 @@ def taking(seconds, function):
     return timed
 
 
-def batch_by_batch(shifts, directory, master):
-    """Spark's part of D1: shifts, each tried until it is worked through, and then the master.
+def batch_by_batch(splits, directory, handler):
+    """Spark's part of D1: splits, each tried until it is worked through, and then the handler.
 
-    Its checkpoint is the number of micro-batches that the master has come to the end of.
+    Its checkpoint is the number of micro-batches that the handler has come to the end of.
     """
-    log, checkpoint = SensorLog.open(shifts.log), directory / "checkpoint"
+    log, checkpoint = SensorLog.open(splits.log), directory / "checkpoint"
     done = int(checkpoint.read_text()) if checkpoint.exists() else 0
-    for number in range(done, -(-shifts.end // shifts.every)):
-        start = number * shifts.every
+    for number in range(done, -(-splits.end // splits.every)):
+        start = number * splits.every
         rows, CLOCK.now = [], CLOCK.now + BATCH_S
-        for shift in shifts.partitions(start, shifts.next_boundary(start)):
+        for split in splits.partitions(start, splits.next_boundary(start)):
             for attempt in range(4):
                 try:
-                    rows += [*shifts.worker.work(shift, attempt, log.blocks)]
+                    rows += [*splits.worker.work(split, attempt, log.blocks)]
                     break
                 except Died:
-                    path = Mailbox(shifts.worker.mail)._path(shift.worker, shift.start, attempt)
-                    os.truncate(path, path.stat().st_size - _LETTER.size)  # it did not come to that
-                    rows = [row for row in rows if row.column("worker")[0].as_py() != shift.worker]
-        master(SimpleNamespace(toArrow=partial(pa.Table.from_batches, rows)), number)
+                    path = MessageLog(splits.worker.messages)._path(
+                        split.worker, split.start, attempt
+                    )
+                    os.truncate(path, path.stat().st_size - _MESSAGE.size)  # not reached
+                    rows = [row for row in rows if row.column("worker")[0].as_py() != split.worker]
+        handler(SimpleNamespace(toArrow=partial(pa.Table.from_batches, rows)), number)
         checkpoint.write_text(str(number + 1))
 
 

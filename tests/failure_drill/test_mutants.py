@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from aftlib.approximately_once.master import Master
+from aftlib.approximately_once.coordinator import Coordinator
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.checkpoint_planning.operator import PartialReplay
-from aftlib.checkpoint_planning.preparation import Preparation, PreparedReplay
-from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.checkpoint_planning.state import CheckpointStore, Preparation, PreparedReplay
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader
 from aftlib.failure_drill import pipeline
@@ -24,7 +23,7 @@ from aftlib.failure_drill.pipeline import (
     AT_MOST,
     EXACTLY,
     MODEL,
-    Coordinator,
+    BatchHandler,
     stream,
 )
 from aftlib.failure_drill.stages import SHARED, share
@@ -42,7 +41,7 @@ WHERE, COMMIT = ["window", "sensor"], CheckpointStore.commit
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    changed = {"windows": 80, "calm": 0.3, "strikes": 6, "stall_s": 0.01}
+    changed = {"windows": 80, "calm": 0.3, "faults": 6, "stall_s": 0.01}
     return drill(tmp_path_factory.mktemp("drill"), **SMALL | changed)
 
 
@@ -64,7 +63,7 @@ def row(small, tmp_path, monkeypatch):
         if scheme == MODEL:
             own = np.diff([at for _, at in run.progress])
             found |= zip(OVERHEAD, overhead(own, np.full(4, BATCH_S), rng), strict=True)
-        assert found["strikes"] > 0
+        assert found["faults"] > 0
         return found
 
     return of
@@ -135,8 +134,8 @@ def forgets_what_was_before(patch):
 
 
 def waits_far_away(patch):
-    """D1: the master's acknowledgement takes a tenth of a micro-batch."""
-    patch.setattr(Coordinator, "__call__", taking(BATCH_S / 10, Coordinator.__call__))
+    """D1: the handler's acknowledgement takes a tenth of a micro-batch."""
+    patch.setattr(BatchHandler, "__call__", taking(BATCH_S / 10, BatchHandler.__call__))
 
 
 def acknowledges_first(patch):
@@ -176,14 +175,14 @@ def keeps_its_slices(patch):
 
 
 def starts_over(patch):
-    """D1: who is given up goes on from the beginning of its shift nevertheless."""
-    partitions = pipeline.SensorShifts.partitions
+    """D1: who is given up goes on from the beginning of its split nevertheless."""
+    partitions = pipeline.SensorSplits.partitions
 
-    def over(shifts, start, stop):
-        found = partitions(shifts, start, stop)
+    def over(splits, start, stop):
+        found = partitions(splits, start, stop)
         return [replace(s, resume=start if s.resume is not None else None) for s in found]
 
-    patch.setattr(pipeline.SensorShifts, "partitions", over)
+    patch.setattr(pipeline.SensorSplits, "partitions", over)
 
 
 def gives_up_everybody(patch):
@@ -216,13 +215,13 @@ def load_of(sensors):
 
 def estimates_the_mean(patch):
     """D1: what the others sent is left out of the estimates."""
-    solve = Master._solve
+    solve = Coordinator._solve
 
     def blind(*given):
         gain, half_width = solve(*given)
         return 0 * gain, half_width
 
-    patch.setattr(Master, "_solve", blind)
+    patch.setattr(Coordinator, "_solve", blind)
 
 
 def calls_estimates_exact(patch):

@@ -12,7 +12,7 @@ from tests.failure_drill.conftest import SMALL
 
 
 def drilled(directory, windows, strikes):
-    changed = {"windows": windows, "calm": 0.0, "strikes": strikes, "stall_s": 0.2}
+    changed = {"windows": windows, "calm": 0.0, "faults": strikes, "stall_s": 0.2}
     return drill(directory, **SMALL | changed)
 
 
@@ -88,8 +88,8 @@ def test_d1_reads_again_what_its_plan_does_not_spare(spark, small, tmp_path):
 
 
 def test_a_substitute_that_reads_again_is_no_longer_at_most_once(spark, tmp_path, monkeypatch):
-    """The mutant under which F-1 turns: shifts that are worked on twice."""
-    monkeypatch.setattr(pipeline, "OnwardShifts", pipeline.SensorShifts)
+    """The mutant under which F-1 turns: splits that are worked on twice."""
+    monkeypatch.setattr(pipeline, "OnwardShifts", pipeline.SensorSplits)
     monkeypatch.setattr(pipeline.Query, "approximate", [False] * 4)
     _, tally = streamed(spark, AT_MOST, drilled(tmp_path, 10, 1), tmp_path / "stream")
     assert tally.doubled > 0 == tally.lost

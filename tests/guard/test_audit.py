@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from aftlib.guard.accounts import pooled_slack
-from aftlib.guard.audit import Audit, Estimates
+from aftlib.guard.accounts import Audit, Estimates, pooled_slack
 
 DELTA, LIMIT = 0.05, np.array([1.0, 1.0, 1.0])
 EVERYONE = np.ones(3, bool)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning.guarded_plan import replay_guard
+from aftlib.checkpoint_planning.guarded_replay import replay_guard
 from aftlib.core.requirement import Requirement
 from aftlib.guard.partial import FORGET, LOADING, PartialGuard
 from tests.guard.test_guard import of_any_size

@@ -25,8 +25,8 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import Query, recover_stream
+from aftlib.approximately_once.sink import Outage
 from aftlib.checkpoint_planning.experiments.recoveries import restarts
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.pipeline import replay_stream

@@ -14,11 +14,11 @@ from aftlib.approximately_once.experiments.grid import (
     METHODS,
     bests,
     coverage,
-    deaths_survived,
+    crashes_survived,
     grid,
+    maxima,
     smallest_epsilons,
 )
-from aftlib.approximately_once.experiments.maxima import maxima
 from aftlib.approximately_once.experiments.streams import (
     recovery_cost,
     six_sensors,
@@ -27,6 +27,6 @@ from aftlib.approximately_once.experiments.streams import (
 
 __all__ = [
     "METHODS", "ROWS", "WINDOWS", "SensorCase", "bests", "block_case", "check_parameters",
-    "coverage", "deaths_survived", "drifting_case", "grid", "maxima", "planned_case",
+    "coverage", "crashes_survived", "drifting_case", "grid", "maxima", "planned_case",
     "recovery_cost", "sensor_case", "six_sensors", "smallest_epsilons", "ways_to_recover",
 ]  # fmt: skip

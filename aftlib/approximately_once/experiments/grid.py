@@ -18,8 +18,9 @@ from aftlib.approximately_once.assignment import (
     assign_spread,
 )
 from aftlib.approximately_once.best import assign_best
-from aftlib.approximately_once.deaths import die_together
-from aftlib.approximately_once.experiments.cases import SensorCase
+from aftlib.approximately_once.crashes import crash_together
+from aftlib.approximately_once.experiments.cases import ROWS, SensorCase
+from aftlib.core.extremes import DRAWS, WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import bootstrap_interval, t_interval
 from aftlib.core.requirement import Requirement
@@ -198,12 +199,12 @@ def bests(spark: SparkSession, case: SensorCase, reading: str, delta: float) -> 
     return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
 
 
-def deaths_survived(
+def crashes_survived(
     spark: SparkSession, case: SensorCase, reading: str, delta: float, most: int = 3
 ) -> pd.DataFrame:
-    """Workers of h-best that stay estimable whichever f of them die at once, for f = 1 … `most`.
+    """Workers of h-best that stay estimable whichever f of them crash at once, for f = 1 … `most`.
 
-    method: "1 dies", "2 die" …; workers, epsilon, estimable: as many as are proven to be.
+    method: "1 crash", "2 crashes" …; workers, epsilon, estimable: as many as are proven to be.
     """
     model = case.readings[reading].model
 
@@ -211,10 +212,10 @@ def deaths_survived(
         requirements = [Requirement(epsilon, delta) for epsilon in case.epsilons]
         assignment, rows = assign_spread(model, m, requirements[0], uneven=True), []
         for f in range(1, min(m, most) + 1):
-            deaths = die_together(model, assignment, f)
+            crashes = crash_together(model, assignment, f)
             for asked in requirements:
-                kept = int(asked.is_met_by(deaths.reliability(asked)).sum())
-                rows.append((f"{f} die{'s' if f == 1 else ''}", m, asked.epsilon, kept))
+                kept = int(asked.is_met_by(crashes.reliability(asked)).sum())
+                rows.append((f"{f} crash{'es' if f > 1 else ''}", m, asked.epsilon, kept))
         return pd.DataFrame(rows, columns=_COUNTS)
 
     return pd.concat(sweep(spark, count, case.workers), ignore_index=True)
@@ -229,3 +230,46 @@ def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float
         worst = [max(model.block_variance(w).max() for w in ws) for ws in assigned]
         columns[name] = one.half_width(worst)
     return pd.DataFrame(columns, index=pd.Index(workers, name="m"))
+
+
+STEPS = 30_000
+"""Steps of the log, at most, that estimates are compared with."""
+
+
+def maxima(case: SensorCase, workers: int, width: int, delta: float, seed: int) -> pd.DataFrame:
+    """Half-widths of lost means, minima and maxima, and how often they held on the log.
+
+    Rows are samples, windows tumbling ones of `width`; every worker of h-best is lost once from
+    every whole window of the log. `seed` is of the draws of extremes.
+
+    query; half_width and prior: with probability 1 − δ, of an estimate from the others and of one
+    from nothing, medians over the keys; within: the share of estimates whose half-width held;
+    windows.
+    """
+    step, samples = case.readings[ROWS].model, case.log.read(None, 0, min(case.log.steps, STEPS))
+    groups = assign_spread(step, workers, Requirement(1.0, delta), uneven=True).workers
+    everyone, rows = np.arange(step.size), []
+    for query in ("mean", "min", "max"):
+        windows = Windows(width, width, query)
+        due = windows.ending_in(0, len(samples))
+        truth, counts = windows.aggregate(samples, 0, due)
+        truth = truth[(counts == width).all(axis=1)]
+        model = step.aggregate(width)
+        if query != "mean":
+            draws, rng = max(DRAWS, 2 * step.size + 2), np.random.default_rng(seed)
+            model = WindowExtremes(step, width, query, rng, draws)
+        off = truth - model.mean
+        half, prior, held = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+        for keys in map(np.array, groups):
+            others = np.setdiff1d(everyone, keys)
+            for found, observed in ((half, others), (prior, others[:0])):
+                if isinstance(model, WindowExtremes):
+                    found.append(model.half_width(keys, observed, delta))
+                else:
+                    variance = model.conditional(observed, keys)[1].diagonal()
+                    found.append(Requirement(1.0, delta).half_width(variance))
+            gain, _ = model.conditional(others, keys)
+            held.append(np.abs(off[:, keys] - off[:, others] @ gain.T) <= half[-1])
+        widths = [float(np.median(np.concatenate(found))) for found in (half, prior)]
+        rows.append((query, *widths, np.concatenate(held, axis=1).mean(), len(truth)))
+    return pd.DataFrame(rows, columns=["query", "half_width", "prior", "within", "windows"])

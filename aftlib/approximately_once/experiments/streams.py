@@ -12,8 +12,8 @@ import pandas as pd
 
 from aftlib.approximately_once.assignment import assess
 from aftlib.approximately_once.experiments.cases import SensorCase
-from aftlib.approximately_once.master import Outage
 from aftlib.approximately_once.pipeline import RECOVER, Query, StreamRun, Way, recover_stream
+from aftlib.approximately_once.sink import Outage
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -97,7 +97,7 @@ def recovery_cost(
     failures = pd.DataFrame({"worker": o.worker, "failure": o.failure} for o in outages)
     rows = []
     for name, done in streams.items():
-        own = done.shifts.merge(failures, on="worker")
+        own = done.splits.merge(failures, on="worker")
         own = own[(own["start"] <= own["failure"]) & (own["failure"] < own["stop"])]
         found = done.windows.set_index(["start", "key"])
         guessed, computed = found[found.estimated], found[~found.estimated]
@@ -108,7 +108,7 @@ def recovery_cost(
             {
                 "recovery": name,
                 "batch_seconds": own["tasks_s"].mean(),
-                "samples_read_again": int(done.shifts["again"].sum()),
+                "samples_read_again": int(done.splits["again"].sum()),
                 "aggregates_estimated": len(guessed),
                 "within_epsilon": within,
                 "audited": audit.estimates if audit else np.nan,
@@ -123,7 +123,7 @@ def recovery_cost(
 def ways_to_recover(
     spark: SparkSession, case: SensorCase, directory: Path, delta: float, steps: int
 ) -> pd.DataFrame:
-    """The table of `recovery_cost` where a worker dies in each of the last five micro-batches.
+    """The table of `recovery_cost` where a worker crashes in each of the last five micro-batches.
 
     The workers take turns. Without a plan ε is two thirds up the case's list.
     """

@@ -16,24 +16,22 @@ from aftlib.checkpoint_planning.experiments.costs import (
     recovery_times,
 )
 from aftlib.checkpoint_planning.experiments.examples import FIGURE_1, ThreeSensors, three_sensors
-from aftlib.checkpoint_planning.experiments.guarded_streams import (
+from aftlib.checkpoint_planning.experiments.guarded import (
+    GRID,
+    WINDOW,
     GuardedStream,
     failing_streams,
     generated_stream,
-    planned_stream,
-    stream_table,
-)
-from aftlib.checkpoint_planning.experiments.guarding import (
-    GRID,
-    WINDOW,
     guarded_windows,
+    planned_stream,
     promise_table,
+    stream_table,
     wandering,
 )
 from aftlib.checkpoint_planning.experiments.parameters import check_parameters
-from aftlib.checkpoint_planning.experiments.planned import planned_recoveries
 from aftlib.checkpoint_planning.experiments.recoveries import (
     PHASES,
+    planned_recoveries,
     queries,
     recoveries,
     restarts,

@@ -14,10 +14,14 @@ from scipy.stats import theilslopes
 
 from aftlib.checkpoint_planning.operator import Read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
-from aftlib.checkpoint_planning.preparation import Preparation
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet
-from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
+from aftlib.checkpoint_planning.state import (
+    Checkpoint,
+    CheckpointStore,
+    IntervalRecord,
+    Preparation,
+)
 from aftlib.core.checks import require_numbers
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, SensorLog

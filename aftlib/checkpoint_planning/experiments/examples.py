@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.pipeline import spark_read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.startup import prepare
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from aftlib.checkpoint_planning.experiments.costs import require_judged
-from aftlib.checkpoint_planning.experiments.guarding import require_guarded
-from aftlib.checkpoint_planning.experiments.planned import require_planned
+from aftlib.checkpoint_planning.experiments.guarded import require_guarded
+from aftlib.checkpoint_planning.experiments.recoveries import require_planned
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.requirement import Requirement

@@ -1,4 +1,4 @@
-"""How reliably workers are estimated when several of them die at once."""
+"""How reliably workers are estimated when several of them crash at once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
 EFFORT = 2e9
-"""Multiplications spent on one number of deaths: some seconds."""
+"""Multiplications spent on one number of crashes: some seconds."""
 _NUMBERS = 2e6  # of matrices that are inverted together
 
 
 @dataclass(frozen=True)
-class Deaths:
-    """What f workers that die at once leave of each worker's reliability, whichever they are.
+class Crashes:
+    """What f workers that crash at once leave of each worker's reliability, whichever they are.
 
     `least` and `most`, shape (m,), bound the largest variance of a key of each worker, given the
-    keys of all workers but `count` = f dead ones, itself among them, over all choices of the
+    keys of all workers but `count` = f crashed ones, itself among them, over all choices of the
     others. They are equal where that is known exactly.
     """
 
@@ -39,14 +39,14 @@ class Deaths:
         return bool((self.least == self.most).all())
 
     def reliability(self, requirement: Requirement) -> np.ndarray:
-        """R of each worker that holds whichever f workers die, shape (m,); exact if `exact`."""
+        """R of each worker that holds whichever f workers crash, shape (m,); exact if `exact`."""
         return requirement.reliability(self.most)
 
 
-def die_together(model: GaussianModel, assignment: Assignment, deaths: int) -> Deaths:
-    """Bound every worker's variance when it dies together with any others, `deaths` in all.
+def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -> Crashes:
+    """Bound every worker's variance when it crashes together with any others, `crashes` in all.
 
-    One death is D1 eq. (7). ValueError when `deaths` is no whole number of 1 … m, or the model is
+    One crash is D1 eq. (7). ValueError when `crashes` is no whole number of 1 … m, or the model is
     of minima or maxima.
 
     Notes
@@ -55,16 +55,16 @@ def die_together(model: GaussianModel, assignment: Assignment, deaths: int) -> D
     never makes a variance smaller, only choices of exactly f of them. All are tried as long as that
     takes no more than `EFFORT`. Else the workers are merged into as few blocks as are affordable:
     any f workers lie in f blocks, whose loss is no better, so that this bounds the variance from
-    above. From below the largest smaller number of deaths that is affordable bounds it.
+    above. From below the largest smaller number of crashes that is affordable bounds it.
 
     Examples
     --------
-    Two pairs; whoever dies alone is told by the other of its pair:
+    Two pairs; whoever crashes alone is told by the other of its pair:
 
     >>> from aftlib import GaussianModel, Requirement, assign_spread
     >>> model = GaussianModel(np.zeros(4), np.kron(np.eye(2), [[1, 0.9], [0.9, 1]]))
     >>> assignment = assign_spread(model, 4, Requirement(0.9, 0.05))
-    >>> [die_together(model, assignment, f).most.round(2).tolist() for f in (1, 2)]
+    >>> [crash_together(model, assignment, f).most.round(2).tolist() for f in (1, 2)]
     [[0.19, 0.19, 0.19, 0.19], [1.0, 1.0, 1.0, 1.0]]
     """
     if isinstance(model, WindowExtremes):
@@ -73,16 +73,16 @@ def die_together(model: GaussianModel, assignment: Assignment, deaths: int) -> D
             "maxima; assess an assignment of merged workers by `assess` instead"
         )
     m = len(assignment.workers)
-    require_number("deaths", deaths, least=1, most=m, whole=True)
+    require_number("crashes", crashes, least=1, most=m, whole=True)
     owner, least, most = assignment.worker_of, np.zeros(m), np.zeros(m)
     for group in model.groups:
         precision = model.precision[np.ix_(group, group)]
         sets = [np.flatnonzero(owner[group] == i) for i in np.unique(owner[group])]
         effort = EFFORT * len(group) / model.size
-        bounds = _bounds(precision, sets, min(deaths, len(sets)), effort)
+        bounds = _bounds(precision, sets, min(crashes, len(sets)), effort)
         for bound, found in zip((least, most), bounds, strict=True):
             np.maximum.at(bound, owner[group], found)
-    return Deaths(int(deaths), least, most)
+    return Crashes(int(crashes), least, most)
 
 
 def _bounds(

@@ -1,4 +1,4 @@
-"""The master's mailbox: windows that a worker has sent, and the proof that it is dead (D1 §4.2)."""
+"""The message log: windows that a worker has sent, and the proof that it crashed (D1 §4.2)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-_PROCESS, _LETTER = struct.Struct("<q"), struct.Struct("<qqq")
+_PROCESS, _MESSAGE = struct.Struct("<q"), struct.Struct("<qqq")
 _ENDED = -1
 Send = Callable[[int, range, np.ndarray, np.ndarray], None]
 """Sends the step that was reached, and finished windows: values and samples (windows, keys)."""
 
 
 @dataclass(frozen=True)
-class Mail:
-    """What an attempt at a shift has sent."""
+class SentMessages:
+    """What an attempt at a split has sent."""
 
     pid: int
     reached: int  # step up to which it has taken in its input
@@ -30,31 +30,31 @@ class Mail:
 
 
 @dataclass(frozen=True)
-class Mailbox:
-    """A folder with one file for each attempt at a shift; on a cluster, one that all share.
+class MessageLog:
+    """A folder with one file for each attempt at a split; on a cluster, one that all share.
 
-    A file is locked while its writer lives. The kernel frees the lock of a dead process, so a free
-    lock on a file without an end is the proof of a death, which a second attempt is not.
+    A file is locked while its writer runs. The kernel frees the lock of a crashed process, so a
+    free lock on a file without an end proves a crash; a second attempt does not.
     """
 
-    folder: Path  # new for each start of a stream, so that no earlier file is taken for mail
+    folder: Path  # new for each start of a stream, so that no older file is read
 
     @contextmanager
     def writing(self, worker: int, start: int, attempt: int, begin: int) -> Iterator[Send]:
-        """Take the place of one attempt at a shift until the block ends; what it sends by."""
+        """Take the place of one attempt at a split until the block ends; what it sends by."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._path(worker, start, attempt).open("wb", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.write(_PROCESS.pack(os.getpid()))
 
             def send(reached: int, windows: range, values: np.ndarray, samples: np.ndarray) -> None:
-                letter = _LETTER.pack(reached, windows.start, len(windows))
-                letter += values.tobytes() + samples.astype(np.int64).tobytes()
+                message = _MESSAGE.pack(reached, windows.start, len(windows))
+                message += values.tobytes() + samples.astype(np.int64).tobytes()
                 at, sent = file.tell(), 0
                 try:
-                    while sent < len(letter):
-                        sent += file.write(letter[sent:])
-                except OSError:  # of half a letter the next one would be the other half
+                    while sent < len(message):
+                        sent += file.write(message[sent:])
+                except OSError:  # a part of a message would hide the next one
                     file.truncate(at)
                     file.seek(at)
                     raise
@@ -63,33 +63,33 @@ class Mailbox:
             try:
                 yield send
             finally:
-                file.write(_LETTER.pack(_ENDED, 0, 0))
+                file.write(_MESSAGE.pack(_ENDED, 0, 0))
 
-    def read(self, worker: int, start: int, attempt: int, keys: int) -> Mail | None:
+    def read(self, worker: int, start: int, attempt: int, keys: int) -> SentMessages | None:
         """What an attempt has sent so far; None when it has not begun."""
         path = self._path(worker, start, attempt)
         data = path.read_bytes() if path.exists() else b""
-        if len(data) < _PROCESS.size + _LETTER.size:
+        if len(data) < _PROCESS.size + _MESSAGE.size:
             return None
         pid, at = _PROCESS.unpack_from(data)[0], _PROCESS.size
         reached, windows = 0, dict[int, tuple[np.ndarray, np.ndarray]]()
-        while at + _LETTER.size <= len(data):
-            step, first, count = _LETTER.unpack_from(data, at)
+        while at + _MESSAGE.size <= len(data):
+            step, first, count = _MESSAGE.unpack_from(data, at)
             if step == _ENDED:
-                return Mail(pid, reached, True, windows)
-            at, size = at + _LETTER.size, count * keys
+                return SentMessages(pid, reached, True, windows)
+            at, size = at + _MESSAGE.size, count * keys
             if at + 16 * size > len(data):
                 break  # torn by a full disk
             values = np.frombuffer(data, float, size, at).reshape(count, keys)
             samples = np.frombuffer(data, np.int64, size, at + 8 * size).reshape(count, keys)
             windows |= {first + i: (values[i], samples[i]) for i in range(count)}
             at, reached = at + 16 * size, step
-        return Mail(pid, reached, False, windows)
+        return SentMessages(pid, reached, False, windows)
 
-    def death(
+    def crash(
         self, worker: int, start: int, attempt: int, keys: int, patience_s: float = 1.0
-    ) -> Mail | None:
-        """Mail of an attempt whose process is gone; None when that is not proven.
+    ) -> SentMessages | None:
+        """What an attempt whose process is gone has sent; None when that is not proven.
 
         A process that is just ending gets `patience_s` to do so.
         """
@@ -103,8 +103,8 @@ class Mailbox:
                         return None
                     time.sleep(0.01)
                     continue
-            mail = self.read(worker, start, attempt, keys)
-            return None if mail is None or mail.ended else mail
+            sent = self.read(worker, start, attempt, keys)
+            return None if sent is None or sent.ended else sent
         return None
 
     def claim(self, worker: int, start: int) -> bool:

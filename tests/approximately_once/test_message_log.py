@@ -1,4 +1,4 @@
-"""The mailbox: what was sent before a death arrives, and only the dead are taken for dead."""
+"""The message log: messages survive a crash, and only a crash counts as one."""
 
 import os
 import resource
@@ -9,14 +9,14 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
-from aftlib.approximately_once.mailbox import Mailbox
+from aftlib.approximately_once.message_log import MessageLog
 
 VALUES, SAMPLES = np.array([[0.1, np.nan], [2.0, -1e300]]), np.array([[3, 0], [3, 2]])
 
 
 @pytest.fixture
 def box(tmp_path):
-    return Mailbox(tmp_path / "mail")
+    return MessageLog(tmp_path / "messages")
 
 
 def sending(box, end):
@@ -27,7 +27,7 @@ def sending(box, end):
 
 
 def sending_on_a_full_disk(box):
-    """A letter that finds room for its half only, a moment before there is room again."""
+    """A message that finds room for its half only, a moment before there is room again."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     with box.writing(1, 40, 0, begin=30) as send:
@@ -46,9 +46,9 @@ def test_half_a_letter_is_not_taken_for_one_with_the_next(box):
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    mail = box.death(1, 40, 0, keys=2)
-    assert (mail.reached, sorted(mail.windows)) == (55, [3, 4, 7, 8])
-    np.testing.assert_array_equal([mail.windows[i][0] for i in (7, 8)], VALUES)
+    messages = box.crash(1, 40, 0, keys=2)
+    assert (messages.reached, sorted(messages.windows)) == (55, [3, 4, 7, 8])
+    np.testing.assert_array_equal([messages.windows[i][0] for i in (7, 8)], VALUES)
 
 
 def in_a_process(box, end):
@@ -60,11 +60,11 @@ def in_a_process(box, end):
 def test_what_a_dead_worker_sent_arrives_to_the_bit(box):
     process = in_a_process(box, lambda: os.kill(os.getpid(), signal.SIGKILL))
     process.join()
-    mail = box.death(1, 40, 0, keys=2)
-    assert (mail.pid, mail.reached, mail.ended) == (process.pid, 55, False)
-    assert sorted(mail.windows) == [7, 8]
-    np.testing.assert_array_equal([mail.windows[i][0] for i in (7, 8)], VALUES)
-    np.testing.assert_array_equal([mail.windows[i][1] for i in (7, 8)], SAMPLES)
+    messages = box.crash(1, 40, 0, keys=2)
+    assert (messages.pid, messages.reached, messages.ended) == (process.pid, 55, False)
+    assert sorted(messages.windows) == [7, 8]
+    np.testing.assert_array_equal([messages.windows[i][0] for i in (7, 8)], VALUES)
+    np.testing.assert_array_equal([messages.windows[i][1] for i in (7, 8)], SAMPLES)
 
 
 def test_a_slow_worker_is_not_dead(box):
@@ -72,23 +72,23 @@ def test_a_slow_worker_is_not_dead(box):
     process = in_a_process(box, lambda: ready.set() or threading.Event().wait(60))
     try:
         assert ready.wait(60)
-        assert box.death(1, 40, 0, keys=2, patience_s=0.05) is None
+        assert box.crash(1, 40, 0, keys=2, patience_s=0.05) is None
         assert box.read(1, 40, 0, keys=2).reached == 55
     finally:
         process.kill()
         process.join()
-    assert box.death(1, 40, 0, keys=2) is not None
+    assert box.crash(1, 40, 0, keys=2) is not None
 
 
 @pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0])
 def test_an_attempt_that_came_to_an_end_is_not_dead(box, end, capfd):
     in_a_process(box, end).join()
-    assert box.death(1, 40, 0, keys=2) is None
+    assert box.crash(1, 40, 0, keys=2) is None
     assert box.read(1, 40, 0, keys=2).ended
 
 
 def test_an_attempt_that_has_not_begun_is_not_dead(box):
-    assert box.death(1, 40, 0, keys=2) is None
+    assert box.crash(1, 40, 0, keys=2) is None
     assert box.read(1, 40, 0, keys=2) is None
 
 
@@ -96,8 +96,8 @@ def test_a_torn_letter_is_left_out(box):
     in_a_process(box, lambda: os.kill(os.getpid(), signal.SIGKILL)).join()
     (path,) = box.folder.iterdir()
     path.write_bytes(path.read_bytes()[:-1])
-    assert box.death(1, 40, 0, keys=2).windows == {}
-    assert box.death(1, 40, 0, keys=2).reached == 30
+    assert box.crash(1, 40, 0, keys=2).windows == {}
+    assert box.crash(1, 40, 0, keys=2).reached == 30
 
 
 def test_one_worker_a_micro_batch_is_estimated(box):

@@ -1,10 +1,10 @@
-"""The master: holds windows until all are done, estimates what is owed."""
+"""The coordinator: holds windows until all are done, estimates what is owed."""
 
 import numpy as np
 import pytest
 
 from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.master import Master
+from aftlib.approximately_once.coordinator import Coordinator
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
@@ -16,46 +16,46 @@ REQUIREMENT = Requirement(1.0, 0.05)
 
 
 @pytest.fixture
-def master():
-    return Master(MODEL, assign_spread(MODEL, 3, REQUIREMENT), REQUIREMENT)
+def coordinator():
+    return Coordinator(MODEL, assign_spread(MODEL, 3, REQUIREMENT), REQUIREMENT)
 
 
-def test_finished_windows_are_dropped(master):
+def test_finished_windows_are_dropped(coordinator):
     for worker in range(3):
-        assert list(master.damaged) == ([] if worker == 0 else [7])
-        master.receive(7, worker, np.zeros(2))
-    assert list(master.damaged) == []
+        assert list(coordinator.damaged) == ([] if worker == 0 else [7])
+        coordinator.receive(7, worker, np.zeros(2))
+    assert list(coordinator.damaged) == []
 
 
-def test_estimate_is_the_posterior_mean_with_its_half_width(master):
+def test_estimate_is_the_posterior_mean_with_its_half_width(coordinator):
     values = np.array([0.5, -1.0, 2.0, 0.1, 1.2, -0.3])
     for worker in (0, 2):
-        keys = list(master.assignment.workers[worker])
-        master.receive(3, worker, values[keys])
-    master.expect(3)
-    (estimate,) = master.estimate(3)
-    lost = master.assignment.workers[1]
+        keys = list(coordinator.assignment.workers[worker])
+        coordinator.receive(3, worker, values[keys])
+    coordinator.expect(3)
+    (estimate,) = coordinator.estimate(3)
+    lost = coordinator.assignment.workers[1]
     seen = {MODEL.names[i]: values[i] for i in range(6) if i not in lost}
     posterior = MODEL.condition(seen)
     np.testing.assert_allclose(estimate.value, posterior.mean)
     np.testing.assert_allclose(estimate.half_width, REQUIREMENT.half_width(posterior.variance))
     assert (estimate.worker, estimate.keys) == (1, lost)
-    assert list(master.damaged) == []
+    assert list(coordinator.damaged) == []
 
 
-def test_two_lost_workers_and_a_missing_sample_widen_the_estimate(master):
-    master.receive(0, 0, np.array([1.0, np.nan]))
-    one, two = master.estimate(0)
+def test_two_lost_workers_and_a_missing_sample_widen_the_estimate(coordinator):
+    coordinator.receive(0, 0, np.array([1.0, np.nan]))
+    one, two = coordinator.estimate(0)
     assert (one.worker, two.worker) == (1, 2)
-    seen = MODEL.condition({MODEL.names[master.assignment.workers[0][0]]: 1.0})
+    seen = MODEL.condition({MODEL.names[coordinator.assignment.workers[0][0]]: 1.0})
     by_name = dict(zip(seen.names, seen.mean, strict=True))
     np.testing.assert_allclose(one.value, [by_name[MODEL.names[k]] for k in one.keys])
     assert one.half_width.max() == pytest.approx(float(REQUIREMENT.half_width(1.0)))
 
 
-def test_everything_lost_is_the_prior(master):
-    master.expect(0)
-    assert all((e.value == 0).all() for e in master.estimate(0))
+def test_everything_lost_is_the_prior(coordinator):
+    coordinator.expect(0)
+    assert all((e.value == 0).all() for e in coordinator.estimate(0))
 
 
 WIDTH = 30
@@ -73,8 +73,8 @@ def missed(rng, share, together):
 def test_half_widths_hold_when_samples_are_missing(share, together, query):
     rng, windows = np.random.default_rng(7), Windows(WIDTH, WIDTH, query)
     model, trials = MODEL.aggregate(WIDTH, query), 1500
-    master = Master(model, assign_spread(model, 3, REQUIREMENT), REQUIREMENT, windows)
-    lost = list(master.assignment.workers[0])
+    coordinator = Coordinator(model, assign_spread(model, 3, REQUIREMENT), REQUIREMENT, windows)
+    lost = list(coordinator.assignment.workers[0])
     within = 0
     for window in range(trials):
         samples = rng.standard_normal((WIDTH, 6)) @ MODEL.cholesky.T
@@ -84,9 +84,9 @@ def test_half_widths_hold_when_samples_are_missing(share, together, query):
         if query == "mean":
             values = values / np.maximum(count, 1)
         for worker in (1, 2):
-            keys = list(master.assignment.workers[worker])
-            master.receive(window, worker, values[keys], count[keys])
-        (estimate,) = master.estimate(window)
+            keys = list(coordinator.assignment.workers[worker])
+            coordinator.receive(window, worker, values[keys], count[keys])
+        (estimate,) = coordinator.estimate(window)
         true = samples[:, lost].mean(axis=0) * (1 if query == "mean" else WIDTH)
         within += (np.abs(estimate.value - true) <= estimate.half_width).sum()
     assert 0.95 - 3 * np.sqrt(0.95 * 0.05 / trials) <= within / (2 * trials)
@@ -95,13 +95,15 @@ def test_half_widths_hold_when_samples_are_missing(share, together, query):
 def test_missing_samples_widen_the_estimate_up_to_the_prior():
     model = MODEL.aggregate(WIDTH)
     requirement = Requirement(0.15, 0.05)
-    master = Master(model, assign_spread(model, 3, requirement), requirement, Windows(WIDTH, WIDTH))
+    coordinator = Coordinator(
+        model, assign_spread(model, 3, requirement), requirement, Windows(WIDTH, WIDTH)
+    )
     found = []
     for window, count in enumerate((WIDTH, WIDTH - 1, 20, 3, 1, 0)):
         for worker in (1, 2):
             given = np.full(2, 0.1 if count else np.nan)
-            master.receive(window, worker, given, np.full(2, count))
-        found += master.estimate(window)
+            coordinator.receive(window, worker, given, np.full(2, count))
+        found += coordinator.estimate(window)
     widths = [estimate.half_width[0] for estimate in found]
     assert widths == sorted(widths) and len(set(widths)) == len(widths)
     prior = requirement.half_width(np.diag(model.covariance)[0])
@@ -132,7 +134,7 @@ def test_gain_and_variance_are_those_of_one_solve_over_the_complement(missing, g
     spread = rng.normal(size=(24, 30))
     model = GaussianModel(np.zeros(24), spread @ spread.T)
     assignment = assign_spread(model, 6, REQUIREMENT)
-    master = Master(model, assignment, REQUIREMENT, windows)
+    coordinator = Coordinator(model, assignment, REQUIREMENT, windows)
     keys = list(assignment.workers[1])
     observed = np.array([i for i in range(24) if i not in keys])[gone:]
     lacks = rng.random(len(observed)) < missing
@@ -142,8 +144,8 @@ def test_gain_and_variance_are_those_of_one_solve_over_the_complement(missing, g
     for worker, mine in enumerate(map(list, assignment.workers)):
         if worker != 1:
             given = np.where(counts[mine] > 0, values[mine], np.nan)
-            master.receive(0, worker, given, counts[mine])
-    (found,) = master.estimate(0)
+            coordinator.receive(0, worker, given, counts[mine])
+    (found,) = coordinator.estimate(0)
     gain, variance = by_complement(model, windows, keys, observed, samples)
     np.testing.assert_allclose(found.value, gain @ values[observed], atol=1e-9)
     np.testing.assert_allclose(found.half_width, REQUIREMENT.half_width(variance), atol=1e-9)
@@ -156,7 +158,7 @@ def test_lost_extremes_are_within_their_half_widths(query, gaps):
     extremes = WindowExtremes(step, 12, query, np.random.default_rng(1))
     requirement = Requirement(0.8, 0.05)
     assignment = assign_spread(extremes, 3, requirement)
-    master, within, widths = Master(extremes, assignment, requirement, windows), [], []
+    coordinator, within, widths = Coordinator(extremes, assignment, requirement, windows), [], []
     lost = list(assignment.workers[0])
     for window in range(800):
         samples = rng.standard_normal((12, 6)) @ step.cholesky.T
@@ -165,8 +167,8 @@ def test_lost_extremes_are_within_their_half_widths(query, gaps):
         values, counts = (found[0] for found in windows.aggregate(samples, 0, range(1)))
         for worker in (1, 2):
             keys = list(assignment.workers[worker])
-            master.receive(window, worker, values[keys], counts[keys])
-        (found,) = master.estimate(window)
+            coordinator.receive(window, worker, values[keys], counts[keys])
+        (found,) = coordinator.estimate(window)
         within += (np.abs(found.value - truth[lost]) <= found.half_width).tolist()
         widths.append(found.half_width.max())
         assert found.estimated.all() == (found.half_width <= 0.8).all()
@@ -189,4 +191,4 @@ def test_the_model_of_a_maximum_is_one_of_maxima(query):
     model = extremes if query == "mean" else MODEL
     assignment = assign_spread(MODEL, 3, REQUIREMENT)
     with pytest.raises(ValueError, match="model must be a WindowExtremes for minima and maxima"):
-        Master(model, assignment, REQUIREMENT, Windows(5, 5, query))
+        Coordinator(model, assignment, REQUIREMENT, Windows(5, 5, query))
