@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from aftlib.approximately_once.assignment import Assignment
-from aftlib.core.extremes import EXTREMES, WindowExtremes
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
@@ -71,7 +71,7 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         """Refuse what there is no estimate of."""
-        if (self.windows.query in EXTREMES) != self._extremes:
+        if self.windows.aggregation.gaussian == self._extremes:
             raise ValueError(
                 f"model must be a WindowExtremes for minima and maxima, and only for them, got "
                 f"{type(self.model).__name__} for {self.windows.query!r}"
@@ -109,8 +109,7 @@ class Coordinator:
         row, samples, owing = self._take(window)
         samples = np.where(np.isfinite(row), samples, 0)
         observed = np.flatnonzero(samples)
-        if self.windows.query == "sum":  # of all steps, as far as the samples tell
-            row = row * self.windows.width / np.maximum(samples, 1)
+        row = self.windows.aggregation.extrapolate(row, samples, self.windows.width)
 
         estimates = []
         for worker in sorted(owing):

@@ -81,7 +81,7 @@ class GuardedReplay(PartialReplay):
                 f"grid's longest stretch of {int(self.sizes.max())} steps, got {q.t_sla_ms!r}; "
                 "give a finer grid or more time"
             )
-        per_mean = 1.0 if q.query == "mean" else float(q.window)  # a result, by the window's mean
+        per_mean = float(q.aggregate.of_mean(1.0, q.window))  # a result, by the window's mean
         self.limit = np.broadcast_to(q.requirement.epsilon / per_mean, (n,))
         self._load()
         if self.store.restore() is None:
@@ -197,7 +197,7 @@ class GuardedReplay(PartialReplay):
             self.estimates.open.append((place, said, estimate))
             before = np.where(counts > 0, values, estimate)
             values = np.where(unread, (tau * before + (w - tau) * estimate) / w, values)
-        values = values * (1.0 if self.query.query == "mean" else np.where(unread, w, counts))
+        values = self.query.aggregate.of_mean(values, np.where(unread, w, counts))
         half = np.where(unread, self.query.requirement.epsilon, 0.0)
         counts = np.where(unread, w, counts)
         self.trail = Trail.empty(*self.trail.sums.shape)

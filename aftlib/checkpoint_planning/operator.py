@@ -24,11 +24,9 @@ from aftlib.checkpoint_planning.state import (
 from aftlib.checkpoint_planning.steps import (
     estimate_extremes,
     estimate_with_gaps,
-    fold_of,
     interval_sums,
-    nothing_of,
 )
-from aftlib.core.extremes import EXTREMES
+from aftlib.core.aggregates import AGGREGATES, Aggregate
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader, SensorLog
@@ -64,7 +62,7 @@ class ReplayQuery:
         """Refuse what no operator could recover by."""
         if self.recover not in RECOVER:
             raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
-        if self.query in EXTREMES and self.recover == "guard":
+        if not self.aggregate.gaussian and self.recover == "guard":
             raise ValueError(
                 f"query must be 'mean' or 'sum' with recover='guard', got {self.query!r}: the "
                 "guard looks at means; recover='model' takes minima and maxima"
@@ -83,9 +81,14 @@ class ReplayQuery:
         return plan_checkpoints(*asked, self.method, self.query, start, checkpoint_variance)
 
     @property
+    def aggregate(self) -> Aggregate:
+        """The aggregate that `query` names."""
+        return AGGREGATES[self.query]
+
+    @property
     def allowed(self) -> float:
         """Largest error variance of a window's sum, w² σ* for a mean (D2 eq. (20))."""
-        return self.requirement.max_variance * (self.window**2 if self.query == "mean" else 1)
+        return self.requirement.max_variance * self.aggregate.divisor(self.window) ** 2
 
     @cached_property
     def first_plan(self) -> CheckpointPlan:
@@ -179,10 +182,10 @@ class PartialReplay:
         laps.append(time.perf_counter())
         self.passes("restored", batch)
 
-        if q.query in EXTREMES and len(keys) == n:
+        if not q.aggregate.gaussian and len(keys) == n:
             # everything is there, as if nothing had failed: in the keys' order, not that of choice
             prepared, keys = None, list(range(n))
-        each_step = prepared is not None and q.query in EXTREMES
+        each_step = prepared is not None and not q.aggregate.gaussian
         values = self.log.read(keys, start, stop) if each_step else None
         sums, counts = (np.zeros(n), np.zeros(n)) if each_step else read(keys, start, stop)
         laps.append(time.perf_counter())
@@ -203,7 +206,7 @@ class PartialReplay:
         aggregated = replace(
             checkpoint,
             position=stop,
-            sums=fold_of(q.query)(checkpoint.sums, sums),
+            sums=q.aggregate.merge(checkpoint.sums, sums),
             counts=checkpoint.counts + counts,
             variance=checkpoint.variance + variance,
         )
@@ -226,7 +229,7 @@ class PartialReplay:
         while True:
             if values is None or values.shape[1] < len(sensors):
                 values = self.log.read(sensors, start, stop)
-            if q.query in EXTREMES:
+            if not q.aggregate.gaussian:
                 limit = np.full(q.model.size, q.allowed)
                 sums, variance = estimate_extremes(
                     q.model, sensors, values, q.requirement, q.query, checkpoint.sums
@@ -258,10 +261,10 @@ class PartialReplay:
     def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint with a plan for the rest of its window, prepared."""
         q, window, done = self.query, checkpoint.window, checkpoint.position - checkpoint.window
-        variance = checkpoint.variance / (max(done, 1) ** 2 if q.query == "mean" else 1)
+        variance = checkpoint.variance / q.aggregate.divisor(max(done, 1)) ** 2
         if checkpoint.variance.max() > q.allowed * (1 + COMPARED_TO):
             q = replace(q, method="exactly-once")  # which adds no error to what is lost already
-        elif q.query in EXTREMES and variance.any():
+        elif not q.aggregate.gaussian and variance.any():
             q, variance = replace(q, method="exactly-once"), np.zeros(variance.size)
         plan = q.plan(done, variance) if done else q.first_plan
         name = self.preparation.keep(self.query.fingerprint, plan)
@@ -271,14 +274,14 @@ class PartialReplay:
 def fresh(query: ReplayQuery, window: int) -> Checkpoint:
     """The exact, empty checkpoint c⁰ at the beginning of a window, not planned yet."""
     zeros = np.zeros(query.model.size)
-    nothing = zeros + nothing_of(query.query)
+    nothing = zeros + query.aggregate.initial
     return Checkpoint(window, window, nothing, zeros.astype(np.int64), zeros, (window,), "")
 
 
 def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowResult]:
     """Results of a finished window, one a sensor (D2 eqs (14)–(16))."""
     counts = checkpoint.counts
-    divisor = np.maximum(counts, 1) if query.query == "mean" else np.ones(len(counts))
+    divisor = query.aggregate.divisor(np.maximum(counts, 1))
     values = np.where(counts > 0, checkpoint.sums / divisor, np.nan)
     half = query.requirement.half_width(checkpoint.variance) / divisor
     kept = half <= query.requirement.epsilon * (1 + 1e-9)

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
-from aftlib.core.extremes import EXTREMES, extreme_max_variance, extreme_reliability
+from aftlib.core.aggregates import AGGREGATES
+from aftlib.core.extremes import extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.showing import Bounded, drawn, html_time_line
@@ -25,7 +26,7 @@ METHODS = ("proposed", "no-relaxation", "exactly-once")
 ADAPTIVE = "adaptive"
 """Beyond the document: every interval as if it alone failed, and planned anew once one has."""
 
-QUERIES = ("mean", "sum", *EXTREMES)
+QUERIES = tuple(AGGREGATES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,7 +101,7 @@ class CheckpointPlan(Bounded):
 
         Of minima and maxima it is the bound of `extreme_reliability`.
         """
-        if self.query in EXTREMES:
+        if not AGGREGATES[self.query].gaussian:
             lost = [self.times[-1] - begin for begin in self.times[:-1]]
             both = zip(lost, self.replay, strict=True)
             rows = [extreme_reliability(self.requirement, set_.variance, m) for m, set_ in both]
@@ -165,7 +166,7 @@ class CheckpointPlan(Bounded):
         return np.asarray(_weight(self.query, self.times[0]) * self.checkpoint_variance)
 
     def _require_variances(self) -> None:
-        if self.query in EXTREMES:
+        if not AGGREGATES[self.query].gaussian:
             raise ValueError(
                 f"query must be 'mean' or 'sum' for a variance of the result, got {self.query!r}; "
                 "see worst_case_reliability, and most_likely_within for an estimate"
@@ -265,7 +266,8 @@ def plan_checkpoints(
     >>> plan_checkpoints(*asked, t_sla_ms=5, method="adaptive").times
     (0, 4, 8, 12)
     """
-    methods = METHODS if query in EXTREMES else (*METHODS, ADAPTIVE)
+    linear = query not in AGGREGATES or AGGREGATES[query].gaussian
+    methods = (*METHODS, ADAPTIVE) if linear else METHODS
     for argument, value, choices in (("method", method, methods), ("query", query, QUERIES)):
         if value not in choices:
             raise ValueError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
@@ -301,7 +303,7 @@ def plan_checkpoints(
         if times[-1] == window:
             return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
         relaxed = (window - start) / (window - times[-1])
-        if query in EXTREMES:
+        if not linear:
             steps = window - times[-1], window - start
             unit = Requirement(1, requirement.delta)  # ε cancels out
             later, first = (extreme_max_variance(unit, m) for m in steps)
@@ -336,14 +338,14 @@ def _first_replay(
 ) -> ReplaySet:
     """Set for the plan's first interval; the later ones of every method are no larger."""
     steps = window - start
-    if query in EXTREMES and variance.any():
+    if not AGGREGATES[query].gaussian and variance.any():
         raise ValueError(
             f"checkpoint_variance must be 0 for a {query}, got up to {float(variance.max())}; "
             "after an approximate restoration plan with method='exactly-once' and none"
         )
     if method == "exactly-once":
         return ReplaySet.everything(model)
-    if query in EXTREMES:
+    if not AGGREGATES[query].gaussian:
         lost = window if method == "no-relaxation" else steps
         return select_replay(model, extreme_max_variance(requirement, lost))
     allowed = _weight(query, window) * requirement.max_variance
@@ -387,4 +389,4 @@ def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.n
 
 def _weight(query: str, steps: int) -> int:
     """Square of what turns an aggregate over `steps` steps into a sum (D2 eq. (14))."""
-    return steps**2 if query == "mean" else 1
+    return AGGREGATES[query].divisor(steps) ** 2

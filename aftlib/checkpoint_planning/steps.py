@@ -7,20 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from aftlib.core.aggregates import AGGREGATES
 from aftlib.core.extremes import most_likely_within
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
-
-
-def fold_of(query: str) -> np.ufunc:
-    """What joins the aggregates of two parts of a window."""
-    return {"min": np.minimum, "max": np.maximum}.get(query, np.add)
-
-
-def nothing_of(query: str) -> float:
-    """The aggregate of no samples: 0, or beyond every minimum or maximum."""
-    return {"min": np.inf, "max": -np.inf}.get(query, 0.0)
 
 
 def interval_sums(
@@ -30,18 +21,18 @@ def interval_sums(
 
     They are added up by row groups, so that the bits do not depend on what was read before.
     """
-    fold, nothing = fold_of(query), nothing_of(query)
-    sums, counts, at = np.full(len(keys), nothing), np.zeros(len(keys), dtype=np.int64), start
+    aggregate = AGGREGATES[query]
+    sums, counts = np.full(len(keys), aggregate.initial), np.zeros(len(keys), dtype=np.int64)
+    at = start
     for block in log.blocks(keys, start, stop) if len(keys) else ():
         for values in np.split(block, range(-at % ROW_GROUP, len(block), ROW_GROUP)):
-            part = fold.reduce(values, initial=nothing)
-            if fold is np.add and np.isfinite(part).all():  # then all samples are
+            part = aggregate.merge.reduce(values, initial=aggregate.initial)
+            if aggregate.gaussian and np.isfinite(part).all():  # then all samples are
                 counts += len(values)
             else:
-                present = np.isfinite(values)
-                part = fold.reduce(np.where(present, values, nothing), initial=nothing)
-                counts += present.sum(axis=0)
-            sums = fold(sums, part)
+                part, samples = aggregate.add(values)
+                counts += samples
+            sums = aggregate.merge(sums, part)
         at += len(block)
     return sums, counts
 
@@ -100,7 +91,7 @@ def estimate_extremes(
         means[np.ix_(at, others)] = model.mean[others] + off @ gain.T
         variance[np.ix_(at, others)] = np.maximum(np.diag(given), 0)
 
-    fold, rest = fold_of(query), variance.any(axis=0)
+    fold, rest = AGGREGATES[query].merge, variance.any(axis=0)
     found, half = fold(known, fold.reduce(means)), np.zeros(model.size)
     if rest.any():
         asked = requirement, known[rest], query

@@ -7,7 +7,7 @@ from math import gcd
 
 import numpy as np
 
-_EXTREMES = {"min": (np.minimum, np.inf), "max": (np.maximum, -np.inf)}
+from aftlib.core.aggregates import AGGREGATES, Aggregate
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Windows:
                 f"slide must lie in 1 … width = {self.width}, got {self.slide!r}; "
                 "a larger slide would leave steps out of every window"
             )
-        if self.query not in ("mean", "sum", *_EXTREMES):
+        if self.query not in AGGREGATES:
             raise ValueError(f"query must be 'mean', 'sum', 'min' or 'max', got {self.query!r}")
 
     @property
@@ -72,9 +72,9 @@ class Windows:
 
         `values` (steps, n) are consecutive steps from a multiple of `pane`.
         """
-        present, (fold, nothing) = np.isfinite(values), self._fold
+        present, aggregation = np.isfinite(values), self.aggregation
         return (
-            self._sliced(np.where(present, values, nothing), fold),
+            self._sliced(np.where(present, values, aggregation.initial), aggregation.merge),
             self._sliced(present.astype(np.int64), np.add),
         )
 
@@ -82,16 +82,14 @@ class Windows:
         self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """What `aggregate` gives, from slices; `starts` is the first slice of each window."""
-        sums = self._windowed(sums, starts, self._fold[0])
+        sums = self._windowed(sums, starts, self.aggregation.merge)
         samples = self._windowed(samples, starts, np.add)
-        if self.query == "mean":
-            sums = np.divide(sums, samples, out=np.full(sums.shape, np.nan), where=samples > 0)
-        return np.where(samples > 0, sums, np.nan), samples
+        return self.aggregation.finish(sums, samples), samples
 
     @property
-    def _fold(self) -> tuple[np.ufunc, float]:
-        """How two results become one, and the result of nothing."""
-        return _EXTREMES.get(self.query, (np.add, 0.0))
+    def aggregation(self) -> Aggregate:
+        """The aggregate that `query` names."""
+        return AGGREGATES[self.query]
 
     def _sliced(self, values: np.ndarray, fold: np.ufunc) -> np.ndarray:
         slices = len(values) // self.pane

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
+from aftlib.core.aggregates import AGGREGATES
 from aftlib.core.checks import require_number
 from aftlib.core.paths import atomic_file
 from aftlib.core.query_directory import QueryDirectory, pack_arrays, unpack_arrays
@@ -74,7 +75,7 @@ class Promise:
     seasons: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.query not in ("mean", "sum"):
+        if self.query not in AGGREGATES or not AGGREGATES[self.query].gaussian:
             raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
         require_number("samples", self.samples, least=1, whole=True)
         if not self.width:
@@ -209,7 +210,7 @@ def recoverable(
         "unread", F.count(F.when(F.col("time").isNull() | F.col("value").isNull(), 1)).alias("rows")
     )
     lasting = [f"{length} microseconds" for length in (promise.width, promise.step)]
-    total = {"mean": F.avg, "sum": F.sum}[promise.query]
+    total = getattr(F, AGGREGATES[promise.query].spark)
     finished = (
         rows.withWatermark("time", f"{microseconds('watermark', promise.watermark)} microseconds")
         .groupBy(F.window("time", *lasting).alias("window"), "sensor")

@@ -20,7 +20,7 @@ from aftlib.approximately_once.assignment import (
 from aftlib.approximately_once.best import assign_best
 from aftlib.approximately_once.crashes import crash_together
 from aftlib.approximately_once.experiments.cases import ROWS, SensorCase
-from aftlib.core.extremes import DRAWS, WindowExtremes
+from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import bootstrap_interval, t_interval
 from aftlib.core.requirement import Requirement
@@ -254,10 +254,7 @@ def maxima(case: SensorCase, workers: int, width: int, delta: float, seed: int) 
         due = windows.ending_in(0, len(samples))
         truth, counts = windows.aggregate(samples, 0, due)
         truth = truth[(counts == width).all(axis=1)]
-        model = step.aggregate(width)
-        if query != "mean":
-            draws, rng = max(DRAWS, 2 * step.size + 2), np.random.default_rng(seed)
-            model = WindowExtremes(step, width, query, rng, draws)
+        model = windows.aggregation.model(step, width, np.random.default_rng(seed))
         off = truth - model.mean
         half, prior, held = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
         for keys in map(np.array, groups):

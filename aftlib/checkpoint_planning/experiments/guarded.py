@@ -204,7 +204,7 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
     samples = values[: windows * w].reshape(windows, w, -1)
     number = np.isfinite(samples).sum(axis=1)
     sums = np.where(number > 0, np.nansum(samples, axis=1), np.nan)
-    truth = sums / np.maximum(number, 1) if query.query == "mean" else sums
+    truth = sums / query.aggregate.divisor(np.maximum(number, 1))
     for way, recover in WAYS.items():
         # the guard learns while nothing fails
         first = 0 if recover == "guard" else windows // 2 * w

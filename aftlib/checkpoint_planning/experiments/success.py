@@ -124,7 +124,7 @@ class _Recoveries:
             rest, one = (totals[starts + u] - totals[starts + begin] for u in (width, end))
             for i, (sums, steps) in enumerate(((rest, width), (one, width), (one, end))):
                 error = sums[:, hardest] - sums[:, sensors] @ gain.T
-                scale = steps if case.windows.query == "mean" else 1
+                scale = case.windows.aggregation.divisor(steps)
                 if hardest.size:  # else none is estimated, and nothing can be wrong
                     share[i] = (np.abs(error) / scale <= epsilon).mean(axis=1)
 
