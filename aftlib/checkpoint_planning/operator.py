@@ -26,7 +26,7 @@ from aftlib.checkpoint_planning.steps import (
     estimate_with_gaps,
     interval_sums,
 )
-from aftlib.core.aggregates import AGGREGATES, Aggregate
+from aftlib.core.aggregation import AGGREGATES, Aggregate
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader, SensorLog

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
-from aftlib.core.aggregates import AGGREGATES
+from aftlib.core.aggregation import AGGREGATES
 from aftlib.core.extremes import extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement

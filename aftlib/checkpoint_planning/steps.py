@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from aftlib.core.aggregates import AGGREGATES
+from aftlib.core.aggregation import AGGREGATES
 from aftlib.core.extremes import most_likely_within
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement

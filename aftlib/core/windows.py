@@ -7,7 +7,7 @@ from math import gcd
 
 import numpy as np
 
-from aftlib.core.aggregates import AGGREGATES, Aggregate
+from aftlib.core.aggregation import AGGREGATES, Aggregate
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,18 @@
 **Theorem.** Take any data, any predictor and any rule of proposing, also adversarial ones. Among
 the N declared rounds of an account whose outcome came to be known there are E errors, and
 
-1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J, the most loans
+1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J, the most credits
    at once, is at most min(8, 1 + log₂(T/m));
 2. in any interval: E ≤ δN + C + J + (h − 1)(1 − δ);
 3. of n sensors together, up to any time: E ≤ δN + 2u + uJ + hn(1 − δ), u = max(2, 0.3 n).
 
-*Proof.* Let W be the wealth after the outcomes of all declared rounds, in order. An outcome is
-known h rounds after its declaration, so the wealth U that a declaration sees is W before the at
+*Proof.* Let W be the budget after the outcomes of all declared rounds, in order. An outcome is
+known h rounds after its declaration, so the budget U that a declaration sees is W before the at
 most h − 1 rounds that are pending. It needs U ≥ 1 − δ − j; each pending round and this one cost at
 most 1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that were not declared leave W alone,
 and a declared one raises it by at most δ − x. So the sum of x − δ over an interval is at most the
-wealth at its beginning less the one at its end: c₀, or at most C, plus J + (h − 1)(1 − δ).
-Loan j + 1 takes m·2ʲ blocked rounds, hence J. With u for 1 and n errors a round this gives 3. ∎
+budget at its beginning less the one at its end: c₀, or at most C, plus J + (h − 1)(1 − δ).
+Credit j + 1 takes m·2ʲ blocked rounds, hence J. With u for 1 and n errors a round this gives 3. ∎
 """
 
 from __future__ import annotations
@@ -34,48 +34,48 @@ START, CAP = 5.0, 20.0
 """c₀ and C: what a sensor's account begins with, and the most that it holds."""
 POOL_START, POOL_CAP = 2.0, 32.0
 """The same of the pooled account, in units of u."""
-PROBATION = 30
-"""m: blocked rounds that the first loan takes; each further one takes twice as many."""
-MOST_LOANS = 8
-WEALTH, LOANS, RUN, BAD = range(4)
-"""Columns of an account: U, j, and the pairs and errors of the probation that runs."""
+QUARANTINE = 30
+"""m: blocked rounds that the first credit takes; each further one takes twice as many."""
+MOST_CREDITS = 8
+BUDGET, CREDITS, RUN, BAD = range(4)
+"""Columns of an account: U, j, and the pairs and errors of the quarantine that runs."""
 
 
 @jit()
 def settle(account: Any, bad: float, number: int, delta: float, cap: float, unit: float) -> None:
-    """Book `number` declared pairs of which `bad` were wrong; repay loans that are not needed."""
-    account[WEALTH] = min(cap, account[WEALTH] + delta * number - bad)
-    while account[LOANS] > 0 and account[WEALTH] >= unit * (2 - account[LOANS]):
-        account[LOANS] -= 1
+    """Book `number` declared pairs of which `bad` were wrong; repay credits that are not needed."""
+    account[BUDGET] = min(cap, account[BUDGET] + delta * number - bad)
+    while account[CREDITS] > 0 and account[BUDGET] >= unit * (2 - account[CREDITS]):
+        account[CREDITS] -= 1
         account[RUN] = account[BAD] = 0
 
 
 @jit()
 def prove(account: Any, bad: float, number: int, delta: float, size: int) -> None:
-    """Count pairs that were proposed but blocked; a run with few enough errors earns a loan."""
-    if account[LOANS] >= MOST_LOANS:
+    """Count pairs that were proposed but blocked; a run with few enough errors earns a credit."""
+    if account[CREDITS] >= MOST_CREDITS:
         return
-    wanted = PROBATION * 2.0 ** account[LOANS] * size
+    wanted = QUARANTINE * 2.0 ** account[CREDITS] * size
     account[RUN] += number
     account[BAD] += bad
     if account[BAD] > math.floor(delta / 2 * wanted):
         account[RUN] = account[BAD] = 0
     elif account[RUN] >= wanted:
-        account[LOANS] += 1
+        account[CREDITS] += 1
         account[RUN] = account[BAD] = 0
 
 
 @jit()
 def is_open(account: Any, delta: float) -> bool:
     """Whether a sensor's account bears one more error."""
-    return account[WEALTH] + account[LOANS] >= 1 - delta
+    return account[BUDGET] + account[CREDITS] >= 1 - delta
 
 
 @jit()
 def pool_bears(pool: Any, account: Any, unit: float) -> bool:
     """Whether the pooled account bears this sensor: all, only the well-off, or none."""
-    free = pool[WEALTH] + unit * pool[LOANS]
-    return free >= 0 and (free >= unit or account[WEALTH] >= 0.6 * START)
+    free = pool[BUDGET] + unit * pool[CREDITS]
+    return free >= 0 and (free >= unit or account[BUDGET] >= 0.6 * START)
 
 
 @jit()
@@ -135,9 +135,9 @@ class Accounts:
         require_number("delta", delta, above=0, below=1)
         self.delta, self.horizon, self.unit = float(delta), int(horizon), pool_unit(sensors)
         self.accounts = np.zeros((sensors, 4))
-        self.accounts[:, WEALTH] = START
+        self.accounts[:, BUDGET] = START
         self.pool = np.zeros(4)
-        self.pool[WEALTH] = POOL_START * self.unit
+        self.pool[BUDGET] = POOL_START * self.unit
 
     def declare(self, proposed: Any) -> np.ndarray:
         """Return 0 (not proposed), 1 (blocked) or 2 (declared) a sensor."""
@@ -158,18 +158,18 @@ class Accounts:
 
 def slack(rounds: int, delta: float, horizon: int = 1) -> float:
     """Errors beyond δN that an account may have let pass in so many rounds (theorem, part 1)."""
-    return START + most_loans(rounds) + (horizon - 1) * (1 - delta)
+    return START + most_credits(rounds) + (horizon - 1) * (1 - delta)
 
 
 def pooled_slack(rounds: int, delta: float, sensors: int, horizon: int = 1) -> float:
     """The same of the pooled account (theorem, part 3)."""
     unit = pool_unit(sensors)
-    return unit * (POOL_START + most_loans(rounds)) + horizon * sensors * (1 - delta)
+    return unit * (POOL_START + most_credits(rounds)) + horizon * sensors * (1 - delta)
 
 
-def most_loans(rounds: int) -> int:
-    """Most loans J that an account can have taken in so many rounds."""
-    return min(MOST_LOANS, int(math.log2(rounds / PROBATION + 1))) if rounds > 0 else 0
+def most_credits(rounds: int) -> int:
+    """Most credits J that an account can have taken in so many rounds."""
+    return min(MOST_CREDITS, int(math.log2(rounds / QUARANTINE + 1))) if rounds > 0 else 0
 
 
 Off = Callable[[tuple[int, ...], list[int], np.ndarray], np.ndarray]

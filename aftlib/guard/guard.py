@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from aftlib.core.checks import listed, require_number
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.core.query_directory import pack_arrays, unpack_arrays
-from aftlib.guard.accounts import POOL_START, START, WEALTH, pool_unit, slack
+from aftlib.guard.accounts import BUDGET, POOL_START, START, pool_unit, slack
 from aftlib.guard.prediction import Model, new_model
 from aftlib.guard.proposal import Risk, new_risk
 from aftlib.guard.rounds import LARGEST, Rules, State, advance
@@ -158,7 +158,7 @@ class Guard:
         self._risk = new_risk(n, horizons)
         ring, here = (horizons + 1, n), (horizons, n)
         accounts, pools = np.zeros((*here, 4)), np.zeros((horizons, 4))
-        accounts[..., WEALTH], pools[:, WEALTH] = START, POOL_START * pool_unit(n)
+        accounts[..., BUDGET], pools[:, BUDGET] = START, POOL_START * pool_unit(n)
         self._state = State(
             clock=np.zeros(1, np.int64),
             level=np.zeros((2, n)),

@@ -290,7 +290,7 @@ class _Interval:
         read[list(select(given, np.where(is_open, target, 0)))] = True
         self.said = np.where(read | ~is_open, 0, 2)
         proposed = self.said == 2
-        if not is_open.all():  # on probation where the others of O would tell it well enough
+        if not is_open.all():  # in quarantine where the others of O would tell it well enough
             _, variance = self.expected(self.level)
             proposed |= ~is_open & (variance <= target)
         self.said = self.accounts.declare(proposed)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from aftlib.core.aggregates import AGGREGATES
+from aftlib.core.aggregation import AGGREGATES
 from aftlib.core.checks import require_number
 from aftlib.core.paths import atomic_file
 from aftlib.core.query_directory import QueryDirectory, pack_arrays, unpack_arrays

@@ -13,7 +13,7 @@ from aftlib.core.checks import require_number
 from aftlib.core.datasets import SensorTable, even_grid
 from aftlib.core.planfile import read_plan
 from aftlib.core.sensorplan import fitted
-from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_loans, pool_unit
+from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_unit
 from aftlib.sensor_plans.answer import answer
 from aftlib.sensor_plans.backtest import BASELINE, GUARD, Walk, shares, walk_forward
 from aftlib.sensor_plans.question import Question
@@ -202,7 +202,7 @@ def against_adversary(delta: float, struck: int, rounds: int = 4000) -> float:
         if t >= rounds // 2:
             counts += np.column_stack([said == 2, wrong])
 
-    beyond, loans = counts[:, 1] - delta * counts[:, 0], most_loans(rounds)
+    beyond, loans = counts[:, 1] - delta * counts[:, 0], most_credits(rounds)
     pool = pool_unit(SENSORS) * (POOL_CAP + loans) + SENSORS * (1 - delta)
     return float(max(beyond.max() - CAP - loans, beyond.sum() - pool))
 

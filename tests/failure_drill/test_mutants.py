@@ -41,7 +41,7 @@ WHERE, COMMIT = ["window", "sensor"], CheckpointStore.commit
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    changed = {"windows": 80, "calm": 0.3, "faults": 6, "stall_s": 0.01}
+    changed = {"windows": 80, "calm": 0.3, "strikes": 6, "stall_s": 0.01}
     return drill(tmp_path_factory.mktemp("drill"), **SMALL | changed)
 
 
@@ -63,7 +63,7 @@ def row(small, tmp_path, monkeypatch):
         if scheme == MODEL:
             own = np.diff([at for _, at in run.progress])
             found |= zip(OVERHEAD, overhead(own, np.full(4, BATCH_S), rng), strict=True)
-        assert found["faults"] > 0
+        assert found["strikes"] > 0
         return found
 
     return of

@@ -12,7 +12,7 @@ from tests.failure_drill.conftest import SMALL
 
 
 def drilled(directory, windows, strikes):
-    changed = {"windows": windows, "calm": 0.0, "faults": strikes, "stall_s": 0.2}
+    changed = {"windows": windows, "calm": 0.0, "strikes": strikes, "stall_s": 0.2}
     return drill(directory, **SMALL | changed)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftlib.guard.accounts import CAP, LOANS, Accounts, most_loans, pooled_slack, slack
+from aftlib.guard.accounts import CAP, CREDITS, Accounts, most_credits, pooled_slack, slack
 
 
 def played(accounts, propose, outcome, rounds):
@@ -102,18 +102,18 @@ def test_loans_come_as_soon_as_the_theorem_counts_on_and_not_sooner():
     accounts = Accounts(1, 0.05)
     for rounds in range(1, 16_000):
         accounts.update([1], [0.0])
-        assert accounts.accounts[0, LOANS] == accounts.pool[LOANS] == most_loans(rounds)
+        assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == most_credits(rounds)
 
 
 def test_whoever_errs_in_more_than_half_of_delta_earns_no_loan():
     accounts = Accounts(1, 0.05)
     for rounds in range(2000):
         accounts.update([1], [float(rounds % 20 == 0)])
-    assert accounts.accounts[0, LOANS] == accounts.pool[LOANS] == 0
+    assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == 0
 
 
 def test_a_loan_that_is_not_needed_is_repaid():
     accounts = Accounts(1, 0.05)
     for said in [1] * 90 + [2]:
         accounts.update([said], [0.0])
-    assert accounts.accounts[0, LOANS] == accounts.pool[LOANS] == 0
+    assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aftlib.core.aggregates import AGGREGATES, Aggregate, Extreme
+from aftlib.core.aggregation import AGGREGATES, Aggregate, Extreme
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.windows import Windows
 
