@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from aftlib.checkpoint_planning.plan import ADAPTIVE, CheckpointPlan, plan_checkpoints
+from aftlib.checkpoint_planning.plan import ADAPTIVE, QUERIES, CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet
 from aftlib.checkpoint_planning.state import (
@@ -62,6 +62,8 @@ class ReplayQuery:
         """Refuse what no operator could recover by."""
         if self.recover not in RECOVER:
             raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
+        if self.query not in QUERIES:
+            raise ValueError(f"query must be one of {', '.join(QUERIES)}, got {self.query!r}")
         if not self.aggregate.gaussian and self.recover == "guard":
             raise ValueError(
                 f"query must be 'mean' or 'sum' with recover='guard', got {self.query!r}: the "

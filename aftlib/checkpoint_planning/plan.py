@@ -266,7 +266,7 @@ def plan_checkpoints(
     >>> plan_checkpoints(*asked, t_sla_ms=5, method="adaptive").times
     (0, 4, 8, 12)
     """
-    linear = query not in AGGREGATES or AGGREGATES[query].gaussian
+    linear = query not in QUERIES or AGGREGATES[query].gaussian
     methods = (*METHODS, ADAPTIVE) if linear else METHODS
     for argument, value, choices in (("method", method, methods), ("query", query, QUERIES)):
         if value not in choices:

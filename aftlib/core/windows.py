@@ -29,7 +29,7 @@ class Windows:
                 f"slide must lie in 1 … width = {self.width}, got {self.slide!r}; "
                 "a larger slide would leave steps out of every window"
             )
-        if self.query not in AGGREGATES:
+        if self.query not in tuple(AGGREGATES):  # a list has no hash
             raise ValueError(f"query must be 'mean', 'sum', 'min' or 'max', got {self.query!r}")
 
     @property

@@ -75,7 +75,7 @@ class Promise:
     seasons: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.query not in AGGREGATES or not AGGREGATES[self.query].gaussian:
+        if self.query not in [name for name, kind in AGGREGATES.items() if kind.gaussian]:
             raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
         require_number("samples", self.samples, least=1, whole=True)
         if not self.width:

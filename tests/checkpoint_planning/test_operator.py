@@ -179,6 +179,13 @@ def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
             prepare(QUERY, copy, tmp_path)
 
 
+@pytest.mark.parametrize("query", ["mode", ["sum"]])
+def test_a_stream_of_an_unknown_query_is_refused(query):
+    time = RecoveryTime(0, 1)
+    with pytest.raises(ValueError, match="query must be one of mean, sum, min, max, got .+"):
+        ReplayQuery(block_model(8, 2, 1, 0.5), 4, Requirement(1, 0.05), time, 9, query=query)
+
+
 def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path, log):
     tight = ReplayQuery(MODEL, WINDOW, Requirement(0.9, 0.05), RecoveryTime(1.0, 0.1), 1.5)
     with pytest.raises(ValueError, match="t_sla_ms must be at least 1.8, got 1.5"):

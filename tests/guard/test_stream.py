@@ -204,6 +204,7 @@ def test_what_does_not_fit_stops_the_stream(tmp_path):
     ("changed", "message"),
     [
         ({"query": "max"}, "query must be 'mean' or 'sum', got 'max'"),
+        ({"query": ["sum"]}, r"query must be 'mean' or 'sum', got \['sum'\]"),
         ({"samples": 0}, "samples must be a whole number at least 1, got 0"),
         ({"slide": "6min"}, "slide must be above 0 and at most window = 5min, got 6min"),
         ({"slide": "0s"}, "slide must be above 0"),
