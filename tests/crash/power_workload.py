@@ -44,7 +44,7 @@ def merge(table: Any, k: int) -> None:
 
 
 def write_sink(folder: Path, k: int) -> None:
-    """D1's sink: a window, an outage and the master's state."""
+    """D1's sink: a window, an outage and the coordinator's state."""
     sink = WindowSink(folder / "sink.sqlite", "query")
     sink.write([(k, k + 1, "X1", float(k), None, 0, 1)], [Outage(k, k, k, 1, 2)], b"%d" % k)
 

@@ -31,7 +31,7 @@ def of_table(kind, folder):
 
 def of_sink(folder):
     sink = WindowSink(folder / "sink.sqlite", "query")
-    stands = int(sink.master() or 0)
+    stands = int(sink.coordinator() or 0)
     assert sink.windows()["value"].tolist() == list(range(1, stands + 1))
     assert [o.worker for o in sink.outages()] == list(range(1, stands + 1))
     return stands
