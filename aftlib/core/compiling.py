@@ -6,7 +6,11 @@ most of a second, which those who do not use it do not pay.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,7 @@ import numpy as np
 try:
     import numba
     from numba.core.cgutils import ir as ir
+    from numba.core.typeinfer import register_dispatcher
     from numba.extending import intrinsic as intrinsic
 except ModuleNotFoundError:
     COMPILED = False
@@ -37,21 +42,38 @@ def __getattr__(name: str) -> Any:
 
 
 def jit(signature: str | None = None) -> Callable[[Any], Any]:
-    """Compile at once for numba's `signature`, else when first called; kept on disk if possible.
+    """Compile at once for numba's `signature`, else when first called; stored on disk if possible.
 
-    Without numba the function itself is the result. As in compiled code, integers wrap around and
-    a division by zero is infinite, without a warning.
+    A stored kernel is used while every module of kernels is as it was, because it contains the
+    functions and constants of other kernels. Without numba the function itself is the result. As in
+    compiled code, integers wrap around and a division by zero is infinite, without a warning.
     """
 
     def compiled(function: Any) -> Any:
         if not COMPILED:
             return np.errstate(all="ignore")(function)
-        try:
-            return numba.njit(signature, cache=True, error_model="numpy")(function)
-        except RuntimeError:  # numba found no folder to keep it in
-            return numba.njit(signature, error_model="numpy")(function)
+        kernel = numba.njit(function, error_model="numpy")
+        with suppress(RuntimeError):  # numba has no folder to store it in
+            kernel.enable_caching()
+            stored = kernel._cache._cache_file
+            stored._source_stamp = (stored._source_stamp, kernel_sources())
+        if signature is not None:
+            with register_dispatcher(kernel):
+                kernel.compile(signature)
+            kernel.disable_compile()
+        return kernel
 
     return compiled
+
+
+@cache
+def kernel_sources() -> str:
+    """Hash of the package's modules of kernels, which are those that import this one."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        if b"compiling" in (source := path.read_bytes()):
+            digest.update(source)
+    return digest.hexdigest()
 
 
 def emitted(python: Any) -> Callable[[Any], Any]:

@@ -1,0 +1,51 @@
+"""Stored kernels are those of the sources, also of the kernels that they call."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aftlib.core import compiling
+
+CALLED = (
+    "from aftlib.core.compiling import jit\nMORE = {}\n"
+    "@jit()\ndef called(x):\n    return x + MORE\n"
+)
+CALLING = (
+    "from aftlib.core.compiling import jit\nfrom aftlib.called import called\n"
+    "@jit({signature})\ndef calling(x):\n    return called(x)\nprint(calling(1))\n"
+    "print(sum(calling.stats.cache_hits.values()))\n"
+)
+
+
+@pytest.mark.parametrize("signature", ["", "'int64(int64)'"])
+def test_a_kernel_is_compiled_again_when_one_that_it_calls_changes(tmp_path, signature):
+    """A change in one module once left the stored kernels of another as they were."""
+    source = Path(compiling.__file__)
+    package = tmp_path / "aftlib"
+    (package / "core").mkdir(parents=True)
+    for folder in (package, package / "core"):
+        (folder / "__init__.py").touch()
+    shutil.copy(source, package / "core")
+    (package / "calling.py").write_text(CALLING.format(signature=signature))
+
+    def run(more):
+        (package / "called.py").write_text(CALLED.format(more))
+        command = [sys.executable, "-m", "aftlib.calling"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert run(5) == ["6", "0"]
+    assert run(5) == ["6", "1"]
+    assert run(7) == ["8", "0"]
+
+
+def test_a_kernel_compiles_where_it_cannot_be_stored(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    kernel = type(compiling.jit()(lambda x: x))
+    monkeypatch.setattr(kernel, "enable_caching", refuse)
+    assert compiling.jit()(lambda x: x + 1)(1) == 2
