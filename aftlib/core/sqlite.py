@@ -60,7 +60,7 @@ def open_database(
                 ) from error
             if time.monotonic() >= deadline:
                 raise TimeoutError(
-                    f"{str(path)!r} is {what} that others held for {timeout_s:g} s ({error}); "
+                    f"{str(path)!r} is {what} that others hold ({error}); "
                     "wait for them or end them, and start again"
                 ) from error
         # SQLite gives up at once when two processes switch a file to the write-ahead log

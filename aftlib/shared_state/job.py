@@ -17,6 +17,7 @@ from aftlib.core.checks import require_number
 from aftlib.core.paths import write_whole
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
+from aftlib.shared_state.liveness import LONGEST_S
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.opening import claim, open_table
 from aftlib.shared_state.stores.sql import redact
@@ -111,8 +112,8 @@ class Job:
         for name in ("servers", "tasks", "batch"):
             require_number(name, getattr(self, name), least=1, whole=True)
         require_number("checkpoint_s", self.checkpoint_s, above=0)
-        for name in ("commit_s", "patience_s"):
-            require_number(name, getattr(self, name), least=0)
+        require_number("commit_s", self.commit_s, least=0)
+        require_number("patience_s", self.patience_s, above=0, most=LONGEST_S)
         if self.aggregate not in AGGREGATES:
             raise ValueError(f"aggregate must be one of {[*AGGREGATES]}, got {self.aggregate!r}")
         if self.own not in OWN:

@@ -19,6 +19,8 @@ WAITS = "waiting:"
 """How a line begins that names the process or store that is waited for."""
 REPORT_S = 1.0
 """Seconds after which such a line is logged."""
+LONGEST_S = 1e6
+"""Most seconds to wait: PostgreSQL counts milliseconds in 32 bits."""
 T = TypeVar("T")
 
 

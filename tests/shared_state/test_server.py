@@ -229,7 +229,7 @@ def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch, caplog):
 def test_but_not_for_ever(job, monkeypatch):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
     with pytest.raises(ConnectionError, match="could not merge"):
-        with_a_complete_table(replace(job, patience_s=0.0), Away(SUM)).commit_epochs()
+        with_a_complete_table(replace(job, patience_s=1e-9), Away(SUM)).commit_epochs()
 
 
 class Elsewhere(Away):
@@ -327,7 +327,7 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch, erro
     own = MemoryTable(SUM)
     server = begun(job, lambda shared: Server(job, 0, own, shared))
     assert server.shared is opened[1]
-    at_once = replace(job, patience_s=0.0)
+    at_once = replace(job, patience_s=1e-9)
     Going.answers[:] = [error]
     with pytest.raises(type(error), match=str(error)):
         begun(at_once, lambda shared: Server(job, 0, own, shared))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,12 +13,14 @@ from psycopg import sql
 from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
 
+from aftlib.core.checks import require_number
 from aftlib.shared_state.aggregates import Aggregate, Partials, overflow
-from aftlib.shared_state.liveness import watched
+from aftlib.shared_state.liveness import LONGEST_S, watched
 from aftlib.shared_state.stores.sql import UNREADABLE, SqlTable, redact
 from aftlib.shared_state.stores.tables import check_identity
 
 _COPY_HEADER, _COPY_TRAILER = 19, 2
+_REFUSALS = "authentication", "does not exist", "password", "permission", "pg_hba.conf"
 
 
 class PostgresTable(SqlTable):
@@ -43,6 +44,7 @@ class PostgresTable(SqlTable):
         self, url: str, aggregate: Aggregate, schema: str = "aft", timeout_s: float = 600.0
     ) -> None:
         super().__init__(aggregate)
+        require_number("timeout_s", timeout_s, above=0, most=LONGEST_S)
         self.schema, self.timeout_s = schema, timeout_s
         self._url, self._place = url, redact(url)
         self._in_call = False
@@ -113,7 +115,8 @@ class PostgresTable(SqlTable):
                 f"got one without ({error.diag.message_primary}): it was replaced or dropped; "
                 "bring the newest one back, or begin anew in another directory and schema"
             ) from error
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
+            # InternalError: read-only for now, or a transaction that took longer than it may
             raise ConnectionError(
                 f"could not {act} in schema {self.schema!r} of {self._place} ({error}); "
                 "whether it was committed is not known: ask for the progress, or repeat it with "
@@ -160,7 +163,7 @@ class PostgresTable(SqlTable):
                 self._connection = psycopg.connect(
                     self._url,
                     autocommit=True,
-                    connect_timeout=max(2, math.ceil(self.timeout_s)),  # libpq knows no less
+                    connect_timeout=max(2, int(self.timeout_s)),  # libpq knows no less
                     tcp_user_timeout=milliseconds,
                 )
                 self._connection.execute(setting)  # here: a server may shut down in between
@@ -168,8 +171,8 @@ class PostgresTable(SqlTable):
             raise ValueError(UNREADABLE) from None  # the driver's message shows the password
         except psycopg.OperationalError as error:
             said = " ".join(str(error).split())
-            refusals = ("authentication", "does not exist", "password", "permission")
-            if any(word in said for word in refusals):
+            reason = said.rpartition(" failed: ")[2].lower()  # without the address
+            if any(word in reason for word in _REFUSALS):
                 raise PermissionError(
                     f"url: PostgreSQL refuses {self._place} ({said}); check user, password and "
                     "database"

@@ -7,7 +7,9 @@ import sqlite3
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import sleep
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import numpy as np
 import psycopg
@@ -203,7 +205,9 @@ class TestSqlite:
     def test_busy_is_not_damaged(self, tmp_path):
         with sqlite3.connect(tmp_path / "s", isolation_level=None) as holder:
             holder.execute("BEGIN EXCLUSIVE")
-            with pytest.raises(TimeoutError, match=r"others held for 0.1 s \(database is locked\)"):
+            with pytest.raises(
+                TimeoutError, match=r"a state table that others hold \(database is locked\)"
+            ):
                 SqliteTable(tmp_path / "s", SUM, timeout_s=0.1)
             holder.execute("COMMIT")
         with SqliteTable(tmp_path / "s", SUM) as table:
@@ -259,7 +263,7 @@ def test_no_password_is_in_a_message(spelling, tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
 
     def run_job(shared):
-        job = Job(log, Rules(Windows(10, 5)), tmp_path / "job", shared=shared, patience_s=0)
+        job = Job(log, Rules(Windows(10, 5)), tmp_path / "job", shared=shared, patience_s=1)
         assert "hush" not in job.place
         with job.open_shared():
             pass
@@ -326,6 +330,36 @@ class TestPostgres:
     def test_no_server(self, tmp_path):
         with pytest.raises(ConnectionError, match="no PostgreSQL answers at .*start it, or check"):
             PostgresTable(f"postgresql:///postgres?host={tmp_path}", SUM)
+
+    def test_no_server_at_an_address_that_sounds_like_a_refusal(self, tmp_path):
+        """Once, words of the address itself ended the job, which waits for a server."""
+        (folder := tmp_path / "password").mkdir()
+        with pytest.raises(ConnectionError, match="no PostgreSQL answers at .*password"):
+            PostgresTable(f"postgresql:///postgres?host={folder}", SUM)
+
+    @pytest.mark.parametrize("timeout_s", [0, -1, 3e6, float("inf")])
+    def test_timeouts_that_postgresql_does_not_know(self, schema, timeout_s):
+        """Once, at 0 every call failed as if the server had."""
+        with pytest.raises(ValueError, match=r"timeout_s must be above 0 and at most 1e\+06, got"):
+            PostgresTable(schema.url, SUM, schema.name, timeout_s)
+
+    @pytest.mark.parametrize(
+        "setting", ["default_transaction_read_only=on", "transaction_timeout=100"]
+    )
+    def test_a_server_that_changes_nothing_for_now_is_away(self, schema, setting):
+        """Such as a standby that takes over. Once, the driver's own error ended the job."""
+        filled(PostgresTable(schema.url, SUM, schema.name))
+        there = f"{schema.url}{'&' if '?' in schema.url else '?'}options=" + quote(f"-c {setting}")
+
+        class Slow(dict):
+            def items(self):
+                sleep(0.3)
+                return super().items()
+
+        with PostgresTable(there, SUM, schema.name) as table:
+            with pytest.raises(ConnectionError, match="could not merge .*(read-only|timeout)"):
+                table.merge(ROWS, Slow({0: Progress(10)}))
+            assert table.read().values.tolist() == [[5]]
 
     def test_a_server_that_shuts_down_once_it_has_answered(self, schema, monkeypatch):
         connect = psycopg.connect
