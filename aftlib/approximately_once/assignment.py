@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +11,8 @@ import pandas as pd
 from aftlib.core.covariance import independent_groups
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.labels import ShortRepr, frame_of_keys
 from aftlib.core.requirement import Requirement
-from aftlib.core.showing import Bounded, drawn, html_table, names_of
 
 MOST_ORDERED = 300
 """Keys up to which those of one correlated group are put in the best order of their clustering."""
@@ -22,7 +21,7 @@ _DIGITS = 12
 
 
 @dataclass(frozen=True, repr=False)
-class Assignment(Bounded):
+class Assignment(ShortRepr):
     """Disjoint key sets of m workers, and how reliably each could be estimated.
 
     Attributes
@@ -67,22 +66,14 @@ class Assignment(Bounded):
         return np.asarray(self.estimable[self.worker_of])
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a key, in the model's order: its worker, that one's reliability, and estimable."""
+        """Return one row per key, in the model's order: worker, its reliability, estimable."""
         owner = self.worker_of
-        names = pd.Index(names_of(self.names, owner.size), name="key")
-        columns = {"worker": owner, "reliability": self.reliability[owner]}
-        return pd.DataFrame(columns | {"estimable": self.estimable_keys}, names)
-
-    def _repr_html_(self) -> str:
-        names = names_of(self.names, self.worker_of.size)
-        keys = [", ".join(names[i] for i in worker) for worker in self.workers]
-        columns = {"keys": keys, "reliability": self.reliability, "estimable": self.estimable}
-        table = pd.DataFrame(columns, pd.RangeIndex(len(keys), name="worker"))
-        return html_table(table, f"{self.estimable.sum()} of {len(keys)} workers are estimable")
-
-    def plot(self) -> Any:
-        """Plotly's bars of the workers' reliabilities."""
-        return drawn("workers", self.to_frame())
+        columns = {
+            "worker": owner,
+            "reliability": self.reliability[owner],
+            "estimable": self.estimable_keys,
+        }
+        return frame_of_keys(columns, self.names)
 
 
 def assign_greedy(

@@ -26,10 +26,10 @@ from aftlib.checkpoint_planning.steps import (
     estimate_with_gaps,
     interval_sums,
 )
-from aftlib.core.aggregation import AGGREGATES, Aggregate
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader, SensorLog
+from aftlib.core.windows import AGGREGATES, Aggregate
 
 RECOVER = ("model", "guard")
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
-from aftlib.core.aggregation import AGGREGATES
 from aftlib.core.extremes import extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.labels import ShortRepr
 from aftlib.core.requirement import Requirement
-from aftlib.core.showing import Bounded, drawn, html_time_line
+from aftlib.core.windows import AGGREGATES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ QUERIES = tuple(AGGREGATES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CheckpointPlan(Bounded):
+class CheckpointPlan(ShortRepr):
     """Checkpoint times of a window and what a failure in each interval makes replay.
 
     A plan holds until a failure has been recovered from approximately; its later replay sets
@@ -132,16 +132,6 @@ class CheckpointPlan(Bounded):
                 "reliability": self.worst_case_reliability.min(axis=1),
             }
         )
-
-    def _repr_html_(self) -> str:
-        sizes = [len(replay.sensors) for replay in self.replay]
-        n = self.checkpoint_variance.size
-        said = f"{len(self.checkpoints)} checkpoints; a failure replays {min(sizes)} … {max(sizes)}"
-        return html_time_line(self.times, sizes, n, f"{said} of {n} sensors")
-
-    def plot(self) -> Any:
-        """Plotly's time line: the sensors that a failure replays, by its time."""
-        return drawn("time_line", self.to_frame())
 
     def restored_variance(self, interval: int) -> np.ndarray:
         """Variance of the checkpoint restored after a failure in this interval, shape (n,).

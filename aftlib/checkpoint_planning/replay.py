@@ -13,7 +13,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpstrf
 
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.showing import Bounded, html_table, keyed, names_of
+from aftlib.core.labels import ShortRepr, frame_of_keys
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,7 @@ _FEW = 128
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReplaySet(Bounded):
+class ReplaySet(ShortRepr):
     """Sensors O that are replayed after a failure, and what is then known of all n sensors.
 
     Attributes
@@ -96,17 +96,12 @@ class ReplaySet(Bounded):
         return np.setdiff1d(np.arange(self.variance.size), self.sensors)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a sensor: its turn in the choice (1 …, missing if not replayed), its variance."""
+        """Return one row per sensor: turn in the choice (from 1, else missing) and variance."""
         import pandas as pd
 
         turns = pd.array([pd.NA] * self.variance.size, dtype="Int64")
         turns[np.array(self.sensors, dtype=np.intp)] = np.arange(1, len(self.sensors) + 1)
-        names = names_of(self.names, self.variance.size)
-        return keyed({"turn": turns, "variance": self.variance}, names)
-
-    def _repr_html_(self) -> str:
-        said = f"{len(self.sensors)} of {self.variance.size} sensors are replayed"
-        return html_table(self.to_frame().sort_values("turn"), said)
+        return frame_of_keys({"turn": turns, "variance": self.variance}, self.names)
 
     def gain(self) -> np.ndarray:
         """Matrix that estimates the other sensors from the replayed ones (D2 eq. (6)).

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from aftlib.core.aggregation import AGGREGATES
 from aftlib.core.extremes import most_likely_within
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
+from aftlib.core.windows import AGGREGATES
 
 
 def interval_sums(

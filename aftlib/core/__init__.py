@@ -2,11 +2,12 @@
 
 `generators` (seeded) and `datasets` (a user's file on an even grid) make samples. `sensorlog`
 stores them, so that any sensors can be read again over any steps. `windows` lists the steps of a
-result.
+result and has its aggregates.
+
 `gaussian` models how sensors depend on each other and estimates a lost one; `covariance` fits it to
-rows with gaps, `labels` aligns pandas objects, and `extremes` does the same for minima and maxima.
-`requirement` says whether an estimate is precise enough, `intervals` how precise a measured rate
-is.
+rows with gaps, `labels` aligns pandas objects and names the rows of results. `extremes` models
+minima and maxima.
+`requirement` says whether an estimate is precise enough, `intervals` how precise a rate is.
 `planfile` is the plan.json that `aft plan` writes, `sensorplan` the part of it that pipelines use.
 
 `claims` turns a finding into a verdict. `query_directory` holds the identity, lock and state of a

@@ -20,15 +20,14 @@ from aftlib.core.covariance import (
     largest_asymmetry,
     pairwise_moments,
 )
-from aftlib.core.labels import in_one_order
-from aftlib.core.showing import Bounded, drawn, html_heat_map, html_table, keyed
+from aftlib.core.labels import ShortRepr, frame_of_keys, in_one_order
 
 if TYPE_CHECKING:  # a process that recovers needs none, and it takes long to load
     import pandas as pd
 
 
 @dataclass(frozen=True, repr=False)
-class Posterior(Bounded):
+class Posterior(ShortRepr):
     """What is known of the k keys that were not observed."""
 
     names: tuple[str, ...]  # in the model's order
@@ -36,16 +35,13 @@ class Posterior(Bounded):
     variance: np.ndarray  # (k,), the diagonal of Σ_{Y|o} (D1 eq. (2))
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a key, with mean, variance and standard deviation `sd`."""
+        """Return one row per key: mean, variance and standard deviation `sd`."""
         columns = {"mean": self.mean, "variance": self.variance, "sd": np.sqrt(self.variance)}
-        return keyed(columns, self.names)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.to_frame(), f"{len(self.names)} keys, estimated")
+        return frame_of_keys(columns, self.names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GaussianModel(Bounded):
+class GaussianModel(ShortRepr):
     """N(μ, Σ) over n keys; an immutable value.
 
     Once the keys O are observed to be o, the others Y have the mean μ_Y + Σ_YO Σ_OO⁻¹ (o − μ_O) and
@@ -196,15 +192,6 @@ class GaussianModel(Bounded):
     def size(self) -> int:
         """Number n of keys."""
         return len(self.names)
-
-    def _repr_html_(self) -> str:
-        return html_heat_map(self.covariance, self.names)
-
-    def plot(self) -> Any:
-        """Plotly's heat map of the correlations."""
-        deviation = np.sqrt(np.diag(self.covariance))
-        rows = self.covariance / np.outer(deviation, deviation)
-        return drawn("correlations", keyed(dict(zip(self.names, rows, strict=True)), self.names))
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, ...]:

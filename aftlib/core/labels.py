@@ -1,9 +1,10 @@
-"""The labels that pandas or a dictionary gives to values, brought into one order."""
+"""Labels of values: brought into one order on the way in, and shown with results on the way out."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,3 +115,32 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
     except (TypeError, ValueError) as error:
         raise ValueError(f"{argument} must be numbers, got {values!r:.80} ({error})") from error
     return np.where(values.mask, np.nan, numbers) if np.ma.isMaskedArray(values) else numbers
+
+
+def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
+    """Return columns as a frame with one row per key; without `names` they are X1, X2 and so on."""
+    import pandas as pd  # here, because a process that recovers shows nothing
+
+    size = len(next(iter(columns.values())))
+    labels = list(names) or [f"X{number + 1}" for number in range(size)]
+    return pd.DataFrame(columns, pd.Index(labels, name="key"))
+
+
+class ShortRepr:
+    """A dataclass whose repr stays short: it cuts long arrays and tuples in their middle."""
+
+    def __repr__(self) -> str:
+        shown = [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
+        values = (f"{name}={_short_repr(getattr(self, name))}" for name in shown)
+        return f"{type(self).__name__}({', '.join(values)})"
+
+
+def _short_repr(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        text = np.array2string(value, separator=", ", threshold=8, edgeitems=2)
+        return f"array({' '.join(text.split())})"
+    if isinstance(value, tuple) and len(value) > 8:
+        return f"({', '.join(map(_short_repr, value[:3]))}, …, {_short_repr(value[-1])})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_short_repr, value))}{',' * (len(value) == 1)})"
+    return repr(value)

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from aftlib.core.showing import drawn, html_table
 from aftlib.exponential_histogram.buckets import (
     NEVER,
     NO_ANSWERS,
@@ -121,15 +120,6 @@ class ExponentialHistogram(Sketch):
     def to_frame(self) -> pd.DataFrame:
         """A row a bucket, newest first: when its newest event came, and its size."""
         return pd.DataFrame(self.buckets, columns=["newest", "size"])
-
-    def _repr_html_(self) -> str:
-        estimate, count = self.estimate(), len(self._buckets.stamps)
-        off = f"at most {self.error_bound:.3g} of the true one off"
-        return html_table(self.to_frame(), f"estimate {estimate:,.6g}, {off}; {count} buckets")
-
-    def plot(self) -> Any:
-        """Plotly's figure of the buckets' sizes over time."""
-        return drawn("buckets", self.to_frame())
 
     @property
     def now(self) -> int | None:

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from aftlib.core.aggregation import AGGREGATES
 from aftlib.core.checks import require_number
 from aftlib.core.paths import atomic_file
 from aftlib.core.query_directory import QueryDirectory, pack_arrays, unpack_arrays
+from aftlib.core.windows import AGGREGATES
 from aftlib.guard.guard import Guard
 from aftlib.guard.rounds import LARGEST
 

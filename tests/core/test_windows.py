@@ -1,9 +1,10 @@
-"""Windows: which exist, what they aggregate, and what they refuse."""
+"""Windows: which exist, what they refuse; and one contract for every aggregate in them."""
 
 import numpy as np
 import pytest
 
-from aftlib.core.windows import Windows
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.windows import AGGREGATES, Aggregate, Extreme, Windows
 
 
 def test_figure_8s_windows():
@@ -55,3 +56,68 @@ def test_steps_must_cover_the_windows():
         Windows(10, 5).aggregate(np.zeros((9, 1)), 0, range(1))
     with pytest.raises(ValueError, match="first_step must be a multiple of 5 steps, got 3"):
         Windows(10, 5).aggregate(np.zeros((20, 1)), 3, range(1))
+
+
+TWINS = {"mean": np.nanmean, "sum": np.nansum, "min": np.nanmin, "max": np.nanmax}
+STEP = GaussianModel([1.0, 2.0], [[1.0, 0.5], [0.5, 2.0]])
+
+
+@pytest.fixture(params=AGGREGATES)
+def name(request):
+    return request.param
+
+
+def test_parts_of_any_cut_are_the_whole_and_gaps_are_left_out(name):
+    rng, aggregate = np.random.default_rng(1), AGGREGATES[name]
+    values = rng.normal(size=(50, 3))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    values[:, 2] = np.nan
+    part, samples = np.full(3, aggregate.initial), np.zeros(3, int)
+    for block in np.split(values, [0, 7, 7, 31]):
+        added, number = aggregate.add(block)
+        part, samples = aggregate.merge(part, added), samples + number
+    found = aggregate.finish(part, samples)
+    np.testing.assert_allclose(found[:2], TWINS[name](values[:, :2], axis=0))
+    assert np.isnan(found[2]) and samples[2] == 0
+
+
+def test_the_model_is_that_of_the_results(name):
+    rng = np.random.default_rng(2)
+    model = AGGREGATES[name].model(STEP, 4, rng)
+    windows = rng.multivariate_normal(STEP.mean, STEP.covariance, size=(20_000, 4))
+    results = TWINS[name](windows, axis=1)
+    np.testing.assert_allclose(model.mean, results.mean(axis=0), atol=0.1)
+    np.testing.assert_allclose(model.covariance, np.cov(results.T), rtol=0.15)
+
+
+@pytest.mark.parametrize(("name", "scale"), [("mean", 7), ("sum", 1)])
+def test_a_linear_result_is_the_sum_over_its_divisor(name, scale):
+    aggregate, values = AGGREGATES[name], np.arange(7.0)
+    assert aggregate.divisor(7) == scale
+    assert aggregate.of_mean(3.0, 7) == aggregate.finish(np.array([21.0]), np.array([7]))[0]
+    whole = aggregate.extrapolate(TWINS[name](values[:3], keepdims=True), np.array([3]), 7)
+    assert whole == 1.0 * 7 / scale
+
+
+def test_extremes_need_draws():
+    with pytest.raises(ValueError, match="rng must draw the windows of extremes, got None; give"):
+        AGGREGATES["max"].model(STEP, 4)
+    assert [name for name in AGGREGATES if not AGGREGATES[name].gaussian] == ["min", "max"]
+
+
+class Range(Extreme):
+    """Of the absolute values; what it takes to add an aggregate."""
+
+    initial, merge, spark = 0.0, np.maximum, "max"
+
+    def add(self, values, axis=0):
+        return super().add(np.abs(values), axis)
+
+
+def test_a_new_aggregate_is_one_class(monkeypatch):
+    """D1's windows take it as soon as it is entered."""
+    assert issubclass(Range, Aggregate)
+    monkeypatch.setitem(AGGREGATES, "largest", Range())
+    values = np.array([[1.0], [4.0], [np.nan], [2.0]])
+    found, samples = Windows(2, 2, "largest").aggregate(values, 0, range(2))
+    assert found.tolist() == [[4.0], [2.0]] and samples.tolist() == [[2], [1]]
