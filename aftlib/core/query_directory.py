@@ -53,7 +53,13 @@ class QueryDirectory:
         claim = self.path / f"{what}.json"
         own = json.loads(json.dumps(identity, default=lambda value: value.tolist()))
         if claim.exists():
-            first = json.loads(claim.read_text())
+            try:
+                first = dict(json.loads(claim.read_text()))
+            except (ValueError, TypeError) as error:
+                raise ValueError(
+                    f"{what} must be named whole in {claim}, got damaged text ({error}): restore "
+                    "that file from a copy, or start anew in another directory"
+                ) from error
             if first != own:
                 values = ((name, first.get(name), own.get(name)) for name in first | own)
                 differences = [f"{name} = {a}, got {b}" for name, a, b in values if a != b]

@@ -222,7 +222,13 @@ class Job:
         path, now = self.directory / IDENTITY, self.identity
         if not path.exists():
             write_whole(path, json.dumps(now | {"id": uuid.uuid4().hex}, default=str))
-        before = json.loads(path.read_text())
+        try:
+            before = dict(json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"job must be named whole in {str(path)!r}, got damaged text ({error}): "
+                "restore it from a copy, or choose a new directory and schema"
+            ) from error
         differ = [name for name in now if before.get(name) != now[name]]
         if differ:
             differences = "; ".join(f"{n} was {before.get(n)!r}, is {now[n]!r}" for n in differ)

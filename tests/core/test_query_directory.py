@@ -26,6 +26,10 @@ def test_a_query_claims_its_directory_and_another_is_refused(tmp_path):
         ValueError, match="query must be .* began with, width = 3, got 4: go on with"
     ):
         directory.claim("query", own | {"width": 4})
+    for damaged in ('{"epsilon": [0.5', "[]", ""):
+        (directory.path / "query.json").write_text(damaged)
+        with pytest.raises(ValueError, match="query must be .*(: restore that file|: go on with)"):
+            directory.claim("query", own)
     (directory.path / "query.json").unlink()
     with pytest.raises(
         ValueError, match=r"the query of its stream in .*query\.json, which is miss"

@@ -392,6 +392,14 @@ def test_a_folder_keeps_to_the_stage_that_began_there(job, other, said):
         run_job(replace(job, **other))
 
 
+@pytest.mark.parametrize("text", ["", '{"folder": "/', "[]"])
+def test_a_folder_whose_identity_is_damaged_is_refused(job, text):
+    job.claim_folder()
+    (job.directory / "job.json").write_text(text)
+    with pytest.raises(ValueError, match="job .*(choose a new directory|restore it from a copy)"):
+        job.claim_folder()
+
+
 def test_a_global_store_that_was_lost_is_not_begun_anew(job):
     """Once, a restart with an emptied store put out what was read since, as if it were all."""
     one = replace(job, servers=1, tasks=1, own="memory")
