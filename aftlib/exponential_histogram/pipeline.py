@@ -31,6 +31,7 @@ _LOG = "estimates/_spark_metadata"
 #: Keys of any type are handed over as text, exactly, and come back.
 _EXACT = {
     "ignoreNullFields": "false",
+    "timeZone": "UTC",  # the text of a timestamp must not depend on the session
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
@@ -51,6 +52,11 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
         stream, if a row is bad and the policy is to refuse it.
     """
     query.check()
+    for name in _COLUMNS:
+        if [column for column in events.columns if column.lower() == name] != [name]:
+            raise ValueError(
+                f"events must have one column {name}, got {events.columns}: add or rename one"
+            )
     types = dict(events.dtypes)
     for name, wanted in (("at", _WHOLE_TYPES), ("event", _WHOLE_TYPES | {"boolean"})):
         if types.get(name) not in wanted:

@@ -334,6 +334,18 @@ def test_keys_of_any_type_come_back_as_they_were(spark, tmp_path):
     assert sorted(map(str, found.collect())) == sorted(map(str, expected.collect()))
 
 
+def test_a_key_is_the_same_in_every_time_zone(spark, tmp_path):
+    """Once, a session in another zone began a second histogram for each timestamp."""
+    schema, query = "key timestamp, at long, event int", HistogramQuery(10, 0.1)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    for at, name in enumerate((zone, "Asia/Kolkata")):
+        events = stream_of(spark, tmp_path / "in", [(MOMENTS[0], at, 1)], schema=schema)
+        spark.conf.set("spark.sql.session.timeZone", name)
+        found = run(spark, events, query, tmp_path / "out", 1)
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert listed(found, "key", "at", "estimate") == [(MOMENTS[0], 0, 1.0), (MOMENTS[0], 1, 2.0)]
+
+
 ROWS = "key string, at long, event int"
 BAD = [
     ("a", 1, 1),
@@ -495,7 +507,9 @@ def test_a_new_key_does_not_take_another_query(spark, tmp_path):
     [
         ("key int, at timestamp, event int", "a column at of type .*, got timestamp: cast it"),
         ("key int, at long, event double", "a column event of type .*, got double: cast it"),
-        ("key int, at long", "a column event of type .*, got None"),
+        ("key int, at long", "one column event, got .*: add"),
+        ("k int, at long, event int", r"one column key, got \['k', 'at', 'event'\]"),
+        ("KEY int, at long, event int", r"one column key, got \['KEY', 'at', 'event'\]"),
     ],
 )
 def test_columns_of_another_type_are_refused_before_the_start(spark, tmp_path, schema, message):
