@@ -8,6 +8,7 @@ Every wait has a limit, and no node process outlives a delivery. Times are the m
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from aftlib.core.checks import require_number
 from aftlib.upstream_backup.node_process import (
     ACK_S,
     DOWN,
@@ -36,6 +39,8 @@ from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM, Scheme
 
 BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
 PROGRAM = "aftlib.upstream_backup.node_process"
+LONGEST_FOLDER = 85
+"""Bytes of a folder of sockets: a socket's path has at most 103 on some systems."""
 TURN = 10
 """Batches that a node is sent in its turn (the proposal)."""
 
@@ -117,6 +122,10 @@ def deliver(
         raise ValueError(
             f"scheme {scheme.name!r} has no processes here: give upstream backup or the proposal"
         )
+    require_number("tuples", tuples, least=0, whole=True)
+    times = {"ack_s": ack_s, "heartbeat_s": heartbeat_s, "patience_s": patience_s}
+    for name, seconds in times.items():
+        require_number(name, seconds, above=0)
     for kill in kills:
         if kill.node not in NODES or not 0 < kill.after < tuples:
             raise ValueError(
@@ -126,6 +135,11 @@ def deliver(
         tempfile.TemporaryDirectory(prefix="aft-") as folder,  # of mode 0700
         ThreadPoolExecutor(1) as thread,  # a notebook's own thread has an event loop already
     ):
+        if len(os.fsencode(folder)) > LONGEST_FOLDER:
+            raise ValueError(
+                f"TMPDIR must be a path of at most {LONGEST_FOLDER - 13} bytes, which the paths of "
+                f"sockets begin with, got {tempfile.gettempdir()!r}: set TMPDIR to a shorter one"
+            )
         system = _System(Path(folder), scheme, ordered, heartbeat_s, patience_s)
         return thread.submit(asyncio.run, system.stream(tuples, kills, ack_s)).result()
 
@@ -136,6 +150,13 @@ async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     while not (met := condition()) and time.monotonic() < limit:
         await asyncio.sleep(PAUSE_S)
     return met
+
+
+def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Kill a process; one that hangs in a system call is waited for so many seconds only."""
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=seconds)
 
 
 class _System:
@@ -182,8 +203,7 @@ class _System:
             for task in (acknowledging, *self.restarts):
                 task.cancel()
             for process in self.processes.values():
-                process.kill()
-                process.wait()
+                end_process(process, self.patience_s)
             for server in servers:
                 server.close()
             # what ended processes have sent is still read, copies of results included
@@ -196,8 +216,8 @@ class _System:
     async def start(self, name: str) -> None:
         """Start a node's process and wait for its hello; RuntimeError when it does not come."""
         if name in self.processes:
-            self.processes[name].kill()  # it may only have been slow to answer
-            self.processes[name].wait()
+            # it may only have been slow to answer
+            end_process(self.processes[name], self.patience_s)
         self.starts[name] = number = self.starts[name] + 1
         command = (sys.executable, "-m", PROGRAM, name, number, self.folder, self.heartbeat_s)
         output = self.folder / f"{name}-{number}.log"
@@ -210,12 +230,14 @@ class _System:
 
         await wait_until(over, self.patience_s)
         if self.upstream.greeted[name] < number:
-            process.kill()
-            process.wait()
+            status = process.poll()
+            end_process(process, self.patience_s)
+            reason = f"did not start within {self.patience_s:g} s"
+            if status is not None:
+                reason = f"ended with status {status}"
             text = output.read_text(errors="replace").strip()[-2000:] or "no error output"
             raise RuntimeError(
-                f"the {name} did not start within {self.patience_s:g} s: {text}; give a longer "
-                "patience_s if it is only slow"
+                f"the {name} {reason}: {text}; give a longer patience_s if it is only slow"
             )
 
     def restart(self, name: str) -> None:

@@ -300,7 +300,7 @@ def actors(monkeypatch):
             if self.at_end:
                 self.node.send(**self.at_end)
 
-        def wait(self):
+        def wait(self, timeout):
             """It has no process."""
 
         def send_signal(self, number):
@@ -343,3 +343,41 @@ def test_what_is_refused():
     for kill in (NodeKill(3000), NodeKill(0), NodeKill(30, "upstream")):
         with pytest.raises(ValueError, match="kills must name a node and come after 1 … 2999 res"):
             deliver(UPSTREAM, 3000, [kill])
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "x"])
+@pytest.mark.parametrize("name", ["ack_s", "heartbeat_s", "patience_s"])
+def test_times_that_cannot_be(name, value):
+    """Once, heartbeats of nan s ended nodes that lived, and an endless patience waited for ever."""
+    with pytest.raises(ValueError, match=f"{name} must be above 0, got {value!r}"):
+        deliver(UPSTREAM, 100, **{name: value})
+
+
+@pytest.mark.parametrize("tuples", [-5, 10.5, "x"])
+def test_numbers_of_tuples_that_cannot_be(tuples):
+    with pytest.raises(ValueError, match="tuples must be a whole number at least 0, got"):
+        deliver(UPSTREAM, tuples)
+
+
+def test_a_folder_whose_sockets_nobody_can_open_is_refused(tmp_path, monkeypatch):
+    """Once, the error was asyncio's "AF_UNIX path too long"."""
+    (folder := tmp_path / ("x" * 90)).mkdir()
+    monkeypatch.setattr(processes.tempfile, "tempdir", str(folder))
+    with pytest.raises(ValueError, match="TMPDIR must be a path of at most .*, got .*: set TMPDIR"):
+        deliver(UPSTREAM, 100)
+    assert not [*folder.iterdir()]
+
+
+def test_a_process_that_does_not_end_is_not_waited_for():
+    """Such as one that hangs in a system call."""
+
+    class Endless:
+        def kill(self):
+            self.killed = True
+
+        def wait(self, timeout):
+            raise processes.subprocess.TimeoutExpired("node", timeout)
+
+    process = Endless()
+    processes.end_process(process, 0.1)
+    assert process.killed
