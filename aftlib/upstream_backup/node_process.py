@@ -11,9 +11,14 @@ the process among those that had its name.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +26,31 @@ from aftlib.upstream_backup.parameters import OTHER
 
 ACK_S, HEARTBEAT_S = 0.025, 0.25
 LIMIT = 1 << 26  # bytes of a message: a whole queue is one
+LONGEST_FOLDER = 85
+"""Bytes of a folder of sockets: a socket's path has at most 103 on some systems."""
 UP, DOWN = "upstream", "downstream"
+PROGRAM = "aftlib.upstream_backup.node_process"
 Message = dict[str, Any]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def serve(handler: Handler, path: Path) -> asyncio.Server:
-    """Listen on a Unix socket that only this user can open."""
+    """Listen on a Unix socket that only this user can open; ValueError if its path is too long."""
+    if len(os.fsencode(path.parent)) > LONGEST_FOLDER:
+        raise ValueError(
+            f"TMPDIR must be short enough for the paths of sockets, got {str(path.parent)!r}: set "
+            f"TMPDIR to a path of at most {LONGEST_FOLDER - 13} bytes"
+        )
     server = await asyncio.start_unix_server(handler, path, limit=LIMIT)
     path.chmod(0o600)
     return server
+
+
+def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Kill a process; one that hangs in a system call is waited for so many seconds only."""
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=seconds)
 
 
 async def read_messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
@@ -125,6 +145,14 @@ class NodeProcess:
             await asyncio.sleep(self.heartbeat_s)
 
 
+def end_with_parent() -> None:
+    """Let Linux kill this process when its parent ends, also while it is stopped."""
+    set_parent_death_signal = 1
+    with suppress(AttributeError):  # other systems have no such call
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    end_with_parent()
     name, start, directory, heartbeat_s = sys.argv[1:]
     asyncio.run(NodeProcess(name, int(start), Path(directory), float(heartbeat_s)).run())

@@ -8,7 +8,6 @@ Every wait has a limit, and no node process outlives a delivery. Times are the m
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,8 +25,10 @@ from aftlib.upstream_backup.node_process import (
     ACK_S,
     DOWN,
     HEARTBEAT_S,
+    PROGRAM,
     UP,
     Message,
+    end_process,
     read_messages,
     serve,
     write_message,
@@ -38,9 +38,6 @@ from aftlib.upstream_backup.parameters import NODES, OTHER
 from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM, Scheme
 
 BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
-PROGRAM = "aftlib.upstream_backup.node_process"
-LONGEST_FOLDER = 85
-"""Bytes of a folder of sockets: a socket's path has at most 103 on some systems."""
 TURN = 10
 """Batches that a node is sent in its turn (the proposal)."""
 
@@ -52,9 +49,6 @@ class NodeKill:
     after: int
     node: str = "primary"
     stalled: bool = False  # stopped only (SIGSTOP): alive, but taken for failed
-
-
-Kills = Sequence[NodeKill]
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ class Delivery:
 def deliver(
     scheme: Scheme,
     tuples: int,
-    kills: Kills = (),
+    kills: Sequence[NodeKill] = (),
     ordered: bool = False,
     ack_s: float = ACK_S,
     heartbeat_s: float = HEARTBEAT_S,
@@ -123,9 +117,8 @@ def deliver(
             f"scheme {scheme.name!r} has no processes here: give upstream backup or the proposal"
         )
     require_number("tuples", tuples, least=0, whole=True)
-    times = {"ack_s": ack_s, "heartbeat_s": heartbeat_s, "patience_s": patience_s}
-    for name, seconds in times.items():
-        require_number(name, seconds, above=0)
+    for name, value in dict(ack_s=ack_s, heartbeat_s=heartbeat_s, patience_s=patience_s).items():
+        require_number(name, value, above=0)
     for kill in kills:
         if kill.node not in NODES or not 0 < kill.after < tuples:
             raise ValueError(
@@ -135,11 +128,6 @@ def deliver(
         tempfile.TemporaryDirectory(prefix="aft-") as folder,  # of mode 0700
         ThreadPoolExecutor(1) as thread,  # a notebook's own thread has an event loop already
     ):
-        if len(os.fsencode(folder)) > LONGEST_FOLDER:
-            raise ValueError(
-                f"TMPDIR must be a path of at most {LONGEST_FOLDER - 13} bytes, which the paths of "
-                f"sockets begin with, got {tempfile.gettempdir()!r}: set TMPDIR to a shorter one"
-            )
         system = _System(Path(folder), scheme, ordered, heartbeat_s, patience_s)
         return thread.submit(asyncio.run, system.stream(tuples, kills, ack_s)).result()
 
@@ -150,13 +138,6 @@ async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     while not (met := condition()) and time.monotonic() < limit:
         await asyncio.sleep(PAUSE_S)
     return met
-
-
-def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Kill a process; one that hangs in a system call is waited for so many seconds only."""
-    process.kill()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=seconds)
 
 
 class _System:
@@ -174,7 +155,7 @@ class _System:
         self.kills = list[tuple[float, str]]()
         self.undetected = set[str]()
 
-    async def stream(self, tuples: int, kills: Kills, ack_s: float) -> Delivery:
+    async def stream(self, tuples: int, kills: Sequence[NodeKill], ack_s: float) -> Delivery:
         """Send all tuples, kill as told, and return what arrived."""
         due = deque(sorted(kills, key=lambda kill: kill.after))
         parts = ((self.upstream.meet, UP), (self.downstream.meet, DOWN))
@@ -207,8 +188,8 @@ class _System:
             for server in servers:
                 server.close()
             # what ended processes have sent is still read, copies of results included
-            nodes = self.upstream.connected, self.downstream.acknowledged
-            await wait_until(lambda: not any(nodes), self.patience_s)
+            left = self.upstream.connected, self.downstream.acknowledged
+            await wait_until(lambda: not any(left), self.patience_s)
         arrived = tuple(i for i, _ in self.downstream.arrived)
         released, requests = tuple(self.downstream.released), tuple(self._requests())
         return Delivery(arrived, released, requests, len(self.kills), rate)
@@ -216,8 +197,7 @@ class _System:
     async def start(self, name: str) -> None:
         """Start a node's process and wait for its hello; RuntimeError when it does not come."""
         if name in self.processes:
-            # it may only have been slow to answer
-            end_process(self.processes[name], self.patience_s)
+            end_process(self.processes[name], self.patience_s)  # it may only have been slow
         self.starts[name] = number = self.starts[name] + 1
         command = (sys.executable, "-m", PROGRAM, name, number, self.folder, self.heartbeat_s)
         output = self.folder / f"{name}-{number}.log"
@@ -232,12 +212,11 @@ class _System:
         if self.upstream.greeted[name] < number:
             status = process.poll()
             end_process(process, self.patience_s)
-            reason = f"did not start within {self.patience_s:g} s"
-            if status is not None:
-                reason = f"ended with status {status}"
+            reason = "did not start" if status is None else f"ended with status {status}"
             text = output.read_text(errors="replace").strip()[-2000:] or "no error output"
             raise RuntimeError(
-                f"the {name} {reason}: {text}; give a longer patience_s if it is only slow"
+                f"the {name} {reason} within {self.patience_s:g} s: {text}; give a longer "
+                "patience_s if it is only slow"
             )
 
     def restart(self, name: str) -> None:

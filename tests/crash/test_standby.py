@@ -6,9 +6,12 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,6 +167,40 @@ def test_forgetting_before_the_ack_is_caught(scheme, monkeypatch):
         check(found)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux's")
+def test_a_stopped_node_ends_with_its_coordinator(tmp_path):
+    """Once, it stayed for ever when the coordinator was killed."""
+    program = "from aftlib.upstream_backup import processes as p; p.deliver(p.UPSTREAM, 10**6)"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    coordinator = subprocess.Popen([sys.executable, "-c", program], env=environment)
+    while not (nodes := children(coordinator.pid, "node_process")):
+        assert coordinator.poll() is None
+        time.sleep(0.01)
+    time.sleep(1.0)  # it has come to the call, or is killed before
+    os.kill(nodes[0], signal.SIGSTOP)
+    coordinator.kill()
+    coordinator.wait(timeout=60)
+    deadline = time.monotonic() + 60
+    while any(map(runs, nodes)):
+        assert time.monotonic() < deadline, "a node outlives its coordinator"
+        time.sleep(0.01)
+
+
+def runs(pid):
+    """Whether a process has not ended; one that nobody has waited for yet has no command."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    return False
+
+
+def children(pid, name):
+    """Process ids of a process's children with a word in their command."""
+    listing = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(line.split()[0]) for line in listing.stdout.splitlines() if name in line]
+
+
 @BOTH
 def test_nobody_fails(scheme):
     found = deliver(scheme, TUPLES, ordered=True, heartbeat_s=600)
@@ -174,7 +211,7 @@ def test_nobody_fails(scheme):
 @pytest.mark.parametrize(
     ("does", "patience_s", "message"),
     [
-        ("echo no such module >&2; exit 7", 30, "ended with status 7: no such module"),
+        ("echo no such module >&2; exit 7", 30, "ended with status 7 within 30 s: no such module"),
         ("exec sleep 60", 0.3, "did not start within 0.3 s: no error output"),
     ],
     ids=["ends at once", "hangs"],
