@@ -16,8 +16,10 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from aftlib.approximately_once import experiments
 from aftlib.approximately_once.assignment import assign_spread
+from aftlib.approximately_once.experiments.cases import ROWS, NotebookParameters
+from aftlib.approximately_once.experiments.grid import grid
+from aftlib.approximately_once.experiments.streams import recovery_cost
 from aftlib.approximately_once.pipeline import Delivery, Query, recover_stream, staff
 from aftlib.approximately_once.sink import Outage
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
@@ -48,7 +50,7 @@ def run() -> dict:
         short = compared(spark, query, place / "short", REPEATS)
         long = windowed(write_samples(spark, model, LONG * STEPS, 1, place / "long-log"))
         outage = Outage(3, int(0.7 * STEPS), int(0.7 * STEPS) + 2 * WIDTH)
-        cost, _ = experiments.recovery_cost(spark, query, place / "cost", [outage])
+        cost = recovery_cost(spark, query, place / "cost", [outage])
         return short | {
             "long": compared(spark, long, place / "long", LONG_REPEATS),
             "checkpoint_planning": replay_overhead(place, query.log),
@@ -146,8 +148,4 @@ def plain_spark(spark: SparkSession, log: SensorLog, width: int) -> None:
 
 def grid_seconds(spark: SparkSession, place: Path) -> float:
     """The (ε, m) grid of figs 10–13 with the notebook's defaults, Spark already running."""
-    case = experiments.block_case(
-        spark, place, dimensions=120, blocks=10, rows=1000, replications=20, seed=1,
-        windows=Windows(3, 1),
-    )  # fmt: skip
-    return timed(experiments.grid, spark, case, experiments.ROWS, 0.05, 1)
+    return timed(grid, spark, NotebookParameters().case(spark, place), ROWS, 1)

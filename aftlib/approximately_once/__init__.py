@@ -3,7 +3,7 @@
 In the order in which data pass through the modules:
 
 1. `assignment` chooses which worker computes which key, so that a lost worker can be estimated;
-   `best` searches the best choice, `crashes` bounds the result of several crashes at once.
+   `best` searches the best choice and bounds the result of several crashes at once.
 2. `operator`: a Spark task is a worker. It reads an input split of the sensor log, keeps windows in
    its own memory and sends each finished one to the `message_log`. Spark's retry of a killed task
    is the replacement: it proves the crash, continues from the present and names the lost windows.

@@ -1,10 +1,11 @@
-"""An assignment at least as good as every other here, and a bound that none can pass."""
+"""The best assignment found, a bound that none can pass, and workers that crash together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
+from math import comb
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class BestAssignment(Assignment):
 
 def assign_best(
     model: GaussianModel,
-    workers: int | Sequence[int],
+    workers: int,
     requirement: Requirement,
     *,
     uneven: bool = False,
@@ -57,8 +58,8 @@ def assign_best(
     ----------
     model : GaussianModel
         Model of the n keys' aggregates.
-    workers : int or sequence of int
-        Number m of workers of n/m keys each, or the number of keys of each worker.
+    workers : int
+        Number m of workers.
     requirement : Requirement
         ε and δ of the estimates.
     uneven : bool
@@ -71,14 +72,14 @@ def assign_best(
     -------
     BestAssignment
         With at least as many estimable workers as `assign_greedy`, `assign_spread` and five random
-        assignments, where no two workers differ by more than a key. With sizes or capacities given,
-        workers are in their order.
+        assignments, where no two workers differ by more than a key. With capacities given, workers
+        are in their order.
 
     Raises
     ------
     ValueError
-        When m does not divide n (unless `uneven`), the sizes do not add up to n, or the capacities
-        are not m numbers that all keys find room in.
+        When m does not divide n (unless `uneven`), or the capacities are not m numbers with room
+        for all keys.
 
     Notes
     -----
@@ -150,30 +151,19 @@ def _merit(assignment: Assignment) -> tuple[int, float]:
     return int(assignment.estimable.sum()), float(assignment.reliability.mean())
 
 
-def _sizes(
-    n: int, workers: int | Sequence[int], uneven: bool, capacities: Sequence[int] | None
-) -> list[int]:
+def _sizes(n: int, workers: int, uneven: bool, capacities: Sequence[int] | None) -> list[int]:
     if capacities is None:
-        if not isinstance(workers, Sequence | np.ndarray):
-            return worker_sizes(n, workers, uneven)
-        for size in workers:
-            require_number("each of workers", size, least=1, whole=True)
-        if sum(workers) != n:
-            raise ValueError(
-                f"workers must have {n} keys together, got {list(workers)} with {sum(workers)}"
-            )
-        return [int(size) for size in workers]
-
-    if not isinstance(workers, int | np.integer) or workers != len(capacities):
+        return worker_sizes(n, workers, uneven)
+    if workers != len(capacities):
         raise ValueError(
             f"capacities must be one number for each of {workers!r} workers, "
-            f"got {list(capacities)!r}; give workers as a number and a capacity for each"
+            f"got {list(capacities)!r}; give a capacity for each"
         )
     for capacity in capacities:
         require_number("each of capacities", capacity, least=1, whole=True)
     if not sum(capacities) >= n >= workers:
         raise ValueError(
-            f"capacities must have room for {n} keys, at least one a worker, got "
+            f"capacities must have room for {n} keys, at least one per worker, got "
             f"{list(capacities)} with room for {sum(capacities)}; give more room or other workers"
         )
     level = next(level for level in range(1, n + 1) if np.minimum(capacities, level).sum() >= n)
@@ -311,3 +301,73 @@ def _swapped(
     variances = np.diag(inverse)[:, None] - left**2 / pivot + u**2 / s
     variances[at, swap] = 1 / s
     return variances
+
+
+EFFORT = 2e9
+"""Multiplications spent on one number of crashes: some seconds."""
+_NUMBERS = 2e6  # of matrices that are inverted together
+
+
+def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -> np.ndarray:
+    """Bound every worker's variance from above when it is one of `crashes` workers that crash.
+
+    Returns the bounds, shape (m,): the largest variance of a key of each worker given the keys of
+    all workers that are left, over all choices of the others. One crash is D1 eq. (7). ValueError
+    when `crashes` is no whole number of 1 … m, or the model is of minima or maxima.
+
+    Notes
+    -----
+    Of an independent group only the workers that have keys of it matter, and since losing more
+    never makes a variance smaller, only choices of exactly f of them. All are tried, and the bound
+    is exact, as long as that takes no more than `EFFORT`. Else the workers are merged into as few
+    blocks as are affordable: any f workers lie in f blocks, whose loss is no better.
+
+    Examples
+    --------
+    Two pairs; a worker that crashes alone is estimated from the other of its pair:
+
+    >>> from aftlib import GaussianModel, Requirement, assign_spread
+    >>> model = GaussianModel(np.zeros(4), np.kron(np.eye(2), [[1, 0.9], [0.9, 1]]))
+    >>> assignment = assign_spread(model, 4, Requirement(0.9, 0.05))
+    >>> [crash_together(model, assignment, f).round(2).tolist() for f in (1, 2)]
+    [[0.19, 0.19, 0.19, 0.19], [1.0, 1.0, 1.0, 1.0]]
+    """
+    if isinstance(model, WindowExtremes):
+        raise ValueError(
+            "model must be of means or sums, got WindowExtremes: variances do not bound minima and "
+            "maxima; assess an assignment of merged workers by `assess` instead"
+        )
+    m = len(assignment.workers)
+    require_number("crashes", crashes, least=1, most=m, whole=True)
+    owner, most = assignment.worker_of, np.zeros(m)
+    for group in model.groups:
+        precision = model.precision[np.ix_(group, group)]
+        sets = [np.flatnonzero(owner[group] == i) for i in np.unique(owner[group])]
+        lost, effort = min(crashes, len(sets)), EFFORT * len(group) / model.size
+        for count in range(len(sets), lost - 1, -1):
+            parts = np.array_split(np.arange(len(sets)), count)
+            blocks = [np.concatenate([sets[i] for i in part]) for part in parts]
+            size = lost * max(map(len, blocks))
+            if comb(count, lost) * size**3 <= effort:
+                break
+        np.maximum.at(most, owner[group], _largest_variances(precision, blocks, lost))
+    return most
+
+
+def _largest_variances(precision: np.ndarray, sets: Sequence[np.ndarray], lost: int) -> np.ndarray:
+    """Largest diagonal entry of (Λ_DD)⁻¹ of each key, D all unions of `lost` sets that hold it."""
+    n, width = len(precision), max(map(len, sets))
+    places = np.full((len(sets), width), n)  # n stands for no key
+    for row, keys in zip(places, sets, strict=True):
+        row[: len(keys)] = keys
+    padded = np.zeros((n + 1, n + 1))
+    padded[:n, :n] = precision
+
+    worst, diagonal = np.zeros(n + 1), np.arange(lost * width)
+    choices = combinations(range(len(sets)), lost)
+    while some := list(islice(choices, max(1, int(_NUMBERS / len(diagonal) ** 2)))):
+        keys = places[np.array(some)].reshape(len(some), -1)
+        blocks = padded[keys[:, :, None], keys[:, None, :]]
+        blocks[:, diagonal, diagonal] += keys == n
+        np.maximum.at(worst, keys, np.einsum("sii->si", np.linalg.inv(blocks)))
+    return worst[:n]

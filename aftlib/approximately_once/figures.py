@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,26 +14,34 @@ from aftlib.approximately_once.assignment import assign_greedy, assign_packed, a
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, explorable, styled, with_slider
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    explorable,
+    line_figure,
+    line_look,
+    styled,
+    threshold,
+)
 
-LOOK: Mapping[str, dict] = {
-    "greedy": {"color": BLUE, "symbol": "circle", "dash": "solid"},
-    "h-best": {"color": GREEN, "symbol": "triangle-up", "dash": "solid"},
-    "h-worst": {"color": RED, "symbol": "triangle-down", "dash": "solid"},
-    "random": {"color": GREY, "symbol": "x", "dash": "dot"},
-    "best": {"color": ORANGE, "symbol": "diamond", "dash": "solid"},
-    "bound": {"color": "#333", "symbol": "line-ew-open", "dash": "dash"},
-    "1 crash": {"color": GREEN, "symbol": "circle", "dash": "solid"},
-    "2 crashes": {"color": ORANGE, "symbol": "square", "dash": "solid"},
-    "3 crashes": {"color": RED, "symbol": "diamond", "dash": "solid"},
+LOOKS = {
+    "greedy": line_look(BLUE),
+    "h-best": line_look(GREEN, "triangle-up"),
+    "h-worst": line_look(RED, "triangle-down"),
+    "random": line_look(GREY, "x", "dot"),
+    "best": line_look(ORANGE, "diamond"),
+    "bound": line_look("#333", "line-ew-open", "dash"),
+    "1 crash": line_look(GREEN),
+    "2 crashes": line_look(ORANGE, "square"),
+    "3 crashes": line_look(RED, "diamond"),
 }
 ASSIGNMENTS = {"greedy": assign_greedy, "h-best": assign_spread, "h-worst": assign_packed}
-_TITLES = {
-    "workers": "workers m (logarithmic)",
-    "epsilon": "tolerance ε",
-    "estimable": "estimable workers",
-    "pooled": "error rate (9), estimable keys",
-}
+_AXES = {"workers": ("workers m (logarithmic)", "m"), "epsilon": ("tolerance ε", "ε")}
+_VALUES = {"estimable": "estimable workers", "pooled": "error rate (9), estimable keys"}
 
 
 def correlation(model: GaussianModel, sample: np.ndarray, observed: float) -> go.Figure:
@@ -77,7 +85,7 @@ def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figur
 def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figure:
     """Window means of fig. 8 as they reached the sink, estimates with their half-widths."""
     figure = go.Figure()
-    colors = (BLUE, GREEN, ORANGE, RED, "#CC79A7", "#56B4E9")
+    colors = (BLUE, GREEN, ORANGE, RED, PURPLE, "#56B4E9")
     for (key, rows), color in zip(table.groupby("key"), colors, strict=False):
         worker = "A" if key in ("X1", "X2", "X3") else "B"
         computed, estimated = rows[~rows["estimated"]], rows[rows["estimated"]]
@@ -111,46 +119,26 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
     `bests`); the slider begins at the value nearest to `start`, by default the middle one.
     """
     other = "epsilon" if x == "workers" else "workers"
-    mean = grid.groupby(["method", "workers", "epsilon"], as_index=False).mean()
-    methods = [method for method in LOOK if (mean["method"] == method).any()]
-    stops = sorted(mean[other].unique())
-
-    def curve(method: str, value: float) -> dict:
-        chosen = (mean["method"] == method) & (mean[other] == value)
-        rows = mean[chosen].sort_values(x)
-        data: dict = {"x": rows[x].tolist(), "y": rows[y].tolist()}
-        if y == "pooled":
-            up, down = rows["pooled_high"] - rows[y], rows[y] - rows["pooled_low"]
-            data["error_y"] = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
-        return data
-
-    frames = {f"{stop:g}": [curve(method, stop) for method in methods] for stop in stops}
-    active = len(stops) // 2 if start is None else int(np.abs(np.array(stops) - start).argmin())
-    figure = go.Figure()
-    for method, data in zip(methods, list(frames.values())[active], strict=True):
-        look = LOOK[method]
-        line = {"color": look["color"], "dash": look["dash"]}
-        marker = {"symbol": look["symbol"], "size": 8}
-        figure.add_scatter(
-            mode="lines+markers", name=method, line=line, marker=marker, connectgaps=False, **data
-        )
-    styled(figure, title, _TITLES[x], _TITLES[y])
-    if x == "workers":
-        ticks = sorted(mean["workers"].unique())
-        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:g}" for v in ticks])
-    label = "m" if other == "workers" else "ε"
-    return with_slider(figure, label, frames, active)
-
-
-def promise(figure: go.Figure, delta: float) -> go.Figure:
-    """Draw the promised δ into a figure of error rates; returns the same figure."""
-    figure.add_hline(
-        delta,
-        line={"color": "#333", "dash": "dash"},
-        annotation_text=f"promised δ = {delta:g}",
-        annotation_position="top left",
+    return line_figure(
+        grid.groupby(["method", "workers", "epsilon"], as_index=False).mean(),
+        x,
+        y,
+        "method",
+        LOOKS,
+        (title, _AXES[x][0], _VALUES[y]),
+        slider=other,
+        label=_AXES[other][1],
+        start=start,
+        bounds=("pooled_low", "pooled_high") if y == "pooled" else None,
+        logarithmic=x == "workers",
     )
-    # no axis from zero: what decides is on which side of δ an interval lies
+
+
+def error_rates(grid: pd.DataFrame, x: str, title: str, start: float, delta: float) -> go.Figure:
+    """`sweep` of the error rates with the δ that they must not exceed."""
+    figure = sweep(grid, x, "pooled", title, start)
+    threshold(figure, delta, f"promised δ = {delta:g}", "top left")
+    # no axis from zero: an interval's side of δ decides
     return figure.update_yaxes(rangemode="normal", autorangeoptions={"include": [delta]})
 
 
@@ -159,19 +147,21 @@ def coverage(rates: pd.DataFrame, delta: float, workers: int) -> go.Figure:
 
     `rates` has reading, epsilon, share and its interval low, high.
     """
-    figure = go.Figure()
-    for (reading, rows), color in zip(rates.groupby("reading"), (BLUE, ORANGE), strict=False):
-        figure.add_scatter(
-            x=rows["epsilon"], y=rows["share"], name=str(reading), mode="markers+lines",
-            error_y={"array": rows["high"] - rows["share"],
-                     "arrayminus": rows["share"] - rows["low"]},
-            line={"color": color}, marker={"size": 9},
-        )  # fmt: skip
-    figure.add_hline(
-        1 - delta, line={"color": "#333", "dash": "dash"}, annotation_text="promised 1 − δ"
+    colors = zip(sorted(rates["reading"].unique()), (BLUE, ORANGE), strict=False)
+    figure = line_figure(
+        rates,
+        "epsilon",
+        "share",
+        "reading",
+        {reading: line_look(color) for reading, color in colors},
+        (
+            f"Would the promise have held? (greedy, m = {workers})",
+            "tolerance ε (unit of the sensors)",
+            "estimates within ε",
+        ),
+        bounds=("low", "high"),
     )
-    title = f"Would the promise have held? (greedy, m = {workers})"
-    return styled(figure, title, "tolerance ε (unit of the sensors)", "estimates within ε")
+    return threshold(figure, 1 - delta, "promised 1 − δ")
 
 
 def explore(
@@ -187,13 +177,12 @@ def explore(
         known = block_model(n, n // block, model.covariance[0, 0], inside) if block else model
         figure, counts = go.Figure(), []
         for name, assign in ASSIGNMENTS.items():
-            found, look = assign(known, m, Requirement(epsilon, delta)), LOOK[name]
-            counts.append(f"{name} {found.estimable.sum()}")
-            figure.add_scatter(
-                x=list(range(1, m + 1)), y=np.sort(found.reliability)[::-1], mode="markers",
-                marker={"color": look["color"], "symbol": look["symbol"], "size": 9}, name=name,
-            )  # fmt: skip
-        figure.add_hline(1 - delta, line={"color": "#333", "dash": "dash"})
+            assignment = assign(known, m, Requirement(epsilon, delta))
+            counts.append(f"{name} {assignment.estimable.sum()}")
+            reliability = np.sort(assignment.reliability)[::-1]
+            look = LOOKS[name] | {"mode": "markers"}
+            figure.add_scatter(x=list(range(1, m + 1)), y=reliability, name=name, **look)
+        threshold(figure, 1 - delta, "")
         title = f"Estimable of {m} workers at ε = {epsilon:g}: {', '.join(counts)}"
         styled(figure, title, "workers, most reliable first", "reliability R")
         return figure.update_layout(hovermode="closest")

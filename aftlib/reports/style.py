@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
@@ -50,6 +53,87 @@ def with_slider(
     }
     figure.update_layout(sliders=[slider], height=HEIGHT + 90)
     return figure
+
+
+def line_look(color: str, symbol: str = "circle", dash: str = "solid") -> dict[str, Any]:
+    """Return the attributes of a line with markers."""
+    line, marker = {"color": color, "dash": dash}, {"symbol": symbol, "color": color, "size": 8}
+    return {"mode": "lines+markers", "line": line, "marker": marker}
+
+
+def line_figure(
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    curve: str,
+    looks: Mapping[str, Mapping[str, Any]],
+    titles: tuple[str, str, str],
+    *,
+    slider: str | None = None,
+    label: str = "",
+    start: float | None = None,
+    bounds: tuple[str, str] | None = None,
+    logarithmic: bool = False,
+) -> go.Figure:
+    """Draw one line of `y` over `x` for each value of the column `curve`.
+
+    Parameters
+    ----------
+    frame
+        One row per point.
+    x, y, curve
+        Its columns.
+    looks
+        Attributes of the line for each value of `curve`, in the order of the legend; values that
+        the frame lacks are left out.
+    titles
+        Of the figure, the x axis and the y axis.
+    slider, label, start
+        A further column whose values a slider goes through, what the slider is called, and the
+        value that it begins near, by default the middle one.
+    bounds
+        Columns with the low and the high end of each point's interval.
+    logarithmic
+        Whether x is.
+    """
+    looks = {name: look for name, look in looks.items() if (frame[curve] == name).any()}
+    ordered = frame.sort_values(x)
+
+    def curves(rows: pd.DataFrame) -> list[dict[str, Any]]:
+        each = [rows[rows[curve] == name] for name in looks]
+        data: list[dict[str, Any]] = [{"x": r[x].tolist(), "y": r[y].tolist()} for r in each]
+        if bounds:
+            for one, r in zip(data, each, strict=True):
+                up, down = r[bounds[1]] - r[y], r[y] - r[bounds[0]]
+                error = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
+                one["error_y"] = error if up.notna().any() else {"array": None}
+        return data
+
+    stops = sorted(frame[slider].unique()) if slider else []
+    active = len(stops) // 2 if start is None or not slider else nearest(stops, start)
+    shown = ordered[ordered[slider] == stops[active]] if slider else ordered
+    figure = go.Figure()
+    for (name, look), data in zip(looks.items(), curves(shown), strict=True):
+        figure.add_scatter(name=name, connectgaps=False, **look, **data)
+    styled(figure, *titles)
+    if logarithmic:
+        ticks = sorted(frame[x].unique())
+        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:g}" for v in ticks])
+    if not slider:
+        return figure
+    frames = {f"{stop:,.12g}": curves(ordered[ordered[slider] == stop]) for stop in stops}
+    return with_slider(figure, label, frames, active)
+
+
+def nearest(stops: Sequence[float], value: float) -> int:
+    """Return the place of the number nearest to `value`."""
+    return min(range(len(stops)), key=lambda place: abs(stops[place] - value))
+
+
+def threshold(figure: go.Figure, y: float, text: str, position: str = "top right") -> go.Figure:
+    """Draw a dashed line across a figure at `y`; returns the same figure."""
+    line = {"color": "#333", "dash": "dash"}
+    return figure.add_hline(y, line=line, annotation_text=text, annotation_position=position)
 
 
 def is_live() -> bool:

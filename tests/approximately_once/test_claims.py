@@ -1,14 +1,12 @@
 """What the grid says about each claim, and the mutants of the code under which it turns."""
 
-from importlib import import_module
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from aftlib.approximately_once.claims import CLAIMS
-from aftlib.approximately_once.experiments import METHODS
-from aftlib.approximately_once.experiments.grid import ASSIGN, GridPoints
+from aftlib.approximately_once.experiments import grid as grid_module
+from aftlib.approximately_once.experiments.grid import ASSIGN, METHODS, GridPoints
 from aftlib.core.generators import block_model, draw
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
@@ -19,13 +17,13 @@ MODEL = block_model()
 WORKERS, EPSILONS = (2, 6, 10, 24), (0.65, 0.67, 0.8, 1.0, 1.96)
 
 
-def measured(folder, of=MODEL, told=MODEL):
+def measured(folder, of=MODEL, assumed=MODEL):
     """The grid without Spark: data of one model, estimated with another."""
     log = folder / "log"
     if not log.exists():
         SensorLog.write(log, draw(of, ROWS * PARTS, 1), of.names)
-    shape = {"part": ROWS, "parts": PARTS, "seed": 1, "block": 1}
-    points = GridPoints(told, SensorLog.open(log), Windows(1, 1), EPSILONS, 0.05, **shape)
+    shape = {"parts": PARTS, "seed": 1, "block": 1}
+    points = GridPoints(assumed, SensorLog.open(log), Windows(1, 1), EPSILONS, 0.05, **shape)
     draws = {method: 2 if method == "random" else 1 for method in METHODS}
     chosen = [(method, m, d) for m in WORKERS for method in METHODS for d in range(draws[method])]
     return pd.concat(map(points, chosen), ignore_index=True)
@@ -69,7 +67,6 @@ def test_halved_errors_are_noticed(grid, folder, monkeypatch, whose, turns):
     def halved(*arguments):
         return residuals(*arguments) / 2
 
-    grid_module = import_module("aftlib.approximately_once.experiments.grid")
     residuals = grid_module.residuals
     monkeypatch.setattr(grid_module, "residuals", halved)
     wrong = measured(folder)
@@ -79,7 +76,7 @@ def test_halved_errors_are_noticed(grid, folder, monkeypatch, whose, turns):
 
 def test_another_covariance_is_noticed(tmp_path):
     weaker = block_model(covariance=0.85)
-    assert "D1-2" in turned(measured(tmp_path / "both", of=weaker, told=weaker))
+    assert "D1-2" in turned(measured(tmp_path / "both", of=weaker, assumed=weaker))
     assert "D1-3" in turned(measured(tmp_path / "data", of=weaker))
 
 

@@ -1,20 +1,27 @@
 """D1's experiments give the document's tables, and every number a slow twin's."""
 
 import json
-from importlib import import_module
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from aftlib.approximately_once import experiments, figures
+from aftlib.approximately_once import figures
 from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.approximately_once.claims import CLAIMS
-from aftlib.approximately_once.experiments import cases
-from aftlib.approximately_once.sink import Outage
+from aftlib.approximately_once.experiments import grid as grids
+from aftlib.approximately_once.experiments import streams
+from aftlib.approximately_once.experiments.cases import (
+    ROWS,
+    WINDOWS,
+    NotebookParameters,
+    drifting_case,
+    fitted,
+)
+from aftlib.core.datasets import even_grid
 from aftlib.core.generators import block_model
-from aftlib.core.paths import notebooks_dir
 from aftlib.core.planfile import SCHEMA, VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorplan import source_of
@@ -24,7 +31,7 @@ from tests.judging import judged
 
 
 def test_figure_8_comes_out_of_the_pipeline(spark, tmp_path):
-    six = experiments.six_sensors(spark, tmp_path, failure=16, recovery=19)
+    six = streams.six_sensors(spark, tmp_path, failure=16, recovery=19)
     lost = six.table[six.table["estimated"]]
     assert set(zip(lost["start"], lost["key"], strict=True)) == {
         (start, key) for start in (10, 15) for key in ("X4", "X5", "X6")
@@ -36,20 +43,22 @@ def test_figure_8_comes_out_of_the_pipeline(spark, tmp_path):
 
 
 def test_smallest_epsilons_are_the_digests():
-    table = experiments.smallest_epsilons(block_model(), [2, 12, 24, 60], 0.05)
+    table = grids.smallest_epsilons(block_model(), [2, 12, 24, 60], 0.05)
     np.testing.assert_allclose(table["h-best"], [0.6686, 0.6471, 0.6471, 0.6471], atol=5e-5)
     np.testing.assert_allclose(table["h-worst"], [1.96, 0.7524, 0.6619, 0.6497], atol=5e-5)
 
 
+SMALL = {"dimensions": 12, "blocks": 2, "rows": 300, "replications": 3}
+
+
 @pytest.fixture(scope="module")
 def case(spark, tmp_path_factory):
-    sizes = {"dimensions": 12, "blocks": 2, "rows": 300, "replications": 3, "seed": 1}
-    lists = {"windows": Windows(3, 1), "workers": [3, 6], "epsilons": [0.5, 0.75]}
-    return experiments.block_case(spark, tmp_path_factory.mktemp("data"), **sizes, **lists)
+    parameters = NotebookParameters(**SMALL, workers=[3, 6], epsilons=[0.5, 0.75])
+    return parameters.case(spark, tmp_path_factory.mktemp("data"))
 
 
 def test_the_best_lies_between_the_others_and_the_bound(spark, case):
-    found = experiments.bests(spark, case, experiments.ROWS, 0.05)
+    found = grids.bests(spark, case)
     wide = found.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
     assert wide.index.tolist() == [(m, e) for m in (3, 6) for e in (0.5, 0.75)]
     assert (wide["best"] >= wide[["greedy", "h-best"]].max(axis=1)).all()
@@ -61,7 +70,7 @@ def test_the_best_lies_between_the_others_and_the_bound(spark, case):
 
 
 def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):
-    found = experiments.crashes_survived(spark, case, experiments.ROWS, 0.05)
+    found = grids.crashes_survived(spark, case)
     wide = found.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
     # blocks of 6 keys: f workers that crash take 2 f keys of each, or f where there are 6 workers
     live = {(3, f): 6 - 2 * f for f in (1, 2, 3)} | {(6, f): 6 - f for f in (1, 2, 3)}
@@ -76,18 +85,18 @@ def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):
 
 
 def test_lost_maxima_are_told_less_well_than_means_and_as_often(spark, case):
-    found = experiments.maxima(case, 5, 12, 0.05, seed=1).set_index("query")
+    found = grids.maxima(case, 5, 12, seed=1).set_index("query")
     assert (found["windows"] == 100).all()
     assert (found["half_width"] < found["prior"]).all()
     assert found.loc["mean", "half_width"] < 0.6 * found.loc[["min", "max"], "half_width"].min()
     np.testing.assert_allclose(found["within"], 0.95, atol=0.03)
 
 
-@pytest.mark.parametrize("reading", [experiments.ROWS, experiments.WINDOWS])
+@pytest.mark.parametrize("reading", [ROWS, WINDOWS])
 def test_grid_is_the_slow_twins(spark, case, reading):
-    grid = experiments.grid(spark, case, reading, 0.05, seed=1, draws=2)
+    grid = grids.grid(spark, case, reading, seed=1, draws=2)
     assert len(grid) == 2 * 2 * (3 + 2)
-    model, windows = case.readings[reading].model, case.readings[reading].windows
+    model, windows = case.readings[reading]
     rows, _ = windows.aggregate(case.log.read(None, 0, 300), 0, windows.ending_in(0, 300))
     for epsilon in case.epsilons:
         requirement = Requirement(epsilon, 0.05)
@@ -106,42 +115,37 @@ def test_grid_is_the_slow_twins(spark, case, reading):
 
 
 def test_grid_keeps_its_promise_on_the_documents_model(spark, case):
-    grid = experiments.grid(spark, case, experiments.ROWS, 0.05, seed=1)
+    grid = grids.grid(spark, case, ROWS, seed=1)
     counted = grid.dropna(subset="pooled")
     assert (counted["pooled_low"] <= 0.05).all()
     assert (counted["pooled_low"] <= counted["pooled"]).all()
 
 
 def test_grid_needs_replications_and_windows(spark, case):
-    none = experiments.SensorCase(**{**vars(case), "replications": 0})
     with pytest.raises(ValueError, match="replications must be at least 1, got 0"):
-        experiments.grid(spark, none, experiments.ROWS, 0.05, 1)
-    many = experiments.SensorCase(**{**vars(case), "replications": 999})
+        grids.grid(spark, replace(case, replications=0), ROWS, 1)
     with pytest.raises(ValueError, match="log must hold a window of 3 steps in each of 1000 parts"):
-        experiments.grid(spark, many, experiments.WINDOWS, 0.05, 1)
+        grids.grid(spark, replace(case, replications=999), WINDOWS, 1)
 
 
 @pytest.fixture
 def without_spark(monkeypatch):
     """Tasks are processes, which crash as Spark's do and start sooner."""
-    streams = import_module("aftlib.approximately_once.experiments.streams")
     monkeypatch.setattr(streams, "recover_stream", processes.recover_stream)
 
 
 def test_recovery_cost_compares_three_runs(without_spark, case, tmp_path):
-    query = case.query(6, 0.75, 0.05, 120)
-    table, streams = experiments.recovery_cost(None, query, tmp_path, [Outage(0, 50, 60)])
-    by = table.set_index("recovery")
+    by = streams.single_crash(None, case, tmp_path, 120, None).set_index("recovery")
+    assert by.index.tolist() == ["none", "model", "exact"]
     assert by.loc["none", "aggregates_estimated"] == by.loc["exact", "aggregates_estimated"] == 0
     assert by.loc["model", "aggregates_estimated"] > 0
     assert by.loc["exact", "samples_read_again"] > by.loc["model", "samples_read_again"]
     assert (by["largest_other_difference"] == 0).all()
-    assert streams["exact"].outages == []
 
 
 def test_three_ways_to_recover_on_sensors_that_drift(without_spark, tmp_path):
-    case = experiments.drifting_case(tmp_path, Windows(3, 1), 2400, seed=1)
-    by = experiments.ways_to_recover(None, case, tmp_path / "ways", 0.05, 2400)
+    case = drifting_case(tmp_path, Windows(3, 1), 0.05, 2400, seed=1)
+    by = streams.repeated_crashes(None, case, tmp_path / "ways", 2400)
     by = by.set_index("recovery")
     assert by.loc["guard", "within_epsilon"] > by.loc["model", "within_epsilon"]
     assert by.loc["guard", "aggregates_estimated"] < by.loc["model", "aggregates_estimated"]
@@ -163,60 +167,78 @@ def real_table(rows=400):
 
 
 def test_real_sensors_by_one_file(spark, tmp_path):
-    file = tmp_path / "sensors.csv"
-    real_table().to_csv(file, index=False)
-    case = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None)
-    assert case.workers == (2, 3, 4)
+    real_table().to_csv(file := tmp_path / "sensors.csv", index=False)
+    parameters = NotebookParameters(data=str(file), width=5, slide=5)
+    case = parameters.case(spark, tmp_path / "data")
+    assert case.workers == (2, 3, 4) and parameters.block is None
     assert case.about["incomplete rows left out of the fit"] == 1
     assert case.log.steps == 200
-    grids = {name: experiments.grid(spark, case, name, 0.05, seed=1) for name in case.readings}
-    assert (grids[experiments.ROWS]["windows"] == 199).all()  # one row misses a sample
-    assert (grids[experiments.WINDOWS]["windows"] == 39).all()
-    coverage = experiments.coverage(grids, "greedy", 4)
+    both = {name: grids.grid(spark, case, name, seed=1) for name in case.readings}
+    assert (both[ROWS]["windows"] == 199).all()  # one row misses a sample
+    assert (both[WINDOWS]["windows"] == 39).all()
+    coverage = grids.coverage(both, "greedy", 4)
     assert ((coverage["low"] <= coverage["share"]) & (coverage["share"] <= coverage["high"])).all()
-    again = experiments.sensor_case(file, tmp_path / "data", Windows(5, 5), None, None)
-    assert again.log.path == case.log.path
+    assert parameters.case(spark, tmp_path / "data").log.path == case.log.path
 
 
 def test_seven_sensors_may_have_three_workers(spark, tmp_path):
-    frame = real_table().assign(**{name: lambda t, x=x: t["a"] + x for name, x in seven()})
+    rng = np.random.default_rng(5)
+    frame = real_table()
+    for name in "efg":
+        frame[name] = frame["a"] + 0.3 * rng.normal(size=400)
     frame.to_csv(file := tmp_path / "seven.csv", index=False)
-    experiments.check_parameters(**USUAL | {"data": str(file), "workers": [3]})
-    case = experiments.sensor_case(file, tmp_path / "data", Windows(3, 1), [3], [0.5, 1.0])
-    grid = experiments.grid(spark, case, experiments.ROWS, 0.05, seed=1)
-    found = experiments.bests(spark, case, experiments.ROWS, 0.05)
+    parameters = NotebookParameters(data=str(file), workers=[3], epsilons=[0.5, 1.0])
+    case = parameters.case(spark, tmp_path / "data")
+    grid, bests = grids.grid(spark, case, ROWS, seed=1), grids.bests(spark, case)
     assert grid["workers"].tolist() == [3] * 16
-    model = case.readings[experiments.ROWS].model
-    greedy = assign_greedy(model, 3, Requirement(1.0, 0.05), uneven=True)
+    greedy = assign_greedy(case.samples, 3, Requirement(1.0, 0.05), uneven=True)
     at = (grid["method"] == "greedy") & (grid["epsilon"] == 1.0)
     assert grid.loc[at, "estimable"].tolist() == [greedy.estimable.sum()]
     assert sorted(map(len, greedy.workers)) == [2, 2, 3]
-    assert found[found["method"] == "best"]["estimable"].max() == 3
-    assert experiments.smallest_epsilons(model, [3], 0.05).loc[3, "h-best"] < 1.0
-    assert sorted(map(len, case.query(3, 1.0, 0.05, 60).assignment.workers)) == [2, 2, 3]
+    assert bests[bests["method"] == "best"]["estimable"].max() == 3
+    assert grids.smallest_epsilons(case.samples, [3], 0.05).loc[3, "h-best"] < 1.0
+    assert sorted(map(len, case.query(60, 3, 1.0).assignment.workers)) == [2, 2, 3]
 
 
-def seven():
-    rng = np.random.default_rng(5)
-    return [(name, 0.3 * rng.normal(size=400)) for name in "efg"]
+def gappy(rows, gaps):
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(rows, 1)) + 0.3 * rng.normal(size=(rows, 60))
+    values[rng.random(values.shape) < gaps] = np.nan
+    return even_grid(pd.DataFrame(values, columns=[f"s{i}" for i in range(60)]))
 
 
-USUAL = {
-    "workers": None,
-    "epsilons": None,
-    "delta": 0.05,
-    "dimensions": 120,
-    "blocks": 10,
-    "rows": 1000,
-    "replications": 20,
-    "width": 3,
-    "slide": 1,
-    "seed": 1,
-    "data": None,
-    "pipeline_steps": 3000,
-    "recover": None,
-    "plan": None,
-}
+def test_gaps_in_nearly_every_row_and_few_rows_leave_none_out():
+    model, test, left_out = fitted(gappy(400, gaps=0.05))
+    assert (model.size, len(test.values), left_out) == (60, 200, 0)
+    assert model.covariance[0, 1] == pytest.approx(1, abs=0.35)
+    model, test, left_out = fitted(gappy(40, gaps=0))
+    assert (model.size, len(test.values), left_out) == (60, 20, 0)
+    assert 0.4 < model.covariance[0, 1] < 1.6
+
+
+def test_complete_rows_serve_alone_where_they_are_many():
+    assert fitted(gappy(60_000, gaps=0.02))[2] > 10_000
+
+
+def test_parameters_say_how_a_file_is_read(spark, tmp_path):
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(400, 1)) + 0.3 * rng.normal(size=(400, 4))
+    frame = pd.DataFrame(values, columns=list("abcd"))
+    late = np.cumsum(rng.integers(58, 63, 400))  # jitter that only resampling bears
+    frame.insert(0, "at", pd.Timestamp("2026-01-01") + pd.to_timedelta(late, unit="s"))
+    frame["note"] = "text"
+    frame.to_csv(file := tmp_path / "jitter.csv", index=False)
+    own = {"data": str(file), "time": "at", "resample": "5min", "width": 2, "slide": 2}
+    shapes = []
+    for changed in ({"drop": ["note"]}, {"drop": ["note", "a"]}):
+        log = NotebookParameters(**own | changed).case(spark, tmp_path).log
+        shapes.append((log.steps, len(log.names)))
+    assert shapes == [(pytest.approx(40, abs=1), 4), (pytest.approx(40, abs=1), 3)]
+    with pytest.raises(ValueError, match="note"):
+        NotebookParameters(**own)
+
+
+DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
 AWKWARD = [0, -1, np.nan, np.inf, 2.5, [], "x", [0], [-1], ["x"], [np.nan], [7], True, 10**6]
 FINE = {
     "epsilons": [[7]],
@@ -224,26 +246,18 @@ FINE = {
     "replications": [10**6],
     "seed": [0, 10**6],
     "pipeline_steps": [10**6],
+    "drop": [[]],
 }
 
 
-def test_the_notebooks_parameters_are_fine():
-    cell = json.loads((notebooks_dir() / "01_approximately_once.ipynb").read_text())["cells"][2]
-    values = {}
-    exec("".join(cell["source"]), values)  # a plan refuses what is not as in the notebook
-    assert {name: values[name] for name in cases.DOCUMENT} == cases.DOCUMENT
-    experiments.check_parameters(**USUAL)
-    experiments.check_parameters(**USUAL | {"workers": [60, 2, 2], "epsilons": [0.5, 0.1]})
-
-
-@pytest.mark.parametrize("name", USUAL)
+@pytest.mark.parametrize("name", DEFAULTS)
 @pytest.mark.parametrize("value", AWKWARD, ids=str)
 def test_awkward_parameters_are_refused_by_name(name, value):
     if value in FINE.get(name, []):
-        experiments.check_parameters(**USUAL | {name: value})
+        NotebookParameters(**DEFAULTS | {name: value})
     else:
         with pytest.raises(ValueError, match=name):
-            experiments.check_parameters(**USUAL | {name: value})
+            NotebookParameters(**DEFAULTS | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -259,20 +273,18 @@ def test_awkward_parameters_are_refused_by_name(name, value):
 )
 def test_parameters_that_do_not_go_together_are_refused(other, message):
     with pytest.raises(ValueError, match=message):
-        experiments.check_parameters(**USUAL | other)
+        NotebookParameters(**other)
 
 
 def test_parameters_are_checked_against_a_users_file(tmp_path):
-    file = tmp_path / "sensors.csv"
-    real_table().to_csv(file, index=False)
-    own = USUAL | {"data": str(file)}
-    experiments.check_parameters(**own | {"workers": [2, 3, 4]})
+    real_table().to_csv(file := tmp_path / "sensors.csv", index=False)
+    NotebookParameters(data=str(file), workers=[2, 3, 4])
     with pytest.raises(ValueError, match="each of workers must be .* at most 4, got 5"):
-        experiments.check_parameters(**own | {"workers": [5]})
+        NotebookParameters(data=str(file), workers=[5])
     with pytest.raises(
         ValueError, match="a 10th of data must hold a window of width = 21 steps, got 20"
     ):
-        experiments.check_parameters(**own | {"width": 21, "slide": 21})
+        NotebookParameters(data=str(file), width=21, slide=21)
 
 
 @pytest.mark.parametrize("parts", [0, 1])
@@ -282,10 +294,9 @@ def test_sensors_that_are_hardly_ever_all_there_are_refused(tmp_path, parts):
     gaps = slice(len(frame) // 2 + parts * (len(frame) // 2 // 10), None, 3)
     frame.iloc[gaps, 2] = np.nan
     frame.to_csv(file, index=False)
-    own = USUAL | {"data": str(file)}
     with pytest.raises(ValueError, match=f"data must have windows of 3 .* {frame.columns[2]!r} mi"):
-        experiments.check_parameters(**own)
-    experiments.check_parameters(**own | {"width": 2})
+        NotebookParameters(data=str(file))
+    NotebookParameters(data=str(file), width=2)
 
 
 @pytest.fixture(scope="module")
@@ -310,30 +321,28 @@ def plan(tmp_path_factory):
 
 
 def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path):
-    experiments.check_parameters(**USUAL | {"plan": str(plan)})
-    case = experiments.planned_case(plan, tmp_path)
-    with pytest.raises(ValueError, match=r"workers, epsilon and delta are the plan's, got 2, 7\.0"):
-        case.query(2, 7.0, 0.01, 100)
-    query = case.planned_query(100)
+    parameters = NotebookParameters(plan=str(plan), **NotebookParameters.profile("smoke"))
+    case = parameters.case(spark, tmp_path)
+    assert parameters.drifting(case, tmp_path) is case and parameters.block is None
+    query = case.query(100, 2, 7.0)
     assert query.assignment.workers == ((1,), (0, 2, 3))
     assert query.requirement == Requirement(1.0, 0.1)
     assert query.steps == case.log.steps == 3000  # a thousand windows at least, where there are
-    outage = Outage(1, 2100, 2110)
-    table, streams = experiments.recovery_cost(spark, query, tmp_path / "s", [outage], ["guard"])
-    row = table.iloc[0]
+    outage = streams.Outage(1, 2100, 2110)
+    row = streams.recovery_cost(spark, query, tmp_path / "s", [outage], ["guard"]).iloc[0]
     assert row["aggregates_estimated"] == row["audited"] == 3 * 2
     assert row["within_epsilon"] >= 0.8
     assert row["largest_other_difference"] == 0
-    assert [o.worker for o in streams["guard"].outages] == [1]
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
         ({"data": "f.csv"}, "plan must not go with data, got '.*plan.json': it has its own"),
-        ({"workers": [2], "epsilons": [1.0]}, "plan must not go with workers, epsilons"),
-        ({"delta": 0.01, "slide": 2}, "plan must not go with delta, slide, got .*: it has its own"),
+        ({"workers": [2], "epsilons": [1.0]}, "plan must not go with epsilons, workers"),
+        ({"delta": 0.01, "slide": 2, "width": 4}, "must not go with delta, slide, width, got"),
         ({"blocks": 2, "rows": 10}, "plan must not go with blocks, rows"),
+        ({"time": "t", "resample": "1h", "drop": ["a"]}, "go with drop, resample, time"),
         ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
         ({"plan": "long.json"}, "a 20th holds a window of 400 steps, got 6000 steps; plan for m"),
     ],
@@ -345,7 +354,7 @@ def test_a_plan_that_cannot_be_run_is_refused(plan, monkeypatch, other, message)
     kept["replay"][0]["until"] = 400
     (plan.parent / "long.json").write_text(json.dumps(kept))
     with pytest.raises(ValueError, match=message):
-        experiments.check_parameters(**USUAL | {"plan": str(plan)} | other)
+        NotebookParameters(**{"plan": str(plan)} | other)
 
 
 @pytest.mark.parametrize(
@@ -359,25 +368,18 @@ def test_a_plan_that_cannot_be_run_is_refused(plan, monkeypatch, other, message)
     ids=str,
 )
 def test_odd_parameters_work_to_the_end(spark, without_spark, tmp_path, odd):
-    sizes = {"dimensions": 12, "blocks": 2, "rows": 60, "replications": 3} | odd
-    pipeline_steps = 12
-    experiments.check_parameters(**USUAL | sizes | {"pipeline_steps": pipeline_steps})
-    case = experiments.block_case(spark, tmp_path, seed=1, windows=Windows(3, 1), **sizes)
-    grids = {name: experiments.grid(spark, case, name, 0.05, seed=1) for name in case.readings}
-    grid = grids[experiments.ROWS]
-    assert len(experiments.smallest_epsilons(block_model(12, 2), [2], 0.05)) == 1
+    parameters = NotebookParameters(**SMALL | {"rows": 60, "pipeline_steps": 12} | odd)
+    case = parameters.case(spark, tmp_path)
+    both = {name: grids.grid(spark, case, name, seed=1) for name in case.readings}
+    grid = both[ROWS]
+    assert len(grids.smallest_epsilons(block_model(12, 2), [2], 0.05)) == 1
     for axis in ("workers", "epsilon"):
-        for value in ("estimable", "pooled"):
-            figures.sweep(grid, axis, value, "title", start=0.65)
-    coverage = experiments.coverage(grids, "greedy", case.workers[-1])
+        figures.sweep(grid, axis, "estimable", "title", start=0.65)
+        figures.error_rates(grid, axis, "title", 10, 0.05)
+    coverage = grids.coverage(both, "greedy", case.workers[-1])
     figures.coverage(coverage, 0.05, case.workers[-1])
     shown = coverage.pivot(index="epsilon", columns="reading", values=["share", "low", "high"])
     shown.style.format(precision=4, na_rep="–").format_index("{:g}").to_html()
-    settings = {"grid": grid, "delta": 0.05, "replications": case.replications}
-    settings |= {name: sizes[name] for name in ("dimensions", "blocks")}
-    assert len(judged(CLAIMS, settings)) == len(CLAIMS)
-
-    query = case.query(case.workers[0], case.epsilons[-1], 0.05, pipeline_steps)
-    outage = Outage(0, failure := int(0.7 * query.steps), failure + 6)
-    cost, _ = experiments.recovery_cost(spark, query, tmp_path / "cost", [outage], ["model"])
+    assert len(judged(CLAIMS, {"grid": grid, **parameters.model_dump()})) == len(CLAIMS)
+    cost = streams.single_crash(spark, case, tmp_path / "cost", 12, "model")
     assert (cost["largest_other_difference"].fillna(0) == 0).all()

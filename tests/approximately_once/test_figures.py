@@ -18,10 +18,15 @@ def test_densities_by_hand():
 
 
 def test_the_axis_of_error_rates_shows_on_which_side_of_delta_they_lie():
-    figure = figures.promise(figures.go.Figure(), delta=0.05)
+    rates = {"pooled": 0.02, "pooled_low": 0.01, "pooled_high": 0.04}
+    grid = pd.DataFrame({"method": ["greedy"] * 2, "workers": [2, 3], "epsilon": 0.5} | rates)
+    figure = figures.error_rates(grid, "workers", "title", 0.65, delta=0.05)
     assert figure.layout.yaxis.autorangeoptions.include == (0.05,)
     assert figure.layout.yaxis.rangemode != "tozero"
     assert figure.layout.annotations[0].text == "promised δ = 0.05"
+    (curve,) = figure.data
+    assert (curve.x, curve.y, curve.error_y.array) == ((2, 3), (0.02, 0.02), (0.02, 0.02))
+    assert curve.error_y.arrayminus == pytest.approx((0.01, 0.01))
 
 
 def test_samples_and_what_was_observed():

@@ -1,4 +1,4 @@
-"""What D1's grid is run on: the document's block data, or somebody's real sensors."""
+"""Notebook 01's parameters, and the sensors that they name: generated, of a file, or of a plan."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
+from pydantic import model_validator
 from scipy.signal import lfilter
 
-from aftlib.approximately_once.assignment import Assignment, assess, assign_greedy
+from aftlib.approximately_once.assignment import assess, assign_greedy
 from aftlib.approximately_once.pipeline import RECOVER, Query
 from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.datasets import SensorTable, even_grid, read_table
@@ -23,6 +24,7 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.sensorplan import SensorPlan, open_plan
 from aftlib.core.windows import Windows
+from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.spark.sweep import write_samples
 
 if TYPE_CHECKING:
@@ -30,198 +32,242 @@ if TYPE_CHECKING:
 
 ROWS, WINDOWS = "rows are aggregates", "rows are samples"
 PARTS = 10
-WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
+"""Equal segments of time that real sensors are cut into, for intervals."""
+BLOCK_WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
+BLOCK_EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
+PLAN_EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+FRACTIONS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+"""Tolerances of real sensors, in median standard deviations."""
 PLANNED_WINDOWS = 1000
 """Windows that the query of a plan streams at least: its guard learns from the first hundreds."""
-DOCUMENT = {
-    "delta": 0.05,
-    "dimensions": 120,
-    "blocks": 10,
-    "rows": 1000,
-    "replications": 20,
-    "width": 3,
-    "slide": 1,
-}
-"""Of the document's experiment, as the notebook has them; of a plan's there are others."""
-EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One way to read the data: which model the window aggregates have.
-
-    By "rows are aggregates" it is the rows' own, by "rows are samples" it is Σ over the width.
-    """
-
-    name: str
-    model: GaussianModel  # of the window aggregates
-    windows: Windows
+_OF_A_FILE = ("time", "resample", "drop")
+_WITH_A_PLAN = {"seed", "pipeline_steps", "recover", "plan"}
 
 
 @dataclass(frozen=True)
 class SensorCase:
-    """A log with its readings and the grid of m and ε to try on it."""
+    """A log of sensors, their model, and the grid of m and ε to try on it."""
 
-    log: SensorLog  # evaluated; on real sensors the second half
-    readings: dict[str, Reading]
+    log: SensorLog  # on which estimates are evaluated; of real sensors the second half
+    samples: GaussianModel  # of single samples
+    windows: Windows
+    delta: float
     workers: tuple[int, ...]
     epsilons: tuple[float, ...]
     replications: int  # parts of the log beyond the first
-    block: int | None  # consecutive windows resampled together; None for those that overlap
-    about: dict[str, int]  # what a reader should see: rows, gaps, rows left out of the fit
-    planned: SensorPlan | None = None  # whose workers, ε and δ a query has
+    about: dict[str, int]  # counts to show: rows, gaps, rows left out of the fit
+    block: int | None = None  # windows resampled together; None: those that overlap
+    plan: SensorPlan | None = None  # whose workers, ε and δ a query has
 
-    def query(self, workers: int, epsilon: float, delta: float, steps: int) -> Query:
-        """Return a streaming query over the first `steps` of the log, its keys assigned greedily.
+    @property
+    def readings(self) -> dict[str, tuple[GaussianModel, Windows]]:
+        """Model of the window aggregates and their windows, for both readings of the rows."""
+        width, query = self.windows.width, self.windows.query
+        over = self.plan.model if self.plan else self.samples.aggregate(width, query)
+        return {ROWS: (self.samples, Windows(1, 1)), WINDOWS: (over, self.windows)}
 
-        ValueError where there is a plan, which has `planned_query`.
+    def query(self, steps: int, workers: int, epsilon: float) -> Query:
+        """Return a query over the first `steps`, its keys assigned greedily.
+
+        With a plan the workers, ε and at least `PLANNED_WINDOWS` windows are the plan's.
         """
-        if self.planned is not None:
-            raise ValueError(
-                f"workers, epsilon and delta are the plan's, got {workers!r}, {epsilon!r} and "
-                f"{delta!r}; call planned_query(steps)"
-            )
-        requirement = Requirement(epsilon, delta)
-        model = self.readings[WINDOWS].model
-        assignment = assign_greedy(model, workers, requirement, uneven=True)
-        return self._query(assignment, requirement, steps)
-
-    def planned_query(self, steps: int) -> Query:
-        """Return the plan's query, with its workers, ε and δ, over `steps` or the least it needs.
-
-        ValueError where there is no plan.
-        """
-        if self.planned is None:
-            raise ValueError("planned must be a plan, got None; call query(workers, …)")
-        requirement = Requirement(1.0, self.planned.delta)
-        model, windows = self.readings[WINDOWS].model, self.readings[WINDOWS].windows
-        assignment = assess(model, self.planned.workers, requirement)
-        steps = max(steps, PLANNED_WINDOWS * windows.slide)
-        return self._query(assignment, requirement, steps, self.planned.seasons)
-
-    def _query(
-        self,
-        assignment: Assignment,
-        requirement: Requirement,
-        steps: int,
-        seasons: tuple[float, ...] = (),
-    ) -> Query:
-        reading, stop = self.readings[WINDOWS], min(steps, self.log.steps)
+        model, windows = self.readings[WINDOWS]
+        if self.plan is None:
+            requirement = Requirement(epsilon, self.delta)
+            assignment = assign_greedy(model, workers, requirement, uneven=True)
+        else:
+            requirement = Requirement(1.0, self.delta)
+            assignment = assess(model, self.plan.workers, requirement)
+            steps = max(steps, PLANNED_WINDOWS * windows.slide)
+        stop = min(steps, self.log.steps)
         return Query(
             self.log,
-            reading.windows,
-            reading.model,
+            windows,
+            model,
             assignment,
             requirement,
             every=-(-stop // 4),
             stop=stop,
-            seasons=seasons,
+            seasons=self.plan.seasons if self.plan else (),
         )
 
 
-def check_parameters(
-    *,
-    workers: Sequence[int] | None,
-    epsilons: Sequence[float] | None,
-    delta: float,
-    dimensions: int,
-    blocks: int,
-    rows: int,
-    replications: int,
-    width: int,
-    slide: int,
-    seed: int,
-    data: str | None,
-    time: str | None = None,
-    resample: str | None = None,
-    drop: Sequence[str] = (),
-    pipeline_steps: int,
-    recover: str | None = None,
-    plan: str | None = None,
-) -> None:
-    """Raise a ValueError for what the notebook could not run to its end with."""
-    if recover is not None and recover not in RECOVER:
-        raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {recover!r}")
-    require_number("delta", delta, above=0, below=1)
-    require_number("seed", seed, least=0, whole=True)
-    require_number("width", width, least=1, whole=True)
-    require_number("slide", slide, least=1, most=width, whole=True)
-    require_number("pipeline_steps", pipeline_steps, least=1, whole=True)
-    streams = {"pipeline_steps": pipeline_steps}
-    if epsilons is not None:
-        require_numbers("epsilons", epsilons, above=0)
-    if plan is not None:
-        reading = {"data": data, "time": time, "resample": resample, "drop": drop}
-        document = {"delta": delta, "dimensions": dimensions, "blocks": blocks, "rows": rows}
-        document |= {"replications": replications, "width": width, "slide": slide}
-        given = [name for name, value in document.items() if value != DOCUMENT[name]]
-        given += [name for name, value in reading.items() if value]
-        _check_plan(plan, given + ["workers"] * bool(workers) + ["epsilons"] * bool(epsilons))
-        return
-    if data is None:
-        if time or resample or drop:
+class NotebookParameters(ParameterModel):
+    """What notebook 01 runs with."""
+
+    workers: list[int] | None = parameter(
+        None,
+        "numbers m, divisors of generated sensors; null: the document's",
+        smoke=[2, 6, 10, 24, 60],
+        least=1,
+    )
+    epsilons: list[float] | None = parameter(
+        None,
+        "tolerances ε, sensor units; null: around the document's",
+        smoke=[0.5, 0.65, 0.67, 0.8, 1.0, 1.96],
+        above=0,
+    )
+    delta: float = parameter(0.05, "permitted failure probability δ", above=0, below=1)
+    dimensions: int = parameter(120, "sensors of the generated data", least=2, most=5000)
+    blocks: int = parameter(10, "equally large groups of correlated sensors", least=1)
+    rows: int = parameter(1000, "rows of the document's experiment", least=1)
+    replications: int = parameter(
+        20,
+        "further data sets of as many rows, for intervals",
+        smoke=8,
+        quick=10,
+        full=200,
+        least=1,
+    )
+    width: int = parameter(3, "window, steps", least=1)
+    slide: int = parameter(1, "steps", least=1)
+    seed: int = parameter(1, "of data, random assignments and resampling", least=0)
+    data: str | None = parameter(
+        None, "wide CSV or Parquet file of real sensors, instead of generated data"
+    )
+    time: str | None = parameter(None, "its column of times; null: found by its values")
+    resample: str | None = parameter(
+        None, "period of its grid, such as 10min; null: its commonest distance"
+    )
+    drop: list[str] = parameter([], "its columns to leave out")
+    plan: str | None = parameter(
+        None, "a plan.json of `aft plan`: its data, workers, windows, ε and δ are taken"
+    )
+    pipeline_steps: int = parameter(
+        3000, "steps streamed through Spark to measure recoveries", smoke=600, full=20000, least=1
+    )
+    recover: str | None = parameter(
+        None, "model, guard or exact; null: the model, of a plan the guard"
+    )
+
+    @model_validator(mode="after")
+    def check_together(self) -> Self:
+        """Refuse values that do not fit together, a file or a plan that cannot be run."""
+        if self.recover is not None and self.recover not in RECOVER:
+            raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
+        require_number("slide", self.slide, least=1, most=self.width, whole=True)
+        if self.plan is not None:
+            self._check_plan(self.plan)
+        elif self.data is not None:
+            self._check_data(self.data)
+        else:
+            self._check_blocks()
+        return self
+
+    def case(self, spark: SparkSession, directory: Path) -> SensorCase:
+        """Return the sensors that the parameters name; logs are stored under `directory`.
+
+        A stored log is named by the parameters, or by the file's contents, and used again.
+        """
+        if self.plan is not None:
+            return planned_case(self.plan, directory)
+        windows = Windows(self.width, self.slide)
+        if self.data is not None:
+            how = repr((self.time, self.resample, list(self.drop))).encode()
+            name = sha256(Path(self.data).read_bytes() + how).hexdigest()[:12]
+            path = directory / f"{Path(self.data).stem}-{name}-second-half"
+            return table_case(self._table(), path, windows, self.delta, self.workers, self.epsilons)
+        n, total = self.dimensions, self.rows * (1 + self.replications)
+        model = block_model(n, self.blocks)
+        path = directory / f"blocks-n{n}-b{self.blocks}-rows{total}-seed{self.seed}"
+        usual = [m for m in BLOCK_WORKERS if n % m == 0] or divisors(n)[1:]
+        return SensorCase(
+            log=write_samples(spark, model, total, self.seed, path),
+            samples=model,
+            windows=windows,
+            delta=self.delta,
+            workers=_ascending(self.workers, usual),
+            epsilons=_ascending(self.epsilons, BLOCK_EPSILONS),
+            replications=self.replications,
+            about={"rows": total, "sensors": n},
+        )
+
+    def drifting(self, case: SensorCase, directory: Path) -> SensorCase:
+        """Return `case` where it has real sensors, otherwise `drifting_case`."""
+        if self.data or self.plan:
+            return case
+        return drifting_case(directory, case.windows, self.delta, self.pipeline_steps, self.seed)
+
+    @property
+    def block(self) -> int | None:
+        """Sensors of a generated block; None for real sensors."""
+        return None if self.data or self.plan else self.dimensions // self.blocks
+
+    def _table(self) -> SensorTable:
+        return read_table(self.data or "", self.time, resample=self.resample, drop=self.drop)
+
+    def _check_blocks(self) -> None:
+        n, given = self.dimensions, {name: getattr(self, name) for name in _OF_A_FILE}
+        if any(given.values()):
             raise ValueError(
-                f"time, resample and drop are of a file, got {time!r}, {resample!r} and {drop!r}: "
-                "name it by data"
+                f"time, resample and drop are of a file, got {given}: name the file by data"
             )
-        require_number("dimensions", dimensions, least=2, most=5000, whole=True)
-        require_number("blocks", blocks, least=1, most=dimensions, whole=True)
-        require_number("replications", replications, least=1, whole=True)
-        require_number("rows", rows, least=1, whole=True)
-        n, streams = dimensions, streams | {"rows": rows}
-        if n % blocks:
+        if n % self.blocks:
             raise ValueError(
-                f"blocks must divide dimensions = {n}, got {blocks!r}; choose from {_divisors(n)}"
+                f"blocks must divide dimensions = {n}, got {self.blocks!r}; choose from "
+                f"{divisors(n)}"
             )
-    else:
-        if not (isinstance(data, str) and Path(data).is_file()):
-            raise ValueError(f"data must name a wide CSV or Parquet file, got {data!r}")
-        model, test, _ = fitted(read_table(data, time, resample=resample, drop=drop))
-        n, streams = model.size, streams | {f"a {PARTS}th of data": len(test.values) // PARTS}
-        _require_whole("data", test, Windows(width, slide))
-    for name, steps in streams.items():
-        if steps < width:
-            raise ValueError(
-                f"{name} must hold a window of width = {width} steps, got {steps!r}; "
-                "give more steps or a smaller width"
-            )
-    if workers is not None:
-        require_numbers("workers", workers, least=1, most=n, whole=True)
-        for m in workers:
-            if n % m and data is None:
+        self._check_width(rows=self.rows, pipeline_steps=self.pipeline_steps)
+        for m in self.workers or ():
+            if n % m:
                 raise ValueError(
-                    f"workers must divide the {n} sensors, got {m!r}; choose from {_divisors(n)}"
+                    f"workers must divide the {n} sensors, got {m!r}; choose from {divisors(n)}"
+                )
+
+    def _check_data(self, data: str) -> None:
+        if not Path(data).is_file():
+            raise ValueError(f"data must name a wide CSV or Parquet file, got {data!r}")
+        model, test, _ = fitted(self._table())
+        require_whole_windows("data", test, Windows(self.width, self.slide))
+        part = {f"a {PARTS}th of data": len(test.values) // PARTS}
+        self._check_width(pipeline_steps=self.pipeline_steps, **part)
+        if self.workers is not None:
+            require_numbers("workers", self.workers, least=1, most=model.size, whole=True)
+
+    def _check_plan(self, plan: str) -> None:
+        given = []
+        for name in type(self).model_fields.keys() - _WITH_A_PLAN:
+            usual = [type(self).model_fields[name].default]
+            usual += [
+                type(self).profile(profile).get(name) for profile in ("smoke", "quick", "full")
+            ]
+            given += [name] * (getattr(self, name) not in usual)
+        if given:
+            raise ValueError(
+                f"plan must not go with {', '.join(sorted(given))}, got {plan!r}: it has its own"
+            )
+        planned = open_plan(plan)
+        _, test, _ = fitted(planned.table)
+        if len(test.values) // PARTS < planned.windows.width:
+            raise ValueError(
+                f"plan must have data of which a {2 * PARTS}th holds a window of "
+                f"{planned.windows.width} steps, got {len(planned.table.values)} steps; plan for "
+                "more data, or smaller windows"
+            )
+        require_whole_windows("plan", test, planned.windows)
+
+    def _check_width(self, **steps: int) -> None:
+        for name, count in steps.items():
+            if count < self.width:
+                raise ValueError(
+                    f"{name} must hold a window of width = {self.width} steps, got {count!r}; "
+                    "give more steps or a smaller width"
                 )
 
 
-def _check_plan(plan: str, others: Sequence[str]) -> None:
-    """Refuse a plan that cannot be run, or goes with what it has of its own."""
-    if others:
-        raise ValueError(f"plan must not go with {', '.join(others)}, got {plan!r}: it has its own")
-    planned = open_plan(plan)
-    _, test, _ = fitted(planned.table)
-    if len(test.values) // PARTS < planned.windows.width:
-        raise ValueError(
-            f"plan must have data of which a {2 * PARTS}th holds a window of "
-            f"{planned.windows.width} steps, got {len(planned.table.values)} steps; plan for more "
-            "data, or smaller windows"
-        )
-    _require_whole("plan", test, planned.windows)
-
-
-def _require_whole(name: str, test: SensorTable, windows: Windows) -> None:
-    """Refuse real sensors that are hardly ever all there: nothing could be counted, or in one part.
+def require_whole_windows(name: str, test: SensorTable, windows: Windows) -> None:
+    """Refuse real sensors of which fewer than two parts have a window without gaps.
 
     A part that is too short for any window is another matter.
     """
     part = len(test.values) // PARTS
-    there = np.isfinite(test.values[: PARTS * part])
-    whole = there.all(axis=1).reshape(PARTS, part)
     if part < windows.width:
         return
+    present = np.isfinite(test.values[: PARTS * part])
+    whole = present.all(axis=1).reshape(PARTS, part)
     runs = sliding_window_view(whole, windows.width, axis=1)[:, :: windows.slide]
     if np.any(np.all(runs, axis=2), axis=1).sum() < 2:
-        rarest = test.names[int(there.mean(axis=0).argmin())]
+        rarest = test.names[int(present.mean(axis=0).argmin())]
         raise ValueError(
             f"{name} must have windows of {windows.width} steps in which no sensor misses a "
             f"sample, in two {PARTS}ths of its second half at least; {rarest!r} misses most: leave "
@@ -229,139 +275,80 @@ def _require_whole(name: str, test: SensorTable, windows: Windows) -> None:
         )
 
 
-def _divisors(n: int) -> list[int]:
+def divisors(n: int) -> list[int]:
+    """Return the numbers that divide `n`, ascending."""
     return [m for m in range(1, n + 1) if n % m == 0]
 
 
-def block_case(
-    spark: SparkSession,
-    directory: Path,
-    *,
-    dimensions: int,
-    blocks: int,
-    rows: int,
-    replications: int,
-    seed: int,
+def table_case(
+    table: SensorTable,
+    path: Path,
     windows: Windows,
+    delta: float,
     workers: Sequence[int] | None = None,
     epsilons: Sequence[float] | None = None,
 ) -> SensorCase:
-    """D1's data set (section 6.1): `rows` rows and as many for each replication.
+    """Return real sensors: a model fitted on the first half, and the second half as log at `path`.
 
-    The log is kept under `directory`, keyed by its parameters, and reused when it is there.
-    Without `workers` the document's m are tried, as far as they divide the sensors.
+    By default up to ten numbers of workers are tried, from 2 on in about equal ratios, and
+    fractions of the median standard deviation as ε.
     """
-    model, total = block_model(dimensions, blocks), rows * (1 + replications)
-    name = f"blocks-n{dimensions}-b{blocks}-rows{total}-seed{seed}"
-    log = write_samples(spark, model, total, seed, directory / name)
-    usual = [m for m in WORKERS if dimensions % m == 0] or _divisors(dimensions)[1:]
-    return SensorCase(
-        log=log,
-        readings=_readings(model, windows),
-        workers=tuple(int(m) for m in with_value(usual if workers is None else workers)),
-        epsilons=tuple(with_value(EPSILONS if epsilons is None else epsilons)),
-        replications=replications,
-        block=None,
-        about={"rows": total, "sensors": dimensions},
+    model, test, left_out = fitted(table)
+    n, deviation = model.size, float(np.sqrt(np.median(np.diag(model.covariance))))
+    ratios = np.unique(np.geomspace(min(2, n), n, 10).round().astype(int)).tolist()
+    return _real_case(
+        table,
+        left_out,
+        log=SensorLog.open(path) if path.exists() else test.write_log(path),
+        samples=model,
+        windows=windows,
+        delta=delta,
+        workers=_ascending(workers, ratios),
+        epsilons=_ascending(epsilons, [float(f"{f * deviation:.2g}") for f in FRACTIONS]),
     )
-
-
-def sensor_case(
-    file: Path | str,
-    directory: Path,
-    windows: Windows,
-    workers: Sequence[int] | None = None,
-    epsilons: Sequence[float] | None = None,
-    *,
-    time: str | None = None,
-    resample: str | None = None,
-    drop: Sequence[str] = (),
-) -> SensorCase:
-    """Real sensors: a model fitted on the first half of a wide file, the second half as log.
-
-    `file`, `time`, `resample`, `drop` and what is refused are as in `datasets.read_table`. The log
-    is kept under `directory`, keyed by the file's contents and how it is read. Any number of
-    workers up to that of sensors will do: where it does not divide them, some have one sensor more.
-    Default are up to ten numbers from 2 on, in about equal ratios; for `epsilons`, fractions of the
-    median standard deviation. The intervals come from ten equal stretches of time.
-    """
-    table = read_table(file, time, resample=resample, drop=drop)
-    how = repr((time, resample, list(drop))).encode()
-    contents = sha256(Path(file).read_bytes() + how).hexdigest()[:12]
-    path = directory / f"{Path(file).stem}-{contents}-second-half"
-    return _table_case(table, path, windows, workers, epsilons)
 
 
 def planned_case(file: Path | str, directory: Path) -> SensorCase:
-    """The sensors of a plan.json in units of ε, so that the plan's own ε is 1; see `open_plan`.
-
-    The log, kept under `directory`, is the second half. `query` follows the plan.
-    """
+    """Return the sensors of a plan.json in units of ε, so that the plan's own ε is 1."""
     plan = open_plan(file)
-    samples, _, left_out = fitted(plan.table)
-    over, log = Reading(WINDOWS, plan.model, plan.windows), plan.write_log(directory)
-    return SensorCase(
-        log=log,
-        readings={ROWS: Reading(ROWS, samples, Windows(1, 1)), WINDOWS: over},
-        workers=tuple(_divisors(samples.size)[1:] or [1]),
-        epsilons=(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
-        replications=PARTS - 1,
-        block=max(1, log.steps // 200),
-        about={"sensors": samples.size, **plan.table.quality.as_dict()}
-        | {"incomplete rows left out of the fit": left_out},
-        planned=plan,
+    model, _, left_out = fitted(plan.table)
+    return _real_case(
+        plan.table,
+        left_out,
+        log=plan.write_log(directory),
+        samples=model,
+        windows=plan.windows,
+        delta=plan.delta,
+        workers=tuple(divisors(model.size)[1:] or [1]),
+        epsilons=PLAN_EPSILONS,
+        plan=plan,
     )
 
 
-def drifting_case(directory: Path, windows: Windows, steps: int, seed: int) -> SensorCase:
-    """Generated sensors that behave like real ones, with a log of `steps`, or 1000 if that is more.
+def drifting_case(
+    directory: Path, windows: Windows, delta: float, steps: int, seed: int
+) -> SensorCase:
+    """Return generated sensors that drift as real ones do, with a log of at least 1000 steps.
 
     Twelve in two groups follow a slow common signal, each with a slow error of its own; halfway
-    through the log the errors of three grow threefold. A model of single samples knows of neither.
+    through the log the errors of three grow threefold. A model of single samples has neither.
     """
     rng, n, steps = np.random.default_rng(seed), 12, max(steps, 1000)
     common = lfilter([0.2], [1, -0.98], rng.normal(size=(2 * steps, 2)), axis=0)
     own = lfilter([0.15], [1, -0.9], rng.normal(size=(2 * steps, n)), axis=0)
     own[2 * steps - steps // 2 :, :3] *= 3
     values = common[:, np.arange(n) % 2] + own
-    frame = pd.DataFrame(values, columns=[f"s{i + 1}" for i in range(n)])
+    table = even_grid(pd.DataFrame(values, columns=[f"s{i + 1}" for i in range(n)]))
     path = directory / f"drifting-{steps}-seed{seed}"
-    return _table_case(even_grid(frame), path, windows, _divisors(n)[1:], None)
-
-
-def _table_case(
-    table: SensorTable,
-    path: Path,
-    windows: Windows,
-    workers: Sequence[int] | None,
-    epsilons: Sequence[float] | None,
-) -> SensorCase:
-    model, test, left_out = fitted(table)
-    log = SensorLog.open(path) if path.exists() else test.write_log(path)
-    deviation = float(np.sqrt(np.median(np.diag(model.covariance))))
-    scale = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
-    fractions = [float(f"{f * deviation:.2g}") for f in scale]
-    counts = {"sensors": model.size, **table.quality.as_dict()}
-    n = model.size
-    usual = np.unique(np.geomspace(min(2, n), n, 10).round().astype(int)).tolist()
-    return SensorCase(
-        log=log,
-        readings=_readings(model, windows),
-        workers=tuple(int(m) for m in with_value(usual if workers is None else workers)),
-        epsilons=tuple(with_value(fractions if epsilons is None else epsilons)),
-        replications=PARTS - 1,
-        block=max(1, log.steps // 200),
-        about=counts | {"incomplete rows left out of the fit": left_out},
-    )
+    return table_case(table, path, windows, delta, divisors(n)[1:])
 
 
 def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
-    """Model of single samples from the first half of real sensors, and the second half.
+    """Return the model of samples in the first half, the second half, and the rows left out.
 
-    The model is of the complete rows. Where these are fewer than ten a sensor, all rows serve, each
-    covariance by those that have it, and very few rows by shrinkage. Last comes the number of rows
-    that could not serve. A ValueError tells of a sensor without a value in one of the halves, or
-    that does not vary in the first.
+    The model is of the complete rows. Where these are fewer than ten per sensor, all rows serve,
+    each covariance by those that have it, and very few rows by shrinkage. ValueError for a sensor
+    without a value in one of the halves, or that does not vary in the first.
     """
     first, test = table.split()
     complete, n = np.isfinite(first.values).all(axis=1), len(table.names)
@@ -372,7 +359,12 @@ def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
     return model, test, len(first.values) - len(rows)
 
 
-def _readings(model: GaussianModel, windows: Windows) -> dict[str, Reading]:
-    over = model.aggregate(windows.width, windows.query)
-    rows = Reading(ROWS, model, Windows(1, 1))
-    return {ROWS: rows, WINDOWS: Reading(WINDOWS, over, windows)}
+def _real_case(table: SensorTable, left_out: int, *, log: SensorLog, **case: Any) -> SensorCase:
+    about = {"sensors": len(table.names), **table.quality.as_dict()}
+    about["incomplete rows left out of the fit"] = left_out
+    block = max(1, log.steps // 200)
+    return SensorCase(log=log, replications=PARTS - 1, about=about, block=block, **case)
+
+
+def _ascending(given: Sequence[Any] | None, usual: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(with_value(usual if given is None else given))

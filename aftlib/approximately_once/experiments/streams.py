@@ -1,18 +1,18 @@
-"""D1's streams with real kills: fig. 8's six sensors, and what a recovery costs."""
+"""D1's streams with real crashes: fig. 8's six sensors, and the cost of a recovery."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
 
 from aftlib.approximately_once.assignment import assess
 from aftlib.approximately_once.experiments.cases import SensorCase
-from aftlib.approximately_once.pipeline import RECOVER, Query, StreamRun, Way, recover_stream
+from aftlib.approximately_once.pipeline import RECOVER, Query, StreamRun, recover_stream
 from aftlib.approximately_once.sink import Outage
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -21,6 +21,8 @@ from aftlib.core.windows import Windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from aftlib.approximately_once.pipeline import Way
 
 FIGURE_8 = pd.DataFrame(
     {
@@ -39,7 +41,7 @@ FIGURE_8 = pd.DataFrame(
 
 @dataclass(frozen=True)
 class SixSensors:
-    """Fig. 8 as it came out of the pipeline."""
+    """Fig. 8 as the pipeline emitted it."""
 
     table: pd.DataFrame  # the sink's rows, and the true window mean in a column `truth`
     stream: StreamRun
@@ -70,25 +72,55 @@ def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: in
     return SixSensors(done.windows.merge(truth, on=["start", "key"], how="left"), done)
 
 
+def single_crash(
+    spark: SparkSession, case: SensorCase, directory: Path, steps: int, recover: str | None
+) -> pd.DataFrame:
+    """Compare an undisturbed stream with one crash, recovered approximately and exactly.
+
+    The first estimable worker crashes at seven tenths of the steps. By default the model recovers
+    it, with a plan the guard.
+    """
+    query = case.query(steps, case.workers[len(case.workers) // 2], case.epsilons[-1])
+    failure = int(0.7 * query.steps)
+    worker = int(np.argmax(query.assignment.estimable))
+    outage = Outage(worker, failure, failure + 2 * query.windows.width)
+    approximate = recover or ("guard" if case.plan else "model")
+    methods = list(dict.fromkeys(["none", approximate, "exact"]))
+    return recovery_cost(spark, query, directory, [outage], methods)
+
+
+def repeated_crashes(
+    spark: SparkSession, case: SensorCase, directory: Path, steps: int
+) -> pd.DataFrame:
+    """Compare all recoveries where a worker crashes in each of the last five micro-batches.
+
+    The workers take turns. Without a plan ε is two thirds up the case's list.
+    """
+    middle = case.workers[len(case.workers) // 2]
+    query = case.query(steps, middle, case.epsilons[2 * len(case.epsilons) // 3])
+    workers = len(query.assignment.workers)
+    every, width = -(-query.steps // 8), query.windows.width
+    times = [every * batch + every // 3 for batch in range(3, 8)]
+    failures = [at for at in times if at < query.steps] or [query.steps // 2]
+    outages = [Outage(i % workers, at, at + 2 * width) for i, at in enumerate(failures)]
+    table = recovery_cost(spark, replace(query, every=every), directory, outages, RECOVER)
+    return table.assign(epsilon=query.requirement.epsilon)
+
+
 def recovery_cost(
     spark: SparkSession,
     query: Query,
     directory: Path,
     outages: Sequence[Outage],
-    ways: Sequence[Way | Literal["none"]] = ("none", "model", "exact"),
-) -> tuple[pd.DataFrame, dict[str, StreamRun]]:
-    """The same stream with workers killed and recovered in some ways, by "none" undisturbed.
+    methods: Sequence[str] = ("none", "model", "exact"),
+) -> pd.DataFrame:
+    """Stream the same log once per method of recovery with the same crashes, by "none" with none.
 
-    The table has for each of them seconds of the micro-batches with a kill, samples that were read
-    again, aggregates estimated, the share of them within ε of the log's own, the account of those
-    that the guard let be estimated, and the largest difference from the log's aggregates among all
-    that was not estimated.
+    Columns: recovery; batch_seconds: mean of the micro-batches with a crash; samples_read_again;
+    aggregates_estimated; within_epsilon: the share of them within ε of the log's own; audited,
+    wrong and bound of the guard's estimates; largest_other_difference: from the log's aggregates,
+    among all that was not estimated.
     """
-    streams = dict[str, StreamRun]()
-    for way in ways:
-        asked = query if way == "none" else replace(query, recover=way)
-        struck = [] if way == "none" else outages
-        streams[way] = recover_stream(spark, asked, directory / way, struck)
     windows, log = query.windows, query.log
     due = windows.ending_in(0, query.steps)
     true, _ = windows.aggregate(log.read(None, 0, query.steps), 0, due)
@@ -96,47 +128,29 @@ def recovery_cost(
     truth = pd.Series(true.ravel(), pd.MultiIndex.from_product(places, names=["start", "key"]))
     failures = pd.DataFrame({"worker": o.worker, "failure": o.failure} for o in outages)
     rows = []
-    for name, done in streams.items():
-        own = done.splits.merge(failures, on="worker")
-        own = own[(own["start"] <= own["failure"]) & (own["failure"] < own["stop"])]
-        found = done.windows.set_index(["start", "key"])
-        guessed, computed = found[found.estimated], found[~found.estimated]
-        off = (guessed["value"] - truth.reindex(guessed.index)).abs().dropna()
-        within = float((off <= query.requirement.epsilon).mean()) if len(off) else np.nan
-        audit = done.audit
+    for method in methods:
+        if method == "none":
+            run = recover_stream(spark, query, directory / method)
+        else:
+            recovered = replace(query, recover=cast("Way", method))
+            run = recover_stream(spark, recovered, directory / method, outages)
+        splits = run.splits.merge(failures, on="worker")
+        crashed = (splits["start"] <= splits["failure"]) & (splits["failure"] < splits["stop"])
+        results = run.windows.set_index(["start", "key"])
+        off = (results["value"] - truth.reindex(results.index)).abs()
+        errors = off[results["estimated"]].dropna()
+        audit = vars(run.audit) if run.audit else {}
         rows.append(
             {
-                "recovery": name,
-                "batch_seconds": own["tasks_s"].mean(),
-                "samples_read_again": int(done.splits["again"].sum()),
-                "aggregates_estimated": len(guessed),
-                "within_epsilon": within,
-                "audited": audit.estimates if audit else np.nan,
-                "wrong": audit.wrong if audit else np.nan,
-                "bound": audit.bound if audit else np.nan,
-                "largest_other_difference": float((computed["value"] - truth).abs().max()),
+                "recovery": method,
+                "batch_seconds": splits.loc[crashed, "tasks_s"].mean(),
+                "samples_read_again": int(run.splits["again"].sum()),
+                "aggregates_estimated": int(results["estimated"].sum()),
+                "within_epsilon": (errors <= query.requirement.epsilon).mean(),
+                "audited": audit.get("estimates", np.nan),
+                "wrong": audit.get("wrong", np.nan),
+                "bound": audit.get("bound", np.nan),
+                "largest_other_difference": float(off[~results["estimated"]].max()),
             }
         )
-    return pd.DataFrame(rows), streams
-
-
-def ways_to_recover(
-    spark: SparkSession, case: SensorCase, directory: Path, delta: float, steps: int
-) -> pd.DataFrame:
-    """The table of `recovery_cost` where a worker crashes in each of the last five micro-batches.
-
-    The workers take turns. Without a plan ε is two thirds up the case's list.
-    """
-    if case.planned is not None:
-        query = case.planned_query(steps)
-    else:
-        middle = case.workers[len(case.workers) // 2]
-        query = case.query(middle, case.epsilons[2 * len(case.epsilons) // 3], delta, steps)
-    workers = len(query.assignment.workers)
-    every, width = -(-query.steps // 8), query.windows.width
-    times = [every * batch + every // 3 for batch in range(3, 8)]
-    failures = [at for at in times if at < query.steps] or [query.steps // 2]
-    outages = [Outage(i % workers, at, at + 2 * width) for i, at in enumerate(failures)]
-    asked = replace(query, every=every)
-    table, _ = recovery_cost(spark, asked, directory, outages, RECOVER)
-    return table.assign(epsilon=query.requirement.epsilon)
+    return pd.DataFrame(rows)
