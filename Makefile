@@ -26,7 +26,7 @@ broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable
 pytest = OPENBLAS_NUM_THREADS=1 $(bin)/python -m pytest
 three = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # numba keeps what it compiled beside the sources, until they change.
-kernels = $(wildcard aftlib/guard/*.py) aftlib/core/compiling.py aftlib/shared_state/loops.py \
+kernels = $(wildcard aftlib/guard/*.py) aftlib/core/compiling.py aftlib/shared_state/parsing.py aftlib/shared_state/sums.py \
   aftlib/exponential_histogram/kernels.py aftlib/sensor_plans/backtest.py
 # The JVMs of a tiny reproduction end before it pays to optimize what they run.
 short = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

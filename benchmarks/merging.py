@@ -28,9 +28,10 @@ import psutil
 
 from aftlib.core.paths import data_dir
 from aftlib.shared_state import experiments as d3
-from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.intake import summed
+from aftlib.shared_state.experiments import Input
 from aftlib.shared_state.strategies import merge_log
+from aftlib.shared_state.task import sum_partitions
+from aftlib.shared_state.tuplelog import TupleStream
 from aftlib.spark.session import session
 from benchmarks import flink, merging_upfront
 
@@ -66,13 +67,12 @@ for folder in sys.argv[2:]:
 def run() -> dict[str, Any]:
     """All figures of this benchmark, as medians with the least and most, and their ratios."""
     spark = session("benchmark")
-    given = d3.inputs(spark, data_dir(), skews=SKEWS, tuples=TUPLES, keys=KEYS, seed=SEED)
+    given = d3.inputs(spark, data_dir(), [TupleStream(TUPLES, KEYS, skew, SEED) for skew in SKEWS])
     _say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
     strategies = d3.measured(spark, given, [TASKS], RUNS, warm_up=True)
     strategies = pd.concat([strategies, _upfront_compiled(spark, given)])
     _say("strategies on Spark done")
-    less = {"tuples": TUPLES // 10, "keys": KEYS, "seed": SEED}
-    smaller = d3.inputs(spark, data_dir(), skews=SKEWS[:1], **less)
+    smaller = d3.inputs(spark, data_dir(), [TupleStream(TUPLES // 10, KEYS, SKEWS[0], SEED)])
     memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
     spark.stop()
     servers = d3.served(given, [TASKS], RUNS, times=1)
@@ -111,7 +111,7 @@ def _our_core(given: list[Input]) -> pd.DataFrame:
     for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
         paths = {p: each.log.part(p) for p in range(each.log.partitions)}
         begin = time.perf_counter()
-        sums, _ = summed(paths, each.rules)
+        sums, _ = sum_partitions(paths, each.rules)
         seconds = time.perf_counter() - begin
         totals = [len(sums), *sums.values.sum(axis=0).tolist()]
         rows += [_row("ours", each, seconds, totals)] if turn >= 0 else []

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from aftlib.core.compiling import jit
-from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.intake import Intake
+from aftlib.shared_state.experiments import Input
 from aftlib.shared_state.sums import SliceSums
+from aftlib.shared_state.task import Intake
 
 NAME = "upfront, compiled"
 ROWS = 2**17

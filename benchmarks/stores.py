@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 
 from aftlib.shared_state.aggregates import SUM
-from aftlib.shared_state.experiments.stores import BATCH, BATCHES, EMBEDDED, checkpoints, merges
-from aftlib.shared_state.stores.opening import open_table
+from aftlib.shared_state.experiments.servers import BATCH, BATCHES, EMBEDDED, checkpoints, merges
+from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores.tables import StateTable
 from tests.postgres import any_server, fresh_schema
 

@@ -24,9 +24,9 @@ def others() -> None:
     """Those of histograms, of the parser and of the models of one's own sensors."""
     from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram
     from aftlib.sensor_plans.backtest import Conformal
-    from aftlib.shared_state.intake import load_loops
+    from aftlib.shared_state.task import load_kernels
 
-    load_loops()
+    load_kernels()
     histogram = ExponentialHistogram(100, 0.1)
     histogram.update(np.ones(500, bool))
     histogram.estimates(np.ones(5, bool))

@@ -165,13 +165,13 @@ def _beside(large: pd.DataFrame | None) -> str:
 
 
 def nobody_is_disturbed(failures: pd.DataFrame, sharing: pd.DataFrame) -> Finding:
-    """D3-5: a death disturbs no healthy task."""
+    """D3-5: a crash disturbs no healthy task."""
     rows = failures.set_index("strategy").to_dict("index")
-    others = sharing[~sharing["dead"] & (sharing["run"] != "undisturbed")]
+    others = sharing[~sharing["crashed"] & (sharing["run"] != "undisturbed")]
     apart = others[(others["joined"] > 1) | (others["read_again"] > 0)]
     disturbed = rows["late global"]["disturbed"] + len(apart)
     seen = rows["upfront, pipelined shuffle"]["disturbed"] > 0
-    came_back = bool((sharing.loc[sharing["dead"], "joined"] > 1).all())
+    came_back = bool((sharing.loc[sharing["crashed"], "joined"] > 1).all())
     shown = "; ".join(
         f"{name}: {row['disturbed']} disturbed, {row['again']:,} again"
         for name, row in rows.items()
@@ -179,25 +179,25 @@ def nobody_is_disturbed(failures: pd.DataFrame, sharing: pd.DataFrame) -> Findin
     return Finding(
         disturbed,
         conditions=seen and came_back,
-        note="Healthy tasks that began anew or read again when a process was killed by SIGKILL: a "
+        note="Healthy tasks that restarted or read again when a process was killed by SIGKILL: a "
         "task of late global merge in Spark; a task, and a server, among two servers of two tasks "
-        f"each ({len(others)} healthy tasks watched). A dead server's own tasks do read again. "
-        "That a disturbance would be seen is shown by the pipelined shuffle, where it happens. In "
+        f"each ({len(others)} healthy tasks watched). A crashed server's own tasks do read again. "
+        "The pipelined shuffle shows that a disturbance would be seen, because it has one. In "
         f"Spark, of {rows['late global']['tuples']:,} tuples: {shown}.",
     )
 
 
 def nothing_is_lost(failures: pd.DataFrame, sharing: pd.DataFrame) -> Finding:
-    """D3-8: after a death nothing is counted twice or lost."""
+    """D3-8: after a crash nothing is counted twice or lost."""
     error = int(failures.loc[failures["strategy"] == "late global", "error"].max())
     windows = int(sharing["error"].max())
-    deaths = sharing.loc[sharing["dead"], "run"].nunique()
+    crashes = sharing.loc[sharing["crashed"], "run"].nunique()
     return Finding(
         error + windows,
-        conditions=deaths > 0,
+        conditions=crashes > 0,
         note="Largest difference of a sum from the undisturbed run's after a SIGKILL of a task of "
         f"late global merge in Spark: {error}; windows that differ after one of a task or of a "
-        f"server: {windows}. One death each; `make crash` kills at every point.",
+        f"server: {windows}. One crash each; `make crash` kills at every point.",
     )
 
 
@@ -267,7 +267,7 @@ CLAIMS = [
     ),
     Claim(
         "D3-5", "A failed task does not disturb the others.", nobody_is_disturbed, source="fig. 1",
-        expected=0, limit=Limit(high=0), unit="tasks disturbed", figure="One task dies (fig. 1)",
+        expected=0, limit=Limit(high=0), unit="tasks disturbed", figure="One task crashes (fig. 1)",
     ),
     Claim(
         "D3-6", "Growth with parallelism ends at about 24.", growth_ends, source="fig. 6",
@@ -284,6 +284,6 @@ CLAIMS = [
     Claim(
         "D3-8", "After a failure nothing is counted twice or lost.", nothing_is_lost,
         source="fig. 1", expected=0, limit=Limit(high=0), unit="wrong",
-        figure="One task dies (fig. 1)",
+        figure="One task crashes (fig. 1)",
     ),
 ]  # fmt: skip

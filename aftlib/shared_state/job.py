@@ -11,21 +11,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aftlib.core.checks import require_number
 from aftlib.core.paths import write_whole
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
-from aftlib.shared_state.liveness import LONGEST_S
+from aftlib.shared_state.liveness import LONGEST_S, patiently
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.opening import claim, open_table
-from aftlib.shared_state.stores.sql import redact
+from aftlib.shared_state.stores import claim, open_table, redact
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 
 JOURNAL = "journal.jsonl"
+T = TypeVar("T")
 
 
 class Journal:
@@ -76,6 +76,9 @@ class Account:
         return cls(dict(joined), read, total, max(times) - min(times), dict(+again))
 
 
+TICK_S = 0.02
+UNREACHABLE = ConnectionError, TimeoutError
+"""Errors of a global store that does not answer, or that others hold: the job waits for it."""
 OWN = ("memory", "rocksdb", "sqlite")
 IDENTITY = "job.json"
 
@@ -238,6 +241,20 @@ class Job:
                 "directory and schema"
             )
         return before["id"]
+
+    def open_claimed(self, start: Callable[[StateTable], T]) -> T:
+        """Start something on the global store, once it is reachable and known to be this job's."""
+
+        def attempt() -> T:
+            shared = self.open_shared()
+            try:
+                self.claim_table(shared)
+                return start(shared)
+            except BaseException:
+                shared.close()
+                raise
+
+        return patiently(attempt, self.patience_s, UNREACHABLE, TICK_S)
 
     def claim_table(self, shared: StateTable) -> None:
         """Note in the global store which folder's job it is of, or refuse another one's.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -10,7 +12,8 @@ import numpy as np
 
 from aftlib.core.paths import flush, write_whole
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.job import Job
+from aftlib.shared_state.job import TICK_S, UNREACHABLE, Job, Journal
+from aftlib.shared_state.liveness import patiently
 from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
 
 LEASE = "output"
@@ -134,3 +137,23 @@ class Output:
 def watermark(progress: dict[int, Progress], partitions: list[int]) -> int:
     """Event time before which all these partitions are complete; `NEVER` while one is unread."""
     return min((progress[p].watermark if p in progress else NEVER for p in partitions), default=END)
+
+
+def emit_windows(job: Job, _: Journal) -> None:
+    """Run the output process until every window is emitted."""
+    output = job.open_claimed(partial(Output, job))
+    with output.table:
+        servers = [Path(f"server-{number}.done") for number in range(job.servers)]
+        done = False
+        while not done:
+            over = all(server.exists() for server in servers)
+            done = patiently(output.emit, job.patience_s, UNREACHABLE, TICK_S)
+            if over and not done:
+                raise ValueError(
+                    "the global store must have what all servers have committed, got one that "
+                    "does not: it was replaced or is an older copy; start again in another "
+                    "directory and schema"
+                )
+            time.sleep(TICK_S)
+        output.require_files()
+        output.require_no_others()

@@ -1,4 +1,9 @@
-"""From lines of text to tuples: malformed lines are kept, late tuples counted, neither dropped."""
+"""From lines of text to tuples: malformed lines are stored, late tuples counted, neither dropped.
+
+A line is ``timestamp,key,value``, three whole numbers of 64 bits. Buffers end with a line's end: no
+loop over a line looks past it. The compiled functions and their caller are in one file, because
+numba compiles again what it has stored when this file changes. Importing it imports numba.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +12,191 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from aftlib.core.compiling import intrinsic, ir, jit, numba
 from aftlib.core.windows import Windows
-from aftlib.shared_state import loops
 from aftlib.shared_state.stores.tables import Progress
 from aftlib.shared_state.tuplelog import CHUNK, whole_lines
 
 FIELDS = ("timestamp", "key", "value")
 BLOCK = 32_768
-"""Tuples handed on at once: few enough for the cache to hold their columns, and calls are few."""
+"""Tuples of a block: few enough for the cache to hold their columns, and many enough per call."""
 NO_END = "the file ends before the line does"
 
 _MOST = 2**63 - 1
 _NUMBER = re.compile(rb"-?[0-9]+")
+
+emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
+
+#: Registers of a partition's reading, an int64 array that outlives the chunk.
+POSITION, TUPLES, LATE, WATERMARK, USED, BAD = range(6)
+REGISTERS = 6
+#: Why `parse_lines` stopped: at the end, `columns` are full, `bad` is full.
+DONE, FULL, CROWDED = range(3)
+DIGITS = 19
+"""Of the longest number."""
+NO_DELAY = -1
+
+_ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
+_LINE = 64  # bytes that are looked at together, and so the longest line that is read the quick way
+_HALF = np.uint64(32)
+_U1, _U3, _U8, _U16 = np.uint64(1), np.uint64(3), np.uint64(8), np.uint64(16)
+_ZEROS, _TOP_BITS = np.uint64(0x3030303030303030), np.uint64(0x8080808080808080)
+_TO_TOP = np.uint64(0x7676767676767676)
+_HUNDRED, _MYRIAD = np.uint64(100), np.uint64(10_000)
+_PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+_EIGHT = np.uint64(0xFFFFFFFF)
+_TEN, _LARGEST = np.uint64(10), np.uint64(_MOST)
+_LAST = _MOST - 1
+"""The largest watermark of a partition that has not ended."""
+
+
+@emitted
+def eight_bytes(typing: Any, lines: Any, first: Any) -> Any:
+    """The eight bytes from an index on, the first the lowest."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        here = builder.gep(array.data, [args[1]])
+        return builder.load(builder.bitcast(here, ir.IntType(64).as_pointer()), align=1)
+
+    return numba.uint64(lines, numba.intp), emit
+
+
+@emitted
+def bytes_below(typing: Any, lines: Any, first: Any, limit: Any) -> Any:
+    """Mask of the 64 bytes from an index on, lowest bit first: which are below the limit."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        row, word = ir.VectorType(ir.IntType(8), _LINE), ir.IntType(64)
+        here = builder.bitcast(builder.gep(array.data, [args[1]]), row.as_pointer())
+        one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), _LINE), None)
+        limits = builder.shuffle_vector(one, one, lanes)
+        found = builder.icmp_unsigned("<", builder.load(here, align=1), limits)
+        return builder.bitcast(found, word)
+
+    return numba.uint64(lines, numba.intp, numba.uint8), emit
+
+
+@emitted
+def zeros_below(typing: Any, word: Any) -> Any:
+    """How many zeros stand below a word's lowest 1; 64 where there is none."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return numba.int64(numba.uint64), emit
+
+
+@jit()
+def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
+    """The whole number at i and the index after the byte that ends it; 0 where none fits."""
+    negative = lines[i] == _MINUS
+    if negative:
+        i += 1
+    first, value = i, np.uint64(0)
+    digit = np.int64(lines[i]) - _ZERO
+    while 0 <= digit <= 9:
+        value = value * _TEN + np.uint64(digit)
+        i += 1
+        digit = np.int64(lines[i]) - _ZERO
+    if lines[i] != ending or i == first or i - first > DIGITS:
+        return 0, 0
+    if value > _LARGEST + np.uint64(negative):
+        return 0, 0
+    return (-np.int64(value) if negative else np.int64(value)), i + 1
+
+
+@jit()
+def few_digits(digits: Any, size: int) -> tuple[Any, Any]:
+    """The number that a word's first bytes spell, and a word that is 0 if they are digits."""
+    digits = (digits ^ _ZEROS) << (np.uint64(8 - size) << _U3)  # zeros go before them
+    wrong = ((digits + _TO_TOP) | digits) & _TOP_BITS
+    digits = (digits * _TEN + (digits >> _U8)) & _PAIRS  # neighbours are put together
+    digits = (digits * _HUNDRED + (digits >> _U16)) & _FOURS
+    return np.int64((digits * _MYRIAD + (digits >> _HALF)) & _EIGHT), wrong
+
+
+@jit()
+def short_fields(ends: Any) -> tuple[int, int, int]:
+    """Where three numbers end by the mask of a line's bytes below "0"; 64 where one is too long.
+
+    A short one has one to eight bytes. All ends are found at once: the next line need not wait for
+    the digits of this one.
+    """
+    first = zeros_below(ends)
+    ends &= ends - _U1
+    second = zeros_below(ends)
+    last = zeros_below(ends & (ends - _U1))
+    sizes = (first - 1) | (second - first - 2) | (last - second - 2)
+    return (first, second, last) if 0 <= sizes < 8 else (_LINE, _LINE, _LINE)
+
+
+@jit()
+def parse_lines(
+    lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any
+) -> int:
+    """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
+
+    `at` says where to go on; `columns`, shape (3, rows), has `USED` rows filled; `bad` takes where
+    malformed lines begin and end. A tuple whose slice had ended by the watermark, `delay` behind
+    the newest before it (`NO_DELAY`: it stays), is counted late and left out.
+    """
+    i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
+    room, status, begin, part = columns.shape[1], DONE, -pane, -1
+    stamp, stamp_size, stamped = np.uint64(0), 0, 0
+    while i < stop:
+        if used >= room:
+            status = FULL
+            break
+        after = time = key = value = 0
+        if i + _LINE + 8 <= len(lines):  # in place: handed on, `lines` is counted at every line
+            first, second, last = short_fields(bytes_below(lines, i, _ZERO))
+            commas = last < _LINE and lines[i + first] == _COMMA and lines[i + second] == _COMMA
+            if commas and lines[i + last] == _END:
+                word = eight_bytes(lines, i)
+                no_time = (word ^ stamp) << (np.uint64(8 - first) << _U3)
+                if first == stamp_size and no_time == 0:  # as in the line before
+                    time = stamped
+                else:
+                    time, no_time = few_digits(word, first)
+                    if no_time == 0:
+                        stamp, stamp_size, stamped = word, first, time
+                key, no_key = few_digits(eight_bytes(lines, i + first + 1), second - first - 1)
+                value, no_value = few_digits(eight_bytes(lines, i + second + 1), last - second - 1)
+                after = i + last + 1 if no_time | no_key | no_value == 0 else 0
+        if after == 0:
+            time, after = number(lines, i, _COMMA) if lines[i] != _MINUS else (0, 0)
+            key, after = number(lines, after, _COMMA) if after else (0, 0)
+            value, after = number(lines, after, _END) if after else (0, 0)
+        if after == 0:
+            if at[BAD] == len(bad):
+                status = CROWDED
+                break
+            bad[at[BAD], 0] = i
+            while lines[i] != _END:
+                i += 1
+            bad[at[BAD], 1] = i + 1
+            at[BAD], i = at[BAD] + 1, i + 1
+            continue
+        if not 0 <= time - begin < pane:
+            part, begin = time // pane, time // pane * pane
+        if watermark > begin and watermark - begin >= pane:
+            late += 1
+        else:
+            if delay != NO_DELAY:
+                watermark = max(watermark, min(time - delay, _LAST))
+            columns[0, used], columns[1, used], columns[2, used] = part, key, value
+            used += 1
+        tuples += 1
+        i = after
+    at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED] = i, tuples, late, watermark, used
+    return status
 
 
 @dataclass(frozen=True)
@@ -98,12 +273,12 @@ class PartitionReader:
     ) -> Iterator[np.ndarray]:
         """Blocks of a chunk of whole lines."""
         pane = self.rules.windows.pane
-        delay = loops.NO_DELAY if self.rules.delay is None else self.rules.delay
-        at, bad = np.zeros(loops.REGISTERS, np.int64), np.empty((64, 2), np.int64)
-        while at[loops.POSITION] < stop:
+        delay = NO_DELAY if self.rules.delay is None else self.rules.delay
+        at, bad = np.zeros(REGISTERS, np.int64), np.empty((64, 2), np.int64)
+        while at[POSITION] < stop:
             before, now = time.perf_counter(), self.progress
             at[1:] = now.tuples, now.late, now.watermark, 0, 0
-            loops.split(lines, stop, pane, delay, at, columns, bad)
+            parse_lines(lines, stop, pane, delay, at, columns, bad)
             position, tuples, late, watermark, used, malformed = at.tolist()
             for first, end in bad[:malformed].tolist():
                 self._reject(offset + first, bytes(lines[first:end]))
@@ -145,7 +320,7 @@ def reason_against(line: bytes) -> str:
     for name, text in zip(FIELDS, fields, strict=True):
         if not _NUMBER.fullmatch(text) or (name == "timestamp" and text.startswith(b"-")):
             return f"{name} is no whole number" + (" from 0 on" if name == "timestamp" else "")
-        long = len(text.lstrip(b"-")) > loops.DIGITS
+        long = len(text.lstrip(b"-")) > DIGITS
         if long or not -_MOST - 1 <= int(text) <= _MOST:
             return f"{name} does not fit into 64 bits"
     return ""

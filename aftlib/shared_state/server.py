@@ -1,17 +1,36 @@
-"""A server: its tasks merge into its own store, whose complete tables go to the global one."""
+"""A server: its tasks merge into its own store, from which epochs are committed to the global one.
+
+`CheckpointCycle` switches tables at barriers, `Server` merges, flushes and commits epochs, and
+`SocketServer` is its end of the tasks' sockets.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
+from functools import partial
+from itertools import count
+from multiprocessing import AuthenticationError, current_process
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
+from pathlib import Path
+from typing import Any
 
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.job import Job
-from aftlib.shared_state.liveness import patiently
+from aftlib.shared_state.job import TICK_S, Job, Journal
+from aftlib.shared_state.liveness import held_lock, patiently, start_thread
 from aftlib.shared_state.stores.tables import END, Progress, StaleBatch, StateTable, furthest
+from aftlib.shared_state.task import (
+    ERRORS,
+    address_of,
+    pack_message,
+    progress_from_json,
+    progress_to_json,
+    receive,
+)
 
 
 class State(Enum):
@@ -85,7 +104,7 @@ RETRY_S = 0.1
 
 
 class Server:
-    """What a server does; `wire` lets tasks call it. Safe to call from several threads.
+    """What a server does for its tasks and its store. Safe to call from several threads.
 
     The crash of a server counts as a barrier that all its tasks have met. So whatever its own store
     holds when it starts is complete. Partitions go on where its own store says, or, if that has
@@ -245,3 +264,85 @@ class Server:
                 self.complete.remove(epoch)
             self.at("dropped")
             self.changed.notify_all()
+
+
+class SocketServer:
+    """Accepts tasks; a connection that ends, however it ends, is a task that has left.
+
+    Only processes of the same user can reach the socket, and only those of the same supervisor,
+    which passes its key to them, are served. All of them work in the job's folder.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._connections = count()
+        address = address_of(server.number)
+        if os.path.exists(address):  # left by a server that crashed
+            os.unlink(address)
+        mask = os.umask(0o177)
+        try:
+            self._listener = Listener(address, "AF_UNIX", backlog=server.job.tasks)
+        finally:
+            os.umask(mask)
+
+    def run(self) -> None:
+        """Accept tasks, for ever."""
+        while True:
+            start_thread(self.accept_task, self._listener.accept())
+
+    def accept_task(self, link: Connection) -> None:
+        """Serve a task of the same supervisor; any other peer's message is never read."""
+        key = current_process().authkey
+        try:
+            deliver_challenge(link, key)
+            answer_challenge(link, key)
+        except (AuthenticationError, AssertionError, ValueError, EOFError, OSError):
+            link.close()
+        else:
+            self.serve(link)
+
+    def serve(self, link: Connection) -> None:
+        """Do content a task asks for, until it leaves."""
+        task = f"connection {next(self._connections)}"
+        try:
+            while True:
+                word, content, rows = receive(link)
+                try:
+                    reply = self.answer(task, word, content, rows)
+                except tuple(ERRORS.values()) as error:
+                    reply = pack_message(type(error).__name__, str(error))
+                link.send_bytes(reply)
+        except (EOFError, ConnectionError):
+            self._server.leave(task)
+
+    def answer(self, task: str, word: str, content: Any, rows: Partials) -> bytes:
+        """Serve one request; ValueError for a word that is none of a task's."""
+        if word == "join":
+            return pack_message("joined", progress_to_json(self._server.join(task, content)))
+        if word == "merge":
+            self._server.merge(task, rows, progress_from_json(content))
+        elif word == "leave":
+            self._server.leave(task)
+        else:
+            raise ValueError(f"word must be join, merge or leave, got {word!r}")
+        return pack_message("done")
+
+
+def serve(job: Job, number: int, journal: Journal) -> None:
+    """Run a server process until all is read and committed."""
+    with held_lock(f"server-{number}.lock", job.patience_s), job.open_own(number) as own:
+        server = job.open_claimed(partial(Server, job, number, own))
+        journal.note("started", epoch=server.cycle.epoch, pending=len(server.complete))
+        start_thread(server.keep_committing)
+        start_thread(SocketServer(server).run)
+        while not server.finished:
+            with server.changed:
+                read_all = server.changed.wait_for(lambda: server.read_all, job.checkpoint_s)
+                server.checkpoint()
+                if read_all:
+                    server.changed.wait(TICK_S)
+        with server.lock:  # until the process is gone: its threads must not find closed stores
+            own.close()
+            server.shared.close()
+            Path(f"server-{number}.done").touch()
+            os._exit(0)

@@ -21,51 +21,51 @@ from pyspark.sql import functions as f
 from aftlib.core.checks import require_number
 from aftlib.core.paths import write_whole
 from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.intake import Intake, noted
 from aftlib.shared_state.parsing import BLOCK, Rules
-from aftlib.shared_state.stores.opening import claim
-from aftlib.shared_state.stores.tables import Progress, StateTable, pack_message, unpack_message
+from aftlib.shared_state.stores import claim
+from aftlib.shared_state.stores.tables import Progress, StateTable
 from aftlib.shared_state.sums import SUMS, SliceSums, merged, window_sums
+from aftlib.shared_state.task import Intake, pack_message, read_markers, unpack_message
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 from aftlib.spark.sweep import by_number, other_machines, require_shared
 
-LEFT = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*", "mail-*")
+OUTPUTS = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*", "message-*")
 
 
 def require_fresh(directory: Path) -> None:
-    """Refuse, by a ValueError, a folder that holds another run's notes: they would count here."""
-    left = next((path.name for pattern in LEFT for path in directory.glob(pattern)), None)
-    if left is not None:
+    """Refuse, by a ValueError, a folder that holds another run's files: they would count here."""
+    old = next((path.name for pattern in OUTPUTS for path in directory.glob(pattern)), None)
+    if old is not None:
         raise ValueError(
-            f"directory must be without another run's notes, got {str(directory)!r}, which holds "
-            f"{left}: give every run a folder of its own, or remove them"
+            f"directory must be without another run's files, got {str(directory)!r}, which holds "
+            f"{old}: give every run a folder of its own, or remove them"
         )
 
 
-def note_try(directory: Path, task: int, number: int, **found: Any) -> None:
-    """Say how far try `number` of a task has come; a later note of the same try replaces it."""
-    noted = {"task": task, "attempt": number, **found}
-    (directory / f"try-{task}-{number}.json").write_text(json.dumps(noted))
+def record_try(directory: Path, task: int, attempt: int, **counts: Any) -> None:
+    """Record how far a try of a task has come; its later record replaces it."""
+    row = {"task": task, "attempt": attempt, **counts}
+    (directory / f"try-{task}-{attempt}.json").write_text(json.dumps(row))
 
 
-def tries(directory: Path) -> list[dict]:
-    """Last note of every try."""
+def read_tries(directory: Path) -> list[dict]:
+    """Last record of every try."""
     return [json.loads(path.read_text()) for path in sorted(directory.glob("try-*.json"))]
 
 
-def note_task(
+def record_task(
     directory: Path, task: int, intake: Intake, began: float, merge_s: float = 0.0
 ) -> None:
-    """Leave the times of a task that is through."""
+    """Record the times of a finished task."""
     times = {"began": began, "ended": time.time(), **intake.seconds, "merge": merge_s}
-    found = {"task": task, "tuples": intake.tuples, **times}
-    write_whole(directory / f"task-{task:05d}.json", json.dumps(found))
+    row = {"task": task, "tuples": intake.tuples, **times}
+    write_whole(directory / f"task-{task:05d}.json", json.dumps(row))
 
 
-def reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def read_reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Partitions, tasks and malformed lines of a run that began at a time."""
-    partitions, rejects = noted(directory)
+    partitions, rejects = read_markers(directory)
     paths = sorted(directory.glob("task-*.json"))
     tasks = pd.DataFrame([json.loads(path.read_text()) for path in paths])
     tasks[["began", "ended"]] -= begin
@@ -83,10 +83,10 @@ ROWS = 2**18
 
 @dataclass(frozen=True)
 class LogMerge:
-    """What every task is progress_to_json of a log that they sum together.
+    """A log that tasks sum together, and how.
 
     Tasks leave their reports and malformed lines in `directory`, one that all machines share. The
-    point of the failure to inject is ``task-N``, passed with the tuples gone through.
+    point of the fault is ``task-N``, passed with the tuples read.
     """
 
     log: TupleLog
@@ -107,17 +107,17 @@ class LogMerge:
 
 @dataclass(frozen=True)
 class MergedLog:
-    """What a strategy makes of a log."""
+    """The result of a strategy."""
 
     sums: Partials  # by window start and key, sorted: the sum of the values and their number
-    partitions: pd.DataFrame  # what the reading of each came to, as `intake.noted`
+    partitions: pd.DataFrame  # as `task.read_markers`
     #: task, tuples: that its last try read; began, ended (seconds since the beginning), read,
     #: parse, sum, merge (seconds)
     tasks: pd.DataFrame
-    rejects: pd.DataFrame  # every malformed line, as `intake.noted`
-    tries: list[dict]  # task, attempt, tuples: what each try read, of "late global"; else empty
+    rejects: pd.DataFrame  # every malformed line, likewise
+    tries: list[dict]  # task, attempt, tuples of each try of "late global"; else empty
     merge_s: float  # of the driver: merging the tasks' sums, or reading the shared table
-    seconds: float  # the whole, as whoever called it waited
+    seconds: float  # the whole call
 
     @property
     def tuples(self) -> int:
@@ -142,17 +142,17 @@ def merge_log(
     ----------
     spark, log
     rules : Rules
-        Windows, watermark and how many malformed lines are borne.
+        Windows, watermark and how many malformed lines are allowed.
     strategy : {"upfront", "late local", "late global"}
     tasks : int
         Parallelism; no task has anything to do beyond the log's partitions.
     directory : path, optional
-        Keeps reports and malformed lines, of this call alone, also when these stop it; by default
+        Stores reports and malformed lines of this call alone, also when these stop it; by default
         they are only in the result. All machines of a cluster must share it, or by default the
         folder of temporary files.
     table : callable, optional
-        Opens the shared table of "late global", in every task anew; its aggregate is `sums.SUMS`.
-        It is gone on with where the table says that an earlier call stopped.
+        Opens the shared table of "late global", once per task; its aggregate is `sums.SUMS`.
+        The call continues where the table says that an earlier one stopped.
     every : int, optional
         Tuples after which a task of "late global" merges; by default once, at its end.
     fault : Fault, optional
@@ -164,7 +164,7 @@ def merge_log(
         When the strategy is none of the three, tasks or every is less than 1, "late global" has no
         table, one of another aggregate, that does not keep every merge, or that was begun with
         another log, delay or slice, or one that only one machine can open on a cluster of several,
-        or the directory holds another run's notes, or is not shared; in a task, when too many lines
+        or the directory holds another run's files, or is not shared; in a task, when too many lines
         are malformed.
     """
     if strategy not in STRATEGIES:
@@ -192,7 +192,7 @@ def merge_log(
 
         sums = window_sums(slices, rules.windows)
         seconds = time.time() - begin
-        return MergedLog(sums, *reports(place, begin), tries(place), merge_s, seconds)
+        return MergedLog(sums, *read_reports(place, begin), read_tries(place), merge_s, seconds)
 
 
 def upfront(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
@@ -210,13 +210,13 @@ def shuffled(spark: SparkSession, given: LogMerge) -> DataFrame:
     """Parsed tuples, partitioned by key."""
 
     def tuples(task: int) -> Iterator[pa.RecordBatch]:
-        began, intake = time.time(), Intake(given.rules, notes=given.directory)
+        began, intake = time.time(), Intake(given.rules, markers=given.directory)
         for partition in given.partitions(task):
             for block in intake.blocks(partition, given.log.part(partition), ROWS):
                 columns = [pa.array(column) for column in block.copy()]  # Spark may read ahead
                 yield pa.RecordBatch.from_arrays(columns, ["slice", "key", "value"])
         intake.take()
-        note_task(given.directory, task, intake, began)
+        record_task(given.directory, task, intake, began)
 
     return by_number(spark, given.tasks, tuples, TUPLE_SCHEMA).repartition(given.tasks, "key")
 
@@ -224,8 +224,8 @@ def shuffled(spark: SparkSession, given: LogMerge) -> DataFrame:
 def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]]:
     """Upfront with the sums behind the shuffle in Python, so that a receiver can be killed.
 
-    Sums by slice start and key; task, attempt and tuples that every try of every receiver went
-    through. The folder must be without another run's notes (`require_fresh`).
+    Sums by slice start and key; task, attempt and tuples of every try of every receiver.
+    The folder must be without another run's files (`require_fresh`).
     """
     require_fresh(given.directory)
 
@@ -236,29 +236,29 @@ def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]
         for batch in batches:
             sums.add(np.stack([column.to_numpy() for column in batch.columns]))
             tuples += batch.num_rows
-            note_try(given.directory, index, attempt, tuples=tuples)
+            record_try(given.directory, index, attempt, tuples=tuples)
             given.passes(index, tuples)
-        yield _sent(sums.take())
+        yield _to_batch(sums.take())
 
     table = shuffled(spark, given).mapInArrow(receive, SUM_SCHEMA).toArrow()
-    return _merged(table["sums"].to_pylist()), tries(given.directory)
+    return _merge_batches(table["sums"].to_pylist()), read_tries(given.directory)
 
 
 def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
     """Tasks hand their sums back, the driver merges them; the sums and the driver's seconds."""
 
     def sums(index: int) -> Iterator[pa.RecordBatch]:
-        began, intake = time.time(), Intake(given.rules, notes=given.directory)
+        began, intake = time.time(), Intake(given.rules, markers=given.directory)
         for partition in given.partitions(index):
             for _ in intake.read(partition, given.log.part(partition)):
                 pass
         partials, _ = intake.take()
-        note_task(given.directory, index, intake, began)
-        yield _sent(partials)
+        record_task(given.directory, index, intake, began)
+        yield _to_batch(partials)
 
     sent = by_number(spark, given.tasks, sums, SUM_SCHEMA).toArrow()["sums"].to_pylist()
     before = time.perf_counter()
-    return _merged(sent), time.perf_counter() - before
+    return _merge_batches(sent), time.perf_counter() - before
 
 
 def late_global(
@@ -309,7 +309,7 @@ def require_all_merged(shared: StateTable, log: TupleLog) -> None:
     if short:
         raise RuntimeError(
             f"table must hold what the tasks have merged into it, got partitions {short} short "
-            "of their ends: it was replaced or taken back meanwhile; begin anew with a new one"
+            "of their ends: it was replaced meanwhile; start again with a new one"
         )
 
 
@@ -319,7 +319,7 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
     attempt = context.attemptNumber() if context else 0
     stands = shared.progress()
     mine = {p: stands[p] for p in given.partitions(index) if p in stands}
-    intake = Intake(given.rules, mine, notes=given.directory)
+    intake = Intake(given.rules, mine, markers=given.directory)
     rows = min(BLOCK, every or BLOCK)
 
     def merge() -> float:
@@ -332,18 +332,18 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
     for partition in given.partitions(index):
         for waiting in intake.read(partition, given.log.part(partition), rows):
             if given.fault is not None:
-                note_try(given.directory, index, attempt, tuples=intake.tuples)
+                record_try(given.directory, index, attempt, tuples=intake.tuples)
                 given.passes(index, intake.tuples)
             if every is not None and waiting >= every:
                 merge_s += merge()
     merge_s += merge()
-    note_try(given.directory, index, attempt, tuples=intake.tuples)
-    note_task(given.directory, index, intake, began, merge_s)
+    record_try(given.directory, index, attempt, tuples=intake.tuples)
+    record_task(given.directory, index, intake, began, merge_s)
 
 
-def _sent(sums: Partials) -> pa.RecordBatch:
+def _to_batch(sums: Partials) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"sums": [pack_message("sums", rows=sums)]})
 
 
-def _merged(sent: list[bytes]) -> Partials:
+def _merge_batches(sent: list[bytes]) -> Partials:
     return merged(unpack_message(sums)[2] for sums in sent)

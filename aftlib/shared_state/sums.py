@@ -1,14 +1,178 @@
-"""Sums by slice and key: what tasks make of their tuples, and how these are merged (D3)."""
+"""Sums by slice and key: how tasks reduce their tuples, and how these sums are merged (D3).
+
+The compiled functions and their caller are in one file, because numba compiles again what it has
+stored when this file changes. Importing it imports numba.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
+from aftlib.core.compiling import intrinsic, ir, jit, numba
 from aftlib.core.windows import Windows
-from aftlib.shared_state import loops
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate, Partials
+
+emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
+
+#: Columns of a table of sums; a row is 32 bytes, half a line of the processor's cache.
+SLICE, KEY, VALUE, COUNT = range(4)
+#: Count of a row that has gone to a cell of its own.
+GONE = -1
+#: How a table's values merge.
+ADD, MIN, MAX = range(3)
+#: Why `merge_rows` stopped.
+DONE, FULL, OVERFLOW = range(3)
+
+_MIX_KEY = np.uint64(0x9E3779B97F4A7C15)
+_MIX_SLICE = np.uint64(0xC2B2AE3D27D4EB4F)
+_HALF = np.uint64(32)
+_AHEAD = 24  # tuples after the next: their cells are on their way meanwhile
+
+
+@emitted
+def prefetch(typing: Any, cells: Any, place: Any) -> Any:
+    """Have a row of cells brought into the cache, while other work goes on; any place is fine."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        flag, cell = ir.IntType(32), builder.mul(args[1], ir.Constant(ir.IntType(64), 2))
+        here = builder.bitcast(builder.gep(array.data, [cell]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [here.type, flag, flag, flag])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [here.type], kind)
+        builder.call(prefetch, [here, flag(1), flag(3), flag(1)])  # to write, near, data
+        return context.get_dummy_value()
+
+    return numba.void(cells, numba.uint64), emit
+
+
+@jit()
+def slot_of(table: Any, mask: int, part: int, key: int) -> Any:
+    """Row that holds the slice's key, or the free row where it belongs."""
+    mixed = np.uint64(key) * _MIX_KEY + np.uint64(part) * _MIX_SLICE
+    slot = np.int64(mixed >> _HALF) & mask
+    while table[slot, COUNT] != 0 and (table[slot, KEY] != key or table[slot, SLICE] != part):
+        slot = (slot + 1) & mask
+    return slot
+
+
+@jit()
+def move_rows(table: Any, larger: Any) -> None:
+    """Enter every row of a table into a larger empty one."""
+    mask = len(larger) - 1
+    for row in range(len(table)):
+        if table[row, COUNT] > 0:
+            slot = slot_of(larger, mask, table[row, SLICE], table[row, KEY])
+            larger[slot] = table[row]
+
+
+@jit()
+def merge_values(one: Any, other: Any, how: int) -> tuple[Any, bool]:
+    """Two values merged, and whether their sum left the 64 bits."""
+    if how == ADD:
+        total = one + other
+        return total, (one ^ total) & (other ^ total) < 0
+    return (other if (other < one) == (how == MIN) else one), False
+
+
+@jit()
+def move_to_cells(table: Any, dense: Any) -> None:
+    """Move what a table has of a slice whose keys get cells into these."""
+    here, low, cells = dense
+    for row in range(len(table)):
+        place = np.uint64(table[row, KEY]) - np.uint64(low)
+        if table[row, COUNT] > 0 and table[row, SLICE] == here and place < np.uint64(len(cells)):
+            cells[place, 0], cells[place, 1] = table[row, VALUE], table[row, COUNT]
+            table[row, COUNT] = GONE
+
+
+@jit()
+def add_to_cells(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> int:
+    """Add tuples to the cells of their keys from `row` on; the first row that has to go elsewhere.
+
+    It has no cell, or its sum leaves the 64 bits: `merge_rows` handles it. Such tuples are rare,
+    and the loop is short without them.
+    """
+    here, low, cells = dense
+    size, first = np.uint64(len(cells)), np.uint64(low)
+    while row < len(keys):
+        if row + _AHEAD < len(keys):
+            prefetch(cells, np.uint64(keys[row + _AHEAD]) - first)
+        place = np.uint64(keys[row]) - first  # a key before the first wraps to a large one
+        if parts[row] != here or place >= size:
+            break
+        held, value = cells[place, 0], values[row]
+        total = held + value
+        if (held ^ total) & (value ^ total) < 0:
+            break
+        cells[place, 0] = total
+        cells[place, 1] += 1
+        row += 1
+    return row
+
+
+@jit()
+def merge_rows(
+    parts: Any,
+    keys: Any,
+    values: Any,
+    counts: Any,
+    how: int,
+    row: int,
+    table: Any,
+    used: int,
+    dense: Any,
+) -> tuple[int, int, int]:
+    """Merge values by (slice, key) from `row` on, and add up their counts.
+
+    Where `counts` is empty each value counts 1: it is a tuple's. `dense` are a slice, a key, and
+    the cells (value, count) of that slice's keys from there on, shape (keys, 2). What has no cell
+    goes into the table; what has one is not there (`move_to_cells`).
+
+    Returns why it stopped, the row to go on with, and how many rows of the table are in use: at
+    most half of them, so that a free one is never far.
+    """
+    here, low, cells = dense
+    mask, room, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
+    tuples = single and how == ADD and len(cells) > 0
+    row = add_to_cells(parts, keys, values, row, dense) if tuples else row
+    while row < len(keys):
+        part, key, value = parts[row], keys[row], values[row]
+        count = 1 if single else counts[row]
+        place = np.uint64(key) - np.uint64(low)  # a key before the first wraps to a large one
+        if part == here and place < np.uint64(len(cells)):
+            cell = np.int64(place)
+            if cells[cell, 1] > 0:
+                value, wrapped = merge_values(cells[cell, 0], value, how)
+                if wrapped:
+                    status = OVERFLOW
+                    break
+            cells[cell, 0] = value
+            cells[cell, 1] += count
+            if tuples:
+                row = add_to_cells(parts, keys, values, row + 1, dense)
+                continue
+        else:
+            slot = slot_of(table, mask, part, key)
+            held = table[slot, COUNT]
+            if held > 0:
+                value, wrapped = merge_values(table[slot, VALUE], value, how)
+                if wrapped:
+                    status = OVERFLOW
+                    break
+            elif held == 0:
+                if used == room:
+                    status = FULL
+                    break
+                table[slot, SLICE], table[slot, KEY] = part, key
+                used += 1
+            table[slot, VALUE] = value
+            table[slot, COUNT] = max(held, 0) + count
+        row += 1
+    return status, row, used
+
 
 SUMS = AGGREGATES["mean"]
 """What is kept of a slice's key: the sum of its values and their number."""
@@ -21,11 +185,11 @@ _CELLS = 4
 _NO_CELLS = 0, 0, np.empty((0, 2), np.int64)
 _NO_COUNTS = np.empty(0, np.int64)
 _KEPT = {
-    "sum": (loops.ADD, [loops.VALUE]),
-    "count": (loops.MAX, [loops.COUNT]),  # of the values nothing is asked: they must not overflow
-    "min": (loops.MIN, [loops.VALUE]),
-    "max": (loops.MAX, [loops.VALUE]),
-    "mean": (loops.ADD, [loops.VALUE, loops.COUNT]),
+    "sum": (ADD, [VALUE]),
+    "count": (MAX, [COUNT]),  # of the values nothing is asked: they must not overflow
+    "min": (MIN, [VALUE]),
+    "max": (MAX, [VALUE]),
+    "mean": (ADD, [VALUE, COUNT]),
 }
 """How an aggregate's values merge, and which columns of the table are its components."""
 
@@ -60,16 +224,16 @@ class SliceSums:
 
     def _enter(self, *columns: np.ndarray) -> None:
         """Enter rows, and enlarge the table whenever it has become too full to go on."""
-        row, status = 0, loops.FULL
-        while status == loops.FULL:
-            status, row, self._used = loops.merge(
+        row, status = 0, FULL
+        while status == FULL:
+            status, row, self._used = merge_rows(
                 *columns, self._how, row, self._table, self._used, self._dense
             )
-            if status == loops.FULL:
+            if status == FULL:
                 larger = np.zeros((2 * len(self._table), 4), np.int64)
-                loops.moved(self._table, larger)
+                move_rows(self._table, larger)
                 self._table = larger
-        if status == loops.OVERFLOW:
+        if status == OVERFLOW:
             parts, keys, *_ = columns
             raise OverflowError(
                 f"sum of key {keys[row]} in the slice from {int(parts[row]) * self.pane} leaves "
@@ -95,7 +259,7 @@ class SliceSums:
                 held = self._cells()
                 self._dense = part, low, np.zeros((size, 2), np.int64)
                 self._enter(*np.ascontiguousarray(held.T))
-                loops.spread(self._table, self._dense)
+                move_to_cells(self._table, self._dense)
             look = 2 * number
         self._run = part, number, look
 
@@ -107,15 +271,13 @@ class SliceSums:
 
     def take(self) -> Partials:
         """What there is so far by slice start and key, sorted; nothing is left afterwards."""
-        rows = self._table[self._table[:, loops.COUNT] > 0]
+        rows = self._table[self._table[:, COUNT] > 0]
         rows = np.concatenate([rows, self._cells()])
         self._table, self._used = np.zeros_like(self._table), 0
         part, low, cells = self._dense
         worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # the slice may well go on
         self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
-        found = Partials(
-            rows[:, loops.SLICE] * self.pane, rows[:, loops.KEY], rows[:, self._columns]
-        )
+        found = Partials(rows[:, SLICE] * self.pane, rows[:, KEY], rows[:, self._columns])
         return found if found.in_order else found[np.lexsort((found.keys, found.windows))]
 
 

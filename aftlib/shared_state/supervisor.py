@@ -14,10 +14,9 @@ from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import IO, cast
 
-from aftlib.shared_state.intake import load_loops
-from aftlib.shared_state.job import Account, Job, Journal
+from aftlib.shared_state.job import TICK_S, Account, Job, Journal
 from aftlib.shared_state.liveness import (
     LOG,
     SILENT_S,
@@ -25,16 +24,13 @@ from aftlib.shared_state.liveness import (
     end_with_parent,
     fail,
     held_lock,
-    patiently,
     report_errors_to,
     start_thread,
 )
-from aftlib.shared_state.output import Output
-from aftlib.shared_state.server import Server
-from aftlib.shared_state.stores.tables import StateTable
-from aftlib.shared_state.task import SocketServer, work
+from aftlib.shared_state.output import emit_windows
+from aftlib.shared_state.server import serve
+from aftlib.shared_state.task import load_kernels, work
 
-TICK_S = 0.02
 OTHERS_S = 10.0
 """Seconds that a crashed supervisor's processes take to end."""
 MOST_CRASHES = 20
@@ -44,9 +40,6 @@ ONE_HOST = (
     "locks: no other machine of the cluster in AFT_MASTER works for them; across machines, use "
     "merge_log(…, 'late global') with a PostgresTable"
 )
-AWAY = ConnectionError, TimeoutError
-"""Errors of a global store that does not answer, or that others hold: it is waited for."""
-T = TypeVar("T")
 
 
 def run_job(job: Job) -> Account:
@@ -122,7 +115,7 @@ class Supervisor:
         os.chdir(self.job.directory)
         with held_lock(self.job.directory / "supervisor.lock", OTHERS_S):
             self._journal = Journal("supervisor")
-            load_loops()  # every task, and its replacement, has them by its fork
+            load_kernels()  # every task, and its replacement, has them by its fork
             try:
                 for name in self._work:
                     self._start(name)
@@ -212,61 +205,6 @@ class Supervisor:
 def sign_of(name: str) -> Path:
     """File that a living process touches."""
     return Path(f"alive-{name}")
-
-
-def serve(job: Job, number: int, journal: Journal) -> None:
-    """Be a server process, until all is read and committed."""
-    with held_lock(f"server-{number}.lock", job.patience_s), job.open_own(number) as own:
-        server = opened(job, partial(Server, job, number, own))
-        journal.note("began", epoch=server.cycle.epoch, pending=len(server.complete))
-        start_thread(server.keep_committing)
-        start_thread(SocketServer(server).run)
-        while not server.finished:
-            with server.changed:
-                read_all = server.changed.wait_for(lambda: server.read_all, job.checkpoint_s)
-                server.checkpoint()
-                if read_all:
-                    server.changed.wait(TICK_S)
-        with server.lock:  # until the process is gone: its threads must not find closed stores
-            own.close()
-            server.shared.close()
-            Path(f"server-{number}.done").touch()
-            os._exit(0)
-
-
-def emit_windows(job: Job, journal: Journal) -> None:
-    """Be the output process, until every window is emitted."""
-    output = opened(job, partial(Output, job))
-    with output.table:
-        servers = [Path(f"server-{number}.done") for number in range(job.servers)]
-        done = False
-        while not done:
-            over = all(server.exists() for server in servers)
-            done = patiently(output.emit, job.patience_s, AWAY, TICK_S)
-            if over and not done:
-                raise ValueError(
-                    "the global store must have what all servers have committed, got one that "
-                    "does not: it was replaced or is an older copy; begin anew in another "
-                    "directory and schema"
-                )
-            time.sleep(TICK_S)
-        output.require_files()
-        output.require_no_others()
-
-
-def opened(job: Job, begin: Callable[[StateTable], T]) -> T:
-    """What begins with the global store, once that is there and known to be this job's."""
-
-    def asks() -> T:
-        shared = job.open_shared()
-        try:
-            job.claim_table(shared)
-            return begin(shared)
-        except BaseException:
-            shared.close()
-            raise
-
-    return patiently(asks, job.patience_s, AWAY, TICK_S)
 
 
 if __name__ == "__main__":

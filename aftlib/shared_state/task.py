@@ -1,107 +1,243 @@
-"""A task: reads its partitions, and merges batches into its server's table over a Unix socket."""
+"""A task: reads its input split on from where it stands, sums it, and merges it into its server.
+
+`Intake` reads and sums, also for Spark's tasks. A marker file records the segment that was read of
+a partition between two commits, with its malformed lines; its name has the offset where the segment
+begins. The replacement of a crashed task starts at the last commit and reads everything after it
+again, so the marker files from there on are removed first. `Link` is the task's end of the socket
+to its server: messages of lengths, JSON and rows.
+"""
 
 from __future__ import annotations
 
-import os
+import json
+import struct
 import time
-from collections.abc import Callable, Mapping
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, field, replace
 from multiprocessing import AuthenticationError, current_process
-from multiprocessing.connection import (
-    Client,
-    Connection,
-    Listener,
-    answer_challenge,
-    deliver_challenge,
-)
-from typing import Any
+from multiprocessing.connection import Client, Connection
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from aftlib.shared_state.aggregates import Partials
-from aftlib.shared_state.intake import Intake
+import numpy as np
+
+from aftlib.core.paths import write_whole
+from aftlib.shared_state import parsing
+from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.job import Job, Journal
-from aftlib.shared_state.liveness import start_thread
-from aftlib.shared_state.parsing import BLOCK
-from aftlib.shared_state.server import Server
-from aftlib.shared_state.stores.tables import (
-    END,
-    Progress,
-    StaleBatch,
-    pack_message,
-    progress_from_json,
-    progress_to_json,
-    unpack_message,
-)
+from aftlib.shared_state.parsing import BLOCK, PartitionReader, Rejected, Rules
+from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
+from aftlib.shared_state.sums import SUMS, SliceSums
 from aftlib.shared_state.tuplelog import TupleLog
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+COUNTS = ("tuples", "late", "rejected")
+RETRY_S = 0.02
 ERRORS = {error.__name__: error for error in (OverflowError, StaleBatch)}
-"""Refusals of a server that its task gets to see."""
+"""Refusals of a server that are raised in its task."""
+
+
+@dataclass
+class Intake:
+    """What one task has read and summed since it last gave its sums away.
+
+    `begin` says where each partition is read on. `markers` is a folder of marker files; with
+    `mark_all`, segments without malformed lines have one, too.
+    """
+
+    rules: Rules
+    begin: Mapping[int, Progress] = field(default_factory=dict)
+    aggregate: Aggregate = SUMS
+    markers: Path | None = None
+    mark_all: bool = True
+
+    def __post_init__(self) -> None:
+        self._sums, self._sum_s = SliceSums(self.rules.windows.pane, self.aggregate), 0.0
+        self._readers: dict[int, PartitionReader] = {}
+        self._committed = dict(self.begin)
+
+    @property
+    def progress(self) -> dict[int, Progress]:
+        """How far each partition has been read."""
+        return {**self.begin, **{p: reader.progress for p, reader in self._readers.items()}}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Spent on "read", "parse" and "sum"."""
+        readers = self._readers.values()
+        read_s, parse_s = sum(r.read_s for r in readers), sum(r.parse_s for r in readers)
+        return {"read": read_s, "parse": parse_s, "sum": self._sum_s}
+
+    @property
+    def tuples(self) -> int:
+        """Tuples read so far."""
+        return _tuples(self.progress) - _tuples(self.begin)
+
+    @property
+    def waiting(self) -> int:
+        """Tuples read since the last `take`."""
+        return _tuples(self.progress) - _tuples(self._committed)
+
+    def blocks(self, partition: int, path: Path, rows: int = BLOCK) -> Iterator[np.ndarray]:
+        """Tuples of a partition from where it stands, as `PartitionReader.blocks`."""
+        begin = self.begin.get(partition, Progress())
+        reader = self._readers[partition] = PartitionReader(path, self.rules, begin)
+        if self.markers is not None:
+            remove_markers(self.markers, partition, begin.offset)
+        try:
+            yield from reader.blocks(rows)
+        except (ValueError, OverflowError):  # the line that stops the run is recorded as well
+            self._mark()
+            raise
+
+    def read(self, partition: int, path: Path, rows: int = BLOCK) -> Iterator[int]:
+        """Sum a partition block by block; yields the tuples read since the last `take`."""
+        for block in self.blocks(partition, path, rows):
+            before = time.perf_counter()
+            self._sums.add(block)
+            self._sum_s += time.perf_counter() - before
+            yield self.waiting
+
+    def end(self, partition: int) -> None:
+        """Nothing of a partition will come any more."""
+        reader = self._readers[partition]
+        reader.progress = replace(reader.progress, watermark=END)
+
+    def take(self) -> tuple[Partials, dict[int, Progress]]:
+        """Sums since the last time, and where they begin and end in each partition."""
+        self._mark()
+        before, self._committed = self._committed, self.progress
+        changed = {
+            p: replace(now, since=before.get(p, Progress()).offset)
+            for p, now in self._committed.items()
+            if now != before.get(p)
+        }
+        return self._sums.take(), changed
+
+    def _mark(self) -> None:
+        """Write the marker files of the segments read since the last `take`."""
+        for partition, reader in self._readers.items():
+            before, rejects = self._committed.get(partition), reader.take_rejects()
+            if self.markers and (rejects or (self.mark_all and reader.progress != before)):
+                before = before or Progress()
+                write_marker(self.markers, partition, before, reader.progress, rejects)
+
+
+def sum_partitions(paths: Mapping[int, Path], rules: Rules) -> tuple[Partials, dict[int, Progress]]:
+    """Sums of some partitions by slice and key, and how far they were read."""
+    intake = Intake(rules)
+    for partition, path in paths.items():
+        for _ in intake.read(partition, path):
+            pass
+    return intake.take()
+
+
+def load_kernels() -> None:
+    """Load the compiled functions before the first tuples, which would wait for up to a second."""
+    lines = np.frombuffer(bytearray(b"0,0,0\n"), np.uint8)
+    at, columns = np.zeros(parsing.REGISTERS, np.int64), np.empty((3, 1), np.int64)
+    bad = np.empty((1, 2), np.int64)
+    parsing.parse_lines(lines, lines.size, 1, parsing.NO_DELAY, at, columns, bad)
+    sums, keys = SliceSums(1), np.arange(10_000)
+    for spacing in (2**40, 1):  # enough keys that the table grows, and a range that gets cells
+        sums.add(np.stack([0 * keys, spacing * keys, keys]))
+
+
+def write_marker(
+    directory: Path, partition: int, before: Progress, after: Progress, rejects: Iterable[Rejected]
+) -> None:
+    """Record, whole or not at all, the segment between two moments of a partition."""
+    segment = {"partition": partition, "since": before.offset, "offset": after.offset}
+    segment |= {name: getattr(after, name) - getattr(before, name) for name in COUNTS}
+    lines = [asdict(line) for line in rejects]
+    target = directory / f"part-{partition:05d}-from-{before.offset}.json"
+    write_whole(target, json.dumps(segment | {"rejects": lines}))
+
+
+def remove_markers(directory: Path, partition: int, since: int) -> None:
+    """Remove a partition's markers from an offset on: it is read again from there."""
+    for path in directory.glob(f"part-{partition:05d}-from-*.json"):
+        if int(path.stem.rpartition("-")[2]) >= since:
+            path.unlink(missing_ok=True)
+
+
+def read_markers(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Partitions and malformed lines by a folder's markers, in their order.
+
+    Columns partition, offset, tuples, late, rejected; and partition, offset, reason, line.
+    """
+    import pandas as pd  # which the processes of a job need not load
+
+    segments = [json.loads(path.read_text()) for path in directory.glob("part-*-from-*.json")]
+    frame = pd.DataFrame(segments, columns=["partition", "offset", *COUNTS])
+    lines = [
+        {"partition": each["partition"], **row} for each in segments for row in each["rejects"]
+    ]
+    rejects = pd.DataFrame(lines, columns=["partition", "offset", "reason", "line"])
+    return (
+        frame.groupby("partition", as_index=False).agg(
+            {"offset": "max"} | dict.fromkeys(COUNTS, "sum")
+        ),
+        rejects.sort_values(["partition", "offset"], ignore_index=True),
+    )
+
+
+def _tuples(progress: Mapping[int, Progress]) -> int:
+    return sum(now.tuples for now in progress.values())
+
+
+HEAD = struct.Struct("=IQI")
+"""Bytes of JSON, rows, and values per row; the rest begins at a multiple of 8 bytes."""
+
+
+def pack_message(word: str, content: object = None, rows: Partials | None = None) -> bytes:
+    """A message of a word, JSON and rows."""
+    text = json.dumps([word, content], default=index).encode()  # numpy's integers, too
+    text += b" " * (-len(text) % 8)
+    head = HEAD.pack(len(text), *(rows.values.shape if rows is not None else (0, 0)))
+    columns = () if rows is None else (rows.windows, rows.keys, rows.values)
+    return b"".join([head, text, *(np.ascontiguousarray(c).data for c in columns)])
+
+
+def unpack_message(message: bytes) -> tuple[str, Any, Partials]:
+    """Word, JSON and rows of a message; ValueError when it is none."""
+    try:
+        length, rows, components = HEAD.unpack_from(message)
+        word, content = json.loads(message[HEAD.size : HEAD.size + length])
+        numbers = np.frombuffer(message, np.int64, offset=HEAD.size + length)
+        windows, keys, values = np.split(numbers, [rows, 2 * rows])
+        return word, content, Partials(windows, keys, values.reshape(rows, components))
+    except (struct.error, ValueError, TypeError) as error:
+        raise ValueError(
+            f"message must be lengths, JSON and rows, got {len(message)} bytes ({error}): "
+            "do all processes run the same aftlib?"
+        ) from error
+
+
+def progress_to_json(progress: Mapping[int, Progress]) -> dict[int, tuple]:
+    """How far partitions are, for a message."""
+    return {partition: astuple(now) for partition, now in progress.items()}
+
+
+def progress_from_json(content: Mapping[str, list]) -> dict[int, Progress]:
+    """Progress that `progress_to_json` has written, once it has been through JSON."""
+    return {int(partition): Progress(*now) for partition, now in content.items()}
+
+
+def receive(link: Connection) -> tuple[str, Any, Partials]:
+    """The next message; a peer that crashes inside one has ended like any other."""
+    try:
+        return unpack_message(link.recv_bytes())
+    except OSError as error:  # of no class of its own when it comes in mid-message
+        raise EOFError(f"the peer crashed inside a message ({error}): connect again") from error
 
 
 def address_of(server: int) -> str:
     """Socket of a server, relative to the job's folder: a socket's path must be short."""
     return f"server-{server}.sock"
-
-
-class SocketServer:
-    """Lets tasks in; a connection that ends, however it ends, is a task that has left.
-
-    Only processes of the same user can reach the socket, and only those of the same supervisor,
-    which hands its key down to them, are listened to. All of them work in the job's folder.
-    """
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._visits = count()
-        address = address_of(server.number)
-        if os.path.exists(address):  # left by a server that crashed
-            os.unlink(address)
-        mask = os.umask(0o177)
-        try:
-            self._listener = Listener(address, "AF_UNIX", backlog=server.job.tasks)
-        finally:
-            os.umask(mask)
-
-    def run(self) -> None:
-        """Let tasks in, for ever."""
-        while True:
-            start_thread(self.accept_task, self._listener.accept())
-
-    def accept_task(self, link: Connection) -> None:
-        """Serve a task of the same supervisor; nothing else that another one sends is looked at."""
-        key = current_process().authkey
-        try:
-            deliver_challenge(link, key)
-            answer_challenge(link, key)
-        except (AuthenticationError, AssertionError, ValueError, EOFError, OSError):
-            link.close()
-        else:
-            self.serve(link)
-
-    def serve(self, link: Connection) -> None:
-        """Do what a task asks for, until it leaves."""
-        task = f"visit {next(self._visits)}"
-        try:
-            while True:
-                word, what, rows = _receive(link)
-                try:
-                    answer = self.answered(task, word, what, rows)
-                except tuple(ERRORS.values()) as error:
-                    answer = pack_message(type(error).__name__, str(error))
-                link.send_bytes(answer)
-        except (EOFError, ConnectionError):
-            self._server.leave(task)
-
-    def answered(self, task: str, word: str, what: Any, rows: Partials) -> bytes:
-        """What a request comes to; ValueError for a word that is none of a task's."""
-        if word == "join":
-            return pack_message("joined", progress_to_json(self._server.join(task, what)))
-        if word == "merge":
-            self._server.merge(task, rows, progress_from_json(what))
-        elif word == "leave":
-            self._server.leave(task)
-        else:
-            raise ValueError(f"word must be join, merge or leave, got {word!r}")
-        return pack_message("done")
 
 
 class Link:
@@ -117,7 +253,7 @@ class Link:
             raise ConnectionError(f"server {server} does not answer ({error})") from error
 
     def join(self, partitions: list[int]) -> dict[int, Progress]:
-        """Begin; returns where the partitions stand."""
+        """Join the server; returns where the partitions stand."""
         return progress_from_json(self._call(pack_message("join", partitions)))
 
     def merge(self, partials: Partials, progress: Mapping[int, Progress]) -> None:
@@ -127,14 +263,14 @@ class Link:
     def stay(self) -> None:
         """Have no more to merge, and wait until the server ends, which raises EOFError."""
         self._call(pack_message("leave"))
-        _receive(self._link)
+        receive(self._link)
 
     def _call(self, request: bytes) -> Any:
         self._link.send_bytes(request)
-        word, what, _ = _receive(self._link)
+        word, content, _ = receive(self._link)
         if word in ERRORS:
-            raise ERRORS[word](what)
-        return what
+            raise ERRORS[word](content)
+        return content
 
     def __enter__(self) -> Link:
         return self
@@ -143,25 +279,14 @@ class Link:
         self._link.close()
 
 
-def _receive(link: Connection) -> tuple[str, Any, Partials]:
-    """The next message; a peer that crashes inside one has ended like any other."""
-    try:
-        return unpack_message(link.recv_bytes())
-    except OSError as error:  # of no class of its own when it comes in mid-message
-        raise EOFError(f"the peer crashed inside a message ({error}): connect again") from error
-
-
-RETRY_S = 0.02
-
-
 def work(job: Job, server: int, task: int, journal: Journal) -> None:
     """Read all partitions of a task to their ends.
 
     The server says where to begin, at first and again whenever it, or this task's process, has
-    crashed. Nothing about the past is kept here. A task that has come to the end waits until its
-    server has handed all of it over: if the server crashes before, some is to be read again. Errors
-    are those of `PartitionReader.blocks` and `StateTable.merge`, and a ValueError when a
-    partition's file is gone, or has not the length that it was written with.
+    crashed. The task stores nothing of the past. At its end it waits until its server has committed
+    everything: if the server crashes before, some tuples are to be read again. Errors are those of
+    `PartitionReader.blocks` and `StateTable.merge`, and a ValueError when a partition's file is
+    gone, or has not the length that it was written with.
     """
     at = job.points(journal.who)
     while not (job.directory / f"server-{server}.done").exists():
@@ -181,10 +306,9 @@ def read_on(
     TupleLog.open(job.log.path)  # all of it is there
     stands = link.join(partitions)
     journal.note("joined", offsets={p: now.offset for p, now in stands.items()})
-    intake = Intake(job.rules, stands, job.function, job.rejects, note_all=False)
-    rows = min(BLOCK, job.batch)
+    intake = Intake(job.rules, stands, job.function, job.rejects, mark_all=False)
     readers = {
-        p: intake.read(p, job.log.part(p), rows)
+        p: intake.read(p, job.log.part(p), min(BLOCK, job.batch))
         for p in partitions
         if p not in stands or stands[p].watermark != END
     }

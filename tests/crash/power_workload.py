@@ -25,7 +25,7 @@ from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.output import Output
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.opening import open_table
+from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores.tables import Progress
 from aftlib.shared_state.tuplelog import TupleLog
 

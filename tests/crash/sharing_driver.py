@@ -23,8 +23,8 @@ from aftlib.shared_state import supervisor
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.memory import BufferedTable
 from aftlib.shared_state.stores.sql import SqliteTable
+from aftlib.shared_state.stores.tables import BufferedTable
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
 

@@ -25,7 +25,7 @@ from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.job import Account, Journal
 from aftlib.shared_state.output import Output
 from aftlib.shared_state.server import Server
-from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.tables import MemoryTable
 from aftlib.shared_state.task import read_on
 from aftlib.spark import streams
 

@@ -28,7 +28,7 @@ from aftlib.failure_drill.pipeline import (
 )
 from aftlib.failure_drill.stages import SHARED, share
 from aftlib.shared_state.server import Server
-from aftlib.shared_state.stores.memory import MemoryTable
+from aftlib.shared_state.stores.tables import MemoryTable
 from tests import judging
 from tests.failure_drill.conftest import SMALL
 from tests.failure_drill.in_process import BATCH_S, all_here, taking

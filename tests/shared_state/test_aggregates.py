@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
-from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.stores.tables import MemoryTable, Progress
 from tests.shared_state.tuples import partials
 
 INT64 = np.iinfo(np.int64)

@@ -11,15 +11,14 @@ from aftlib.shared_state import claims, experiments, scaling, tuplelog
 from aftlib.shared_state import job as journal
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.claims import CLAIMS, explanation
-from aftlib.shared_state.experiments import throughputs
-from aftlib.shared_state.experiments.streams import Input
-from aftlib.shared_state.intake import Intake
+from aftlib.shared_state.experiments import Input, servers
+from aftlib.shared_state.experiments.strategies import METHODS
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.output import Output
 from aftlib.shared_state.scaling import SERVED, MergeCosts, ShuffleCosts
-from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.tables import END, Progress
+from aftlib.shared_state.stores.tables import END, MemoryTable, Progress
 from aftlib.shared_state.strategies import STRATEGIES
+from aftlib.shared_state.task import Intake
 from aftlib.shared_state.tuplelog import ROWS_PER_RANGE, TupleLog, TupleStream
 from tests import judging
 
@@ -55,12 +54,12 @@ def frames(monkeypatch, costs=None, off=1.0):
         "held_out": experiments.held_out(measured, costs, imbalance, STREAMS),
         "locality": experiments.states_or_locality([100], 1_000, 2.0, repeats=1),
         "failures": pd.DataFrame(
-            {"strategy": [*experiments.failures.WAYS], "tuples": 100, "again": [9, 9, 3],
+            {"strategy": [*METHODS], "tuples": 100, "again": [9, 9, 3],
              "disturbed": [1, 0, 0], "error": 0}
         ),
         "sharing": pd.DataFrame(
-            {"run": ["undisturbed"] * 2 + ["a task dies"] * 2, "task": ["0", "1"] * 2,
-             "dead": [False, False, True, False], "joined": [1, 1, 2, 1],
+            {"run": ["undisturbed"] * 2 + ["a task crashes"] * 2, "task": ["0", "1"] * 2,
+             "crashed": [False, False, True, False], "joined": [1, 1, 2, 1],
              "read_again": [0, 0, 5, 0], "error": 0}
         ),
         "large": None,
@@ -107,7 +106,7 @@ def with_row(frame, row, **values):
         ("D3-5", "sharing", lambda f: with_row(f, 2, joined=1)),  # nobody died
         ("D3-8", "failures", lambda f: with_row(f, 2, error=1)),
         ("D3-8", "sharing", lambda f: with_row(f, 3, error=1)),
-        ("D3-8", "sharing", lambda f: f.assign(dead=False)),
+        ("D3-8", "sharing", lambda f: f.assign(crashed=False)),
     ],
 )
 def test_a_world_in_which_the_claim_is_false_turns_it(monkeypatch, claim, name, mutated):
@@ -196,7 +195,7 @@ def settled_by_work(tmp_path, monkeypatch):
         assert Output(stage, table).emit()
         return journal.Account.of(stage.directory)
 
-    monkeypatch.setattr(throughputs, "run_job", run_job)
+    monkeypatch.setattr(servers, "run_job", run_job)
     given = []
     for skew in (0.0, 1.2, 2.0):
         stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)

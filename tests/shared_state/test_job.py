@@ -21,10 +21,9 @@ from aftlib.shared_state import supervisor
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
 from aftlib.shared_state.job import Account, Job, Journal
 from aftlib.shared_state.liveness import held_lock
-from aftlib.shared_state.output import Output, watermark
+from aftlib.shared_state.output import Output, emit_windows, watermark
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.tables import END, NEVER, Progress
+from aftlib.shared_state.stores.tables import END, NEVER, MemoryTable, Progress
 from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
@@ -116,7 +115,7 @@ def test_the_output_waits_for_who_holds_the_global_store(job, monkeypatch):
         Path(f"server-{number}.done").touch()
     tries = MagicMock(side_effect=[TimeoutError("database is locked"), True])
     monkeypatch.setattr(Output, "emit", tries)
-    supervisor.emit_windows(job, Journal("output"))
+    emit_windows(job, Journal("output"))
     assert tries.call_count == 2
 
 

@@ -12,8 +12,7 @@ from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.output import Output
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.tables import END, Progress
+from aftlib.shared_state.stores.tables import END, MemoryTable, Progress
 from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog
 

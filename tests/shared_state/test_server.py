@@ -8,6 +8,8 @@ from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state import liveness as lifetime
@@ -17,11 +19,9 @@ from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.liveness import fail
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.server import Server
-from aftlib.shared_state.stores.memory import BufferedTable, MemoryTable
+from aftlib.shared_state.server import CheckpointCycle, Server, State
 from aftlib.shared_state.stores.sql import SqliteTable
-from aftlib.shared_state.stores.tables import END, Progress, StaleBatch
-from aftlib.shared_state.supervisor import opened as begun
+from aftlib.shared_state.stores.tables import END, BufferedTable, MemoryTable, Progress, StaleBatch
 from aftlib.shared_state.tuplelog import TupleLog
 from tests.shared_state.tuples import partials
 
@@ -325,12 +325,12 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch, erro
     Going.answers[:] = [error]
     monkeypatch.setattr(Job, "open_shared", lambda job: opened.append(Going(SUM)) or opened[-1])
     own = MemoryTable(SUM)
-    server = begun(job, lambda shared: Server(job, 0, own, shared))
+    server = job.open_claimed(lambda shared: Server(job, 0, own, shared))
     assert server.shared is opened[1]
     at_once = replace(job, patience_s=1e-9)
     Going.answers[:] = [error]
     with pytest.raises(type(error), match=str(error)):
-        begun(at_once, lambda shared: Server(job, 0, own, shared))
+        at_once.open_claimed(lambda shared: Server(job, 0, own, shared))
 
 
 def test_the_first_hand_over_waits_like_those_after_it(job):
@@ -364,3 +364,68 @@ def test_many_threads_merge_and_barriers_fall_between(job):
         assert server.changed.wait_for(lambda: not server.tables, timeout=10)
     assert sum(values(shared).values()) == 800
     assert shared.progress() == {task: Progress(200) for task in range(4)}
+
+
+def test_the_course_of_a_checkpoint():
+    cycle = CheckpointCycle(1)
+    cycle.join("a")
+    cycle.join("b")
+    assert (cycle.meet("a"), cycle.meet("b"), cycle.state) == (1, 1, State.OPEN)
+    cycle.raise_barrier()
+    assert cycle.state is State.OPEN
+    assert (cycle.meet("a"), cycle.state) == (2, State.CHECKPOINTING)
+    assert (cycle.meet("a"), cycle.state) == (2, State.CHECKPOINTING)
+    assert (cycle.meet("b"), cycle.state) == (2, State.COMPLETE)
+    assert cycle.finish() == 1
+    assert (cycle.epoch, cycle.state) == (2, State.OPEN)
+    assert cycle.meet("a") == 2
+
+
+def test_a_crashed_task_delays_no_checkpoint_and_its_replacement_joins_the_newest_table():
+    cycle = CheckpointCycle(5)
+    cycle.join("a")
+    cycle.join("b")
+    cycle.raise_barrier()
+    cycle.meet("a")
+    cycle.leave("b")
+    assert cycle.state is State.COMPLETE
+    cycle.join("b again")
+    assert cycle.meet("b again") == 6
+    assert cycle.state is State.COMPLETE
+
+
+def test_a_barrier_without_tasks_is_complete_at_once():
+    cycle = CheckpointCycle(0)
+    cycle.raise_barrier()
+    assert cycle.state is State.COMPLETE
+
+
+def test_misuse_is_refused():
+    cycle = CheckpointCycle(0)
+    with pytest.raises(KeyError, match=r"task 'a' is not one of \[\]: join first"):
+        cycle.meet("a")
+    cycle.join("a")
+    cycle.raise_barrier()
+    with pytest.raises(RuntimeError, match=r"table 0 is open, not complete: .*wait for \['a'\]"):
+        cycle.finish()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["join", "leave", "meet", "barrier"]), st.integers(0, 3)))
+)
+def test_complete_tables_are_never_written(steps):
+    cycle, done, tasks = CheckpointCycle(0), -1, set()
+    for verb, task in steps:
+        if verb == "join":
+            cycle.join(str(task))
+            tasks.add(task)
+        elif verb == "leave":
+            cycle.leave(str(task))
+            tasks.discard(task)
+        elif verb == "barrier":
+            cycle.raise_barrier()
+        elif task in tasks:
+            assert done < cycle.meet(str(task)) <= done + 2
+        if cycle.state is State.COMPLETE:
+            assert cycle.finish() == done + 1
+            done += 1

@@ -10,14 +10,12 @@ import pytest
 from aftlib.core.windows import Windows
 from aftlib.shared_state import strategies as pipeline
 from aftlib.shared_state.aggregates import AGGREGATES
-from aftlib.shared_state.experiments.throughputs import stage_seconds
-from aftlib.shared_state.intake import note, noted, summed
+from aftlib.shared_state.experiments.strategies import stage_seconds
 from aftlib.shared_state.parsing import BLOCK, Rules
 from aftlib.shared_state.pipelined import pipelined
-from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.opening import open_table
+from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores.sql import SqliteTable
-from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.stores.tables import MemoryTable, Progress
 from aftlib.shared_state.strategies import (
     STRATEGIES,
     LogMerge,
@@ -27,6 +25,7 @@ from aftlib.shared_state.strategies import (
     require_all_merged,
 )
 from aftlib.shared_state.sums import SUMS, merged, window_sums
+from aftlib.shared_state.task import read_markers, sum_partitions, write_marker
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream, write_tuples
 from aftlib.spark.faults import Fault
 from tests.shared_state.tuples import lift
@@ -42,7 +41,7 @@ def log(spark, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(log):
-    slices, progress = summed({p: log.part(p) for p in range(3)}, RULES)
+    slices, progress = sum_partitions({p: log.part(p) for p in range(3)}, RULES)
     return window_sums(slices, RULES.windows), sum(now.late for now in progress.values())
 
 
@@ -140,7 +139,7 @@ def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
         with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malfo"):
             merge_log(spark, log, Rules(Windows(9, 9), most_rejected=1), strategy, 1, place,
                 table=shared(tmp_path))  # fmt: skip
-        assert noted(place)[1]["line"].tolist() == ["bad", "worse"]
+        assert read_markers(place)[1]["line"].tolist() == ["bad", "worse"]
 
 
 def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
@@ -149,7 +148,7 @@ def test_tries_share_the_malformed_lines_that_are_borne(tmp_path):
     with shared(tmp_path)() as table:
         merge_into(table, job, 0, None)
         beyond = Progress(log.size(0)), Progress(log.size(0) + 4, rejected=5)
-        note(tmp_path, 0, *beyond, [])  # by a try that died before it merged
+        write_marker(tmp_path, 0, *beyond, [])  # by a try that died before it merged
         for line, refused in ((b"worse\n", False), (b"worst\n", True)):
             with log.part(0).open("ab") as file:
                 file.write(line)
@@ -193,7 +192,7 @@ def test_another_runs_folder_is_refused(spark, log, tmp_path):
         merge_log(spark, log, RULES, "late local", 1, tmp_path)
     (tmp_path / "task-00000.json").rename(tmp_path / "checkpoint-2-0")
     for start in (received, partial(pipelined, every=1, checkpoint=1)):
-        with pytest.raises(ValueError, match="directory must be without another run's notes"):
+        with pytest.raises(ValueError, match="directory must be without another run's files"):
             start(spark, LogMerge(log, RULES, 1, tmp_path))
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Partials
-from aftlib.shared_state.intake import Intake, summed
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.tables import Progress
 from aftlib.shared_state.sums import SliceSums, merged, window_sums
+from aftlib.shared_state.task import Intake, sum_partitions
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 from tests.shared_state.tuples import partials
 
@@ -174,7 +174,7 @@ def log(tmp_path):
 def test_a_task_paused_anywhere_sums_the_same(log):
     rules = Rules(Windows(40, 10))
     paths = {p: log.part(p) for p in range(2)}
-    whole, progress = summed(paths, rules)
+    whole, progress = sum_partitions(paths, rules)
     task, parts, pauses = Intake(rules), [], []
     for partition, path in paths.items():
         for waiting in task.read(partition, path):
@@ -195,9 +195,9 @@ def test_a_task_paused_anywhere_sums_the_same(log):
 def test_a_watermark_leaves_late_tuples_out_and_counts_them(log):
     paths = {p: log.part(p) for p in range(2)}
     patient, hasty = (Rules(Windows(10, 10), delay) for delay in (50, 0))
-    _, progress = summed(paths, patient)
+    _, progress = sum_partitions(paths, patient)
     assert [now.late for now in progress.values()] == [0, 0]
-    sums, progress = summed(paths, hasty)
+    sums, progress = sum_partitions(paths, hasty)
     late = sum(now.late for now in progress.values())
     assert late > 1000
     assert sums.values[:, 1].sum() == 150_000 - late
@@ -205,7 +205,7 @@ def test_a_watermark_leaves_late_tuples_out_and_counts_them(log):
 
 def test_empty_partitions_sum_to_nothing(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"", b""])
-    sums, progress = summed({p: log.part(p) for p in range(2)}, Rules(Windows(5, 5)))
+    sums, progress = sum_partitions({p: log.part(p) for p in range(2)}, Rules(Windows(5, 5)))
     assert len(sums) == 0
     assert progress == {p: Progress(since=0) for p in range(2)}
     assert isinstance(window_sums(sums, Windows(10, 5)), Partials)

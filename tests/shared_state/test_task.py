@@ -1,4 +1,4 @@
-"""A task reads on from where its server says, and no malformed line is lost or counted twice."""
+"""A task reads on from where its server says; no malformed line is lost or counted twice."""
 
 from collections import Counter
 from contextlib import suppress
@@ -7,18 +7,27 @@ import numpy as np
 import pytest
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.intake import noted
+from aftlib.shared_state import parsing
+from aftlib.shared_state import sums as kernels
 from aftlib.shared_state.job import Job, Journal
-from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.parsing import Rejected, Rules
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
-from aftlib.shared_state.task import read_on
+from aftlib.shared_state.task import (
+    load_kernels,
+    read_markers,
+    read_on,
+    remove_markers,
+    sum_partitions,
+    write_marker,
+)
 from aftlib.shared_state.tuplelog import TupleLog
 
 WINDOWS, DELAY, ROWS = Windows(20, 10), 5, 30_000
+BAD = Rejected(7, "1 fields instead of 3", "x")
 
 
 class Recording:
-    """A server that notes what it is given, and breaks when it has been given enough."""
+    """A server that records its batches, and breaks when it has enough."""
 
     def __init__(self, stands, most=10**9):
         self.stands, self.most, self.batches = dict(stands), most, []
@@ -57,7 +66,7 @@ def lines(tuples):
 
 @pytest.fixture
 def read(tmp_path, monkeypatch):
-    """Read a log of one partition from somewhere on, and return what the server was given."""
+    """Read a log of one partition from an offset on, and return the server."""
     monkeypatch.chdir(tmp_path)
 
     def go(text, stands=(), batch=1000, most_rejected=100, most=10**9):
@@ -74,7 +83,7 @@ def read(tmp_path, monkeypatch):
 
 
 def one_by_one(tuples):
-    """The slow twin: sums by (slice, key), how many tuples are late, and the last watermark."""
+    """The slow twin: sums by (slice, key), and how many tuples are late."""
     sums, late, mark = Counter(), 0, NEVER
     for time, key, value in tuples.tolist():
         if time // 10 * 10 + 10 <= mark:
@@ -97,7 +106,7 @@ def test_sums_and_late_tuples_do_not_depend_on_batches(read, tuples, batch):
     assert all(np.diff([0, *stands[:-1]]) >= batch)
 
 
-def test_a_substitute_goes_on_where_the_server_says(read, tuples):
+def test_a_replacement_goes_on_where_the_server_says(read, tuples):
     text = lines(tuples)
     first = read(text, most=7)
     second = read(text, first.stands)
@@ -114,31 +123,21 @@ def test_an_empty_partition_ends_at_once(read):
 
 
 def rejects(folder):
-    return noted(folder / "rejects")[1]["line"].tolist()
+    return read_markers(folder / "rejects")[1]["line"].tolist()
 
 
-def test_malformed_lines_are_kept_once_however_often_they_are_read(read, tuples, tmp_path):
-    text = lines(tuples)
-    for at in (3, 12_000, 29_000):
-        text.insert(at, b"no tuple\n")
-    stands = read(text, most=20).stands
-    read(text, stands)
-    assert rejects(tmp_path) == ["no tuple"] * 3
-    assert read(text, stands).stands[0].rejected == 3
-    assert rejects(tmp_path) == ["no tuple"] * 3
-
-
-def test_malformed_lines_are_kept_once_when_batches_are_cut_elsewhere(read, tuples, tmp_path):
+def test_malformed_lines_are_recorded_once_wherever_batches_are_cut(read, tuples, tmp_path):
     text = lines(tuples)[:3_000]
     for at in range(0, 3_000, 50):
         text.insert(at, b"no tuple, no. %d\n" % at)
     stands = read(text, batch=100, most=11).stands
-    last = read(text, stands, batch=130).stands
-    found = rejects(tmp_path)
-    assert len(found) == len(set(found)) == last[0].rejected == 60
+    for _ in range(2):
+        last = read(text, stands, batch=130).stands
+        found = rejects(tmp_path)
+        assert len(found) == len(set(found)) == last[0].rejected == 60
 
 
-def test_the_threshold_counts_what_was_rejected_before_a_death(read, tuples, tmp_path):
+def test_the_threshold_counts_rejects_before_a_crash(read, tuples, tmp_path):
     text = lines(tuples)
     for at in (3, 29_000):
         text.insert(at, b"no tuple\n")
@@ -150,14 +149,45 @@ def test_the_threshold_counts_what_was_rejected_before_a_death(read, tuples, tmp
 
 @pytest.mark.parametrize("wrong", ["gone", "emptied"])
 def test_a_partition_that_goes_away_is_an_error(read, tuples, tmp_path, monkeypatch, wrong):
-    """Once, a file that was gone was waited for for ever, an emptied one taken for its end."""
+    """Once, a missing file was waited for without end, an emptied one taken for the end."""
     text, part = lines(tuples), tmp_path / "log" / "part-00000.csv"
     merge = Recording.merge
 
-    def taken_away(link, *batch):
+    def merge_and_lose(link, *batch):
         merge(link, *batch)
         part.unlink(missing_ok=True) if wrong == "gone" else part.write_bytes(b"")
 
-    monkeypatch.setattr(Recording, "merge", taken_away)
+    monkeypatch.setattr(Recording, "merge", merge_and_lose)
     with pytest.raises(ValueError, match="path holds"):
         read(text)
+
+
+def test_markers_are_read_back_and_the_last_of_an_offset_counts(tmp_path):
+    before, after = Progress(5, 3, 0, 1), Progress(30, 9, 1, 4, 1)
+    assert read_markers(tmp_path)[0].empty and read_markers(tmp_path)[1].empty
+    write_marker(tmp_path, 0, Progress(), Progress(90, tuples=9), [BAD])
+    write_marker(tmp_path, 0, Progress(), Progress(4, tuples=1), [])
+    write_marker(tmp_path, 2, Progress(), before, [Rejected(0, "", "y")])
+    write_marker(tmp_path, 2, before, after, [BAD])
+    partitions, lines = read_markers(tmp_path)
+    assert partitions.columns.tolist() == ["partition", "offset", "tuples", "late", "rejected"]
+    assert partitions.to_numpy().tolist() == [[0, 4, 1, 0, 0], [2, 30, 4, 1, 1]]
+    assert lines.columns.tolist() == ["partition", "offset", "reason", "line"]
+    assert lines.to_numpy().tolist() == [[2, 0, "", "y"], [2, 7, BAD.reason, "x"]]
+
+
+def test_markers_from_the_offset_of_a_replacement_on_are_removed(tmp_path):
+    for partition, since in ((0, 0), (0, 8), (0, 12), (1, 8)):
+        write_marker(tmp_path, partition, Progress(since), Progress(since + 4, tuples=1), [])
+    remove_markers(tmp_path, 0, 8)
+    assert read_markers(tmp_path)[0].to_numpy().tolist() == [[0, 4, 1, 0, 0], [1, 12, 1, 0, 0]]
+
+
+def test_nothing_is_compiled_when_tuples_come(tmp_path):
+    load_kernels()
+    functions = [parsing.parse_lines, kernels.merge_rows, kernels.move_rows, kernels.move_to_cells]
+    before = [[*each.signatures] for each in functions]
+    assert all(before)
+    (tmp_path / "part").write_text("5,7,1\n" * 9)
+    sum_partitions({0: tmp_path / "part"}, Rules(Windows(4, 2), 3))
+    assert [[*each.signatures] for each in functions] == before

@@ -1,25 +1,22 @@
-"""D3's experiments: from a checked parameter to a frame."""
+"""D3's experiments: from the notebook's parameters to frames."""
 
-from aftlib.shared_state.experiments.failures import one_task_crashes, servers_and_tasks_crash
-from aftlib.shared_state.experiments.stores import EMBEDDED, checkpoints, merges, states_or_locality
-from aftlib.shared_state.experiments.streams import Input, check_parameters, inputs
-from aftlib.shared_state.experiments.throughputs import (
-    measured,
-    memory_stored,
+from aftlib.shared_state.experiments.parameters import Input, NotebookParameters, inputs
+from aftlib.shared_state.experiments.servers import (
+    EMBEDDED,
+    checkpoints,
+    merges,
     other_engines,
     served,
-    table_1,
+    servers_and_tasks_crash,
+    states_or_locality,
+    stored_memory,
 )
-from aftlib.shared_state.scaling import (
-    costs_table,
-    fitted,
-    held_out,
-    imbalances,
-    modelled,
-)
+from aftlib.shared_state.experiments.strategies import measure, measured, one_task_crashes, table_1
+from aftlib.shared_state.scaling import costs_table, fitted, held_out, imbalances, modelled
 
 __all__ = [
-    "EMBEDDED", "Input", "check_parameters", "checkpoints", "costs_table", "fitted", "held_out",
-    "imbalances", "inputs", "measured", "memory_stored", "merges", "modelled", "one_task_crashes",
-    "other_engines", "served", "servers_and_tasks_crash", "states_or_locality", "table_1",
+    "EMBEDDED", "Input", "NotebookParameters", "checkpoints", "costs_table", "fitted", "held_out",
+    "imbalances", "inputs", "measure", "measured", "merges", "modelled", "one_task_crashes",
+    "other_engines", "served", "servers_and_tasks_crash", "states_or_locality", "stored_memory",
+    "table_1",
 ]  # fmt: skip

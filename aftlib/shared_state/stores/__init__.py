@@ -1,1 +1,103 @@
-"""Where running state survives a crash: one contract, one module a store."""
+"""Stores of running state: opened by address, under one contract (`tables`), one module each.
+
+The SQL stores share their statements (`sql`, with SQLite), PostgreSQL and RocksDB have a module.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+
+from aftlib.shared_state.aggregates import Aggregate, Partials
+from aftlib.shared_state.stores.tables import FLUSHES, BufferedTable, MemoryTable, StateTable
+
+KINDS = {
+    "rocksdb": "aftlib.shared_state.stores.rocksdb:RocksTable",
+    "sqlite": "aftlib.shared_state.stores.sql:SqliteTable",
+    "postgresql": "aftlib.shared_state.stores.postgres:PostgresTable",
+    "postgres": "aftlib.shared_state.stores.postgres:PostgresTable",
+}
+_OWNER = "owner "
+
+
+def open_table(
+    address: str, aggregate: Aggregate, flush: str = "merge", **options: object
+) -> StateTable:
+    """Open a state table, given when it is durable (`FLUSHES`) and options of the store.
+
+    The address is ``memory:``, ``rocksdb:FOLDER``, ``sqlite:FILE`` or ``postgresql://…``, for which
+    there is the option `schema`. With "barrier", merges wait in memory (`BufferedTable`). Another
+    word, or an address of no known kind, is a ValueError; others are those of the store.
+    """
+    if flush not in FLUSHES:
+        raise ValueError(f"flush must be one of {FLUSHES}, got {flush!r}")
+    shown = redact(address)
+    kind, _, place = address.partition(":")
+    if kind == "memory":
+        return MemoryTable(aggregate)
+    if kind not in KINDS:
+        known = ", ".join(f"{name}:" for name in ("memory", *KINDS))
+        raise ValueError(f"address must begin with one of {known}, got {shown!r}")
+    module, name = KINDS[kind].split(":")
+    opened = getattr(import_module(module), name)
+    table = opened(address if kind.startswith("postgres") else place, aggregate, **options)
+    return BufferedTable(table) if flush == "barrier" else table
+
+
+def claim(table: StateTable, owner: str, begun: bool = False) -> None:
+    """Note in a table, as an epoch commit of nothing, whose state it holds; refuse another's.
+
+    All processes that may merge into it name the same owner, which says what the offsets and rows
+    in it stand for. Of two owners that claim a new table at once, at least one is refused, and then
+    the table is nobody's. `begun` says that the owner has claimed it before: it cannot be new. A
+    table that is another's, or holds something of nobody known, is a ValueError.
+    """
+
+    def owners() -> set[str]:
+        return {name for name in table.committed() if name.startswith(_OWNER)}
+
+    ours = {_OWNER + owner}
+    free = owners() <= ours and (owners() or not (begun or table.progress()))
+    if free:
+        table.merge(Partials.empty(len(table.aggregate.components)), {}, token=(_OWNER + owner, 0))
+    if not free or owners() != ours:
+        raise ValueError(
+            "table must be new, or the one that this was begun with: the one given has been "
+            "emptied, or holds the state of another log, job or setting; choose another table "
+            "(file or schema), or go on with that one"
+        )
+
+
+FILES = "memory", "rocksdb", "sqlite"
+"""Kinds of addresses that hold no password."""
+UNREADABLE = (
+    "url must be readable as postgresql://USER:PASSWORD@HOST:PORT/DATABASE, got one that is not; "
+    "write % / [ ] @ : ? and # of the password as urllib.parse.quote(password, safe='') does"
+)
+
+
+def redact(address: str) -> str:
+    """Return what a message may show of a store's address: never its password.
+
+    Of a PostgreSQL address these are user, host, port and database. Of another one without a file
+    only the word before the colon is shown. A PostgreSQL address is a ValueError when it cannot be
+    read or when a delimiter has moved its password, or part of it, into another field.
+    """
+    kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)
+    if kind and kind.group() in FILES:
+        if "://" in address[kind.end() + 1 :]:  # "sqlite:" before the address of a server
+            raise ValueError(UNREADABLE)
+        return address
+    if not re.match(r"postgres(ql)?://|[^:/]*=", address):
+        return f"{kind.group()}:…" if kind else "…"
+    import psycopg.conninfo
+
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.Error:
+        raise ValueError(UNREADABLE) from None  # the driver's message shows the password
+    shown = {name: str(parts.get(name) or "") for name in ("user", "host", "port", "dbname")}
+    moved = any("@" in text for text in shown.values()) or ":" in shown["user"]
+    if moved or not re.fullmatch(r"[\d,]*", shown["port"]):
+        raise ValueError(UNREADABLE)
+    return " ".join(f"{name}={text}" for name, text in shown.items() if text)

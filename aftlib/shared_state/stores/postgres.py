@@ -16,7 +16,8 @@ from psycopg.pq import Format
 from aftlib.core.checks import require_number
 from aftlib.shared_state.aggregates import Aggregate, Partials, overflow
 from aftlib.shared_state.liveness import LONGEST_S, watched
-from aftlib.shared_state.stores.sql import UNREADABLE, SqlTable, redact
+from aftlib.shared_state.stores import UNREADABLE, redact
+from aftlib.shared_state.stores.sql import SqlTable
 from aftlib.shared_state.stores.tables import check_identity
 
 _COPY_HEADER, _COPY_TRAILER = 19, 2

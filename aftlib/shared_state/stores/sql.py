@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -40,41 +39,6 @@ SELECT win FROM found WHERE win IS NOT NULL
 _STORED = ("at", "watermark", "late", "tuples", "rejected")
 """Columns of a partition's progress."""
 _REPLACE = "ON CONFLICT (server) DO UPDATE SET epoch = excluded.epoch"
-
-
-FILES = "memory", "rocksdb", "sqlite"
-"""Kinds of addresses that hold no password."""
-UNREADABLE = (
-    "url must be readable as postgresql://USER:PASSWORD@HOST:PORT/DATABASE, got one that is not; "
-    "write % / [ ] @ : ? and # of the password as urllib.parse.quote(password, safe='') does"
-)
-
-
-def redact(address: str) -> str:
-    """Return what a message may show of a store's address: never its password.
-
-    Of a PostgreSQL address these are user, host, port and database. Of another one without a file
-    only the word before the colon is shown. A PostgreSQL address is a ValueError when it cannot be
-    read or when a delimiter has moved its password, or part of it, into another field.
-    """
-    kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)
-    if kind and kind.group() in FILES:
-        if "://" in address[kind.end() + 1 :]:  # "sqlite:" before the address of a server
-            raise ValueError(UNREADABLE)
-        return address
-    if not re.match(r"postgres(ql)?://|[^:/]*=", address):
-        return f"{kind.group()}:…" if kind else "…"
-    import psycopg.conninfo
-
-    try:
-        parts = psycopg.conninfo.conninfo_to_dict(address)
-    except psycopg.Error:
-        raise ValueError(UNREADABLE) from None  # the driver's message shows the password
-    shown = {name: str(parts.get(name) or "") for name in ("user", "host", "port", "dbname")}
-    moved = any("@" in text for text in shown.values()) or ":" in shown["user"]
-    if moved or not re.fullmatch(r"[\d,]*", shown["port"]):
-        raise ValueError(UNREADABLE)
-    return " ".join(f"{name}={text}" for name, text in shown.items() if text)
 
 
 class SqlTable(StateTable):

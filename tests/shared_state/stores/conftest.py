@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from aftlib.shared_state.aggregates import SUM, Aggregate
-from aftlib.shared_state.stores.memory import BufferedTable, MemoryTable
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
 from aftlib.shared_state.stores.sql import SqliteTable
-from aftlib.shared_state.stores.tables import StateTable
+from aftlib.shared_state.stores.tables import BufferedTable, MemoryTable, StateTable
 
 # name: (fixture that gives it a place, how it is opened there with an aggregate)
 STORES: dict[str, tuple[str, Callable[..., StateTable]]] = {

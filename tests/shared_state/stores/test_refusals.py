@@ -21,13 +21,12 @@ from aftlib.shared_state import liveness as waiting
 from aftlib.shared_state.aggregates import AGGREGATES, SUM
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores import sql as sqlite_table
-from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.opening import open_table
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.rocksdb import RocksTable
 from aftlib.shared_state.stores.sql import SqliteTable
-from aftlib.shared_state.stores.tables import Progress, StaleBatch
+from aftlib.shared_state.stores.tables import MemoryTable, Progress, StaleBatch
 from aftlib.shared_state.tuplelog import TupleLog
 from tests.postgres import own_server, stopped
 from tests.shared_state.tuples import partials

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
-from aftlib.shared_state.stores.memory import BufferedTable, MemoryTable
-from aftlib.shared_state.stores.opening import claim
+from aftlib.shared_state.stores import claim
 from aftlib.shared_state.stores.sql import SqliteTable
-from aftlib.shared_state.stores.tables import Progress, StaleBatch
+from aftlib.shared_state.stores.tables import BufferedTable, MemoryTable, Progress, StaleBatch
 from tests.shared_state.tuples import lift, partials
 
 INT64 = np.iinfo(np.int64)

@@ -1,4 +1,4 @@
-"""What task and server say to each other, and when either of them dies inside a message."""
+"""The messages between task and server, and crashes of either inside a message."""
 
 import os
 import pickle
@@ -17,19 +17,16 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.server import Server
-from aftlib.shared_state.stores.memory import MemoryTable
-from aftlib.shared_state.stores.tables import (
-    END,
-    NEVER,
-    Progress,
-    StaleBatch,
+from aftlib.shared_state.server import Server, SocketServer
+from aftlib.shared_state.stores.tables import END, NEVER, MemoryTable, Progress, StaleBatch
+from aftlib.shared_state.task import (
+    Link,
+    address_of,
     pack_message,
     progress_from_json,
     progress_to_json,
     unpack_message,
 )
-from aftlib.shared_state.task import Link, SocketServer, address_of
 from aftlib.shared_state.tuplelog import TupleLog
 from tests.shared_state.tuples import partials
 
@@ -46,22 +43,27 @@ def server(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def door(server):
-    door = SocketServer(server)
-    yield door
-    door._listener.close()
+def listener(server):
+    listener = SocketServer(server)
+    yield listener
+    listener._listener.close()
+
+
+def connected():
+    """Two ends of a connection."""
+    return [Connection(end.detach()) for end in socket.socketpair()]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7])
 @pytest.mark.parametrize("components", [1, 2])
-def test_a_message_says_what_was_said(rows, components):
+def test_a_message_is_read_as_it_was_written(rows, components):
     most = np.iinfo(np.int64).max
     windows, keys = np.full(rows, -most - 1), np.arange(rows) * 3
     values = np.arange(rows * components).reshape(components, rows).T - most  # not contiguous
     progress = {3: Progress(most, NEVER, 1, 2, 3, since=5), 0: Progress(np.int64(7), END)}
     sent = pack_message("merge", progress_to_json(progress), Partials(windows, keys, values))
-    word, what, found = unpack_message(sent)
-    assert (word, progress_from_json(what)) == ("merge", progress)
+    word, content, found = unpack_message(sent)
+    assert (word, progress_from_json(content)) == ("merge", progress)
     np.testing.assert_array_equal(found.windows, windows)
     np.testing.assert_array_equal(found.keys, keys)
     np.testing.assert_array_equal(found.values, values)
@@ -78,7 +80,7 @@ def test_a_message_says_what_was_said(rows, components):
         pickle.dumps(["j"]),
     ],
 )
-def test_what_is_no_message_is_refused(message):
+def test_other_bytes_are_refused(message):
     with pytest.raises(ValueError, match=rf"message must be lengths, .* got {len(message)} bytes"):
         unpack_message(message)
 
@@ -88,110 +90,95 @@ def test_a_number_that_is_no_integer_is_not_cut_to_one():
         pack_message("merge", {0: [np.float32(1.7)]})
 
 
-def answers(door, *requests):
-    """What a task is progress_to_json to each of its requests."""
-    task, link = (Connection(end.detach()) for end in socket.socketpair())
-    with task:
-        for request in requests:
-            task.send_bytes(request)
-        threading.Thread(target=door.serve, args=(link,), daemon=True).start()
-        return [unpack_message(task.recv_bytes())[:2] for _ in requests]
-
-
-def test_a_refusal_is_raised_in_the_task(door):
+def test_a_refusal_is_raised_in_the_task(listener):
     most = partials(SUM, [0], [1], [2**63 - 1])
-    stale = pack_message(
-        "merge", progress_to_json({0: Progress(9, since=5)}), partials(SUM, [0], [0], [1])
-    )
-    said = answers(door, pack_message("join", [0]), *[pack_message("merge", {}, most)] * 2, stale)
-    assert [word for word, _ in said] == ["joined", "done", "OverflowError", "StaleBatch"]
-    assert "leaves the 64 bits" in said[2][1] and "stands at 0" in said[3][1]
-
+    stale = {0: Progress(9, since=5)}
+    task, end = connected()
     link = Link.__new__(Link)
-    for word, error in (("OverflowError", OverflowError), ("StaleBatch", StaleBatch)):
-        link._link, server_end = (Connection(end.detach()) for end in socket.socketpair())
-        server_end.send_bytes(pack_message(word, "for a reason"))
-        with pytest.raises(error, match="for a reason"):
+    link._link = task
+    with task:
+        threading.Thread(target=listener.serve, args=(end,), daemon=True).start()
+        assert link.join([0]) == {}
+        link.merge(most, {})
+        with pytest.raises(OverflowError, match="leaves the 64 bits"):
             link.merge(most, {})
-
-
-def test_a_task_can_ask_for_nothing_else(door):
-    task, link = (Connection(end.detach()) for end in socket.socketpair())
-    task.send_bytes(pack_message("commit_epochs", []))
-    with pytest.raises(ValueError, match="word must be join, merge or leave, got 'commit_epochs'"):
-        door.serve(link)
-
-
-def test_nothing_that_comes_is_unpickled(door):
-    """Not even from who holds the key."""
-    task, link = (Connection(end.detach()) for end in socket.socketpair())
-    task.send(Harm())
-    with pytest.raises(ValueError, match="message must be"):
-        door.serve(link)
-    assert not os.path.exists("harm")
-
-
-def test_a_task_that_dies_inside_a_message_has_left(server, door):
-    task, link = socket.socketpair()
-    with task, Connection(task.dup().detach()) as calls:
-        calls.send_bytes(pack_message("join", [0]))
-        task.sendall(BEGINNING)
-        task.shutdown(socket.SHUT_WR)
-        door.serve(Connection(link.detach()))
-    with pytest.raises(KeyError, match="task 'visit 0' is not one of"):
-        server.cycle.meet("visit 0")
-
-
-def test_an_error_of_the_store_is_not_taken_for_a_death(server, door, monkeypatch):
-    def full(*_):
-        raise OSError(28, "no space left on device")
-
-    monkeypatch.setattr(server.own, "merge", full)
-    task, link = (Connection(end.detach()) for end in socket.socketpair())
-    task.send_bytes(pack_message("join", [0]))
-    task.send_bytes(pack_message("merge", {}, partials(SUM, *np.zeros((3, 1), int))))
-    with pytest.raises(OSError, match="no space left"):
-        door.serve(link)
-
-
-def test_a_server_that_dies_inside_a_message_is_one_that_has_died(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(address_of(0))
-        door.listen()
-
-        def die_in_a_message():
-            visit = Connection(door.accept()[0].detach())
-            deliver_challenge(visit, current_process().authkey)
-            answer_challenge(visit, current_process().authkey)
-            visit.recv_bytes()
-            os.write(visit.fileno(), BEGINNING)
-            visit.close()
-
-        threading.Thread(target=die_in_a_message, daemon=True).start()
-        with Link(0) as link, pytest.raises(EOFError, match="the peer crashed inside a message"):
-            link.join([0])
+        with pytest.raises(StaleBatch, match="stands at 0"):
+            link.merge(partials(SUM, [0], [0], [1]), stale)
 
 
 class Harm:
-    """What leaves a file behind wherever it is unpickled."""
+    """Leaves a file behind wherever it is unpickled."""
 
     def __reduce__(self):
         return (os.mkdir, ("harm",))
 
 
-def test_only_this_user_and_this_supervisor_s_processes_are_let_in(server):
-    """Once, the socket's mode was the umask's, and whatever came was unpickled."""
+def test_other_requests_and_pickles_are_refused_even_from_a_holder_of_the_key(listener):
+    task, end = connected()
+    task.send_bytes(pack_message("commit_epochs", []))
+    with pytest.raises(ValueError, match="word must be join, merge or leave, got 'commit_epochs'"):
+        listener.serve(end)
+    task, end = connected()
+    task.send(Harm())
+    with pytest.raises(ValueError, match="message must be"):
+        listener.serve(end)
+    assert not os.path.exists("harm")
+
+
+def test_a_task_that_crashes_inside_a_message_has_left(server, listener):
+    task, end = socket.socketpair()
+    with task, Connection(task.dup().detach()) as calls:
+        calls.send_bytes(pack_message("join", [0]))
+        task.sendall(BEGINNING)
+        task.shutdown(socket.SHUT_WR)
+        listener.serve(Connection(end.detach()))
+    with pytest.raises(KeyError, match="task 'connection 0' is not one of"):
+        server.cycle.meet("connection 0")
+
+
+def test_an_error_of_the_store_is_not_taken_for_a_crash(server, listener, monkeypatch):
+    def full(*_):
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(server.own, "merge", full)
+    task, end = connected()
+    task.send_bytes(pack_message("join", [0]))
+    task.send_bytes(pack_message("merge", {}, partials(SUM, *np.zeros((3, 1), int))))
+    with pytest.raises(OSError, match="no space left"):
+        listener.serve(end)
+
+
+def test_a_server_that_crashes_inside_a_message_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address_of(0))
+        listener.listen()
+
+        def crash_in_a_message():
+            end = Connection(listener.accept()[0].detach())
+            deliver_challenge(end, current_process().authkey)
+            answer_challenge(end, current_process().authkey)
+            end.recv_bytes()
+            os.write(end.fileno(), BEGINNING)
+            end.close()
+
+        threading.Thread(target=crash_in_a_message, daemon=True).start()
+        with Link(0) as link, pytest.raises(EOFError, match="the peer crashed inside a message"):
+            link.join([0])
+
+
+def test_only_this_user_and_this_supervisors_processes_are_served(server):
+    """Once, the socket's mode was the umask's, and any message was unpickled."""
     before = os.umask(0)
     try:
-        door = SocketServer(server)
+        listener = SocketServer(server)
         assert stat.S_IMODE(os.stat(address_of(0)).st_mode) == 0o600
     finally:
         os.umask(before)
 
     def run():
         with suppress(OSError):  # closed at the end
-            door.run()
+            listener.run()
 
     threading.Thread(target=run, daemon=True).start()
     with pytest.raises(AuthenticationError):
@@ -204,4 +191,4 @@ def test_only_this_user_and_this_supervisor_s_processes_are_let_in(server):
     assert not os.path.exists("harm")
     with Link(0) as link:
         assert link.join([0]) == {}
-    door._listener.close()
+    listener._listener.close()

@@ -1,0 +1,197 @@
+"""The parameters of notebook 03, and the streams that its experiments read (D3 section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pydantic import model_validator
+
+from aftlib.core.windows import Windows
+from aftlib.reports.parameter_model import ParameterModel, parameter
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.scaling import GROWTH, SKEWED
+from aftlib.shared_state.tuplelog import (
+    ROWS_PER_RANGE,
+    UNIFORM,
+    TupleLog,
+    TupleStream,
+    write_tuples,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 8
+FEWEST = 10_000
+"""Tuples below which nothing takes a time that Spark's clock shows."""
+MOST_CHECKPOINTS = 100
+
+
+class NotebookParameters(ParameterModel):
+    """What notebook 03 runs with."""
+
+    skews: list[int | float] = parameter(
+        [0.0, 1.2, 1.4, 1.6, 1.8, 2.0],
+        "Zipf's parameter; 0 is uniform",
+        least=0,
+        smoke=[0.0, 1.4, 2.0],
+        quick=[0.0, 1.4, 2.0],
+    )
+    tuples: int = parameter(
+        2_000_000, "of each measured stream", least=FEWEST, smoke=200_000, full=10_000_000
+    )
+    keys: int = parameter(100_000, "that may occur", least=1)
+    seed: int = parameter(1, "of all streams", least=0)
+    tasks: list[int] = parameter([1, 2], "parallelism that is measured", least=1)
+    repeats: int = parameter(
+        3,
+        "counted runs of each strategy, skew and parallelism",
+        least=1,
+        smoke=1,
+        full=5,
+    )
+    large_tuples: int = parameter(
+        0,
+        "of further streams, measured once with the most tasks; 0 for none",
+        least=0,
+        full=100_000_000,
+    )
+    large_skews: list[int | float] = parameter([], "their skews", full=[0.0, 1.4, 2.0])
+    modelled_tasks: list[int] = parameter(
+        [1, 2, 4, 8, 16, 24, 32, 48, 96], "parallelism that is modelled", least=1
+    )
+    modelled_tuples: int = parameter(100_000_000, "the document's 10⁸", least=1)
+    locality_keys: list[int] = parameter(
+        [10_000, 100_000, 1_000_000], "sizes of the table of sums", least=1, smoke=[10_000, 100_000]
+    )
+    locality_tuples: int = parameter(
+        2_000_000, "added to it", least=1, smoke=200_000, full=5_000_000
+    )
+    failure_tuples: int = parameter(
+        2_000_000, "of the stream in which a task is killed", least=1, smoke=400_000
+    )
+    every: int = parameter(
+        200_000, "tuples of a task between two checkpoints", least=4, smoke=50_000
+    )
+    after: int = parameter(
+        500_000,
+        "tuples that the task has gone through when it is killed",
+        least=1,
+        smoke=120_000,
+    )
+    shared_tuples: int = parameter(
+        100_000,
+        "of each of four partitions, when a server and a task are killed",
+        least=1_000,
+    )
+    store_keys: list[int] = parameter(
+        [10_000, 100_000],
+        "sizes of the tables of each store",
+        least=1,
+        smoke=[10_000],
+        full=[10_000, 100_000, 1_000_000],
+    )
+    store_rows: int = parameter(300_000, "merged into each", least=1, smoke=100_000, full=1_000_000)
+    stream_tuples: int = parameter(
+        20_000_000,
+        "of the stream that measures what checkpoints take away",
+        least=2,
+        smoke=1_000_000,
+        quick=5_000_000,
+        full=50_000_000,
+    )
+    stream_runs: int = parameter(1, "of it, in each mode", least=1, full=3)
+
+    @model_validator(mode="after")
+    def check_together(self) -> Self:
+        """Refuse values with which a claim has nothing to compare, or no task crashes."""
+        tasks, smallest = max(self.tasks), self.smallest_input
+        rules = [
+            (
+                UNIFORM in self.skews,
+                f"skews must hold {UNIFORM:g} (uniform), with which all others are compared, got "
+                f"{self.skews}: add {UNIFORM:g}",
+            ),
+            (
+                max(self.skews) >= SKEWED,
+                f"skews must hold one of {SKEWED} or more, for which D3 says that a shuffle does "
+                f"not grow, got {self.skews}: add {SKEWED}",
+            ),
+            (
+                set(GROWTH) <= set(self.modelled_tasks),
+                f"modelled_tasks must hold {GROWTH[0]} and {GROWTH[1]}, between which growth is "
+                f"judged, got {self.modelled_tasks}: add them",
+            ),
+            (
+                tasks >= 2,
+                "tasks must hold 2 or more, so that one task can crash and another go on, got "
+                f"{self.tasks}: add 2",
+            ),
+            (
+                self.large_tuples == 0 or self.large_tuples >= FEWEST,
+                f"large_tuples must be 0 for none or at least {FEWEST}, got {self.large_tuples}",
+            ),
+            (
+                min(self.large_skews, default=0) >= 0,
+                f"each of large_skews must be at least 0, got {self.large_skews}",
+            ),
+            (
+                self.every * MOST_CHECKPOINTS >= self.failure_tuples,
+                f"every must be at least failure_tuples / {MOST_CHECKPOINTS} = "
+                f"{self.failure_tuples / MOST_CHECKPOINTS:g}, got {self.every}: more checkpoints "
+                "take too long",
+            ),
+            (
+                self.after <= smallest,
+                f"after must be at most {smallest}, which each of {tasks} tasks reads of "
+                f"failure_tuples = {self.failure_tuples}, got {self.after}: lower it, or take more "
+                "tuples",
+            ),
+        ]
+        for satisfied, message in rules:
+            if not satisfied:
+                raise ValueError(message)
+        return self
+
+    @property
+    def smallest_input(self) -> int:
+        """Tuples of the task that reads fewest of `failure_tuples`."""
+        ranges = range(0, self.failure_tuples, ROWS_PER_RANGE)
+        partitions = [0] * PARTITIONS
+        for index, first in enumerate(ranges):  # as `write_tuples` deals them
+            partitions[index % PARTITIONS] += min(ROWS_PER_RANGE, self.failure_tuples - first)
+        tasks = min(max(self.tasks), PARTITIONS)
+        return min(sum(partitions[task::tasks]) for task in range(tasks))
+
+    def streams(self, tuples: int, skews: Sequence[float]) -> list[TupleStream]:
+        """Return a stream of so many tuples for each skew, of the notebook's keys and seed."""
+        return [TupleStream(tuples, self.keys, skew, self.seed) for skew in skews]
+
+
+@dataclass(frozen=True)
+class Input:
+    """A stream, its log, and the one big window that the document sums it by."""
+
+    stream: TupleStream
+    log: TupleLog
+
+    @property
+    def rules(self) -> Rules:
+        """One tumbling window over everything, as in the document."""
+        return Rules(Windows(self.stream.ticks, self.stream.ticks))
+
+
+def inputs(
+    spark: SparkSession,
+    directory: Path,
+    streams: Sequence[TupleStream],
+    partitions: int = PARTITIONS,
+) -> list[Input]:
+    """Draw a log of each stream on Spark; reuse the one that is there."""
+    return [
+        Input(s, write_tuples(spark, s, partitions, directory / f"tuples-{s.name}-p{partitions}"))
+        for s in streams
+    ]

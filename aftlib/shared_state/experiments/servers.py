@@ -1,0 +1,379 @@
+"""Experiments without Spark: servers and tasks, stores, checkpoints, and sums in the cache."""
+
+from __future__ import annotations
+
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.checks import require_number, require_numbers, with_value
+from aftlib.core.paths import project_root
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import SUM, Partials
+from aftlib.shared_state.experiments.parameters import Input
+from aftlib.shared_state.experiments.strategies import measure
+from aftlib.shared_state.job import OWN, Job
+from aftlib.shared_state.parsing import BLOCK, Rules
+from aftlib.shared_state.scaling import SERVED
+from aftlib.shared_state.stores import open_table
+from aftlib.shared_state.stores.tables import FLUSHES, Progress, StateTable
+from aftlib.shared_state.sums import SliceSums
+from aftlib.shared_state.supervisor import run_job
+from aftlib.shared_state.tuplelog import TupleLog, TupleStream, part_path, write_manifest
+from aftlib.spark.faults import Fault
+
+TIMES = 10
+"""How often servers read an input that is timed: one pass is too short to time."""
+WINDOWS = Windows(1_000, 500)
+SHARED_PARTITIONS, SHARED_KEYS, BATCHES_READ = 4, 1_000, 500
+"""Partitions and keys of the servers' log, and the most batches of a partition."""
+RUN = 64
+"""Tuples of the same key that come one after another in the last case of `states_or_locality`."""
+BATCH, BATCHES = 10_000, 10
+"""Rows per merge, and merges between two barriers."""
+BUDGET_S = 2.0
+"""Seconds that the merges of one store, size and mode may take."""
+TASKS, STREAM_KEYS, STREAM_BATCH = 2, 100_000, 250_000
+_NEVER_S = 1e9
+MODES = {
+    "no checkpoints": (_NEVER_S, _NEVER_S),
+    "local, every second": (1.0, _NEVER_S),
+    "local and global, every second": (1.0, 0.0),
+}
+"""Seconds between barriers and between epoch commits; at the end comes one of each anyway."""
+
+
+def served(
+    given: Sequence[Input], tasks: Sequence[int], repeats: int, times: int = TIMES
+) -> pd.DataFrame:
+    """Time the document's own design on every input: a server and its tasks, without Spark.
+
+    Each task sums its partitions and merges them into its server's own table (RocksDB behind a
+    buffer), which is flushed and committed to SQLite at the end, when the clock has stopped. An
+    input is read `times` over, and its tuples count as often.
+
+    Besides the columns of `measure` (strategy "servers and tasks"): states, sum: over all keys;
+    seconds: from the first task's start until the last has merged all.
+    """
+
+    def run(each: Input, _: str, number: int) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="aft-") as folder:
+            log = repeated_log(each.log, times, Path(folder) / "log")
+            job = Job(
+                log,
+                each.rules,
+                Path(folder) / "job",
+                servers=1,
+                tasks=number,
+                batch=each.stream.tuples,
+                checkpoint_s=_NEVER_S,
+            )
+            account = run_job(job)
+            (window,) = job.output.iterdir()
+            sums = pd.read_csv(window, names=["window", "key", "sum"])["sum"]
+        return {
+            "tuples": account.tuples,
+            "states": len(sums),
+            "sum": int(sums.sum()),
+            "seconds": account.seconds,
+        }
+
+    return measure(run, given, [SERVED], tasks, repeats)
+
+
+def repeated_log(log: TupleLog, times: int, path: Path) -> TupleLog:
+    """Return a log in a new folder that has each partition of another one so many times."""
+    path.mkdir()
+    for number in range(log.partitions * times):
+        part_path(path, number).symlink_to(log.part(number % log.partitions).absolute())
+    write_manifest(path, log.partitions * times, log.tuples * times, log.about)
+    return TupleLog.open(path)
+
+
+def servers_and_tasks_crash(directory: Path, tuples: int, seed: int) -> pd.DataFrame:
+    """Run two servers of two tasks each: undisturbed, with a task killed, with a server killed.
+
+    A server's own store is RocksDB, the global one SQLite. Task 0-0 crashes when it has read half
+    of its partition, server 0 when its two tasks have merged three quarters of theirs. Each of four
+    partitions has so many tuples; the folder is a new one.
+
+    Columns run, task, crashed: whether it or its server was killed; joined: how often it started,
+    read_again: tuples that it read a second time, seconds: the whole run, error: windows of the run
+    that are not those of the undisturbed one.
+    """
+    rng, times = np.random.default_rng(seed), np.arange(tuples) * 10 * WINDOWS.width // tuples
+    texts = []
+    for _ in range(SHARED_PARTITIONS):
+        columns = times, rng.integers(0, SHARED_KEYS, tuples), rng.integers(0, 101, tuples)
+        texts.append(b"".join(b"%d,%d,%d\n" % row for row in zip(*columns, strict=True)))
+    log = TupleLog.write(directory / "log", texts)
+
+    batch = -(-tuples // BATCHES_READ)
+    notes, batches = directory / "faults", -(-tuples // batch)
+    runs: dict[str, tuple[str, tuple[Fault, ...]]] = {
+        "undisturbed": ("none", ()),
+        "a task crashes": ("task-0-0", (Fault(notes, "task-0-0 read", -(-batches // 2)),)),
+        "a server crashes": (
+            "task-0-",
+            (Fault(notes, "server-0 merged", -(-batches * 3 // 2)),),
+        ),
+    }
+    rows, expected = [], dict[str, str]()
+    for name, (crashed, faults) in runs.items():
+        job = Job(
+            log,
+            Rules(WINDOWS, WINDOWS.pane),
+            directory / name.replace(" ", "-"),
+            batch=batch,
+            checkpoint_s=0.05,
+            faults=faults,
+        )
+        account = run_job(job)
+        if not all(fault.fallen for fault in faults):
+            raise RuntimeError(f"{name}, but no process was killed: take more tuples")
+        windows = {path.name: path.read_text() for path in job.output.iterdir()}
+        expected = expected or windows
+        rows += [
+            {
+                "run": name,
+                "task": task,
+                "crashed": task.startswith(crashed),
+                "joined": account.joined[task],
+                "read_again": account.read_again.get(task, 0),
+                "seconds": account.seconds,
+                "error": len(dict(windows.items() ^ expected.items())),
+            }
+            for task in sorted(account.joined)
+        ]
+    return pd.DataFrame(rows)
+
+
+def states_or_locality(
+    keys: Sequence[int], tuples: int, skew: float, repeats: int, seed: int = 1
+) -> pd.DataFrame:
+    """Nanoseconds to add a parsed tuple to its key's sum, and to take the sums, in five cases.
+
+    *uniform*: all keys, equally often. *skewed*: Zipf, only the keys that occur have a sum.
+    *skewed, all sums kept*: every key has a sum beforehand, as many as uniform. *uniform, few
+    keys*: as many keys as the skewed stream has. *uniform, in runs*: the same keys one after
+    another. `keys` are numbers of different keys, which set how large the table of sums is; tuples
+    are in memory and parsed, so that nothing else is in the time; the fastest repeat counts.
+
+    Columns keys, case, states: sums held, add_ns: per tuple, take_ms: of all sums.
+    """
+    rows = []
+    for number in map(int, with_value(keys)):
+        rng, none = np.random.default_rng([seed, number]), np.empty(0, np.int64)
+        stream = TupleStream(tuples, number, skew, seed)
+        skewed = stream.ids[np.searchsorted(np.cumsum(stream.shares)[:-1], rng.random(tuples))]
+        occurring = rng.permutation(np.unique(skewed))
+        uniform = stream.ids[rng.integers(0, number, tuples)]
+        cases = {
+            "uniform": (none, uniform),
+            "skewed": (none, skewed),
+            "skewed, all sums kept": (stream.ids, skewed),
+            "uniform, few keys": (none, rng.choice(occurring, tuples)),
+            "uniform, in runs": (none, np.repeat(uniform[: -(-tuples // RUN)], RUN)[:tuples]),
+        }
+        for case, (held, drawn) in cases.items():
+            timings = [_time_sums(held, drawn) for _ in range(repeats)]
+            states, add_s, take_s = (min(column) for column in zip(*timings, strict=True))
+            at = {"keys": number, "case": case, "states": states}
+            rows.append(at | {"add_ns": 1e9 * add_s / tuples, "take_ms": 1e3 * take_s})
+    return pd.DataFrame(rows)
+
+
+def _time_sums(held: np.ndarray, keys: np.ndarray) -> tuple[int, float, float]:
+    """Sums at the end, seconds to add the tuples, seconds to take the sums."""
+    sums, seconds = SliceSums(1), 0.0
+    for each in (held, np.unique(keys), keys):  # the table has grown before the clock counts
+        columns = np.stack([np.zeros_like(each), each, np.ones_like(each)])
+        blocks = [columns[:, first : first + BLOCK] for first in range(0, len(each), BLOCK)]
+        before = time.perf_counter()
+        for block in blocks:
+            sums.add(block)
+        seconds = time.perf_counter() - before
+    before = time.perf_counter()
+    states = len(sums.take())
+    return states, seconds, time.perf_counter() - before
+
+
+Opener = Callable[[str], AbstractContextManager[StateTable]]
+"""Opens a new table, given when it flushes, of which nothing is left behind."""
+
+
+@contextmanager
+def _embedded(store: str, flush: str) -> Iterator[StateTable]:
+    with (
+        tempfile.TemporaryDirectory(prefix="aft-") as folder,
+        open_table(f"{store}:{folder}/table", SUM, flush) as table,
+    ):
+        yield table
+
+
+EMBEDDED: Mapping[str, Opener] = {store: partial(_embedded, store) for store in OWN}
+"""Stores that need no server."""
+
+
+def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: int) -> pd.DataFrame:
+    """Merge batches into tables that hold all keys already, with a barrier now and then.
+
+    `keys` are the sizes of the tables. `rows` are merged into each, in batches of `BATCH` and ten
+    of them at least, for no longer than `BUDGET_S` seconds of merging.
+
+    Columns store, keys, flush, merges_per_s: rows, without the time of barriers;
+    with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
+    """
+    require_numbers("keys", keys, least=1)
+    require_number("rows", rows, least=1)
+    found = []
+    for store, size, flush in product(stores, keys, FLUSHES):
+        if store == "memory" and flush == "merge":  # nothing of it survives either way
+            continue
+        rng, merged, spent, barriers = np.random.default_rng(seed), 0, 0.0, list[float]()
+        with stores[store](flush) as table:
+            table.merge(_ones(np.arange(size)), {0: Progress(0)})
+            table.barrier()
+            while spent < BUDGET_S and merged < rows:
+                for _ in range(BATCHES):
+                    batch = _ones(np.sort(rng.choice(size, min(BATCH, size), replace=False)))
+                    begin = time.perf_counter()
+                    table.merge(batch, {0: Progress(merged)})
+                    spent += time.perf_counter() - begin
+                    merged += len(batch)
+                begin = time.perf_counter()
+                table.barrier()
+                barriers.append(time.perf_counter() - begin)
+        found.append(
+            {
+                "store": store,
+                "keys": size,
+                "flush": flush,
+                "merges_per_s": merged / spent,
+                "with_barriers_per_s": merged / (spent + sum(barriers)),
+                "barrier_ms": 1e3 * median(barriers),
+                "barrier_most_ms": 1e3 * max(barriers),
+            }
+        )
+    return pd.DataFrame(found)
+
+
+def _ones(keys: np.ndarray) -> Partials:
+    """One to be added to each key."""
+    return Partials(np.zeros(len(keys), int), keys, np.ones(len(keys), int))
+
+
+def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
+    """Stream through a server of two tasks in each of `MODES`, in turns that begin anywhere.
+
+    `stores` are kinds of the server's own store; the global one is SQLite. The tuples of each
+    stream are over 100,000 uniform keys; a stream of less than a few seconds has few barriers.
+
+    Columns store, mode, run; seconds until the tasks have merged everything, and throughput: tuples
+    per second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of all
+    processes, the epoch commits that are left at the end included.
+    """
+    require_number("stores", len(stores), least=1)
+    require_number("tuples", tuples, least=TASKS)
+    require_number("runs", runs, least=1)
+    stream, modes, rows = TupleStream(tuples, STREAM_KEYS, rate=tuples), list(MODES), []
+    with tempfile.TemporaryDirectory(prefix="aft-") as folder:
+        log = TupleLog.draw(Path(folder) / "log", stream, TASKS)
+        for store, turn in product(stores, range(runs)):
+            taken = dict[str, tuple[float, float]]()
+            for i in range(len(modes)):  # the first run meets another machine than the last
+                mode = modes[(turn + i) % len(modes)]
+                taken[mode] = time_stream(log, store, *MODES[mode])
+            without = taken[modes[0]][0]
+            rows += [
+                {
+                    "store": store,
+                    "mode": mode,
+                    "run": turn,
+                    "seconds": seconds,
+                    "throughput": tuples / seconds,
+                    "cpu_s": cpu_s,
+                    "lost": 1 - without / seconds,
+                }
+                for mode, (seconds, cpu_s) in ((mode, taken[mode]) for mode in modes)
+            ]
+    return pd.DataFrame(rows)
+
+
+def time_stream(
+    log: TupleLog, own: str, checkpoint_s: float, commit_s: float
+) -> tuple[float, float]:
+    """Return seconds until all is merged, and the CPU seconds of all processes."""
+    with tempfile.TemporaryDirectory(prefix="aft-") as folder:
+        job = Job(
+            log,
+            Rules(Windows(1, 1)),
+            Path(folder),
+            servers=1,
+            tasks=TASKS,
+            own=own,
+            batch=STREAM_BATCH,
+            checkpoint_s=checkpoint_s,
+            commit_s=commit_s,
+        )
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        account = run_job(job)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return account.seconds, cpu_s
+
+
+def other_engines() -> pd.DataFrame:
+    """Throughput of the strategies and of other engines, as `benchmarks merging` stored it.
+
+    Columns tuples, on (two tasks, or one core), engine, skew, throughput: tuples per second, the
+    median; runs: of the strategies. Empty where nothing is stored.
+    """
+    rows = []
+    kinds = {
+        "spark": ("Spark, ", "two tasks"),
+        "flink": ("", "two tasks"),
+        "one_core": ("", "one core"),
+    }
+    for stored, (kind, (prefix, on)) in product(_stored_results(), kinds.items()):
+        engines = stored[f"{kind}_million_tuples_a_second"]
+        if isinstance(engines, str):  # why there is none
+            continue
+        at = {"tuples": stored["tuples"], "runs": stored["runs"], "on": on}
+        rows += [
+            at | {"engine": prefix + engine, "skew": float(skew), "throughput": 1e6 * middle}
+            for engine, by_skew in engines.items()
+            for skew, (middle, *_) in by_skew.items()
+        ]
+    return pd.DataFrame(rows, columns=["tuples", "runs", "on", "engine", "skew", "throughput"])
+
+
+def stored_memory() -> pd.DataFrame:
+    """Most resident gigabytes of late local merge on Spark, as `benchmarks merging` stored them.
+
+    Of two runs of the same number of tuples the larger one. Empty where nothing is stored.
+    """
+    sizes = [
+        (int(tuples.replace(",", "")), gigabytes)
+        for stored in _stored_results()
+        for tuples, gigabytes in stored["memory_gb_at_most_by_tuples"].items()
+    ]
+    frame = pd.DataFrame(sizes, columns=["tuples", "gigabytes"])
+    return frame.groupby("tuples", as_index=False).max()
+
+
+def _stored_results() -> list[dict[str, Any]]:
+    """Results of the merging benchmark that are in the project."""
+    folder = project_root() / "benchmarks" / "results"
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("merging*.json"))]

@@ -1,0 +1,267 @@
+"""D3 table 1 and figs 1, 5 and 6 on Spark: sums, throughput and failures of each strategy."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.windows import Windows
+from aftlib.shared_state.aggregates import Partials
+from aftlib.shared_state.experiments.parameters import Input
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.pipelined import pipelined
+from aftlib.shared_state.scaling import spark_hashes
+from aftlib.shared_state.stores.sql import SqliteTable
+from aftlib.shared_state.stores.tables import StateTable
+from aftlib.shared_state.strategies import STRATEGIES, LogMerge, MergedLog, merge_log, received
+from aftlib.shared_state.sums import SUMS
+from aftlib.shared_state.tuplelog import TupleLog
+from aftlib.spark.faults import Fault
+from aftlib.spark.sweep import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE_WINDOWS = Windows(10, 5, "sum")
+TABLE_TUPLES = (
+    ((1, 0, 10), (3, 1, 20), (8, 0, 30), (6, 1, 40), (14, 0, 50)),
+    ((2, 1, 1), (7, 0, 2), (4, 0, 3), (11, 1, 4), (19, 1, 5)),
+)
+"""Our tuples (timestamp, key, value) of two partitions: the document's table has only o."""
+TABLE_DELAY = 5
+"""Ticks that the watermark is behind: enough for the tuples that arrive out of order here."""
+ROUNDS = 4
+"""Rounds of the pipelined shuffle between two checkpoints."""
+
+
+def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
+    """Let two tasks merge their slices into one shared table, and compose windows of them.
+
+    Return the shared table (slice, key, value), D3 table 1 for w = 10 and l = 5 (window id, key,
+    value), and the whole result.
+    """
+
+    def frame(sums: Partials, name: str, width: int) -> pd.DataFrame:
+        spans = [f"[{start}, {start + width})" for start in sums.windows.tolist()]
+        return pd.DataFrame({name: spans, "key": sums.keys, "value": sums.values[:, 0]})
+
+    texts = ["".join(f"{t},{k},{v}\n" for t, k, v in part).encode() for part in TABLE_TUPLES]
+    log, rules = TupleLog.write(directory / "log", texts), Rules(TABLE_WINDOWS, TABLE_DELAY)
+    with shared_table(spark, directory) as table:
+        done = merge_log(spark, log, rules, "late global", len(texts), directory / "notes", table)
+        with table() as shared:
+            state = frame(shared.read(), "slice", TABLE_WINDOWS.pane)
+    return state, frame(done.sums, "window id", TABLE_WINDOWS.width), done
+
+
+def measure(
+    run: Callable[[Input, str, int], dict[str, Any]],
+    given: Sequence[Input],
+    strategies: Sequence[str],
+    tasks: Sequence[int],
+    repeats: int,
+    warm_up: bool = False,
+) -> pd.DataFrame:
+    """Run each strategy on each input at each parallelism, in turns, of which the warm-up is none.
+
+    `run` returns at least tuples and seconds. The frame has strategy, skew, tasks and repeat, the
+    names that `run` returns, and throughput: tuples per second.
+    """
+    rows = []
+    for repeat in range(-warm_up, repeats):
+        for each, strategy, number in product(given, strategies, tasks):
+            row = run(each, strategy, number)
+            speed = {"throughput": row["tuples"] / row["seconds"]}
+            case = {"strategy": strategy, "skew": each.stream.skew, "tasks": number}
+            if repeat >= 0:
+                rows.append(case | {"repeat": repeat} | row | speed)
+    return pd.DataFrame(rows)
+
+
+def measured(
+    spark: SparkSession,
+    given: Sequence[Input],
+    tasks: Sequence[int],
+    repeats: int,
+    strategies: Sequence[str] = STRATEGIES,
+    warm_up: bool = True,
+) -> pd.DataFrame:
+    """Time every strategy on every input at every parallelism (`measure`).
+
+    The sums of all runs on an input must be the same, or a RuntimeError is raised. "Late global"
+    shares a new table each time (`shared_table`).
+
+    Besides the columns of `measure`: states; sum and count over all keys; seconds; start_s: until
+    the first task started; work_s: of the longest task; read_s, parse_s, sum_s: of all tasks
+    together; merge_s: merging the sums, of which task_merge_s in the tasks; sender_s, receiver_s:
+    of all tasks before and behind the shuffle, NaN where there is none.
+    """
+    first = dict[float, Partials]()
+
+    def run(each: Input, strategy: str, number: int) -> dict[str, Any]:
+        with (
+            tempfile.TemporaryDirectory(prefix="aft-") as scratch,
+            shared_table(spark, scratch) as table,
+            stage_seconds(spark) as stages,
+        ):
+            done = merge_log(spark, each.log, each.rules, strategy, number, table=table)
+        require_same(first.setdefault(each.stream.skew, done.sums), done.sums, strategy)
+        value, count = done.sums.values.sum(axis=0).tolist()
+        sender_s, receiver_s = stages if strategy == "upfront" else (np.nan, np.nan)
+        times = done.tasks
+        return {
+            "tuples": done.tuples,
+            "states": len(done.sums),
+            "sum": value,
+            "count": count,
+            "seconds": done.seconds,
+            "start_s": times["began"].min(),
+            "work_s": (times["ended"] - times["began"]).max(),
+            **{f"{part}_s": times[part].sum() for part in ("read", "parse", "sum")},
+            "task_merge_s": times["merge"].sum(),
+            "merge_s": times["merge"].sum() + done.merge_s,
+            "sender_s": sender_s,
+            "receiver_s": receiver_s,
+        }
+
+    return measure(run, given, strategies, tasks, repeats, warm_up)
+
+
+@contextmanager
+def stage_seconds(spark: SparkSession) -> Iterator[list[float]]:
+    """List that holds, after the block, the run time of each stage of Spark that ran in it.
+
+    In seconds of all its tasks together, in the order of the stages, without those skipped.
+    """
+    context, group = spark.sparkContext, uuid.uuid4().hex
+    seconds = list[float]()
+    context.setJobGroup(group, "timed")
+    try:
+        yield seconds
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+    jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(group))]
+    stages = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
+    attempts = [store.lastStageAttempt(stage) for stage in stages]
+    seconds += [a.executorRunTime() / 1e3 for a in attempts if a.status().toString() == "COMPLETE"]
+
+
+def require_same(one: Partials, other: Partials, name: str) -> None:
+    """Refuse sums that differ."""
+    if not all(np.array_equal(getattr(one, n), getattr(other, n)) for n in vars(one)):
+        raise RuntimeError(f"{name} gives other sums than the run before: report this as a bug")
+
+
+@contextmanager
+def shared_table(spark: SparkSession, directory: Path | str) -> Iterator[Callable[[], StateTable]]:
+    """Opener of a new table that tasks share, for the block.
+
+    It is a SQLite file in the folder. On a cluster it is a schema of the PostgreSQL that
+    ``AFT_POSTGRES_URL`` names, if any, which is dropped at the end.
+    """
+    url = os.environ.get("AFT_POSTGRES_URL")
+    if is_local(spark) or not url:
+        yield partial(SqliteTable, Path(directory) / "shared.sqlite", SUMS)
+        return
+    from aftlib.shared_state.stores.postgres import PostgresTable
+
+    table = partial(PostgresTable, url, SUMS, schema=f"aft_{uuid.uuid4().hex[:12]}")
+    try:
+        yield table
+    finally:
+        with table() as shared:
+            shared.remove()
+
+
+def one_task_crashes(
+    spark: SparkSession, given: Input, tasks: int, every: int, after: int
+) -> pd.DataFrame:
+    """Kill one task's process by SIGKILL under each strategy, and count.
+
+    Behind a shuffle it is the task that receives most, so that it reads its part at least. It
+    crashes when it has read `after` tuples, and has `every` of them between checkpoints. No more
+    tasks run than Spark has cores, or the log partitions.
+
+    Columns strategy, tasks, tuples, again: tuples read more than once, by all tries of all tasks,
+    disturbed: healthy tasks that were restarted, twice: tuples that these would count twice if they
+    went on, missing where nothing is sent a second time, error: largest difference of a sum
+    from the undisturbed run's, crashed_pid.
+    """
+    tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
+    if tasks < 2:
+        raise ValueError(
+            f"tasks must be at least 2, so that one crashes and one goes on, got {tasks!r}"
+        )
+    true = merge_log(spark, given.log, given.rules, "late local", tasks).sums
+    receivers = {
+        "upfront, pipelined shuffle": true.keys % tasks,
+        "upfront, Spark's shuffle on disk": spark_hashes(spark, true.keys) % tasks,
+        "late global": np.zeros_like(true.keys),
+    }
+    rows = []
+    for name, method in METHODS.items():
+        victim = int(np.bincount(receivers[name], true.values[:, 1]).argmax())
+        with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
+            fault = Fault(Path(scratch), f"task-{victim}", after)
+            job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
+            sums, tries = method(spark, job, every)
+            note = fault.fallen
+        if note is None:
+            raise ValueError(
+                f"after must be below the tuples of task {victim}, got {after}: no task crashed; "
+                "lower it, or take more tuples"
+            )
+        negative = Partials(true.windows, true.keys, -true.values)  # a missing row counts whole
+        difference = SUMS.group(Partials.concat(sums, negative)).values
+        reads = sum(t["received" if "received" in t else "tuples"] for t in tries)
+        row = {
+            "strategy": name,
+            "tasks": tasks,
+            "tuples": given.stream.tuples,
+            "again": reads - given.stream.tuples,
+            "disturbed": count_restarted(tries, victim),
+            "twice": None,
+            "error": int(np.abs(difference).max(initial=0)),
+            "crashed_pid": note["pid"],
+        }
+        if "by_round" in tries[0]:  # tuples of healthy tasks in rounds that were repeated
+            since = min(t["since"] for t in tries if t["attempt"] > 0)
+            healthy = [t for t in tries if t["attempt"] == 0 and t["task"] != victim]
+            row["twice"] = sum(sum(t["by_round"][since:]) for t in healthy)
+        rows.append(row)
+    return pd.DataFrame(rows).astype({"twice": "Int64"})
+
+
+def count_restarted(tries: list[dict], victim: int) -> int:
+    """Number of tasks that were restarted, without the one that crashed."""
+    return len({each["task"] for each in tries if each["attempt"] > 0} - {victim})
+
+
+def _late_global(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
+    with shared_table(spark, job.directory) as table:
+        done = merge_log(
+            spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every,
+            job.fault,
+        )  # fmt: skip
+    return done.sums, done.tries
+
+
+METHODS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dict]]]] = {
+    "upfront, pipelined shuffle": lambda spark, job, every: pipelined(
+        spark, job, every // ROUNDS, ROUNDS
+    ),
+    # receivers start when all tuples are on disk, and one reads them again
+    "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),
+    "late global": _late_global,
+}

@@ -1,0 +1,70 @@
+"""Parameters of the notebook: refused beforehand, or fine to the end."""
+
+import numpy as np
+import pytest
+
+from aftlib.shared_state import experiments as d3
+from aftlib.shared_state.experiments.parameters import FEWEST, MOST_CHECKPOINTS, NotebookParameters
+from aftlib.shared_state.tuplelog import TupleStream
+
+DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
+AWKWARD = [-1, 0.5, float("nan"), float("inf"), None, True, "x", ["x"], [[1]], [-1], [1.5]]
+FINE = {"large_skews": [[1.5]], "skews": []}
+
+
+@pytest.mark.parametrize("wrong", AWKWARD, ids=repr)
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_awkward_values_are_refused_by_their_name(name, wrong):
+    if wrong in FINE.get(name, []):
+        assert NotebookParameters(**DEFAULTS | {name: wrong})
+        return
+    with pytest.raises(ValueError, match=rf"\b{name}\b.* got "):
+        NotebookParameters(**DEFAULTS | {name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"skews": [1.4, 2.0]}, r"skews must hold 0 .*, got \[1.4, 2.0\]: add 0"),
+        ({"skews": [0.0, 1.2]}, r"skews must hold one of 1.4 or more.* got \[0.0, 1.2\]: add 1.4"),
+        ({"modelled_tasks": [1, 8]}, r"modelled_tasks must hold 8 and 24, .* got \[1, 8\]: add"),
+        ({"tasks": [1]}, r"tasks must hold 2 or more, .*, got \[1\]: add 2"),
+        ({"tuples": 9_999}, "tuples must be at least 10000, got 9999"),
+        ({"large_tuples": 10}, "large_tuples must be 0 for none or at least 10000, got 10"),
+        ({"every": 19_999}, "every must be at least failure_tuples / 100 = 20000, got 19999"),
+        ({"after": 10**6}, "after must be at most 983040, which each of 2 tasks .*, got 1000000"),
+        ({"failure_tuples": 60_000}, "after must be at most 0, .* failure_tuples = 60000, got"),
+        ({"seeds": 2}, "seeds is no parameter of this notebook, got 2: write 'seed'"),
+    ],
+)
+def test_values_that_do_not_fit_together_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        NotebookParameters(**DEFAULTS | wrong)
+
+
+def test_the_least_that_is_accepted_works_without_spark(tmp_path):
+    assert len(d3.checkpoints(["memory"], 2, runs=1)) == 3
+    assert np.isfinite(d3.merges(d3.EMBEDDED, [1], 1, 0)["merges_per_s"]).all()
+    locality = d3.states_or_locality([2, 1, 1], 1, skew=1.4, repeats=1, seed=0)
+    assert locality["keys"].unique().tolist() == [1, 2]
+    assert len(locality) == 10
+    sharing = d3.servers_and_tasks_crash(tmp_path, 1_000, seed=0)
+    assert (sharing["error"] == 0).all()
+
+
+def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
+    streams = [TupleStream(FEWEST, 1, skew, 0) for skew in (0, 1.4)]
+    given = d3.inputs(spark, tmp_path, streams)
+    measured = d3.measured(spark, given[:1], [1, 2], 1, warm_up=False)
+    assert (measured["states"] == 1).all()
+    imbalance = d3.imbalances(spark, streams, [1, 2, 8, 24])
+    costs = d3.fitted(measured, imbalance, streams)
+    for pipelined in (False, True):
+        model = d3.modelled(costs, imbalance, streams, 1, pipelined)
+        assert np.isfinite(model["throughput"]).all()
+    assert np.isfinite(d3.held_out(measured, costs, imbalance, streams)["ratio"]).all()
+    failures = d3.one_task_crashes(
+        spark, given[1], 2, every=FEWEST // MOST_CHECKPOINTS, after=FEWEST
+    )
+    assert (failures["error"] == 0).all()
+    assert len(failures) == 3
