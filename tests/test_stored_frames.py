@@ -13,7 +13,7 @@ import pytest
 
 from aftlib.approximately_once import figures as d1
 from aftlib.checkpoint_planning import figures as d2
-from aftlib.checkpoint_planning.experiments import fastest
+from aftlib.checkpoint_planning.experiments.costs import fastest
 from aftlib.exponential_histogram import figures as d5
 from aftlib.upstream_backup import figures as d4
 

@@ -12,13 +12,25 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, RED, explorable, styled, with_slider
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    explorable,
+    line_figure,
+    line_look,
+    nearest,
+    styled,
+    threshold,
+)
 
-LOOK: Mapping[str, dict] = {
-    "exactly-once": {"color": RED, "symbol": "square", "dash": "dot"},
-    "no-relaxation": {"color": ORANGE, "symbol": "triangle-up", "dash": "dash"},
-    "proposed": {"color": BLUE, "symbol": "circle", "dash": "solid"},
-    "adaptive": {"color": GREEN, "symbol": "diamond", "dash": "dashdot"},
+LOOKS = {
+    "exactly-once": line_look(RED, "square", "dot"),
+    "no-relaxation": line_look(ORANGE, "triangle-up", "dash"),
+    "proposed": line_look(BLUE),
+    "adaptive": line_look(GREEN, "diamond", "dashdot"),
 }
 _STATES = {"checkpointed": GREY, "replayed": BLUE, "estimated": ORANGE}
 _AXES = {
@@ -26,23 +38,32 @@ _AXES = {
     "delta": ("permitted failure probability δ", "δ"),
     "t_sla_ms": ("T_SLA (ms, logarithmic)", "T_SLA (ms)"),
 }
-_MEASURES: Mapping[str, tuple[str, str, str]] = {
-    "worst": ("worst case of (12)", BLUE, "circle"),
-    "single": ("this failure alone", GREEN, "triangle-up"),
-    "restored": ("checkpoint (no promise)", GREY, "x"),
+_MEASURES = {
+    "worst": "worst case of (12)",
+    "single": "this failure alone",
+    "restored": "checkpoint (no promise)",
 }
-_NO_BARS: dict[str, Any] = {"error_y": {"array": None}}
+_EXPECTED, _PROMISED, _BOUNDS = "expected, worst case", "promised 1 − δ", ("low", "high")
+_SUCCESS = {
+    _MEASURES["worst"]: line_look(BLUE),
+    _MEASURES["single"]: line_look(GREEN, "triangle-up"),
+    _MEASURES["restored"]: line_look(GREY, "x"),
+}
 _PARTS = {
-    "res_ms": ("T_res: restore, load gain", GREY),
-    "rep_ms": ("T_rep: replay", BLUE),
-    "est_ms": ("T_est: estimate", ORANGE),
+    "res_ms": "T_res: restore, load gain",
+    "rep_ms": "T_rep: replay",
+    "est_ms": "T_est: estimate",
+    "total_ms": "T_rec: their sum",
+    "full_ms": "replaying everything",
 }
+_TIMES = dict(zip(_PARTS.values(), map(line_look, (GREY, BLUE, ORANGE, GREEN, RED)), strict=True))
+_TIMES[_PARTS["full_ms"]] |= {"mode": "lines", "line": {"color": RED, "dash": "dash"}}
 _PHASES = {
     "python_ms": ("Python, imports", GREY),
     "open_ms": ("opening the state", ORANGE),
-    "recovery_ms": ("T_rec, cold", BLUE),
+    "recovery_ms": ("T_rec in the new process", BLUE),
     "commit_ms": ("commit", GREEN),
-    "plan_ms": ("afterwards: planning anew", RED),
+    "plan_ms": ("afterwards: planning the rest", RED),
 }
 
 
@@ -75,20 +96,20 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
 
 
 def plan(plans: Mapping[str, CheckpointPlan], title: str) -> go.Figure:
-    """Sensors that a failure makes replay, by its time, for each method; steps are checkpoints."""
+    """Sensors replayed after a failure, by its time, for each method; steps are checkpoints."""
     figure = go.Figure()
     for method, planned in plans.items():
-        look = LOOK[method]
+        look = LOOKS[method]
         x = [t for pair in pairwise(planned.times) for t in pair]
         y = [len(replay.sensors) for replay in planned.replay for _ in (0, 1)]
         figure.add_scatter(
-            x=x, y=y, mode="lines", line={"color": look["color"], "dash": look["dash"]},
+            x=x, y=y, mode="lines", line=look["line"],
             fill="tozeroy" if method == "proposed" else None,
             name=f"{method} ({len(planned.checkpoints)})",
         )  # fmt: skip
         figure.add_scatter(
             x=planned.checkpoints, y=[len(r.sensors) for r in planned.replay[:-1]], mode="markers",
-            marker={"color": look["color"], "symbol": look["symbol"], "size": 8}, showlegend=False,
+            marker=look["marker"], showlegend=False,
             name=f"{method}: checkpoint", hovertemplate="τ = %{x:,}<extra></extra>",
         )  # fmt: skip
     styled(figure, title, "steps since the window began", "sensors |O| replayed on failure")
@@ -101,7 +122,7 @@ def explore(
     delta: float,
     t_sla_ms: float,
 ) -> Any:
-    """What a failure replays, by its time; in JupyterLab below sliders for ε, δ and T_SLA.
+    """Sensors that a failure replays, by its time; in JupyterLab below sliders for ε, δ and T_SLA.
 
     `plan_window` is called with ε, δ, T_SLA in ms and a method. A method that has no plan for a
     T_SLA, because one recovery takes longer, is missing in the figure.
@@ -109,7 +130,7 @@ def explore(
 
     def draw(epsilon: float, delta: float, t_sla_ms: float) -> go.Figure:
         plans = {}
-        for method in LOOK:
+        for method in LOOKS:
             with suppress(ValueError):
                 plans[method] = plan_window(epsilon, delta, t_sla_ms, method)
         title = f"What is replayed when (ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
@@ -126,27 +147,15 @@ def explore(
 def counts(
     frame: pd.DataFrame, x: str, title: str, fixed: Mapping[str, float], start: float | None = None
 ) -> go.Figure:
-    """Checkpoints a window along one axis, one curve a method, a slider for another (fig. 6).
+    """Checkpoints per window along one axis, one curve per method, a slider for another (fig. 6).
 
-    `frame` is what `experiments.checkpoint_counts` gave, `x` "epsilon", "delta" or "t_sla_ms".
+    `frame` is that of `experiments.cases.checkpoint_counts`, `x` "epsilon", "delta" or "t_sla_ms".
     `fixed` holds the value of one other axis; the slider takes the third and begins at `start`, or
     in the middle.
     """
-    chosen, other = _reduced(frame, x, fixed)
-    frames: dict[Any, list[dict]] = {}
-    for stop, rows in chosen.sort_values(x).groupby(other):
-        each = [rows[rows["method"] == method] for method in LOOK]
-        frames[stop] = [{"x": r[x].tolist(), "y": r["checkpoints"].tolist()} for r in each]
-    looks: list[dict] = [
-        dict(
-            mode="lines+markers", name=method, marker={"symbol": look["symbol"], "size": 9},
-            line={"color": look["color"], "dash": look["dash"], "width": 2.5},
-        )
-        for method, look in LOOK.items()
-    ]  # fmt: skip
     titles = title, _AXES[x][0], "checkpoints a window"
-    figure = _with_curves(frames, looks, titles, _AXES[other][1], start)
-    return _scaled(figure, chosen, x).update_yaxes(rangemode="tozero")
+    figure = _along(frame, x, "checkpoints", "method", LOOKS, titles, fixed=fixed, start=start)
+    return figure.update_yaxes(rangemode="tozero")
 
 
 def success_by_time(
@@ -154,21 +163,14 @@ def success_by_time(
 ) -> go.Figure:
     """Success at every checkpoint of a plan, a slider for ε (fig. 7); bars are 95 % intervals."""
     chosen = frame[np.isclose(frame["delta"], delta) & np.isclose(frame["t_sla_ms"], t_sla_ms)]
-    frames: dict[Any, list[dict]] = {}
-    for stop, rows in chosen.sort_values("time").groupby("epsilon"):
-        expected: dict = {"x": rows["time"].tolist(), "y": rows["worst_expected"].tolist()}
-        frames[stop] = [*_success_curves(rows, "time"), expected | _NO_BARS]
-    looks: list[dict] = [
-        {"mode": "markers", "name": name, "marker": {"color": color, "symbol": symbol, "size": 9}}
-        for name, color, symbol in _MEASURES.values()
-    ]
-    dotted = {"color": BLUE, "dash": "dot"}
-    looks.append({"mode": "lines", "name": "expected, worst case", "line": dotted})
+    looks = {name: look | {"mode": "markers"} for name, look in _SUCCESS.items()}
+    looks[_EXPECTED] = {"mode": "lines", "line": {"color": BLUE, "dash": "dot"}}
+    rows = _by_measure(chosen, [*_AXES, "time"], {_EXPECTED: chosen["worst_expected"]})
     title = f"Success by checkpoint, T_SLA = {t_sla_ms:g} (fig. 7)"
     titles = title, "checkpoint τ from which it is recovered (steps)", "within ε"
-    figure = _with_curves(frames, looks, titles, "ε", start)
-    line, text = {"color": "#333", "dash": "dash"}, f"1 − δ = {1 - delta:g}"
-    return figure.add_hline(1 - delta, line=line, annotation_text=text)
+    slider: dict[str, Any] = {"slider": "epsilon", "label": "ε", "start": start, "bounds": _BOUNDS}
+    figure = line_figure(rows, "time", "share", "measure", looks, titles, **slider)
+    return threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}")
 
 
 def success(
@@ -178,43 +180,28 @@ def success(
 
     The arguments are those of `counts`.
     """
-    columns = [f"{m}{end}" for m in _MEASURES for end in ("", "_low", "_high")]
-    mean = frame.groupby(list(_AXES), as_index=False)[[*columns, "worst_expected"]].mean()
-    chosen, other = _reduced(mean, x, fixed)
-    frames: dict[Any, list[dict]] = {}
-    for stop, rows in chosen.sort_values(x).groupby(other):
-        promised: dict = {"x": rows[x].tolist(), "y": (1 - rows["delta"]).tolist()}
-        frames[stop] = [*_success_curves(rows, x), promised | _NO_BARS]
-    looks: list[dict] = [
-        dict(mode="lines+markers", name=name, marker={"color": color, "symbol": symbol, "size": 8})
-        for name, color, symbol in _MEASURES.values()
-    ]
-    dashed = {"color": "#333", "dash": "dash"}
-    looks.append({"mode": "lines", "name": "promised 1 − δ", "line": dashed})
+    mean = frame.groupby(list(_AXES), as_index=False).mean(numeric_only=True)
+    looks = _SUCCESS | {_PROMISED: {"mode": "lines", "line": {"color": "#333", "dash": "dash"}}}
+    rows = _by_measure(mean, list(_AXES), {_PROMISED: 1 - mean["delta"]})
     titles = title, _AXES[x][0], "within ε, mean over the plan's checkpoints"
-    return _scaled(_with_curves(frames, looks, titles, _AXES[other][1], start), chosen, x)
+    curves: dict[str, Any] = {"start": start, "bounds": _BOUNDS}
+    return _along(rows, x, "share", "measure", looks, titles, fixed=fixed, **curves)
 
 
 def recovery_times(times: pd.DataFrame, title: str, start: int | None = None) -> go.Figure:
-    """Parts of the recovery time against |O|, a slider for n, full replay beside (fig. 5).
+    """Parts of the recovery time against |O|, a slider for n, and a full replay's (fig. 5).
 
-    `times` has one row for each (n, |O|), as `experiments.fastest` gives.
+    `times` has one row for each (n, |O|), as `experiments.costs.fastest` gives.
     """
-    parts = [*_PARTS, "total_ms"]
-    frames: dict[Any, list[dict]] = {}
-    for n, rows in times.sort_values("sensors").groupby("n"):
-        part, full = rows[rows["sensors"] < n], rows[rows["sensors"] == n]["total_ms"].item()
-        x = part["sensors"].tolist()
-        curves = [{"x": x, "y": part[name].tolist()} for name in parts]
-        frames[n] = [*curves, {"x": x, "y": [full] * len(x)}]
-    looks: list[dict] = [
-        {"mode": "lines+markers", "name": name, "line": {"color": color}}
-        for name, color in [*_PARTS.values(), ("T_rec: their sum", GREEN)]
-    ]
-    dashed = {"color": RED, "dash": "dash"}
-    looks.append({"mode": "lines", "name": "replaying everything", "line": dashed})
+    full = times[times["sensors"] == times["n"]].set_index("n")["total_ms"]
+    part = times[times["sensors"] < times["n"]].assign(full_ms=lambda t: t["n"].map(full))
+    rows = part.rename(columns=_PARTS).melt(
+        ["n", "sensors"], list(_PARTS.values()), "part", "milliseconds"
+    )
     titles = title, "sensors replayed |O|", "milliseconds"
-    return _with_curves(frames, looks, titles, "n", start).update_yaxes(rangemode="tozero")
+    return line_figure(
+        rows, "sensors", "milliseconds", "part", _TIMES, titles, slider="n", label="n", start=start
+    ).update_yaxes(rangemode="tozero")
 
 
 def fitted(points: pd.DataFrame, reserve: float, title: str) -> go.Figure:
@@ -280,8 +267,7 @@ def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.
                 name=f"{way}: {name}",
                 line={"color": colors[str(way)], "dash": dash},
             )
-    line, text = {"color": "#333", "dash": "dash"}, f"1 − δ = {1 - delta:g}"
-    figure.add_hline(1 - delta, line=line, annotation_text=text, annotation_position="bottom right")
+    threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}", "bottom right")
     title = f"Losing all that follows a checkpoint at τ = {tau}"
     return styled(figure, title, "window", f"share, last {over} windows")
 
@@ -300,50 +286,26 @@ def guarded_plans(plans: pd.DataFrame) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero", dtick=max(1, most // 6))
 
 
-def _reduced(frame: pd.DataFrame, x: str, fixed: Mapping[str, float]) -> tuple[pd.DataFrame, str]:
-    """Rows nearest to the fixed axes' values, and the axis that is left for the slider."""
+def _along(frame: pd.DataFrame, x: str, *curves: Any, fixed: Any, **options: Any) -> go.Figure:
+    """Curves along one axis of the grid, at the values nearest to `fixed`; a slider for the rest.
+
+    `curves` and `options` are those of `line_figure`.
+    """
     for axis, value in fixed.items():
-        known = np.sort(frame[axis].unique())
-        frame = frame[frame[axis] == known[_nearest(known, value)]]
+        known = sorted(frame[axis].unique())
+        frame = frame[frame[axis] == known[nearest(known, value)]]
     (other,) = set(_AXES) - {x, *fixed}
-    return frame, other
+    options |= {"slider": other, "label": _AXES[other][1], "logarithmic": x == "t_sla_ms"}
+    return line_figure(frame, x, *curves, **options)
 
 
-def _nearest(stops: Sequence[float] | np.ndarray, value: float | None) -> int:
-    if value is None:
-        return len(stops) // 2
-    return int(np.abs(np.asarray(stops, dtype=float) - value).argmin())
-
-
-def _with_curves(
-    frames: Mapping[Any, Sequence[dict]],
-    looks: Sequence[dict],
-    titles: tuple[str, str, str],
-    label: str,
-    start: float | None,
-) -> go.Figure:
-    """A curve a look, and a slider that exchanges the data of all of them."""
-    stops = list(frames)
-    active = _nearest(stops, start)
-    figure = go.Figure()
-    for look, data in zip(looks, frames[stops[active]], strict=True):
-        figure.add_scatter(**look, **data)
-    named = {f"{stop:,.12g}": data for stop, data in frames.items()}
-    return with_slider(styled(figure, *titles), label, named, active)
-
-
-def _success_curves(rows: pd.DataFrame, x: str) -> list[dict]:
-    """Each measure with its interval."""
-    curves = []
-    for measure in _MEASURES:
-        up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]
-        error = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
-        curves.append({"x": rows[x].tolist(), "y": rows[measure].tolist(), "error_y": error})
-    return curves
-
-
-def _scaled(figure: go.Figure, frame: pd.DataFrame, x: str) -> go.Figure:
-    if x == "t_sla_ms":
-        ticks = sorted(frame[x].unique())
-        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{v:g}" for v in ticks])
-    return figure
+def _by_measure(
+    frame: pd.DataFrame, about: list[str], more: Mapping[str, pd.Series]
+) -> pd.DataFrame:
+    """One row per point and measure, with its interval; `more` are curves without intervals."""
+    curves = [frame[about].assign(measure=name, share=share) for name, share in more.items()]
+    for column, name in _MEASURES.items():
+        low, high = frame[f"{column}_low"], frame[f"{column}_high"]
+        curve = frame[about].assign(measure=name, share=frame[column], low=low, high=high)
+        curves.append(curve)
+    return pd.concat(curves, ignore_index=True)

@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import experiments
 from aftlib.checkpoint_planning.claims import CLAIMS
 from aftlib.checkpoint_planning.experiments import cases, costs
-from aftlib.checkpoint_planning.experiments import success as success_module
+from aftlib.checkpoint_planning.experiments import recoveries as runs
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -22,27 +21,12 @@ from aftlib.core.windows import Windows
 from tests import judging
 
 
-class InProcess:
-    """Does a grid's tasks here, so that what is changed here counts in them."""
-
-    sparkContext = type("Context", (), {"defaultParallelism": 1})  # noqa: N815
-
-    def __init__(self, frame=None):
-        self.frame = frame
-
-    def range(self, begin, stop, step, tasks):
-        return InProcess(pd.DataFrame({"id": range(begin, stop, step)}))
-
-    createDataFrame = classmethod(lambda cls, frame: cls(frame))  # noqa: N815
-
-    def repartition(self, parts):
-        return self
-
-    def mapInPandas(self, work, schema):  # noqa: N802
-        return InProcess(pd.concat(list(work(iter([self.frame])))))
-
-    def toPandas(self):  # noqa: N802
-        return self.frame
+@pytest.fixture(autouse=True, scope="module")
+def without_spark():
+    """The grid's tasks run here, so that changes made here count in them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cases, "sweep", lambda spark, work, points: [work(p) for p in points])
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +37,7 @@ def document(tmp_path_factory):
     epsilons = tuple(e * np.sqrt(10) for e in (0.05, 0.08, 0.10, 0.12, 0.13, 0.15))
     cost = RecoveryTime(28.33, 9.332e-3)
     grid = {"epsilons": epsilons, "deltas": (0.05, 0.1), "t_slas": (35, 50, 75, 100, 200)}
-    return experiments.PlanningCase(
+    return cases.PlanningCase(
         model, log, Windows(1000, 500), **grid, recovery_time=cost, replications=9, seed=1
     )
 
@@ -76,8 +60,8 @@ def frames(case, times=None, killed=None):
     few = replace(case, epsilons=case.epsilons[3:], deltas=(0.05,), t_slas=(50, 100))
     return {
         "case": case,
-        "counts": experiments.checkpoint_counts(InProcess(), case),
-        "success": experiments.success_rates(InProcess(), few),
+        "counts": cases.checkpoint_counts(None, case),
+        "success": cases.success_rates(None, few),
         "times": timing() if times is None else times,
         "killed": restarted() if killed is None else killed,
     }
@@ -141,7 +125,7 @@ def test_one_point_where_the_shortest_t_sla_does_not_save_most_turns_d2_4(saved)
 
 def test_the_tightest_t_sla_must_save_most(document):
     """Recoveries whose fixed part falls with T_SLA: the savings no longer grow as it tightens."""
-    counts = experiments.checkpoint_counts(InProcess(), document)
+    counts = cases.checkpoint_counts(None, document)
     found = {}
     for name, times in (("reversed", -counts["t_sla_ms"]), ("alike", counts["t_sla_ms"])):
         frame = counts.assign(t_sla_ms=times)
@@ -165,7 +149,7 @@ def weaker(model, rows, seed, first=0):
 @pytest.mark.parametrize("samples", [halved, weaker])
 def test_errors_of_another_size_turn_the_promise(document, monkeypatch, samples):
     """Too small ones as well: then the promise is kept, but not by these plans."""
-    monkeypatch.setattr(success_module, "draw", samples)
+    monkeypatch.setattr(cases, "draw", samples)
     assert turned(document) == {"D2-5"}
 
 
@@ -221,7 +205,7 @@ def timed_with(monkeypatch, tmp_path, seconds):
         return reading
 
     sizes = {"ns": [100], "shares": [0.1, 0.25, 0.5], "repeats": 2, "tuples": 1000}
-    return experiments.recovery_times(reader, tmp_path, tmp_path / "times", **sizes)
+    return costs.recovery_times(reader, tmp_path, tmp_path / "times", **sizes)
 
 
 @pytest.mark.parametrize(
@@ -279,10 +263,10 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
 
     def found(name, t_sla_ms, seconds):
         clocked = sys.executable, "-c", CLOCKED.format(seconds=seconds)
-        monkeypatch.setitem(experiments.restarts.__wrapped__.__globals__, "_DRIVER", clocked)
+        monkeypatch.setitem(runs.restarts.__wrapped__.__globals__, "_DRIVER", clocked)
         cost = RecoveryTime(0.75 * t_sla_ms, 1)
         query = ReplayQuery(model, 24, Requirement(0.45, 0.05), cost, t_sla_ms)
-        killed = experiments.restarts(query, log, tmp_path / name, 1, 1, kinds=("bare",))
+        killed = runs.restarts(query, log, tmp_path / name, 1, 1, kinds=("bare",))
         records = judging.judged(CLAIMS, {"killed": killed}, "D2-8", "D2-9")
         return [record.verdict for record in records.values()]
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning import experiments
+from aftlib.checkpoint_planning.experiments import cases
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
@@ -86,8 +86,8 @@ def test_what_a_maximum_has_no_plan_for_is_refused():
 def test_a_maximum_needs_a_far_larger_epsilon_than_a_mean():
     windows = Windows(10_000, 1_000)
     model, grid = block_model(100, 5, 60.0, 30.0), ((0.1,), (0.05,), (50.0,))
-    case = experiments.PlanningCase(model, None, windows, *grid, DOCUMENT_RECOVERY_TIME, 1, 1)
-    table = experiments.maximum_counts(case, 0.05, 50, shares=(1, 3, 4, 5)).set_index("deviations")
+    case = cases.PlanningCase(model, None, windows, *grid, DOCUMENT_RECOVERY_TIME, 1, 1)
+    table = cases.maximum_counts(case, 0.05, 50, shares=(1, 3, 4, 5)).set_index("deviations")
     assert table["exactly-once"].tolist() == [43] * 4
     assert table["proposed"].is_monotonic_decreasing
     assert table["proposed"].iloc[0] == 43 and table["proposed"].iloc[-1] == 0

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import experiments, figures
+from aftlib.checkpoint_planning import figures
+from aftlib.checkpoint_planning.experiments import guarded
 from aftlib.checkpoint_planning.experiments.guarded import LOOSE, SENSORS, WINDOW
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
@@ -14,12 +15,12 @@ COST, GRID = RecoveryTime(0, 1), (0, 10, 20)
 
 @pytest.fixture(scope="module")
 def values():
-    return experiments.wandering(500, memory=0.9, seed=1)
+    return guarded.wandering(500, memory=0.9, seed=1)
 
 
 @pytest.fixture(scope="module")
 def found(values):
-    return experiments.guarded_windows(values, WINDOW, GRID, 0.5, 0.05, COST, 120)
+    return guarded.guarded_windows(values, WINDOW, GRID, 0.5, 0.05, COST, 120)
 
 
 def test_the_example_is_what_it_says(values):
@@ -33,7 +34,7 @@ def test_the_example_is_what_it_says(values):
 
 
 def test_the_guard_keeps_the_promise_that_independent_steps_break(found):
-    table = experiments.promise_table(found[0], 0.05).set_index(["way", "tau"])
+    table = guarded.promise_table(found[0], 0.05).set_index(["way", "tau"])
     plain, guard = table.loc["Σ/L"], table.loc["guard"]
     assert (plain.loc[[10, 20], "within"] < 0.9).all()
     assert (plain["worst_sensor"] < 0.9).all()
@@ -84,8 +85,8 @@ def test_every_plan_keeps_t_sla(found):
 
 
 def test_both_streams_fail_in_the_same_windows_and_what_is_read_is_exact(tmp_path):
-    stream = experiments.generated_stream(110, 0.9, 0.5, 0.05, COST, 120, seed=1)
-    pairs, audited = experiments.failing_streams(stream, tmp_path, seed=1)
+    stream = guarded.generated_stream(guarded.wandering(110, 0.9, 1), 0.5, 0.05, COST, 120)
+    pairs, audited = guarded.failing_streams(stream, tmp_path, seed=1)
     struck = [set(pairs.loc[pairs["way"] == way, "window"]) for way in ("Σ/L", "guard")]
     assert struck[0] == struck[1] and 15 < len(struck[0]) < 40 and min(struck[0]) >= 55
     assert len(pairs) == 2 * len(struck[0]) * SENSORS
@@ -96,7 +97,7 @@ def test_both_streams_fail_in_the_same_windows_and_what_is_read_is_exact(tmp_pat
     assert (audited.estimates, audited.wrong) == (len(ours), (ours["off"] > 1).sum())
     assert set(pairs["part"]) == {"all go together", "one goes its own way"}
     assert (pairs["window"] < 82).equals(pairs["part"] == "all go together")
-    table = experiments.stream_table(pairs, seed=1).set_index(["way", "part"])
+    table = guarded.stream_table(pairs, seed=1).set_index(["way", "part"])
     assert (table["exact"].dropna() == 1).all()
     drifted = guessed.query("way == 'Σ/L' and sensor == 11 and window >= 82")["off"] <= 1
     assert table.loc[("Σ/L", "one goes its own way"), "worst_sensor"] == drifted.mean() < 0.7
@@ -105,11 +106,11 @@ def test_both_streams_fail_in_the_same_windows_and_what_is_read_is_exact(tmp_pat
 def test_the_stream_table_by_hand():
     cells = {"window": [7, 7, 8, 8], "sensor": [0, 1, 0, 1], "off": [0.5, 2.0, 0.1, 0.0]}
     pairs = pd.DataFrame(cells).assign(way="guard", part="all", estimated=[True, True, True, False])
-    (row,) = experiments.stream_table(pairs, seed=1).to_dict("records")
+    (row,) = guarded.stream_table(pairs, seed=1).to_dict("records")
     assert (row["failures"], row["estimated"], row["within"]) == (2, 0.75, pytest.approx(2 / 3))
     assert (row["low"], row["high"]) == (0.5, 1.0)  # of one window again and again
     assert (row["worst_sensor"], row["exact"]) == (0.0, 1.0)
-    nothing = experiments.stream_table(pairs.assign(estimated=False), seed=1).iloc[0]
+    nothing = guarded.stream_table(pairs.assign(estimated=False), seed=1).iloc[0]
     assert nothing["estimated"] == 0 and np.isnan(nothing[["within", "low"]].astype(float)).all()
 
 
@@ -117,7 +118,7 @@ def test_the_table_by_hand():
     rows = pd.DataFrame({"window": [5, 5, 6, 6], "sensor": [0, 1, 0, 1]})
     rows = rows.assign(way="guard", tau=3, estimated=[True, True, True, False])
     frame = rows.assign(wrong=[False, True, False, True])
-    (row,) = experiments.promise_table(frame, 0.05).to_dict("records")
+    (row,) = guarded.promise_table(frame, 0.05).to_dict("records")
     assert (row["estimated"], row["within"]) == (0.75, pytest.approx(2 / 3))
     assert row["windows"] == 1.5
     assert row["slack"] == pytest.approx(5 / 1.5)

@@ -1,24 +1,22 @@
 """Every parameter of notebook 02 works to the end, or is refused in its first seconds."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import experiments, figures
+from aftlib.checkpoint_planning import figures
 from aftlib.checkpoint_planning.claims import CLAIMS
-from aftlib.checkpoint_planning.experiments import check_parameters
+from aftlib.checkpoint_planning.experiments import cases, costs, guarded
+from aftlib.checkpoint_planning.experiments import recoveries as runs
+from aftlib.checkpoint_planning.experiments.parameters import NotebookParameters
 from aftlib.checkpoint_planning.operator import bare_read
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.core.checks import with_value
-from aftlib.core.paths import notebooks_dir
-from aftlib.core.windows import Windows
-from aftlib.reports.notebook import Notebook
 from tests.judging import judged
 
-NOTEBOOK = Notebook(notebooks_dir() / "02_checkpoint_planning.ipynb")
-DEFAULTS = {name: parameter.default for name, parameter in NOTEBOOK.parameters.items()}
+DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
 AWKWARD = (
     0,
     -1,
@@ -54,19 +52,15 @@ REFUSED = [
 ]
 
 
-def test_defaults_are_fine():
-    check_parameters(**DEFAULTS)
-
-
 @pytest.mark.parametrize(("name", "value"), REFUSED, ids=str)
 def test_awkward_values_are_refused_by_name(name, value):
     with pytest.raises(ValueError, match=rf"\b{name}\b"):
-        check_parameters(**DEFAULTS | {name: value})
+        NotebookParameters(**{name: value})
 
 
 @pytest.mark.parametrize(("name", "value"), sorted(FINE, key=str), ids=str)
 def test_odd_values_that_mean_something_pass(name, value):
-    check_parameters(**DEFAULTS | {name: value})
+    NotebookParameters(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -82,14 +76,19 @@ def test_odd_values_that_mean_something_pass(name, value):
         ({"shares": [0.5]}, "shares must hold two different parts"),
         ({"shares": [0.5, 0.75]}, "shares must hold two different parts"),
         ({"budgets": [50_000, 99]}, "each of budgets must be a whole number at least 100, got 99"),
-        ({"guard_budget": 59}, "guard_budget must be a whole number at least 60, got 59"),
+        ({"guard_budget": 59}, "guard_budget must be at least 60, got 59"),
         ({"kept_epsilon": 0.5}, "kept_epsilon must be below 0.1518, where nothing"),
     ],
     ids=str,
 )
 def test_values_that_do_not_fit_together_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
-        check_parameters(**DEFAULTS | changed)
+        NotebookParameters(**changed)
+
+
+SMALL = {"sensors": 6, "groups": 2, "variance": 4, "covariance": 3, "replications": 2}
+SMALL |= {"window": 24, "slide": 7, "rows": 120, "epsilons": [0.45, 0.55], "epsilon": 0.45}
+SMALL |= {"t_slas": [35, 50], "kept_epsilon": 0.01, "budgets": [6]}
 
 
 @pytest.mark.parametrize(
@@ -107,32 +106,18 @@ def test_values_that_do_not_fit_together_are_refused(changed, message):
 )
 def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, odd):
     """A value outside its grid is added to it, at the scale of six sensors."""
-    small = {"sensors": 6, "groups": 2, "variance": 4, "covariance": 3, "replications": 2}
-    small |= {"window": 24, "slide": 7, "rows": 120, "epsilons": [0.45, 0.55], "epsilon": 0.45}
-    small |= {"t_slas": [35, 50], "kept_epsilon": 0.01, "budgets": [6]}
-    p = DEFAULTS | small | odd
-    check_parameters(**p)
-    case = experiments.block_case(
-        spark,
-        tmp_path,
-        **{k: p[k] for k in ("sensors", "groups", "variance", "covariance")},
-        **{k: p[k] for k in ("rows", "replications", "seed")},
-        windows=Windows(p["window"], p["slide"]),
-        epsilons=with_value(p["epsilons"], p["epsilon"]),
-        deltas=with_value(p["deltas"], p["delta"]),
-        t_slas=with_value(p["t_slas"], p["t_sla"]),
-        recovery_time=RecoveryTime(28.33, 1e-3),
-    )
-    counts = experiments.checkpoint_counts(spark, case)
-    assert experiments.counts_table(counts, p["delta"])[p["epsilon"]][p["t_sla"]]
-    success = experiments.success_rates(spark, case)
-    shown = figures.success_by_time(success, p["delta"], p["t_sla"], start=p["epsilon"])
-    assert len(shown.data[0].x) == len(case.plan(p["epsilon"], p["delta"], p["t_sla"]).replay)
+    p = NotebookParameters(**SMALL | odd)
+    case = replace(p.case(spark, tmp_path), recovery_time=RecoveryTime(28.33, 1e-3))
+    counts = cases.checkpoint_counts(spark, case)
+    assert cases.counts_table(counts, p.delta)[p.epsilon][p.t_sla]
+    success = cases.success_rates(spark, case)
+    shown = figures.success_by_time(success, p.delta, p.t_sla, start=p.epsilon)
+    assert len(shown.data[0].x) == len(case.plan(p.epsilon, p.delta, p.t_sla).replay)
     for axis, fixed in (("epsilon", "delta"), ("delta", "t_sla_ms"), ("t_sla_ms", "delta")):
-        at = {fixed: p["t_sla" if fixed == "t_sla_ms" else fixed]}
-        figures.counts(counts, axis, "title", at, start=p["epsilon"])
-        figures.success(success, axis, "title", at, start=p["epsilon"])
-    times = experiments.recovery_times(
+        at = {fixed: p.t_sla if fixed == "t_sla_ms" else p.delta}
+        figures.counts(counts, axis, "title", at, start=p.epsilon)
+        figures.success(success, axis, "title", at, start=p.epsilon)
+    times = costs.recovery_times(
         bare_read, tmp_path, tmp_path / "times", ns=[100], shares=[0.1, 0.5], repeats=1, tuples=100
     )
     killed = pd.DataFrame({"t_sla_ms": [50.0], "total_ms": [10.0], "all_ms": [400.0]})
@@ -143,21 +128,18 @@ def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, 
 @pytest.mark.parametrize("odd", [{"budgets": [6]}, {"budgets": [10**9, 6]}, {"window": 1}], ids=str)
 def test_odd_measurements_come_through(spark, tmp_path, odd):
     """A budget may permit one step or everything, and a window may be one step."""
-    p = {"window": 24, "budgets": [6, 40]} | odd
-    case = experiments.block_case(
-        spark, tmp_path, sensors=6, groups=2, variance=4, covariance=3, rows=120, replications=1,
-        windows=Windows(p["window"], 1), seed=1, epsilons=[0.1], deltas=[0.05], t_slas=[35],
-    )  # fmt: skip
-    asked = experiments.queries(case, 0.1, 0.05, p["budgets"])
+    p = NotebookParameters(**SMALL | {"budgets": [6, 40]} | odd)
+    case = p.case(spark, tmp_path)
+    asked = runs.queries(case, 0.1, 0.05, p.budgets)
     read = bare_read(case.log)
-    found = experiments.recoveries(asked, case.log, read, tmp_path / "a", 3, seed=1)
-    fit = experiments.fit_recovery_time(found)
-    planned = experiments.queries(case, 0.1, 0.05, p["budgets"], fit.recovery_time)
-    held = experiments.recoveries(planned, case.log, read, tmp_path / "b", 2, seed=2)
-    assert len(held) == 2 * len(p["budgets"])
+    found = runs.recoveries(asked, case.log, read, tmp_path / "a", 3, seed=1)
+    fit = costs.fit_recovery_time(found)
+    planned = runs.queries(case, 0.1, 0.05, p.budgets, fit.recovery_time)
+    held = runs.recoveries(planned, case.log, read, tmp_path / "b", 2, seed=2)
+    assert len(held) == 2 * len(p.budgets)
     figures.t_sla(held)
     figures.fitted(fit.points, fit.reserve, "title")
-    killed = experiments.restarts(planned[0], case.log, tmp_path / "c", 1, 1, kinds=("bare",))
+    killed = runs.restarts(planned[0], case.log, tmp_path / "c", 1, 1, kinds=("bare",))
     assert np.isfinite(killed["all_ms"]).all()
 
 
@@ -167,11 +149,10 @@ def test_odd_measurements_come_through(spark, tmp_path, odd):
     ids=str,
 )
 def test_odd_promises_of_the_guard_come_through_to_the_figures(odd):
-    p = {"memory": 0.9, "guard_epsilon": 0.5, "guard_windows": 100, "guard_budget": 60} | odd
-    check_parameters(**DEFAULTS | p)
-    values, cost = experiments.wandering(p["guard_windows"], p["memory"], 1), RecoveryTime(1, 1)
-    asked = experiments.WINDOW, experiments.GRID, p["guard_epsilon"], 0.05
-    found, plans = experiments.guarded_windows(values, *asked, cost, cost(p["guard_budget"]))
-    assert len(experiments.promise_table(found, 0.05)) == 2 * len(experiments.GRID)
+    p = NotebookParameters(**{"guard_windows": 100} | odd)
+    values, cost = guarded.wandering(100, p.memory, 1), RecoveryTime(1, 1)
+    asked = guarded.WINDOW, guarded.GRID, p.guard_epsilon, 0.05
+    found, plans = guarded.guarded_windows(values, *asked, cost, cost(p.guard_budget))
+    assert len(guarded.promise_table(found, 0.05)) == 2 * len(guarded.GRID)
     assert len(figures.promises(found, 0.05, 10).data) == 4
     assert len(figures.guarded_plans(plans).data) == 2

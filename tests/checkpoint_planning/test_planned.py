@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import experiments
 from aftlib.checkpoint_planning.driver import read_task, write_task
+from aftlib.checkpoint_planning.experiments import guarded
+from aftlib.checkpoint_planning.experiments import recoveries as runs
 from aftlib.checkpoint_planning.experiments.recoveries import planned_query, require_planned
 from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
 from aftlib.core.generators import block_model
@@ -89,15 +90,15 @@ def test_a_plan_that_leaves_no_time_for_exact_replay_is_refused(plan):
 
 
 def test_a_plans_data_stream_with_a_guard(plan, tmp_path):
-    stream = experiments.planned_stream(plan())  # 5 steps of all four within T_SLA
+    stream = guarded.planned_stream(plan())  # 5 steps of all four within T_SLA
     assert (stream.query.grid, stream.query.recover) == ((0, 2, 4, 6, 8), "guard")
     assert stream.values.shape == (1200, 4) and stream.query.planned is None
-    pairs, audited = experiments.failing_streams(stream, tmp_path / "s", seed=1)
+    pairs, audited = guarded.failing_streams(stream, tmp_path / "s", seed=1)
     assert set(pairs["part"]) == {"all"} and pairs["window"].min() >= 60
     assert (pairs.loc[~pairs["estimated"], "off"] < 1e-9).all()
     assert (pairs.loc[pairs["estimated"], "off"] <= 1).mean() > 0.8
     assert audited.estimates == (pairs["estimated"] & (pairs["way"] == "guard")).sum()
-    assert experiments.planned_stream(plan(t_sla_ms=4)).query.grid == tuple(range(10))
+    assert guarded.planned_stream(plan(t_sla_ms=4)).query.grid == tuple(range(10))
 
 
 @pytest.mark.spark
@@ -106,7 +107,7 @@ def test_a_plans_data_stream_with_a_guard(plan, tmp_path):
     os.environ.get("AFT_TRIALS") != "full", reason="starts Spark several times: full trials"
 )
 def test_killed_drivers_follow_the_plan(plan, spark, tmp_path):
-    found = experiments.planned_recoveries(
+    found = runs.planned_recoveries(
         spark, plan(), tmp_path / "data", tmp_path / "scratch", kills=1, seed=1
     )
     assert len(found) == 1

@@ -1,10 +1,11 @@
-"""What D2's grid is run on, and how many checkpoints its plans take (D2 fig. 6)."""
+"""D2's data, the checkpoints of its plans (fig. 6) and the success of its recoveries (fig. 7)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,22 +13,22 @@ import pandas as pd
 
 from aftlib.checkpoint_planning import plan
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
-from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model
+from aftlib.core.generators import draw
+from aftlib.core.intervals import bootstrap_interval, t_interval
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
-from aftlib.spark.sweep import write_samples
+from aftlib.spark.sweep import sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-AXES = ("epsilon", "delta", "t_sla_ms")
+AXES = ["epsilon", "delta", "t_sla_ms"]
 METHODS = (*plan.METHODS[::-1], plan.ADAPTIVE)
-_SCHEMA = (
-    "method string, epsilon double, delta double, t_sla_ms double, checkpoints long, sensors long"
-)
+MEASURES = ("worst", "single", "restored")
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -40,74 +41,53 @@ class PlanningCase:
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]
     t_slas: tuple[float, ...]  # ms
-    recovery_time: RecoveryTime  # what the plans count on
-    replications: int  # further stretches of the sample, each as long as the log
+    recovery_time: RecoveryTime  # that the plans count on
+    replications: int  # further segments of the sample, each as long as the log
     seed: int  # of the sample and of resampling
 
     def plan(
-        self, epsilon: float, delta: float, t_sla_ms: float, method: str = "proposed"
+        self,
+        epsilon: float,
+        delta: float,
+        t_sla_ms: float,
+        method: str = "proposed",
+        query: str = "",
     ) -> CheckpointPlan:
-        """Plan of a window under one promise."""
-        asked = self.model, self.windows.width, Requirement(epsilon, delta), self.recovery_time
-        return plan_checkpoints(*asked, t_sla_ms, method=method, query=self.windows.query)
+        """Plan of a window at one point of the grid."""
+        return plan_checkpoints(
+            self.model,
+            self.windows.width,
+            Requirement(epsilon, delta),
+            self.recovery_time,
+            t_sla_ms,
+            method=method,
+            query=query or self.windows.query,
+        )
 
     @property
-    def points(self) -> pd.DataFrame:
-        """The grid: epsilon, delta, t_sla_ms, one row a promise."""
-        values = pd.MultiIndex.from_product([self.epsilons, self.deltas, self.t_slas], names=AXES)
-        return values.to_frame(index=False).astype(float)
-
-
-def block_case(
-    spark: SparkSession,
-    directory: Path,
-    *,
-    sensors: int,
-    groups: int,
-    variance: float,
-    covariance: float,
-    windows: Windows,
-    rows: int,
-    replications: int,
-    seed: int,
-    epsilons: Sequence[float],
-    deltas: Sequence[float],
-    t_slas: Sequence[float],
-    recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME,
-) -> PlanningCase:
-    """D2's data set (section 6.2): equal groups of sensors that go together, drawn on Spark.
-
-    The log is kept under `directory`, keyed by its parameters, and reused when it is there.
-    """
-    model = block_model(sensors, groups, variance, covariance)
-    kind = f"n{sensors}-g{groups}-v{variance:.15g}-c{covariance:.15g}"
-    path = directory / f"groups-{kind}-rows{rows}-seed{seed}"
-    log = write_samples(spark, model, rows, seed, path)
-    grid = tuple(epsilons), tuple(deltas), tuple(t_slas)
-    return PlanningCase(model, log, windows, *grid, recovery_time, replications, seed)
+    def points(self) -> list[tuple[float, float, float]]:
+        """The grid of (ε, δ, T_SLA)."""
+        return list(product(self.epsilons, self.deltas, self.t_slas))
 
 
 def checkpoint_counts(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     """Checkpoints strictly inside a window for each method over the grid (D2 fig. 6).
 
-    method, epsilon, delta, t_sla_ms, checkpoints, and sensors: |O| at the window's beginning. One
-    Spark job; a task takes some (method, ε, δ, T_SLA). ValueError when the shortest T_SLA does not
-    suffice to replay all sensors over one step.
+    Columns: method, epsilon, delta, t_sla_ms, checkpoints, and sensors: |O| at the window's
+    beginning. ValueError when the shortest T_SLA does not suffice to replay all sensors over one
+    step.
     """
-    # the longest of all recoveries over one step: what it permits, every other plan permits too
+    # the longest of all recoveries over one step: a T_SLA that permits it permits every other
     case.plan(case.epsilons[0], case.deltas[0], min(case.t_slas), "exactly-once")
-    points = pd.DataFrame({"method": METHODS}).merge(case.points, how="cross")
 
-    def count(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        for frame in frames:
-            plans = [case.plan(e, d, t, m) for m, e, d, t in frame.itertuples(index=False)]
-            sizes = [len(plan.replay[0].sensors) for plan in plans]
-            taken = [len(plan.checkpoints) for plan in plans]
-            yield frame.assign(checkpoints=taken, sensors=sizes)
+    def count(point: tuple[str, tuple[float, float, float]]) -> tuple:
+        method, asked = point
+        found = case.plan(*asked, method)
+        return method, *asked, len(found.checkpoints), len(found.replay[0].sensors)
 
-    cut = spark.createDataFrame(points).repartition(4 * spark.sparkContext.defaultParallelism)
-    found = cut.mapInPandas(count, _SCHEMA).toPandas()
-    return found.sort_values(["method", *AXES], ignore_index=True)
+    rows = sweep(spark, count, list(product(METHODS, case.points)))
+    frame = pd.DataFrame(rows, columns=["method", *AXES, "checkpoints", "sensors"])
+    return frame.sort_values(["method", *AXES], ignore_index=True)
 
 
 def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
@@ -137,11 +117,123 @@ def maximum_counts(
     """
     scale, rows = float(np.sqrt(case.model.covariance.diagonal().max())), []
     for share in shares:
-        asked = case.model, case.windows.width, Requirement(share * scale, delta)
-        every = *asked, case.recovery_time, t_sla_ms
-        plans = {method: plan_checkpoints(*every, method, "max") for method in plan.METHODS[::-1]}
+        epsilon = share * scale
+        plans = {m: case.plan(epsilon, delta, t_sla_ms, m, "max") for m in plan.METHODS[::-1]}
         sizes = [len(replay.sensors) for replay in plans["proposed"].replay]
-        taken = {method: len(found.checkpoints) for method, found in plans.items()}
-        row = {"deviations": share, "epsilon": share * scale, **taken}
+        row = {"deviations": share, "epsilon": epsilon}
+        row |= {method: len(found.checkpoints) for method, found in plans.items()}
         rows.append(row | {"sensors first": sizes[0], "sensors last": sizes[-1]})
     return pd.DataFrame(rows)
+
+
+def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
+    """Share of |restored − true| ≤ ε at every planned checkpoint of the grid (D2 fig. 7).
+
+    Every window of every part is recovered from each checkpoint of the plan "proposed". Counted
+    are the sensors that (12) takes its minimum over: those estimated with the largest variance.
+    Part 0 is the case's log, the document's experiment; the others are `replications` more.
+
+    One row per planned interval: epsilon, delta, t_sla_ms, interval, time: τ_k, until: τ_{k+1},
+    end: the window's; sensors: |O|. worst: the window's result when all intervals after τ_k fail,
+    as in (12); single: when this one fails; restored: the running aggregate at τ_{k+1} itself, for
+    which nothing is guaranteed. Each is the mean over all parts, with a t interval …_low, …_high
+    over parts and the probability …_expected that the plan gives. 1 where every sensor is replayed.
+    document, document_low, document_high: `worst` in part 0 alone, with the interval from
+    resampling disjoint windows (NaN where there is one only); windows: those of one part.
+    """
+    width, rows = case.windows.width, case.log.steps
+    if case.replications < 1:
+        raise ValueError(
+            f"replications must be at least 1, got {case.replications!r}; "
+            "an interval over parts needs two of them"
+        )
+    if rows < width:
+        raise ValueError(
+            f"log must hold a window of {width} steps, got {rows} steps; "
+            "give more rows or a shorter window"
+        )
+    plans = {point: case.plan(*point) for point in case.points}
+    table = pd.concat([_expected(*pair) for pair in plans.items()], ignore_index=True)
+    replayed = [replay.sensors for found in plans.values() for replay in found.replay]
+    spans = list(table[["epsilon", "time", "until"]].itertuples(index=False, name=None))
+    parts = _Parts(case, replayed, spans)
+    found = np.stack(sweep(spark, parts, range(1 + case.replications)))
+    for i, measure in enumerate(MEASURES):
+        bounds = zip(("", "_low", "_high"), t_interval(found[:, :, i].T), strict=True)
+        table = table.assign(**{f"{measure}{end}": column for end, column in bounds})
+    document = dict(zip(("", "_low", "_high"), found[0, :, [0, 3, 4]], strict=True))
+    table = table.assign(**{f"document{end}": column for end, column in document.items()})
+    return table.assign(windows=len(parts.starts))
+
+
+def _expected(point: tuple[float, float, float], found: CheckpointPlan) -> pd.DataFrame:
+    keeps, count = found.requirement, range(len(found.replay))
+    restored = [float(keeps.reliability(found.restored_variance(k)).min()) for k in count]
+    return pd.DataFrame(
+        {
+            "interval": count,
+            "time": found.times[:-1],
+            "until": found.times[1:],
+            **dict(zip(AXES, point, strict=True)),
+            "end": found.times[-1],
+            "sensors": [len(replay.sensors) for replay in found.replay],
+            "worst_expected": found.worst_case_reliability.min(axis=1),
+            "single_expected": keeps.reliability(found.single_failure_variance).min(axis=1),
+            "restored_expected": restored,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The work of a task: draw a part, recover all its windows under all plans."""
+
+    case: PlanningCase
+    replayed: Sequence[tuple[int, ...]]
+    spans: Sequence[tuple[float, int, int]]
+
+    @property
+    def starts(self) -> np.ndarray:
+        """First steps of the windows of a part."""
+        windows = self.case.windows
+        return np.array(windows.ending_in(0, self.case.log.steps)) * windows.slide
+
+    @cached_property
+    def estimators(self) -> dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]:
+        """The sensors estimated worst from each replay set, and the gain that estimates them."""
+        model, estimators = self.case.model, {}
+        for sensors in set(self.replayed):
+            variance = model.posterior_variance(sensors)
+            worst = variance >= variance.max() * (1 - _EQUAL)
+            hardest = np.flatnonzero(worst & (variance > 0))
+            estimators[sensors] = hardest, model.gain(sensors, hardest)
+        return estimators
+
+    def __call__(self, part: int) -> np.ndarray:
+        """Shares of `MEASURES`, and bounds of the first in part 0, shape (intervals, 5)."""
+        case, starts = self.case, self.starts
+        rows, width, slide = case.log.steps, case.windows.width, case.windows.slide
+        first = part * rows
+        samples = draw(case.model, rows, case.seed, first) if part else case.log.read(None, 0, rows)
+        # sums of the first 0 … rows steps: any interval is a difference
+        totals = np.zeros((rows + 1, case.model.size))
+        np.cumsum(samples - case.model.mean, axis=0, out=totals[1:])
+
+        shares = np.ones((len(self.replayed), len(MEASURES), len(starts)))
+        for share, sensors, (epsilon, begin, end) in zip(
+            shares, self.replayed, self.spans, strict=True
+        ):
+            hardest, gain = self.estimators[sensors]
+            rest, one = (totals[starts + u] - totals[starts + begin] for u in (width, end))
+            for i, (sums, steps) in enumerate(((rest, width), (one, width), (one, end))):
+                error = sums[:, hardest] - sums[:, sensors] @ gain.T
+                scale = case.windows.aggregation.divisor(steps)
+                if hardest.size:  # else none is estimated, and nothing can be wrong
+                    share[i] = (np.abs(error) / scale <= epsilon).mean(axis=1)
+
+        bounds = np.full((2, len(shares)), np.nan)
+        block = -(-width // slide)
+        if part == 0 and len(starts) >= 2 * block:
+            rng = np.random.default_rng(case.seed)
+            bounds = np.array(bootstrap_interval(shares[:, 0], block, rng))
+        return np.column_stack([shares.mean(axis=2), *bounds])

@@ -73,7 +73,7 @@ def replayed_sizes(n: int, shares: Sequence[float]) -> list[int]:
 
 
 def require_judged(ns: Sequence[int], shares: Sequence[float]) -> None:
-    """Refuse sizes by which D2-6 and D2-7 cannot be judged; ValueError names ns or shares."""
+    """Refuse sizes that cannot settle D2-6 and D2-7; ValueError names ns or shares."""
     if not any(SMALLEST_N <= n <= LARGEST_N for n in ns):
         raise ValueError(
             f"ns must hold a number of {SMALLEST_N} … {LARGEST_N} sensors, by which claims are "
@@ -109,8 +109,8 @@ def recovery_times(
     everything replayed and nothing estimated, is added. `repeats` recoveries are measured for each
     (n, |O|), after one that warms up.
 
-    A row each: n, sensors: |O|, steps, tuples: |O| · steps, repeat, res_ms, rep_ms, est_ms,
-    total_ms.
+    One row per recovery: n, sensors: |O|, steps, tuples: |O| · steps, repeat, res_ms, rep_ms,
+    est_ms, total_ms.
     """
     require_numbers("shares", shares, above=0, most=1)
     rows = []
@@ -130,18 +130,18 @@ def recovery_times(
             plans[size] = preparation.keep(f"{n} equally correlated", plan)
         # sizes take turns, which spreads what else the machine does; the first turn warms up
         for repeat, size in product(range(-1, repeats), sizes):
-            laps = [time.perf_counter()]
+            timings = [time.perf_counter()]
             store.restore()
             prepared = preparation.load(plans[size], 0) if size < n else None
-            laps.append(time.perf_counter())
+            timings.append(time.perf_counter())
             keys = prepared.sensors if prepared else list(range(n))
             sums, _ = read(keys, 0, log.steps)
-            laps.append(time.perf_counter())
+            timings.append(time.perf_counter())
             if prepared:
                 prepared.complete(zeros, sums, log.steps)
-            laps.append(time.perf_counter())
+            timings.append(time.perf_counter())
             about = {"n": n, "sensors": size, "steps": log.steps, "tuples": size * log.steps}
-            parts = zip(PARTS, (np.diff(laps) * 1e3).tolist(), strict=True)
+            parts = zip(PARTS, (np.diff(timings) * 1e3).tolist(), strict=True)
             rows += [about | {"repeat": repeat} | dict(parts)] if repeat >= 0 else []
     return pd.DataFrame(rows).assign(total_ms=lambda t: t[list(PARTS)].sum(axis=1))
 

@@ -1,4 +1,4 @@
-"""What becomes of D2's promise where steps depend on those before them, and the guard's answer."""
+"""D2's guarantee where steps depend on those before them, and the guard's."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import numpy as np
 import pandas as pd
 from scipy.signal import lfilter
 
-from aftlib.checkpoint_planning.experiments.recoveries import planned_query, require_planned
+from aftlib.checkpoint_planning.experiments.recoveries import (
+    fail_and_recover,
+    planned_query,
+    require_planned,
+    score_results,
+)
 from aftlib.checkpoint_planning.guarded_replay import plan_guarded, replay_guard
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.checkpoint_planning.startup import prepare
-from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import CONFIDENCE, RESAMPLES
 from aftlib.core.requirement import Requirement
@@ -32,13 +36,6 @@ LOOSE = 0.75
 """Share of the example after which its last sensor goes its own way."""
 LEAST_DECLARED = 100
 """Windows from which on a sensor's own share says something."""
-
-
-def require_guarded(epsilon: float, windows: int, budget: int) -> None:
-    """Refuse what the example cannot be guarded with; ValueError names the parameter, guard_…."""
-    require_number("guard_epsilon", epsilon, above=0, below=1e50)
-    require_number("guard_windows", windows, least=100, whole=True)
-    require_number("guard_budget", budget, least=SENSORS * GRID[1], whole=True)
 
 
 def wandering(windows: int, memory: float, seed: int) -> np.ndarray:
@@ -131,7 +128,6 @@ def promise_table(promises: pd.DataFrame, delta: float) -> pd.DataFrame:
 
 
 WAYS = {"Σ/L": "model", "guard": "guard"}
-_DEAD = "the process that died"
 _STRETCHES, _MOST_WINDOWS, _MOST_WORK = 6, 800, 2e10
 
 
@@ -148,19 +144,17 @@ class GuardedStream:
 
 
 def generated_stream(
-    windows: int,
-    memory: float,
+    values: np.ndarray,
     epsilon_sd: float,
     delta: float,
     recovery_time: RecoveryTime,
     t_sla_ms: float,
-    seed: int,
 ) -> GuardedStream:
-    """The samples of `wandering`; the model is that of their first half.
+    """Stream the samples of `wandering`, with the model of their first half.
 
     ε is so many standard deviations of the sensors' window means.
     """
-    values = wandering(windows, memory, seed)
+    windows = len(values) // WINDOW
     first = values[: windows // 2 * WINDOW]
     spread = first.reshape(-1, WINDOW, values.shape[1]).mean(axis=1).std(axis=0).mean()
     asked = Requirement(float(epsilon_sd * spread), delta), recovery_time, t_sla_ms
@@ -186,45 +180,36 @@ def planned_stream(file: Path | str) -> GuardedStream:
 
 
 def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd.DataFrame, Audit]:
-    """Stream samples by the model and by the guard; processes die in windows of the second half.
+    """Stream samples by the model and by the guard, with failures in windows of the second half.
 
-    In every other window, by chance, one dies at a step of nobody's choosing: the interval of that
-    step is on record as begun by another process, and is recovered as it would be then.
+    Every other window, by chance, has one at a random step, the same for both.
 
     Pairs: way, part, window, sensor, estimated, off: distance from the truth in units of ε; those
-    windows only in which one died, and no sensor whose samples are all missing. Beside them what
-    the guard's stream found of its own estimates afterwards.
+    windows only with a failure, and no sensor whose samples are all missing. The audit is that of
+    the guard's own estimates.
     """
     query, values, rng, frames = stream.query, stream.values, np.random.default_rng(seed), []
     w = query.window
     windows, names = len(values) // w, query.model.names
-    struck = np.arange(windows // 2, windows)
-    struck = struck[rng.random(len(struck)) < 0.5]
-    steps = struck * w + rng.integers(w, size=len(struck))
-    samples = values[: windows * w].reshape(windows, w, -1)
-    number = np.isfinite(samples).sum(axis=1)
-    sums = np.where(number > 0, np.nansum(samples, axis=1), np.nan)
-    truth = sums / query.aggregate.divisor(np.maximum(number, 1))
+    failing = np.arange(windows // 2, windows)
+    failing = failing[rng.random(len(failing)) < 0.5]
+    steps = failing * w + rng.integers(w, size=len(failing))
     for way, recover in WAYS.items():
         # the guard learns while nothing fails
         first = 0 if recover == "guard" else windows // 2 * w
         log = SensorLog.write(scratch / recover / "log", values[first : windows * w], names)
         asked = replace(query, recover=recover, grid=query.grid if recover == "guard" else ())
-        operator, read = prepare(asked, log, scratch / recover), bare_read(log)
-        batch = 0
-        while (checkpoint := operator.checkpoint).position < log.steps:
-            begin, end = checkpoint.position, checkpoint.next_boundary
-            if ((first + begin <= steps) & (steps < first + end)).any():
-                operator.store.begin(batch, begin, _DEAD)
-            operator.process(batch, read)
-            batch += 1
-        found = pd.DataFrame(map(vars, operator.store.results()))
-        window, sensor = (first + found["start"]) // w, found["key"].map(names.index)
-        off = np.abs(found["value"] - truth[window, sensor]) / query.requirement.epsilon
+        operator, begins = prepare(asked, log, scratch / recover), steps - first
+
+        def fails(begin: int, end: int, begins: np.ndarray = begins) -> bool:
+            return bool(((begin <= begins) & (begins < end)).any())
+
+        list(fail_and_recover(operator, bare_read(log), fails))
+        scores = score_results(operator.store.results(), values[first:], query)
+        window = scores["window"] + first // w
         of = np.searchsorted(list(stream.parts.values()), window, side="right") - 1
-        cells = {"way": way, "part": np.array(list(stream.parts))[of], "window": window}
-        cells |= {"sensor": sensor, "estimated": found["half_width"] > 0, "off": off}
-        frames.append(pd.DataFrame(cells)[window.isin(struck)].dropna())
+        scores = scores.assign(way=way, part=np.array(list(stream.parts))[of], window=window)
+        frames.append(scores[window.isin(failing)].dropna())
     audited = cast("Audit", replay_in_process(asked, log, scratch / "guard").audited)
     return pd.concat(frames, ignore_index=True), audited
 

@@ -1,102 +1,180 @@
-"""Whether the notebook's parameters can be run to the end, asked before anything is started."""
+"""The parameters of notebook 02."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from pydantic import model_validator
 
+from aftlib.checkpoint_planning.experiments.cases import PlanningCase
 from aftlib.checkpoint_planning.experiments.costs import require_judged
-from aftlib.checkpoint_planning.experiments.guarded import require_guarded
+from aftlib.checkpoint_planning.experiments.guarded import GRID, SENSORS
 from aftlib.checkpoint_planning.experiments.recoveries import require_planned
-from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
-from aftlib.core.checks import require_number, require_numbers
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.core.checks import require_number, require_numbers, with_value
+from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
+from aftlib.reports.parameter_model import ParameterModel, parameter
+from aftlib.spark.sweep import write_samples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MOST_SENSORS = 20_000
 """Sensors whose covariance, and gain matrix, still fit into memory."""
+_TOLERANCE: dict[str, Any] = {"above": 0, "below": 1e100}
+_CHANCE: dict[str, Any] = {"above": 0, "below": 1}
+_SENSORS: dict[str, Any] = {"least": 1, "most": MOST_SENSORS}
 
 
-def check_parameters(
-    *,
-    epsilons: Sequence[float],
-    deltas: Sequence[float],
-    t_slas: Sequence[float],
-    epsilon: float,
-    delta: float,
-    t_sla: float,
-    sensors: int,
-    groups: int,
-    variance: float,
-    covariance: float,
-    window: int,
-    slide: int,
-    rows: int,
-    replications: int,
-    seed: int,
-    ns: Sequence[int],
-    spark_ns: Sequence[int],
-    shares: Sequence[float],
-    repeats: int,
-    kept_epsilon: float,
-    budgets: Sequence[int],
-    calibration: int,
-    recoveries: int,
-    restarts: int,
-    memory: float,
-    guard_epsilon: float,
-    guard_windows: int,
-    guard_budget: int,
-    plan: str | None = None,
-) -> None:
-    """Refuse what would fail later; the parameters are those of the notebook."""
-    counts = {"replications": replications, "repeats": repeats, "calibration": calibration}
-    counts |= {"recoveries": recoveries, "restarts": restarts, "groups": groups, "slide": slide}
-    counts |= {"window": window, "rows": rows}
-    for name, count in counts.items():
-        require_number(name, count, least=1, whole=True)
-    require_number("seed", seed, least=0, whole=True)
-    require_number("sensors", sensors, least=1, most=MOST_SENSORS, whole=True)
-    require_numbers("epsilons", epsilons, above=0, below=1e100)
-    require_number("epsilon", epsilon, above=0, below=1e100)
-    require_numbers("deltas", deltas, above=0, below=1)
-    require_number("delta", delta, above=0, below=1)
-    shortest = DOCUMENT_RECOVERY_TIME(sensors)  # replays every sensor over one step
-    require_numbers("t_slas", t_slas, least=shortest)
-    require_number("t_sla", t_sla, least=shortest)
+class NotebookParameters(ParameterModel):
+    """What notebook 02 runs with."""
 
-    require_number("variance", variance, above=0, below=1e100)
-    if sensors % groups:
-        raise ValueError(
-            f"groups must divide sensors = {sensors}, got {groups!r}; groups are equally large"
+    epsilons: list[float] = parameter(
+        [0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15],
+        "tolerances ε, sensor units",
+        **_TOLERANCE,
+    )
+    deltas: list[float] = parameter(
+        [0.01, 0.05, 0.1], "permitted failure probabilities δ", smoke=[0.05, 0.1], **_CHANCE
+    )
+    t_slas: list[float] = parameter(
+        [35, 50, 75, 100, 200], "longest recoveries, ms of the document's machine"
+    )
+    epsilon: float = parameter(0.12, "ε at which figures with a choice begin", **_TOLERANCE)
+    delta: float = parameter(0.05, "likewise, and of the measured recoveries", **_CHANCE)
+    t_sla: float = parameter(
+        50.0, "longest recovery permitted in every section, ms; figures begin with it"
+    )
+    sensors: int = parameter(100, "n of the generated data", **_SENSORS)
+    groups: int = parameter(5, "equally large groups of correlated sensors", least=1)
+    variance: float = parameter(60.0, "of every sensor", **_TOLERANCE)
+    covariance: float = parameter(30.0, "inside a group")
+    window: int = parameter(10_000, "steps w", least=1)
+    slide: int = parameter(1_000, "steps between windows", least=1)
+    rows: int = parameter(100_000, "steps of the document's experiment", smoke=40_000, least=1)
+    replications: int = parameter(
+        10, "further data sets of as many rows, for intervals", smoke=6, full=30, least=1
+    )
+    seed: int = parameter(1, "of data, failures and resampling", least=0)
+    ns: list[int] = parameter(
+        [10, 100, 1000, 3000],
+        "sensors of which recovery times are measured",
+        full=[10, 100, 1000, 3000, 10000],
+        **_SENSORS,
+    )
+    spark_ns: list[int] = parameter(
+        [10, 100, 1000],
+        "the same through Spark jobs",
+        smoke=[100],
+        quick=[100, 1000],
+        full=[10, 100, 1000, 10000],
+        **_SENSORS,
+    )
+    shares: list[float] = parameter(
+        [0.1, 0.25, 0.5, 0.75], "of the sensors, replayed", above=0, most=1
+    )
+    repeats: int = parameter(
+        9, "recoveries measured for each n and share", smoke=5, quick=5, full=15, least=1
+    )
+    kept_epsilon: float = parameter(
+        0.1, "tolerance of the measured recoveries: tighter, so that more is replayed", **_TOLERANCE
+    )
+    budgets: list[int] = parameter([50_000, 200_000, 1_000_000], "tuples replayed while measuring")
+    calibration: int = parameter(
+        30,
+        "recoveries for each budget to which the recovery time is fitted",
+        smoke=12,
+        quick=12,
+        full=100,
+        least=1,
+    )
+    recoveries: int = parameter(
+        30,
+        "recoveries for each T_SLA that are then compared with it",
+        smoke=6,
+        quick=12,
+        full=200,
+        least=1,
+    )
+    restarts: int = parameter(
+        3, "drivers of each kind killed and started again", smoke=1, quick=2, full=10, least=1
+    )
+    memory: float = parameter(
+        0.9,
+        "correlation of a step with the last one, in the guard's example",
+        least=0,
+        below=1,
+    )
+    guard_epsilon: float = parameter(
+        0.5, "tolerance there, standard deviations of a window's mean", above=0, below=1e50
+    )
+    guard_windows: int = parameter(800, "windows there", smoke=400, least=100)
+    guard_budget: int = parameter(60, "tuples replayed there within t_sla", least=SENSORS * GRID[1])
+    plan: str | None = parameter(None, "a plan.json of `aft plan`, streamed as well")
+
+    @model_validator(mode="after")
+    def check_together(self) -> Self:
+        """Refuse values that do not fit together."""
+        shortest = DOCUMENT_RECOVERY_TIME(self.sensors)  # replays every sensor over one step
+        require_numbers("t_slas", self.t_slas, least=shortest)
+        require_number("t_sla", self.t_sla, least=shortest)
+        self._check_model()
+        if self.slide > self.window:
+            raise ValueError(f"slide must be at most window = {self.window}, got {self.slide!r}")
+        if self.rows < self.window:
+            raise ValueError(f"rows must hold a window of {self.window} steps, got {self.rows!r}")
+        require_numbers("budgets", self.budgets, least=self.sensors, whole=True)
+        enough = Requirement(1, self.delta).z * np.sqrt(self.variance / self.window)
+        if not self.kept_epsilon < enough:
+            raise ValueError(
+                f"kept_epsilon must be below {enough:.4g}, where nothing need be replayed with "
+                f"delta = {self.delta!r}, variance = {self.variance!r} and window = "
+                f"{self.window!r}, got {self.kept_epsilon!r}"
+            )
+        require_judged(self.ns, self.shares)
+        if self.plan is not None:
+            require_planned(self.plan)
+        return self
+
+    def _check_model(self) -> None:
+        if self.sensors % self.groups:
+            raise ValueError(
+                f"groups must divide sensors = {self.sensors}, got {self.groups!r}; groups are "
+                "equally large"
+            )
+        size = self.sensors // self.groups
+        lowest = -self.variance / max(1, size - 1)
+        if not lowest * 0.999 < self.covariance < self.variance * 0.999:
+            raise ValueError(
+                f"covariance must lie between {lowest:g} and variance = {self.variance:g}, got "
+                f"{self.covariance!r}; no {size} sensors of a group can be correlated like that"
+            )
+
+    def case(self, spark: SparkSession, directory: Path) -> PlanningCase:
+        """Return D2's data set (section 6.2), drawn on Spark, and the grid with its first values.
+
+        The log is stored under `directory`, named by its parameters, and used again.
+        """
+        model = block_model(self.sensors, self.groups, self.variance, self.covariance)
+        kind = f"n{self.sensors}-g{self.groups}-v{self.variance:.15g}-c{self.covariance:.15g}"
+        path = directory / f"groups-{kind}-rows{self.rows}-seed{self.seed}"
+        return PlanningCase(
+            model=model,
+            log=write_samples(spark, model, self.rows, self.seed, path),
+            windows=Windows(self.window, self.slide),
+            epsilons=tuple(with_value(self.epsilons, self.epsilon)),
+            deltas=tuple(with_value(self.deltas, self.delta)),
+            t_slas=tuple(with_value(self.t_slas, self.t_sla)),
+            recovery_time=DOCUMENT_RECOVERY_TIME,
+            replications=self.replications,
+            seed=self.seed,
         )
-    require_number("covariance", covariance)
-    lowest = -variance / max(1, sensors // groups - 1)
-    if not lowest * 0.999 < covariance < variance * 0.999:
-        raise ValueError(
-            f"covariance must lie between {lowest:g} and variance = {variance:g}, got "
-            f"{covariance!r}; no {sensors // groups} sensors of a group can go together like that"
-        )
 
-    if slide > window:
-        raise ValueError(f"slide must be at most window = {window}, got {slide!r}")
-    if rows < window:
-        raise ValueError(f"rows must hold a window of {window} steps, got {rows!r}")
-
-    require_numbers("budgets", budgets, least=sensors, whole=True)
-    require_number("kept_epsilon", kept_epsilon, above=0, below=1e100)
-    enough = Requirement(1, delta).z * np.sqrt(variance / window)
-    if not kept_epsilon < enough:
-        raise ValueError(
-            f"kept_epsilon must be below {enough:.4g}, where nothing need be replayed with delta = "
-            f"{delta!r}, variance = {variance!r} and window = {window!r}, got {kept_epsilon!r}"
-        )
-
-    require_number("memory", memory, least=0, below=1)
-    require_guarded(guard_epsilon, guard_windows, guard_budget)
-    require_numbers("ns", ns, least=1, most=MOST_SENSORS, whole=True)
-    require_numbers("spark_ns", spark_ns, least=1, most=MOST_SENSORS, whole=True)
-    require_numbers("shares", shares, above=0, most=1)
-    require_judged(ns, shares)
-    if plan is not None:
-        require_planned(plan)
+    @property
+    def guard_cost(self) -> RecoveryTime:
+        """The recovery time that lets `guard_budget` tuples be replayed within T_SLA."""
+        return RecoveryTime(0, self.t_sla / (self.guard_budget + 0.5))

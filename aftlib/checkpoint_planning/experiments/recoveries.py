@@ -1,4 +1,4 @@
-"""Real recoveries in a running process and after a driver's death, and whether they keep T_SLA."""
+"""Real recoveries, in a running process and after a driver was killed, and their T_SLA."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,12 @@ from scipy.stats import binomtest
 
 from aftlib.checkpoint_planning.driver import KINDS, passed, write_task
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
-from aftlib.checkpoint_planning.operator import Read, ReplayQuery
-from aftlib.checkpoint_planning.pipeline import ReplayedStream, replay_stream
+from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery
+from aftlib.checkpoint_planning.pipeline import replay_stream, spark_read
+from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.checkpoint_planning.startup import prepare
-from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.checkpoint_planning.state import CheckpointStore, WindowResult
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.requirement import Requirement
@@ -33,15 +35,107 @@ from aftlib.spark.session import cores_lent
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
-"""From the start of the new process: Python and its imports; opening the state; T_rec itself, cold;
-committing what was recovered; and then planning the rest of the window anew."""
+FIGURE_1 = pd.DataFrame(
+    {
+        "X1": [21, 22, 22, 22, 23, 23, 23],
+        "X2": [21, 21, 22, 22, 22, 23, 23],
+        "X3": [19, 20, 20, 20, 19, 20, 21],
+    },
+    index=pd.Index(range(1, 8), name="step"),
+    dtype=float,
+)
+"""Sensor values of D2 fig. 1."""
+MODEL = GaussianModel([22, 22, 20], [[1.0, 0.85, 0.40], [0.85, 0.90, 0.30], [0.40, 0.30, 0.60]])
+"""Our choice, the figure gives none: X1 and X2 correlate strongly (.90), X3 weakly (.52, .41)."""
+EPSILON, DELTA, T_SLA_MS = 0.44, 0.05, 6
+"""Our choice: at 1 ms per replayed tuple these give the document's plan."""
 
+PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
+"""From the start of the new process: Python and its imports; opening the state; T_rec itself;
+committing what was recovered; and then planning the rest of the window."""
 CHANCE = 0.8
 """With which an interval fails."""
-_DEAD = "the process that died"
+PLANNED_WINDOWS = 20
+"""Windows of the plan's second half that are streamed; each batch of Spark costs a moment."""
+_CRASHED = "the process that crashed"
 _DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
+
+
+def fail_and_recover(
+    operator: PartialReplay, read: Read, fails: Callable[[int, int], bool]
+) -> Iterator[bool]:
+    """Process the whole windows of the operator's log, and yield for each interval if it failed.
+
+    An interval [begin, end) fails where `fails` says so: another process is on record as having
+    begun it, as after a crash, so that the operator recovers it.
+    """
+    end = operator.log.steps - operator.log.steps % operator.query.window
+    for batch in itertools.count():
+        checkpoint = operator.checkpoint
+        if checkpoint.position >= end:
+            return
+        failed = fails(checkpoint.position, checkpoint.next_boundary)
+        if failed:
+            operator.store.begin(batch, checkpoint.position, _CRASHED)
+        operator.process(batch, read)
+        yield failed
+
+
+def score_results(
+    results: Sequence[WindowResult], values: np.ndarray, query: ReplayQuery
+) -> pd.DataFrame:
+    """Compare windows with their samples: window, sensor, estimated, and off in units of ε.
+
+    `values`, shape (steps, n), begin with the first window; off is NaN without any sample.
+    """
+    w = query.window
+    samples = values[: len(values) // w * w].reshape(-1, w, query.model.size)
+    number = np.isfinite(samples).sum(axis=1)
+    sums = np.where(number > 0, np.nansum(samples, axis=1), np.nan)
+    truth = sums / query.aggregate.divisor(np.maximum(number, 1))
+    frame = pd.DataFrame(map(vars, results))
+    window, sensor = frame["start"] // w, frame["key"].map(query.model.names.index)
+    off = np.abs(frame["value"] - truth[window, sensor]) / query.requirement.epsilon
+    cells = {"window": window, "sensor": sensor, "estimated": frame["half_width"] > 0, "off": off}
+    return pd.DataFrame(cells)
+
+
+@dataclass(frozen=True)
+class ThreeSensors:
+    """Fig. 1 as the operator emitted it."""
+
+    plan: CheckpointPlan
+    cells: pd.DataFrame  # sensor, step, value, state: checkpointed, replayed or estimated
+    results: pd.DataFrame  # sensor, checkpoint: mean in c¹, restored, half_width, truth, error
+
+
+def three_sensors(spark: SparkSession, directory: Path, failure: int = 5) -> ThreeSensors:
+    """Aggregate fig. 1's window, fail, restore the last checkpoint and replay what the plan says.
+
+    The process fails at step `failure`, 1 … 7; the directory is new, for log and state.
+    """
+    if not 1 <= failure <= len(FIGURE_1):
+        raise ValueError(f"failure must lie in 1 … {len(FIGURE_1)}, got {failure!r}")
+    requirement, cost = Requirement(EPSILON, DELTA), RecoveryTime(0, 1)
+    query = ReplayQuery(MODEL, len(FIGURE_1), requirement, cost, T_SLA_MS)
+    log = SensorLog.write(directory / "log", FIGURE_1.to_numpy(), FIGURE_1.columns.tolist())
+    operator, read = prepare(query, log, directory / "state"), spark_read(spark, log, tasks=2)
+    list(fail_and_recover(operator, read, lambda begin, end: begin < failure <= end))
+
+    plan = query.first_plan
+    failed = int(np.searchsorted(plan.times, failure)) - 1
+    begin, end = plan.times[failed : failed + 2]
+    cells = FIGURE_1.reset_index().melt("step", var_name="sensor")
+    replayed = cells["sensor"].isin([MODEL.names[i] for i in plan.replay[failed].sensors])
+    states = np.where(replayed, "replayed", "estimated")
+    cells["state"] = np.where(cells["step"].between(begin + 1, end), states, "checkpointed")
+
+    results = pd.DataFrame(map(vars, operator.store.results())).set_index("key")
+    table = pd.DataFrame({"checkpoint": FIGURE_1.iloc[:begin].mean(), "restored": results["value"]})
+    table = table.assign(half_width=results["half_width"], truth=FIGURE_1.mean())
+    table["error"] = (table["restored"] - table["truth"]).abs()
+    return ThreeSensors(plan, cells, table.rename_axis("sensor").reset_index())
 
 
 def queries(
@@ -70,18 +164,15 @@ def recoveries(
     count: int,
     seed: int,
 ) -> pd.DataFrame:
-    """Recover `count` failed intervals under each query: restore, replay O, estimate, plan anew.
+    """Recover `count` failed intervals under each query: restore, replay O, estimate, plan.
 
-    Queries take turns; one more recovery of each comes first and is not recorded, for whatever is
-    slower the first time.
-
-    The stream runs over the log's windows, again from the start when they are through. An interval
-    fails by chance: another process is on record as having begun it, as after a crash, so the
-    operator treats it as it would then. What Spark needs to restart is no part of T_rec.
+    Queries take turns; one more recovery of each comes first and is not recorded, because the first
+    is slower. The stream runs over the log's windows, again from the start after the last; an
+    interval fails by chance. Spark's restart is no part of T_rec.
 
     The queries differ in T_SLA only; `read` is `bare_read` or `spark_read` of the log, `scratch` a
-    new directory. A row a recovery: t_sla_ms, window, start, stop, sensors, tuples, res_ms, rep_ms,
-    est_ms, total_ms.
+    new directory. One row per recovery: t_sla_ms, window, start, stop, sensors, tuples, res_ms,
+    rep_ms, est_ms, total_ms.
     """
     for query in queries:
         if log.steps < query.window:
@@ -92,7 +183,7 @@ def recoveries(
         _recovered(query, log, read, scratch / str(i), np.random.default_rng([seed, i]))
         for i, query in enumerate(queries)
     ]
-    # the first recovery of each warms up; taking turns spreads what else the machine does
+    # the first recovery of each warms up; taking turns spreads other work on the machine
     rows = [next(stream) for _ in range(count + 1) for stream in streams][len(streams) :]
     return pd.DataFrame(rows).assign(
         tuples=lambda t: t["sensors"] * (t["stop"] - t["start"]),
@@ -103,25 +194,20 @@ def recoveries(
 def _recovered(
     query: ReplayQuery, log: SensorLog, read: Read, scratch: Path, rng: np.random.Generator
 ) -> Iterator[dict[str, float]]:
-    """What each recovery took, of one query's stream over the log again and again."""
-    for run in itertools.count():  # which has a state of its own
+    """Times of each recovery of one query's stream, over the log again and again."""
+    for run in itertools.count():  # each with its own state
         operator = prepare(query, log, scratch / str(run))
-        batch, position = 0, 0
-        while position < log.steps - log.steps % query.window:
-            if failed := rng.random() < CHANCE:
-                operator.store.begin(batch, position, _DEAD)
-            operator.process(batch, read)
-            record = operator.store.records()[-1]
-            batch, position = batch + 1, record.stop
+        for failed in fail_and_recover(operator, read, lambda *_: rng.random() < CHANCE):
             if failed:
-                kept = {name: getattr(record, name) for name in _RECORDED}
-                yield {"t_sla_ms": query.t_sla_ms, "window": query.window} | kept
+                record = operator.store.records()[-1]
+                times = {name: getattr(record, name) for name in _RECORDED}
+                yield {"t_sla_ms": query.t_sla_ms, "window": query.window} | times
 
 
 def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
     """Share of recoveries that took at most T_SLA, low … high its interval (Clopper and Pearson).
 
-    `frame` has t_sla_ms and total_ms of each recovery, and process: what recovered. A row each of
+    `frame` has t_sla_ms and total_ms of each recovery, and process: what recovered. One row per
     (process, t_sla_ms): recoveries, kept, share, low, high, median_ms, longest_ms.
     """
     rows = []
@@ -146,13 +232,13 @@ def restarts(
 ) -> pd.DataFrame:
     """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover it.
 
-    Each driver has its state to itself, dies with the tuples of one of its first three batches
-    read and nothing of them committed, and is started again at once: how soon a failure is
+    Each driver has its own state, is killed when the tuples of one of its first three batches are
+    read and nothing of them is committed, and is started again at once: the time until a failure is
     noticed is not measured here. `count` of each kind are killed: "bare" is one process without
     Spark, "spark" runs the stream on Spark; both are recovered alike.
 
-    kind, trial, batch, sensors, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec again, and
-    all_ms from the start of the new process to its commit. RuntimeError when a process ends
+    Columns: kind, trial, batch, sensors, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec,
+    and all_ms from the start of the new process to its commit. RuntimeError when a process ends
     otherwise than by its SIGKILL. On a cluster they have the cores of this process's session.
     """
     rng = np.random.default_rng(seed)
@@ -177,7 +263,7 @@ def restarts(
 
 
 def killed_driver(directory: Path, kind: str, point: str, batch: int) -> float:
-    """Start a driver that dies at a point of a batch; when it was started, s since the epoch.
+    """Run a driver that is killed at a point of a batch; return its start, s since the epoch.
 
     On a cluster it waits for cores: a session of this process must lend its own (`cores_lent`).
     """
@@ -185,21 +271,17 @@ def killed_driver(directory: Path, kind: str, point: str, batch: int) -> float:
     done = subprocess.run(command, capture_output=True, text=True, env=short_lived())
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(
-            f"driver must die at {point!r} of batch {batch}, ended with status {done.returncode}; "
-            f"its last words: {done.stderr[-500:]}"
+            f"driver must be killed at {point!r} of batch {batch}, ended with status "
+            f"{done.returncode}; its last output: {done.stderr[-500:]}"
         )
     return start
 
 
-PLANNED_WINDOWS = 20
-"""Windows of the plan's second half that are streamed; each batch of Spark costs a moment."""
-
-
 def planned_query(plan: SensorPlan) -> ReplayQuery:
-    """The query of a plan, in units of ε: tumbling windows, planned times and replay sets.
+    """Return the query of a plan, in units of ε: tumbling windows, planned times and replay sets.
 
     The model is of one step, such that a window's result has the variance that was measured,
-    however its steps hang together.
+    however its steps depend on each other.
     """
     w, over = plan.windows.width, plan.model
     mean, scale = (over.mean, w) if plan.windows.query == "mean" else (over.mean / w, 1 / w)
@@ -215,14 +297,14 @@ def planned_query(plan: SensorPlan) -> ReplayQuery:
 
 
 def require_planned(file: Path | str) -> SensorPlan:
-    """A plan that can be streamed; ValueError names `plan` and says why not."""
+    """Return a plan that can be streamed; ValueError names `plan` and says why not."""
     plan = open_plan(file)
     shortest = RecoveryTime(plan.fixed_ms, plan.per_tuple_ms)(len(plan.table.names))
     if plan.t_sla_ms < shortest:
         raise ValueError(
             f"plan {str(file)!r} must have a T_SLA of at least {shortest:.6g} ms, got "
             f"{plan.t_sla_ms:g}: once failures have spent the whole error, all "
-            f"{len(plan.table.names)} sensors are replayed step by step; make it anew by aft plan"
+            f"{len(plan.table.names)} sensors are replayed step by step; make it again by aft plan"
         )
     return plan
 
@@ -232,51 +314,38 @@ def planned_recoveries(
 ) -> pd.DataFrame:
     """Stream a plan's data as planned, while drivers are killed in the middle of a batch.
 
-    What the last of them left streams through the session. The log is kept under `directory`.
+    The session streams the rest after the last. The log is stored under `directory`.
 
-    A row an interval of the plan that failed: start, until, sensors: those read again, of all `n`,
-    tuples and total_ms of the recovery, estimated: results of its window that are estimates,
-    within: the share of them within ε of the truth.
+    One row per interval that failed: start, until, sensors: those read again, of all `n`, tuples
+    and total_ms of the recovery, estimated: results of its window that are estimates, within: the
+    share of them within ε of the truth.
     """
     plan = require_planned(file)
     query, log = planned_query(plan), plan.write_log(directory)
     w, names = query.window, log.names
-    steps = min(log.steps // w, PLANNED_WINDOWS) * w
-    log = SensorLog.write(scratch / "log", log.read(None, 0, steps), names)
-    batches, rng = len(plan.replay) * (steps // w), np.random.default_rng(seed)
-    struck = sorted(rng.choice(batches, min(kills, batches), replace=False).tolist())
+    values = log.read(None, 0, min(log.steps // w, PLANNED_WINDOWS) * w)
+    log = SensorLog.write(scratch / "log", values, names)
+    batches, rng = len(plan.replay) * (log.steps // w), np.random.default_rng(seed)
+    failing = sorted(rng.choice(batches, min(kills, batches), replace=False).tolist())
     write_task(scratch / "stream", query, log)
     with cores_lent():
-        for batch in struck:
+        for batch in failing:
             killed_driver(scratch / "stream", "spark", "replayed", batch)
     done = replay_stream(spark, query, log, scratch / "stream")
-    return _failures(done, log, query)
-
-
-def _failures(done: ReplayedStream, log: SensorLog, query: ReplayQuery) -> pd.DataFrame:
-    """What became of each interval that had failed."""
-    rows, w = [], query.window
-    results = pd.DataFrame(map(vars, done.results)).set_index(["start", "key"])
+    scores, rows = score_results(done.results, values, query), []
     for record in (record for record in done.records if record.recovered):
-        window = record.start - record.start % w
-        found = results.loc[window].reindex(log.names)
-        values = log.read(None, window, window + w)
-        truth = np.nansum(values, axis=0)
-        if query.query == "mean":
-            truth = truth / np.isfinite(values).sum(axis=0)
-        guessed = (found["half_width"] > 0).to_numpy()
-        off = np.abs(found["value"].to_numpy() - truth)[guessed]
-        known = np.isfinite(off)
+        window = scores[scores["window"] == record.start // w]
+        off = window.loc[window["estimated"], "off"]
         rows.append(
             {
                 "start": record.start,
                 "until": record.stop,
                 "sensors": record.sensors,
-                "n": len(log.names),
+                "n": len(names),
                 "tuples": record.sensors * (record.stop - record.start),
                 "total_ms": record.res_ms + record.rep_ms + record.est_ms,
-                "estimated": int(guessed.sum()),
-                "within": float((off[known] <= 1).mean()) if known.any() else np.nan,
+                "estimated": len(off),
+                "within": (off.dropna() <= 1).mean(),
             }
         )
     return pd.DataFrame(rows)
