@@ -8,7 +8,7 @@ result and has its aggregates.
 rows with gaps, `labels` aligns pandas objects and names the rows of results. `extremes` models
 minima and maxima.
 `requirement` says whether an estimate is precise enough, `intervals` how precise a rate is.
-`planfile` is the plan.json that `aft plan` writes, `sensorplan` the part of it that pipelines use.
+`planfile` is the plan.json that `aft plan` writes and that pipelines run from.
 
 `claims` turns a finding into a verdict. `query_directory` holds the identity, lock and state of a
 streaming query. `paths` writes files whole or not at all, `checks` validates arguments, and

@@ -14,8 +14,16 @@ import pandas as pd
 from aftlib.core.checks import listed
 from aftlib.core.fillvalues import FillValue, find_fill_values, mark_missing
 from aftlib.core.sensorlog import SensorLog
-from aftlib.core.tablefile import read_frame
-from aftlib.core.times import as_times, looks_like_times, require_heading, require_whole_times
+from aftlib.core.tablefile import (
+    advise_grid,
+    as_times,
+    duration,
+    looks_like_times,
+    read_frame,
+    require_heading,
+    require_whole_times,
+    usual_step,
+)
 
 COUNTER_ROWS = 24
 """Rows from which a column that never falls is a counter or a clock."""
@@ -23,12 +31,11 @@ COUNTER_RISES = 8
 STEADY = 0.8
 """Share of equal, non-zero differences from which a column is a clock or counter that restarts."""
 _NAMELESS = re.compile(r"Unnamed: 0|index|")
-_ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What was found in a table, counted so that nothing is dropped in silence."""
+    """Counts of what was wrong in a table, so that nothing is dropped silently."""
 
     rows: int  # as they came
     out_of_order: int = 0  # rows with an earlier time than the row before them; they were sorted
@@ -63,18 +70,18 @@ class SensorTable:
         if not 0 < share < 1:
             raise ValueError(f"share must lie inside (0, 1), got {share!r}")
         cut = int(len(self.values) * share)
-        parts = slice(cut), slice(cut, None)
-        for word, part in zip(("first", "second"), parts, strict=True):
-            dead = ~np.isfinite(self.values[part]).any(axis=0)
-            if dead.any():
-                names = list(compress(self.names, dead))
+        parts = []
+        for word, steps in (("first", slice(cut)), ("second", slice(cut, None))):
+            part = SensorTable(self.values[steps], self.names, self.time[steps], self.quality)
+            silent = ~np.isfinite(part.values).any(axis=0)
+            if silent.any():
+                names = list(compress(self.names, silent))
                 raise ValueError(
                     f"{listed(names)} must have a value in the {word} part of the steps, got none "
-                    f"there; drop={names!r} leaves out what died"
+                    f"there; leave it out with drop={names!r}"
                 )
-        return tuple(  # type: ignore[return-value]
-            SensorTable(self.values[p], self.names, self.time[p], self.quality) for p in parts
-        )
+            parts.append(part)
+        return parts[0], parts[1]
 
     def write_log(self, path: Path | str) -> SensorLog:
         """Write the samples as a replayable log."""
@@ -228,18 +235,17 @@ def even_grid(
             f"leave it out with drop={empty!r}"
         )
 
-    infinite = np.isinf(values)
-    values[infinite] = np.nan
-    gaps = int(np.isnan(values).sum() - infinite.sum()) - marked
+    gaps, infinite = int(np.isnan(values).sum()) - marked, np.isinf(values)
     counts = {"missing_values": gaps, "non_finite": int(infinite.sum()), "marked": marked}
+    values[infinite] = np.nan
     names = tuple(str(c) for c in sensors.columns)
     found = find_fill_values(names, values)
     grid: pd.Index = pd.RangeIndex(len(frame))
     if times is not None:
         counts["out_of_order"] = int((np.diff(times.asi8) < 0).sum())
         place = _placed(values, times) if resample is None else _averaged(values, times, resample)
-        values, grid, placing = place
-        counts |= placing
+        values, grid = place[:2]
+        counts |= place[2]
     elif resample is not None:
         raise ValueError(f"resample must go with times, got {resample!r} and no column of them")
     _require_no_counters(sensors.columns, values, timed=times is not None)
@@ -273,7 +279,7 @@ def _require_no_counters(columns: pd.Index, values: np.ndarray, timed: bool) -> 
             found.append(name)
     if not found:
         return
-    first, last = (float(values[row, list(columns).index(found[0])]) for row in (0, -1))
+    first, last = values[[0, -1], list(columns).index(found[0])].tolist()
     times = f"take it as times with time={found[0]!r}, " if not timed else ""
     raise ValueError(
         f"column {listed(found)} only grows, as a clock or a counter does, but holds no times "
@@ -348,8 +354,7 @@ def _placed(
     if rest.any():
         raise ValueError(
             f"times must lie on an even grid, got {times[int(np.flatnonzero(rest)[0])]} off the "
-            f"period of {period}; average the rows around each step with, say, "
-            f"resample={usual_step(values, times)!r}"
+            f"period of {period}; {advise_grid(values, times)}"
         )
     grid = _grid(times[0], int(steps[-1]) + 1, period, len(values))
     gridded = np.full((len(grid), values.shape[1]), np.nan)
@@ -357,37 +362,24 @@ def _placed(
     return gridded, grid, {"duplicates": len(again), "missing_steps": len(grid) - len(times)}
 
 
-def usual_step(values: np.ndarray, times: pd.DatetimeIndex) -> str:
-    """The usual distance of a sensor's samples, rounded where that is near, for `resample`."""
-    distances = [np.diff(times[np.isfinite(column)].unique().asi8) for column in values.T]
-    usual = np.median([np.median(some) for some in distances if len(some)] or [0])
-    distance = pd.Timedelta(int(usual), unit=times.unit)
-    rounds = _ROUND.split() if distance else []
-    near = (text for text in rounds if abs(pd.Timedelta(text) / distance - 1) < 0.02)
-    seconds = distance.total_seconds()
-    exact = f"{round(seconds * 1e6)}us" if 0 < seconds < 1 else f"{max(1, round(seconds))}s"
-    return next(near, exact)
-
-
 def _averaged(
     values: np.ndarray, times: pd.DatetimeIndex, resample: str
 ) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
     """Means of the rows nearest to each step of a grid of that period."""
+    period = duration("resample", resample)
     try:
-        period = pd.Timedelta(resample)
-        if not period > pd.Timedelta(0):
-            raise ValueError("not above 0")
         nearest = times.as_unit("ns").round(period)
     except ValueError as error:
-        raise ValueError(
-            f"resample must be a period such as '10min', got {resample!r} ({error})"
-        ) from error
+        raise ValueError(f"resample must fit the times, got {resample!r} ({error})") from error
     steps = ((nearest - nearest.min()) // period).to_numpy()
     grid = _grid(nearest.min(), int(steps.max()) + 1, period, len(values))
     means = pd.DataFrame(values).groupby(steps).mean()
-    gridded = means.reindex(range(len(grid)))
     shared = int((np.bincount(steps)[steps] > 1).sum())
-    return gridded.to_numpy(), grid, {"averaged": shared, "missing_steps": len(grid) - len(means)}
+    return (
+        means.reindex(range(len(grid))).to_numpy(),
+        grid,
+        {"averaged": shared, "missing_steps": len(grid) - len(means)},
+    )
 
 
 def _grid(start: pd.Timestamp, steps: int, period: pd.Timedelta, rows: int) -> pd.DatetimeIndex:

@@ -1,186 +1,337 @@
-"""The file plan.json: written whole, read back checked, described by a JSON schema."""
+"""The file plan.json: one model with a version, and the samples that a plan was made for.
+
+`aft plan` writes it, and the pipelines of D1 and D2 run from it.
+"""
 
 from __future__ import annotations
 
-import json
-import math
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from aftlib.core.checks import listed, require_number
+from aftlib.core.datasets import SensorTable, read_long, read_table
+from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import write_whole
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
 
 VERSION = 1
+SHRINKAGE = 1e-4
+"""Of the model of window results, so that sensors may repeat each other."""
+_NEW_PLAN = "make a new plan by aft plan"
 
-_NUMBER, _INTEGER, _TEXT = ({"type": kind} for kind in ("number", "integer", "string"))
-_MAYBE, _TEXT_OR_NONE = ({"type": [kind, "null"]} for kind in ("number", "string"))
-_SHARE = _NUMBER | {"minimum": 0, "maximum": 1}
-_POSITIVE = _NUMBER | {"exclusiveMinimum": 0}
-_COUNT = _INTEGER | {"minimum": 1}
-
-
-def _said(what: dict[str, Any], description: str) -> dict[str, Any]:
-    return what | {"description": description}
-
-
-def _list(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "required": list(properties), "properties": properties}
+@dataclass(frozen=True)
+class Reading:
+    """How a file of sensors is read; more in `datasets.read_table`."""
+
+    long: Sequence[str] | None = None  # columns (time, sensor, value) of a file of one sample a row
+    time: str | None = None  # column of times
+    resample: str | None = None  # period of the grid
+    drop: Sequence[str] = ()  # columns (of a long file: sensors) to leave out
+    missing: Sequence[float] | None = None  # fill values; empty: every value is measured
+    decimal: str | None = None  # decimal sign of a text table
+
+    def read(self, path: Path | str) -> SensorTable:
+        """Return the samples of a file; ValueError as `datasets.read_table`."""
+        options = {name: getattr(self, name) for name in ("resample", "drop", "decimal")}
+        options["missing"] = self.missing or ()
+        if self.long is None:
+            return read_table(path, self.time, **options)
+        if self.time is not None:
+            raise ValueError(f"time must not go with long, got {self.time!r}: long names it too")
+        return read_long(path, self.long, **options)
 
 
-def _or_none(what: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [what, {"type": "null"}]}
+@checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True))
+class Source(Reading):
+    """Which file it was, and how it was read."""
+
+    path: str
+    sha256: str
+
+    @classmethod
+    def of(cls, data: Path | str, reading: Reading = Reading()) -> Self:  # noqa: B008 - frozen
+        """Return the source that a file is now."""
+        path = Path(data).resolve()
+        return cls(path=str(path), sha256=digest_of(path), **asdict(reading))
+
+    def read_again(self, beside: Path) -> SensorTable:
+        """Return the samples of the file, where it was or in a directory; ValueError if changed."""
+        path = Path(self.path)
+        if path.is_dir():
+            raise ValueError(
+                f"data must be one file that fits into memory, got the directory {str(path)!r}; "
+                "plan for a part of them"
+            )
+        places = [place for place in (path, beside / path.name) if place.is_file()]
+        if not places:
+            raise ValueError(
+                f"data must be at {str(path)!r} or beside the plan, got no such file; put it back, "
+                f"or {_NEW_PLAN}"
+            )
+        if digest_of(places[0]) != self.sha256:
+            raise ValueError(f"data have changed, in {str(places[0])!r}: {_NEW_PLAN}")
+        return self.read(places[0])
 
 
-_NAMES = _list(_TEXT)
-_INTERVAL = {"type": ["array", "null"], "items": _NUMBER, "minItems": 2, "maxItems": 2}
+def digest_of(data: Path) -> str:
+    """SHA-256 of a file, or of the names and contents of the files in a directory."""
+    if not data.is_dir():
+        with data.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    parts = [(p.name, digest_of(p)) for p in sorted(data.iterdir()) if p.is_file()]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
-_SOURCE = _object(
-    path=_TEXT,
-    sha256=_TEXT,
-    long=_or_none(_NAMES),
-    time=_TEXT_OR_NONE,
-    resample=_TEXT_OR_NONE,
-    drop=_NAMES,
-    missing=_list(_NUMBER),
-    decimal=_TEXT_OR_NONE,
-)
-_DATA = _object(
-    name=_TEXT,
-    taken=_said(_NAMES, "what was taken for time, step and sensors, in words"),
-    steps=_INTEGER,
-    step_seconds=_MAYBE,
-    windows=_INTEGER,
-    quality={"type": "object", "additionalProperties": _INTEGER},
-)
-_DATA["properties"]["source"] = _said(
-    _SOURCE | {"type": ["object", "null"]},
-    "which file it was, and how it was read; the pipelines read it again",
-)
-_QUESTION = _object(
-    epsilon=_said(
-        {"type": "object", "additionalProperties": _POSITIVE},
-        "largest error of a window's result, sensor by sensor",
-    ),
-    delta=_POSITIVE | {"exclusiveMaximum": 1},
-    t_sla_ms=_POSITIVE,
-    window=_said(_COUNT, "steps"),
-    slide=_said(_COUNT, "steps"),
-    query={"enum": ["mean", "sum"]},
-    workers=_COUNT,
-    horizons=_COUNT,
-    fixed_ms=_NUMBER,
-    per_tuple_ms=_NUMBER,
-)
-_REPLAY = _object(
-    **{"from": _INTEGER},
-    until=_INTEGER,
-    sensors=_NAMES,
-    tuples=_INTEGER,
-    ms=_said(_NUMBER, "how long that takes, at most T_SLA"),
-)
-_BACKTEST = _object(
-    declared_recoverable=_said(
-        _SHARE,
-        "share of (sensor, window) pairs of the second half that were "
-        "declared recoverable before the loss, horizons weighted H : … : 1",
-    ),
-    within_epsilon=_said(
-        _or_none(_SHARE), "share of those whose estimate was within ε; null without any"
-    ),
-    interval=_said(_INTERVAL, "95 % interval of within_epsilon"),
-    worst_sensor=_said(_MAYBE, "smallest share within ε of a sensor with 400 promises or more"),
-    worst_sensor_name=_TEXT_OR_NONE,
-    worst_stretch={"type": ["object", "null"]},
-    promises=_said(_INTEGER, "declared pairs, all horizons"),
-    N=_said(_INTEGER, "promises one window ahead, both halves"),
-    slack_errors=_said(_NUMBER, "errors beyond δN that the theorem lets pass"),
-    slack=_said(_MAYBE, "slack_errors / N"),
-    replay_within=_said(
-        _MAYBE,
-        "share of window results of the second half within ε, had a whole "
-        "window been lost and only the first replay set been read again; not guarded",
-    ),
-    replay_worst_sensor=_said(_MAYBE, "the same of the worst sensor"),
-    excess_over_theorem=_NUMBER | {"maximum": 0},
-)
-_SENSOR = _object(
-    name=_TEXT,
-    worker=_INTEGER,
-    epsilon=_NUMBER,
-    explained=_said(_NUMBER, "share of its variance that sensors of other workers explain"),
-    closest=_TEXT_OR_NONE,
-    correlation=_NUMBER,
-    declared=_said(_list(_SHARE), "horizons 1 … H"),
-    within=_list(_MAYBE),
-    longest=_said(_INTEGER, "windows that it may be lost for, at least half of the time"),
-    now=_said(
-        _list({"type": "boolean"}),
-        "whether a loss after the file's end is declared recoverable",
-    ),
-    N=_list(_INTEGER),
-    slack=_list(_MAYBE),
-    least_epsilon=_said(_MAYBE, "smallest ε that would be worth asking"),
-)
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "A plan for sensors, with its promise back-tested",
-    **_object(
-        version={"const": VERSION, "description": "raised when a field changes its meaning"},
-        data=_DATA,
-        question=_QUESTION,
-        assignment=_said(_list(_NAMES), "the sensors of each worker"),
-        checkpoints=_said(
-            _list(_INTEGER), "steps since a window began at which a checkpoint is taken"
-        ),
-        replay=_said(
-            _list(_REPLAY), "sensors that are read again when the window fails between two times"
-        ),
-        backtest=_BACKTEST,
-        compared=_list(_object(method=_TEXT, declared=_SHARE, within=_MAYBE, interval=_INTERVAL)),
-        sensors=_list(_SENSOR),
-        stretches=_list({"type": "object"}),
-        cautions=_said(_NAMES, "what to know before trusting the plan"),
-    ),
-}
+
+class Part(BaseModel):
+    """A part of the file: values of the stated type; fields of later writers are kept."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class Data(Part):
+    """The samples."""
+
+    name: str
+    taken: list[str]  # what was read as time, step and sensors, in words
+    steps: int
+    step_seconds: float | None
+    windows: int
+    quality: dict[str, int]
+    source: Source | None  # the pipelines read it again
+    seasons_in_windows: list[Positive] = []  # seasonal periods
+
+
+class Question(Part):
+    """What the plan has to satisfy."""
+
+    epsilon: dict[str, Positive]  # largest error of a window's result, by sensor
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    t_sla_ms: Positive
+    window: Count  # steps
+    slide: Count  # steps
+    query: Literal["mean", "sum"]
+    workers: Count
+    horizons: Count
+    fixed_ms: NotNegative
+    per_tuple_ms: NotNegative
+
+
+class Replay(Part):
+    """Sensors that are read again when a window fails between two times."""
+
+    begin: int = Field(alias="from")
+    until: int
+    sensors: list[str]
+    tuples: int
+    ms: float  # recovery time, at most T_SLA
+
+
+class Backtest(Part):
+    """Every window of the second half, estimated as if it had been lost."""
+
+    declared_recoverable: Share  # share of (sensor, window) pairs certified, weights H : … : 1
+    within_epsilon: Share | None  # share of those within ε; null without any
+    interval: Interval | None  # 95 % interval of within_epsilon
+    worst_sensor: float | None  # smallest share of a sensor with 400 guarantees or more
+    worst_sensor_name: str | None
+    worst_stretch: dict[str, Any] | None
+    promises: int  # certified pairs, all horizons
+    N: int  # guarantees one window ahead, both halves
+    slack_errors: float  # errors beyond δN that the theorem permits
+    slack: float | None  # slack_errors / N
+    replay_within: float | None  # share within ε when only the first replay set is read again
+    replay_worst_sensor: float | None  # the same of the worst sensor; neither is guarded
+    excess_over_theorem: Annotated[float, Field(le=0)]
+
+
+class Method(Part):
+    """One method on the same windows."""
+
+    method: str
+    declared: Share
+    within: float | None
+    interval: Interval | None
+
+
+class Sensor(Part):
+    """One sensor; lists are by horizon, 1 … H windows."""
+
+    name: str
+    worker: int
+    epsilon: float
+    explained: float | None  # share of its variance that other workers' sensors explain
+    closest: str | None
+    correlation: float | None  # with the closest
+    declared: list[Share]
+    within: list[float | None]
+    longest: int  # windows of an outage that is certified half of the time
+    now: list[bool]  # whether a loss after the file's end is certified
+    N: list[int]
+    slack: list[float | None]
+    least_epsilon: float | None  # smallest ε worth asking for
+
+
+class Plan(Part):
+    """A plan for sensors, with its guarantee back-tested."""
+
+    version: Literal[1]  # raised when a field changes its meaning
+    data: Data
+    question: Question
+    assignment: list[Annotated[list[str], Field(min_length=1)]]  # the sensors of each worker
+    checkpoints: list[int]  # steps since a window began
+    replay: list[Replay]
+    backtest: Backtest
+    compared: list[Method]
+    sensors: list[Sensor]
+    correlation: list[list[float | None]] | None = None
+    stretches: list[dict[str, Any]]
+    cautions: list[str]  # what to know before trusting the plan
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """Steps of a window: it begins, takes checkpoints, and ends."""
+        return (0, *self.checkpoints, self.question.window)
+
+    @model_validator(mode="after")
+    def require_consistent(self) -> Self:
+        """Refuse parts that name other sensors, or intervals that do not cut the window."""
+        names = sorted(self.question.epsilon)
+        assigned = sorted(name for worker in self.assignment for name in worker)
+        if assigned != names:
+            others = sorted(set(assigned) ^ set(names)) or names
+            raise ValueError(
+                f"assignment and epsilon must have each sensor once, not so {listed(others)}"
+            )
+        spans = [(part.begin, part.until) for part in self.replay]
+        if list(self.times) != sorted(set(self.times)) or spans != list(pairwise(self.times)):
+            raise ValueError(
+                f"checkpoints must cut the window of {self.times[-1]} steps into the intervals of "
+                f"replay, got {self.checkpoints} and {spans}"
+            )
+        for part in self.replay:
+            if len(set(part.sensors)) < len(part.sensors) or not set(part.sensors) <= set(names):
+                raise ValueError(f"replay must list sensors, each once, got {listed(part.sensors)}")
+        return self
 
 
 def write_plan(plan: dict, path: Path | str) -> Path:
-    """Write a plan as JSON, whole or not at all."""
-    text = json.dumps(_plain(plan), ensure_ascii=False, indent=1, allow_nan=False)
+    """Write a plan as JSON, whole or not at all; numbers that JSON lacks become null."""
+    text = Plan.model_validate(plan).model_dump_json(by_alias=True, indent=1)
     return write_whole(path, text + "\n")
 
 
-def read_plan(path: Path | str) -> dict:
+def read_plan(path: Path | str) -> Plan:
     """Read a plan that `write_plan` wrote; ValueError when it is none, or of another version."""
     try:
-        plan = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(plan, dict):
-            raise ValueError(f"{type(plan).__name__} instead of an object")
-    except (OSError, TypeError, ValueError, RecursionError) as error:
-        told = str(path) if isinstance(path, Path) else path
-        raise ValueError(
-            f"plan must name a file that aft plan wrote, got {told!r} ({error})"
-        ) from error
-    missing = [name for name in SCHEMA["required"] if name not in plan]
-    if missing and plan.get("version", VERSION) == VERSION:
-        raise ValueError(f"plan {str(path)!r} lacks {', '.join(missing)}: make it anew by aft plan")
-    if plan["version"] != VERSION:
-        raise ValueError(
-            f"plan {str(path)!r} is of version {plan['version']!r}, this library's is {VERSION}: "
-            "make it anew by aft plan"
-        )
-    return plan
+        return Plan.model_validate_json(Path(path).read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        reason = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+        if first["loc"] and first["type"] != "missing":
+            reason += f", got {first['input']!r:.80}"
+    except OSError as error:
+        reason = str(error)
+    raise ValueError(
+        f"plan must name a file that aft plan wrote, got {str(path)!r} ({reason}); {_NEW_PLAN}"
+    )
 
 
-def _plain(value: Any) -> Any:
-    """The value with numbers that JSON lacks as null."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
+    """Model of rows with gaps, also where they are fewer than the sensors."""
+    shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
+    frame = pd.DataFrame(rows, columns=list(names))
+    return GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
+
+
+@dataclass(frozen=True, eq=False)
+class SensorPlan:
+    """What the pipelines need of plan.json, everything in units of ε.
+
+    A sample is divided by its sensor's ε, so that one tolerance, 1, is enough for all. Sensors are
+    key indices.
+    """
+
+    table: SensorTable  # all samples of the plan's data
+    digest: str  # of the data's contents
+    epsilon: np.ndarray  # (n,), in the sensors' own units
+    delta: float
+    windows: Windows
+    workers: tuple[tuple[int, ...], ...]  # the sensors of each
+    times: tuple[int, ...]  # steps of a window: it begins, takes checkpoints, and ends
+    replay: tuple[tuple[int, ...], ...]  # what a failure between two of these times reads again
+    seasons: tuple[float, ...]  # known seasonal periods, in windows
+    t_sla_ms: float
+    fixed_ms: float  # of the recovery time that the plan assumes
+    per_tuple_ms: float
+
+    @cached_property
+    def model(self) -> GaussianModel:
+        """Model of the first half's window results, to which the plan was made."""
+        first, windows = self.table.split()[0].values, self.windows
+        rows, samples = windows.aggregate(first, 0, windows.ending_in(0, len(first)))
+        least = windows.width if windows.query == "sum" else windows.width / 2
+        return fitted(np.where(samples >= least, rows, np.nan), self.table.names)
+
+    def write_log(self, directory: Path) -> SensorLog:
+        """The second half as a log below a directory, reused when it is there."""
+        about = (self.table.names, self.epsilon.tolist(), self.table.values.shape)
+        content = hashlib.sha256(repr(about).encode())
+        content.update(np.ascontiguousarray(self.table.values).data)  # as they were read
+        path = directory / f"plan-{self.digest[:12]}-{content.hexdigest()[:12]}-second-half"
+        if path.exists():
+            return SensorLog.open(path)
+        return self.table.split()[1].write_log(path)
+
+
+def open_plan(path: Path | str) -> SensorPlan:
+    """Read a plan, and the data that it was made for.
+
+    The data are looked for where they were, then beside the plan; they must be the same to the
+    byte. ValueError when they are not, or the file is no plan of this version that fits them.
+    """
+    plan = read_plan(path)
+    asked, source = plan.question, plan.data.source
+    if source is None:
+        raise ValueError(f"plan {str(path)!r} names no file of data: {_NEW_PLAN}")
+    try:
+        table = source.read_again(Path(path).parent)
+        if sorted(asked.epsilon) != sorted(table.names):
+            others = sorted(set(asked.epsilon) ^ set(table.names))
+            raise ValueError(f"epsilon must have the data's sensors, not so {listed(others)}")
+        require_number("window", asked.window, most=len(table.values) // 4)
+    except ValueError as error:
+        raise ValueError(f"plan {str(path)!r}: {error}") from error
+    epsilon = np.array([asked.epsilon[name] for name in table.names])
+    key = {name: i for i, name in enumerate(table.names)}
+    return SensorPlan(
+        table=SensorTable(table.values / epsilon, table.names, table.time, table.quality),
+        digest=source.sha256,
+        epsilon=epsilon,
+        delta=asked.delta,
+        windows=Windows(asked.window, asked.slide, asked.query),
+        workers=tuple(tuple(sorted(key[name] for name in part)) for part in plan.assignment),
+        times=plan.times,
+        replay=tuple(tuple(key[name] for name in part.sensors) for part in plan.replay),
+        seasons=tuple(plan.data.seasons_in_windows),
+        t_sla_ms=asked.t_sla_ms,
+        fixed_ms=asked.fixed_ms,
+        per_tuple_ms=asked.per_tuple_ms,
+    )

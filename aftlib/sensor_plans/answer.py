@@ -1,8 +1,10 @@
-"""From samples and a question to the plan: who computes what, what is read again, what held."""
+"""From samples and a question to the plan: assignment, replay sets, back-test and cautions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress, pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,10 +13,10 @@ from threadpoolctl import threadpool_limits
 from aftlib.approximately_once.assignment import Assignment, assess, assign_greedy, assign_spread
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.core.datasets import SensorTable
+from aftlib.core.fillvalues import shown
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.planfile import VERSION
+from aftlib.core.planfile import VERSION, Source, fitted
 from aftlib.core.requirement import Requirement
-from aftlib.core.sensorplan import fitted
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans.backtest import (
     DECLARED,
@@ -29,14 +31,21 @@ from aftlib.sensor_plans.backtest import (
     walk_forward,
     worst,
 )
-from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.report_text import cautions
-from aftlib.sensor_plans.survey import Inventory, Survey, WindowResults
+from aftlib.sensor_plans.sensor_file import Inventory
+from aftlib.sensor_plans.survey import Question, Survey, WindowResults
 
 MOST_SHOWN = 80
 """Sensors up to which the plan has their correlations."""
-LEAST_PROMISED = 100
-"""Promises from which a stretch may be the worst one."""
+LEAST_GUARANTEES = 100
+"""Guarantees from which a stretch may be the worst one."""
+LEARNING = 250
+"""Windows that the guard needs before it certifies anything."""
+STILL = 30
+"""Steps on one value from which a sensor may be stuck."""
+QUIET = 0.1
+"""Share of missing samples from which a sensor is silent for long."""
+NAMED = 6
+"""Sensors that a caution names at most."""
 
 
 def answer(
@@ -57,68 +66,72 @@ def answer_survey(
     question: Question,
     name: str,
     on_stretch: OnStretch = lambda done, of: None,
-    source: dict | None = None,
+    source: Source | None = None,
 ) -> dict:
-    """Plan for sensors by their window results, and back-test its promise.
+    """Plan for sensors by their window results, and back-test its guarantee.
 
-    The plan is as `planfile.SCHEMA` describes it. `name` is what the data are called, `source`
-    which file they are, from `sensorplan.source_of`: without, no pipeline can run from the plan.
-    `on_stretch` is called with the windows walked through and those in all. ValueError when no plan
-    can keep what is asked.
+    Returns the fields of `planfile.Plan`; `name` is the data's. Without a `source`, no pipeline can
+    run from the plan. `on_stretch` is called with the windows walked through and those in all.
+    ValueError when no plan can satisfy the question.
     """
     inventory, results = survey.inventory, survey.results
-    names, windows, n = inventory.names, results.windows, len(inventory.names)
+    names, windows = inventory.names, results.windows
     first = results.values[: results.half]
     limits = question.limits(names, np.nanstd(first, axis=0))
 
-    # in units of ε one requirement does for all sensors
+    # in units of ε one requirement is enough for all sensors
     model, unit = fitted(first / limits, names), Requirement(1.0, question.delta)
-    assignment = assign_sensors(model, question.workers or n, unit)
+    assignment = assign_sensors(model, question.workers or len(names), unit)
     checkpoints = plan_window(model, windows, unit, question)
 
-    plain = fitted(survey.recent, names).aggregate(windows.width, question.query)
+    baseline = fitted(survey.recent, names).aggregate(windows.width, question.query)
     walk = walk_forward(
         results.values,
         assignment.workers,
         limits,
         question.delta,
-        plain,
+        baseline,
         horizons=question.horizons,
         seasons=results.seasons,
         on_stretch=on_stretch,
     )
+    correlation = correlations(model)
     return {
         "version": VERSION,
         "data": describe_data(inventory, results, name) | {"source": source},
         "question": describe_question(question, windows, names, limits),
         "assignment": [[names[i] for i in keys] for keys in assignment.workers],
-        **replay_intervals(checkpoints, names, question),
+        "checkpoints": list(checkpoints.checkpoints),
+        "replay": describe_replay(checkpoints, names, question),
         "backtest": summarize_backtest(walk, names, results)
         | measure_replay(model, checkpoints, results.values[results.half :] / limits),
-        "compared": compared(walk, plain, assignment.workers),
+        "compared": compared(walk, baseline, assignment.workers),
         "sensors": describe_sensors(walk, model, assignment, names, limits),
-        "correlation": np.round(correlations(model), 4).tolist() if n <= MOST_SHOWN else None,
-        "stretches": stretches(walk, inventory, windows),
-        "cautions": cautions(inventory, results, limits, walk),
+        "correlation": np.round(correlation, 4).tolist() if len(names) <= MOST_SHOWN else None,
+        "stretches": describe_stretches(walk, inventory, windows),
+        "cautions": [
+            *guarantee_cautions(inventory, results, limits, walk),
+            *data_cautions(inventory, results),
+        ],
     }
 
 
 def assign_sensors(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
-    """Sensors dealt to workers so that on average each is told best by those of the others.
+    """Assign sensors to workers so that the others' sensors predict each well on average.
 
-    Where m does not divide n, groups of correlated sensors are dealt out in turn, and some workers
+    Where m does not divide n, groups of correlated sensors are assigned in turn, and some workers
     have one sensor more.
     """
     n = model.size
     more = -n % workers
     if not more:
         tried = [assign(model, workers, requirement) for assign in (assign_greedy, assign_spread)]
-    else:  # with sensors that tell nothing and are told by nobody, which are taken out again
+    else:  # with independent sensors, which are removed again
         covariance = np.eye(n + more) * 1e-6
         covariance[:n, :n] = model.covariance
         padded = GaussianModel(np.zeros(n + more), covariance)
-        dealt = assign_spread(padded, workers, requirement).workers
-        tried = [assess(model, [[i for i in keys if i < n] for keys in dealt], requirement)]
+        spread = assign_spread(padded, workers, requirement).workers
+        tried = [assess(model, [[i for i in keys if i < n] for keys in spread], requirement)]
 
     def mean_reliability(assignment: Assignment) -> float:
         variances = [model.block_variance(keys) for keys in assignment.workers]
@@ -132,9 +145,9 @@ def plan_window(
 ) -> CheckpointPlan:
     """Checkpoints and replay sets of one window.
 
-    The planner takes steps as independent. It is given w times the covariance that window means
-    have, not that of single samples: so the whole window's variance is what it really is, however
-    the samples hang together in time.
+    The planner assumes independent steps. Its step has w times the covariance of window means, not
+    that of single samples. So the whole window's variance is the true one, however samples are
+    correlated in time.
     """
     w = windows.width
     scale = w if windows.query == "mean" else 1 / w
@@ -163,7 +176,7 @@ def describe_data(inventory: Inventory, results: WindowResults, name: str) -> di
 def describe_question(
     question: Question, windows: Windows, names: Sequence[str], limits: np.ndarray
 ) -> dict:
-    """The question, with everything that was left open filled in."""
+    """The question, with a value for everything that was left open."""
     return {
         "epsilon": dict(zip(names, limits.tolist(), strict=True)),
         "epsilon_sd": question.epsilon_sd,
@@ -179,27 +192,28 @@ def describe_question(
     }
 
 
-def replay_intervals(plan: CheckpointPlan, names: Sequence[str], question: Question) -> dict:
-    """Checkpoint times of a window, and what a failure between two of them reads again."""
-    replay = []
-    for begin, end, part, tuples in zip(
-        plan.times, plan.times[1:], plan.replay, plan.tuples, strict=False
-    ):
-        sensors = [names[i] for i in part.sensors]
-        recovery = question.recovery_time(tuples)
-        replay.append(
-            {"from": begin, "until": end, "sensors": sensors, "tuples": tuples, "ms": recovery}
+def describe_replay(plan: CheckpointPlan, names: Sequence[str], question: Question) -> list[dict]:
+    """What a failure between two checkpoints of a window reads again."""
+    return [
+        {
+            "from": begin,
+            "until": end,
+            "sensors": [names[i] for i in part.sensors],
+            "tuples": tuples,
+            "ms": question.recovery_time(tuples),
+        }
+        for (begin, end), part, tuples in zip(
+            pairwise(plan.times), plan.replay, plan.tuples, strict=True
         )
-    return {"checkpoints": list(plan.checkpoints), "replay": replay}
+    ]
 
 
 def summarize_backtest(walk: Walk, names: Sequence[str], results: WindowResults) -> dict:
     """The back-test in a few numbers."""
     summary, stretch = walk.summary(GUARD), walk.of(GUARD).sum(axis=1)
     _, within = shares(stretch)
-    at = worst(within, stretch[:, DECLARED] >= LEAST_PROMISED)
-    promised = int(walk.books[0, :, 0].sum())
-    allowance = walk.pooled_allowance
+    at = worst(within, stretch[:, DECLARED] >= LEAST_GUARANTEES)
+    guarantees = walk.guarantees
     return {
         "declared_recoverable": summary["declared"],
         "within_epsilon": summary["within"],
@@ -209,20 +223,18 @@ def summarize_backtest(walk: Walk, names: Sequence[str], results: WindowResults)
         "worst_stretch": None if at is None else {"stretch": at, "within": float(within[at])},
         "promises": summary["promises"],
         "windows": len(results.values) - int(walk.edges[0]),
-        "N": promised,
-        "slack_errors": allowance,
-        "slack": allowance / promised if promised else None,
+        "N": guarantees,
+        "slack_errors": walk.pooled_allowance,
+        "slack": walk.pooled_allowance / guarantees if guarantees else None,
         "excess_over_theorem": walk.excess,
-        "horizon_weights": walk.weights.tolist(),
     }
 
 
 def measure_replay(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) -> dict:
-    """Share of windows of the second half that reading the first replay set again would estimate.
+    """Share of windows of the second half that the first replay set would estimate within ε.
 
     As if a whole window had been lost and only its replay set were read; `scaled` are window
-    results in units of ε, shape (N, n). The worst sensor's share is what the planner promises to
-    be at least 1 − δ.
+    results in units of ε, shape (N, n). The planner expects at least 1 − δ of the worst sensor.
     """
     read = list(plan.replay[0].sensors)
     others = np.setdiff1d(np.arange(model.size), read)
@@ -232,11 +244,11 @@ def measure_replay(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarra
     known = np.isfinite(off)
     if not known.any():
         return {"replay_within": None, "replay_worst_sensor": None}
-    kept = (off <= 1) & known
-    lowest = (kept.sum(axis=0) / np.maximum(known.sum(axis=0), 1))[known.any(axis=0)].min()
+    within = (off <= 1) & known
+    by_sensor = within.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     return {
-        "replay_within": float(kept.sum() / known.sum()),
-        "replay_worst_sensor": float(lowest),
+        "replay_within": float(within.sum() / known.sum()),
+        "replay_worst_sensor": float(by_sensor[known.any(axis=0)].min()),
     }
 
 
@@ -247,39 +259,35 @@ def describe_sensors(
     names: Sequence[str],
     limits: np.ndarray,
 ) -> list[dict]:
-    """What the others tell of each sensor, and for how long it may be lost."""
-    n = len(names)
+    """How well other workers predict each sensor, and how long it may be lost."""
     correlation = correlations(model)
     elsewhere = assignment.worker_of[:, None] != assignment.worker_of[None, :]
-    shown = np.where(elsewhere, np.abs(correlation), -1.0)
-    left = left_variance(model, assignment.workers)
+    strength = np.where(elsewhere, np.abs(correlation), -1.0)
+    explained = 1 - left_variance(model, assignment.workers) / np.diag(model.covariance)
     share, within = shares(walk.tallies[METHODS.index(GUARD)].sum(axis=0))
-    worth = walk.least_epsilon
-
-    found = []
-    for i in range(n):
-        closest = int(shown[i].argmax())
-        promises = walk.books[:, i, 0].tolist()
-        found.append(
+    rows = []
+    for i, name in enumerate(names):
+        closest, counts = int(strength[i].argmax()), walk.books[:, i, 0]
+        rows.append(
             {
-                "name": names[i],
+                "name": name,
                 "worker": int(assignment.worker_of[i]),
                 "epsilon": float(limits[i]),
-                "explained": float(1 - left[i] / model.covariance[i, i]),
-                "closest": names[closest] if n > 1 and shown[i, closest] >= 0 else None,
+                "explained": float(explained[i]),
+                "closest": names[closest] if strength[i, closest] >= 0 else None,
                 "correlation": float(correlation[i, closest]),
                 "declared": share[:, i].tolist(),
                 "within": [or_none(one) for one in within[:, i]],
                 "longest": int(np.cumprod(share[:, i] >= 0.5).sum()),
                 "now": walk.recoverable[:, i].tolist(),
-                "N": promises,
+                "N": counts.tolist(),
                 "slack": [
-                    float(a / m) if m else None for a, m in zip(walk.allowed, promises, strict=True)
+                    float(a / m) if m else None for a, m in zip(walk.allowed, counts, strict=True)
                 ],
-                "least_epsilon": or_none(worth[i]),
+                "least_epsilon": or_none(walk.least_epsilon[i]),
             }
         )
-    return found
+    return rows
 
 
 def correlations(model: GaussianModel) -> np.ndarray:
@@ -288,11 +296,86 @@ def correlations(model: GaussianModel) -> np.ndarray:
     return model.covariance / np.outer(deviation, deviation)
 
 
-def stretches(walk: Walk, inventory: Inventory, windows: Windows) -> list[dict]:
-    """Share promised, and share of those within ε, over time."""
+def describe_stretches(walk: Walk, inventory: Inventory, windows: Windows) -> list[dict]:
+    """Share certified, and share of those within ε, over time."""
     begins = (walk.edges[:-1] * windows.slide).tolist()
     parts = zip(begins, *shares(walk.of(GUARD).sum(axis=1)), strict=True)
     return [
         {"start": str(inventory.at(begin)), "declared": float(share), "within": or_none(within)}
         for begin, share, within in parts
     ]
+
+
+def guarantee_cautions(
+    inventory: Inventory, results: WindowResults, limits: np.ndarray, walk: Walk
+) -> Iterator[str]:
+    """Yield warnings about fill values and about what the guarantee is worth."""
+    names = inventory.names
+    for value in inventory.fill_values[:NAMED]:
+        yield (
+            f"Possible fill value: {shown(value.value)} ({value.count:,} times) in {value.sensor}, "
+            f"whose other values lie from {value.low:g} to {value.high:g}. If it stands for "
+            f"missing samples, give --missing {shown(value.value)}."
+        )
+    if results.half < LEARNING:
+        yield (
+            f"Too few windows: {results.half} before the back-test, and the guard learns from some "
+            f"{LEARNING} before it certifies anything. Give a longer record or smaller windows."
+        )
+    guarantees, permitted = walk.guarantees, walk.pooled_allowance
+    if guarantees and permitted > walk.delta * guarantees:
+        yield (
+            f"Few guarantees: of N = {guarantees:,} the theorem permits {permitted:.0f} "
+            f"errors beyond the share δ (slack/N = {permitted / guarantees:.3f}), more "
+            "than δ itself. What the back-test measured is then worth more than the bound."
+        )
+    share, _ = shares(walk.of(GUARD).sum(axis=0))
+    never = np.flatnonzero(share < 0.05)
+    if len(never) and walk.edges[0] >= LEARNING:
+        worth = [f"{names[i]} {walk.least_epsilon[i]:.4g} (asked {limits[i]:.4g})" for i in never]
+        yield (
+            f"ε is too small for {len(never)} of {len(names)} sensors: they are hardly ever "
+            f"certified. The smallest ε that would be worth it: {_listed(worth)}."
+        )
+
+
+def data_cautions(inventory: Inventory, results: WindowResults) -> Iterator[str]:
+    """Yield warnings about drift, sensors that stand still, silences and gaps."""
+    names, tally, steps = inventory.names, inventory.tally, inventory.steps
+    first, second = results.values[: results.half], results.values[results.half :]
+    spread = np.nanstd(first, axis=0)
+    moved = (np.nanmean(second, axis=0) - np.nanmean(first, axis=0)) / spread
+    wider = np.nanstd(second, axis=0) / spread
+    for flags, text in (
+        (np.abs(moved) > 1, "level moved by more than a standard deviation"),
+        ((wider > 2) | (wider < 0.5), "spread more than doubled or halved"),
+    ):
+        if flags.any():
+            yield f"Drift between the halves: {text} in {_listed(compress(names, flags))}."
+    runs = tally.still.longest + 1
+    stuck = runs >= max(STILL, 3 * results.windows.width)
+    if stuck.any():
+        yield (
+            f"Stuck for up to {int(runs.max()):,} steps on one value: "
+            f"{_listed(compress(names, stuck))}. A sensor that stands still is easy to promise "
+            "for, and tells nothing."
+        )
+    silent = int(tally.silent[0])
+    quiet = tally.missing - silent > QUIET * (steps - silent)
+    if quiet.any():
+        yield (
+            f"Long silences: {_listed(compress(names, quiet))} misses more than a tenth of its "
+            "samples."
+        )
+    if silent:
+        yield (
+            f"Clock gaps: {silent:,} of {steps:,} steps have no sample of any sensor, the longest "
+            f"gap {int(tally.silence.longest[0]):,} steps. Windows with too few samples are left "
+            "out."
+        )
+
+
+def _listed(texts: Any) -> str:
+    chosen = list(texts)
+    more = f" and {len(chosen) - NAMED} more" if len(chosen) > NAMED else ""
+    return ", ".join(chosen[:NAMED]) + more

@@ -59,6 +59,11 @@ class Walk:
     delta: float
 
     @property
+    def guarantees(self) -> int:
+        """Guarantees one window ahead, of all sensors."""
+        return int(self.books[0, :, 0].sum())
+
+    @property
     def weights(self) -> np.ndarray:
         """How much each horizon counts: H : … : 2 : 1."""
         down = np.arange(self.books.shape[0], 0, -1.0)

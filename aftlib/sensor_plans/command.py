@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+import jinja2
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.paths import require_writable
-from aftlib.core.planfile import write_plan
-from aftlib.core.sensorplan import source_of
+from aftlib.core.planfile import Reading, Source, write_plan
 from aftlib.reports.cli import attend, clear_errors
 from aftlib.reports.execute import OnCell, execute
 from aftlib.reports.html import write_report
@@ -25,12 +25,12 @@ from aftlib.reports.notebook import find_notebook
 from aftlib.reports.runs import Executed
 from aftlib.sensor_plans.answer import answer_survey
 from aftlib.sensor_plans.large_file import survey_large
-from aftlib.sensor_plans.question import QUERIES, Question, epsilon_of
-from aftlib.sensor_plans.report_text import report_lines
-from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.survey import Inventory, Survey
+from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
+from aftlib.sensor_plans.survey import QUERIES, Question, Survey, epsilon_of
 
 BAD_INPUT = 2
+LISTED = 12
+"""Sensors and machines that the text names at most."""
 
 
 @click.command("plan")
@@ -67,11 +67,8 @@ def command(
     data: Path,
     epsilon: str | None,
     long: str | None,
-    time: str | None,
-    resample: str | None,
     drop: tuple[str, ...],
     missing: str | None,
-    decimal: str | None,
     pieces: bool | None,
     output: Path,
     report: bool,
@@ -86,6 +83,12 @@ def command(
     planned from what was given.
     """
     with clear_errors(BAD_INPUT, partial(as_options, data)):
+        reading = {
+            "long": next(csv.reader([long])) if long else None,
+            "drop": [name for text in drop for name in next(csv.reader([text]))],
+            "missing": numbers_of(missing),
+            **{name: asked.pop(name) for name in ("time", "resample", "decimal")},
+        }
         limit = None if epsilon is None else epsilon_of(epsilon)
         question = Question.of(epsilon=limit, **asked)
         if output.suffix != ".json":
@@ -93,32 +96,33 @@ def command(
         if output.is_dir():
             raise ValueError(f"output must be a file, got the directory {str(output)!r}")
         require_writable(output.parent)
-        columns = next(csv.reader([long])) if long else None
-        left_out = [name for text in drop for name in next(csv.reader([text]))]
-        reading: Any = {"long": columns, "time": time, "resample": resample, "drop": left_out}
-        reading |= {"missing": numbers_of(missing), "decimal": decimal}
-        # told before they are read: data that change meanwhile are not those of the plan
-        source = source_of(data, **reading) if data.is_file() or data.is_dir() else None
-        if is_large(data) if pieces is None else pieces:
-            survey = survey_pieces(data, question, **reading)
-            show_taken(survey.inventory)
-        else:
-            table = read_sensors(data, **reading)
-            inventory = Inventory.of(table)
-            show_taken(inventory)
-            survey = Survey.of(table, inventory, question)
+        # hashed before they are read: data that change meanwhile are not those of the plan
+        source = Source.of(data, Reading(**reading)) if data.exists() else None
+        survey = survey_file(data, question, is_large(data) if pieces is None else pieces, reading)
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
             plan = answer_survey(survey, question, data.name, partial(move, bar), source)
         write_plan(plan, output)
-        for line in report_lines(plan):
-            click.echo(printable(line))
-        click.echo(f"\nPlan: {output}")
+        click.echo(report_text(plan))
+        click.echo(f"Plan: {output}")
     if report:
         with clear_errors(1):
             (executed,) = attend({"report": partial(write_page, output)}, 1)
         click.echo(f"Report: {output.with_suffix('.html')}")
         if executed.error:
             raise click.exceptions.Exit(1)
+
+
+def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
+    """Read a file, whole or in pieces, and show what was read."""
+    if pieces:
+        click.echo("Reads in pieces, in the order of the rows.")
+        survey = survey_large(data, question, **reading)
+        show_inventory(survey.inventory)
+        return survey
+    table = read_sensors(data, **reading)
+    inventory = Inventory.of(table)
+    show_inventory(inventory)
+    return Survey.of(table, inventory, question)
 
 
 def numbers_of(text: str | None) -> list[float] | None:
@@ -138,8 +142,29 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def show_taken(inventory: Inventory) -> None:
-    """Say what was taken for what."""
+def report_text(plan: dict) -> str:
+    """What the plan says, for a reader who has never heard of the documents.
+
+    Names of the file appear with their control characters as escapes.
+    """
+
+    def show(value: Any) -> Any:
+        return printable(value) if isinstance(value, str) else value
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=False,
+        finalize=show,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["f"] = format
+    template = environment.get_template("plan.txt.j2")
+    return template.render(plan=plan, asked=plan["question"], test=plan["backtest"], most=LISTED)
+
+
+def show_inventory(inventory: Inventory) -> None:
+    """Print what was read as time, step and sensors."""
     click.echo("What was read:")
     for line in inventory.summary_lines:
         click.echo(f"  {printable(line)}")
@@ -154,25 +179,6 @@ def is_large(data: Path) -> bool:
         with suppress(ValueError, OSError), pq.ParquetFile(data) as file:
             size = 8 * file.metadata.num_rows * file.metadata.num_columns
     return size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
-
-
-def survey_pieces(
-    data: Path,
-    question: Question,
-    *,
-    long: list[str] | None,
-    resample: str | None,
-    **reading: Any,
-) -> Survey:
-    """The survey of data that are read in pieces."""
-    for name, value in (("long", long), ("resample", resample)):
-        if value is not None:
-            raise ValueError(
-                f"{name} must not go with a file that is read in pieces, got {value!r}; make "
-                "it wide and even first, or read it into memory by --no-pieces"
-            )
-    click.echo("Reads in pieces, in the order of the rows.")
-    return survey_large(data, question, **reading)
 
 
 def move(bar: tqdm, done: int, total: int) -> None:
@@ -192,18 +198,20 @@ def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
 
 def as_options(data: Path, message: str) -> str:
     """A library's message about the file `data` in the words of the command line."""
-    message = re.sub(r"\bdrop=\[(.*?)\]", lambda m: f"--drop {m[1].replace(', ', ',')}", message)
-    message = message.replace("missing=[]", "--missing none")
+    names = r"t_sla|epsilon_sd|fixed_ms|per_tuple_ms|epsilon|delta|window|slide|query|workers"
+    names += "|horizons|long|time|resample|drop|missing|output|decimal"
+    message = message.replace("t_sla_ms", "t_sla").replace("missing=[]", "--missing none")
     message = re.sub(
-        r"\bmissing=\[(.*?)\]", lambda m: f"--missing {m[1].replace(', ', ',')}", message
+        r"\b(drop|missing)=\[(.*?)\]", lambda m: f"--{m[1]} {m[2].replace(', ', ',')}", message
     )
-    message = re.sub(r"\b(time|resample|drop|long|decimal)=(?=\S)", r"--\1 ", message)
-    message = re.sub(r"\b(time|resample|drop)=(?!\S)", r"--\1", message)
-    message = message.replace("t_sla_ms", "t_sla")
-    if message.startswith("epsilon or epsilon_sd must"):
-        message = re.sub(r"\b(epsilon(?:_sd)?)\b", r"--\1", message).replace("_sd", "-sd")
-    names = "t_sla|epsilon_sd|fixed_ms|per_tuple_ms|epsilon|delta|window|slide|query|workers"
-    said = re.match(rf"({names}|horizons|long|time|resample|drop|missing|output) must", message)
-    if said:
-        message = "--" + said[1].replace("_", "-") + message[len(said[1]) :]
+    message = re.sub(r"\b(time|resample|drop|long|decimal)=(\S?)", as_option, message)
+    start = rf"^({names})(?= must)|(?<=^epsilon or )epsilon_sd|^epsilon(?= or)"
+    message = re.sub(start, as_option, message)
     return printable(message if str(data) in message else f"{data}: {message}")
+
+
+def as_option(found: re.Match[str]) -> str:
+    """The name of an argument, and the first character of its value, as an option."""
+    value = found[0].partition("=")[2]
+    name = found[0].partition("=")[0].replace("_", "-")
+    return f"--{name} {value}" if value else f"--{name}"

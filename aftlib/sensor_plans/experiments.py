@@ -2,107 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import numpy as np
 import pandas as pd
+from pydantic import model_validator
 
-from aftlib.core.checks import require_number
 from aftlib.core.datasets import SensorTable, even_grid
-from aftlib.core.planfile import read_plan
-from aftlib.core.sensorplan import fitted
+from aftlib.core.planfile import Reading, fitted, read_plan
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_unit
+from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.sensor_plans.answer import answer
 from aftlib.sensor_plans.backtest import BASELINE, GUARD, Walk, shares, walk_forward
-from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.survey import answerable_windows, step_of
+from aftlib.sensor_plans.sensor_file import read_sensors, step_of
+from aftlib.sensor_plans.survey import Question
 
-LEAST_ROUNDS = 600
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
 EPSILON_SD = 0.5
 
 
-def check_parameters(
-    *,
-    data: str | Sequence[str] | None,
-    plan: str | None,
-    long: Sequence[str] | None,
-    time: str | None,
-    resample: str | None,
-    drop: Sequence[str],
-    missing: Sequence[float] | None,
-    decimal: str | None,
-    rows: int,
-    rounds: int,
-    seed: int,
-    **asked: Any,
-) -> Question | None:
-    """Refuse what the notebook could not run to its end with; return what is asked of the data.
+class NotebookParameters(ParameterModel):
+    """Parameters of notebook 06."""
 
-    The parameters are the notebook's; None is asked of a plan. A ValueError says the parameter, its
-    value and what is wanted.
-    """
-    require_number("seed", seed, least=0, whole=True)
-    require_number("rows", rows, least=2, whole=True)
-    require_number("rounds", rounds, least=LEAST_ROUNDS, whole=True)
-    if plan is not None and data is not None:
-        raise ValueError(f"plan must not go with data, got {plan!r} and {data!r}: it has its data")
-    if plan is not None:
-        read_plan(plan)
-        return None
-    question = Question.of(**asked)
-    reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
-    reading |= {"missing": missing, "decimal": decimal}
-    given = {name: value for name, value in reading.items() if value}
-    if data is None and given:
-        raise ValueError(f"{', '.join(given)} must go with a file, got {given}; name it by data")
-    for table in sets(data, **reading, rows=rows, seed=seed).values():
-        answerable_windows(table.names, len(table.values), step_of(table), question)
-    return question
+    data: str | list[str] | None = parameter(
+        None, "CSV or Parquet files of sensors; null: generated sets"
+    )
+    plan: str | None = parameter(None, "a plan.json of `aft plan`, shown instead")
+    epsilon: float | None = parameter(
+        None, "largest error ε, in the sensors' units; then epsilon_sd is null"
+    )
+    epsilon_sd: float | None = parameter(
+        0.5, "ε in standard deviations of each sensor's window results"
+    )
+    delta: float = parameter(0.05, "share δ of the guarantees that may be wrong")
+    t_sla: str = parameter("2s", "longest recovery permitted")
+    window: int | str = parameter(10, "samples, or a duration such as 6h")
+    slide: int | str | None = parameter(None, "likewise; null: the window")
+    query: str = parameter("mean", "or sum")
+    workers: int | None = parameter(None, "machines; null: one per sensor")
+    horizons: int = parameter(5, "most windows that an outage may last")
+    fixed_ms: float = parameter(
+        28.33, "of each recovery, ms; the default is what document D2 measured"
+    )
+    per_tuple_ms: float = parameter(9.332e-4, "of each sample read again, ms; likewise")
+    long: list[str] | None = parameter(
+        None, "columns [time, sensor, value] of a file of one sample a row"
+    )
+    time: str | None = parameter(None, "column of times; null: found by its values")
+    resample: str | None = parameter(
+        None, "period of the grid, such as 10min; null: the commonest distance"
+    )
+    drop: list[str] = parameter([], "columns to leave out")
+    missing: list[float] | None = parameter(
+        None, "values that mean missing, as -999.25; []: all are measured"
+    )
+    decimal: str | None = parameter(None, "decimal sign of a CSV file; null: found in it")
+    rows: int = parameter(20_000, "hours of the generated sets", smoke=8_000, full=60_000, least=2)
+    rounds: int = parameter(
+        3_000,
+        "windows of the streams in which something goes wrong",
+        smoke=1_200,
+        full=10_000,
+        least=600,
+    )
+    seed: int = parameter(1, "of everything generated", least=0)
+
+    @property
+    def question(self) -> Question:
+        """The question to the data."""
+        names = {"epsilon", "epsilon_sd", "delta", "t_sla", "window", "slide", "query", "workers"}
+        return Question.of(
+            **self.model_dump(include=names | {"horizons", "fixed_ms", "per_tuple_ms"})
+        )
+
+    def tables(self) -> dict[str, SensorTable]:
+        """The table of each file, or three generated ones, by name.
+
+        ValueError when a file cannot be read as sensors (the message begins with its name), two
+        files have the same name, or there are none.
+        """
+        reading = self.model_dump(include={*Reading.__dataclass_fields__})
+        given = {name: value for name, value in reading.items() if value}
+        if self.data is None and given:
+            raise ValueError(
+                f"{', '.join(given)} must go with a file, got {given}; name it by data"
+            )
+        if self.data is None:
+            return generated(self.rows, self.seed)
+        if not self.data:
+            raise ValueError(f"data must name at least one file, got {self.data!r}")
+        tables: dict[str, SensorTable] = {}
+        for file in [self.data] if isinstance(self.data, str) else self.data:
+            name = Path(file).name
+            if name in tables:
+                raise ValueError(f"data must hold files of different names, got {name} twice")
+            try:
+                tables[name] = read_sensors(file, **reading)
+            except ValueError as error:
+                raise ValueError(f"{file}: {error}") from error
+        return tables
+
+    @model_validator(mode="after")
+    def require_plans(self) -> Self:
+        """Refuse what has no plan: the files are read for it."""
+        if self.plan is not None and self.data is not None:
+            raise ValueError(f"plan must not go with data, got {self.plan!r} and {self.data!r}")
+        if self.plan is not None:
+            read_plan(self.plan)
+            return self
+        for table in self.tables().values():
+            self.question.windows(table.names, len(table.values), step_of(table))
+        return self
 
 
-def answers(tables: Mapping[str, SensorTable], question: Question) -> dict[str, dict]:
-    """The plan of each table that `sets` gave, by its name; ValueError when there can be none."""
-    return {name: answer(table, question, name) for name, table in tables.items()}
-
-
-def sets(
-    data: str | Sequence[str] | None,
-    *,
-    long: Sequence[str] | None = None,
-    time: str | None = None,
-    resample: str | None = None,
-    drop: Sequence[str] = (),
-    missing: Sequence[float] | None = None,
-    decimal: str | None = None,
-    rows: int = 12_000,
-    seed: int = 1,
-) -> dict[str, SensorTable]:
-    """The table of each file, or three generated ones, by name.
-
-    ValueError when a file cannot be read as sensors (the message begins with its name), two files
-    have the same name, or there are none.
-    """
-    if data is None:
-        return generated(rows, seed)
-    if not data:
-        raise ValueError(f"data must name a file at least, got {data!r}; null: generated sets")
-    reading: dict[str, Any] = {"long": long, "time": time, "resample": resample, "drop": drop}
-    reading |= {"missing": missing, "decimal": decimal}
-    found: dict[str, SensorTable] = {}
-    for file in [data] if isinstance(data, str) else data:
-        if Path(file).name in found:
-            raise ValueError(f"data must hold files of different names, got {file} and another")
-        try:
-            table = read_sensors(file, **reading)
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from error
-        found[Path(file).name] = table
-    return found
+def plans(parameters: NotebookParameters) -> dict[str, dict]:
+    """The plan of each table, by its name, or the one that was given."""
+    if parameters.plan is not None:
+        plan = read_plan(parameters.plan).model_dump(by_alias=True)
+        return {plan["data"]["name"]: plan}
+    question = parameters.question
+    return {name: answer(table, question, name) for name, table in parameters.tables().items()}
 
 
 def generated(rows: int, seed: int) -> dict[str, SensorTable]:
@@ -141,11 +162,11 @@ def generated(rows: int, seed: int) -> dict[str, SensorTable]:
 def slow(rng: np.random.Generator, rows: int, n: int, memory: float) -> np.ndarray:
     """Independent AR(1) series of unit variance, shape (rows, n)."""
     shocks = rng.normal(size=(rows, n)) * np.sqrt(1 - memory**2)
-    found, at = np.empty((rows, n)), rng.normal(size=n)
+    series, at = np.empty((rows, n)), rng.normal(size=n)
     for t in range(rows):
         at = memory * at + shocks[t]
-        found[t] = at
-    return found
+        series[t] = at
+    return series
 
 
 def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:

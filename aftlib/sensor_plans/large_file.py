@@ -1,15 +1,18 @@
 """Files of sensors that are too large for memory, read in pieces and surveyed as if in memory.
 
 The pieces come from the same parsers as a small file, in the order of the rows, so that the survey
-is the same to the bit. The first pass adds up the slices that windows are made of; the second keeps
-the samples to which the baseline model is fitted. Memory grows with the number of windows only.
+is the same to the bit. The first pass aggregates windows; the second stores the samples to which
+the baseline model is fitted. Memory grows with the number of windows only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -17,82 +20,59 @@ import pandas as pd
 from aftlib.core.checks import listed
 from aftlib.core.datasets import Quality, even_grid, no_number
 from aftlib.core.fillvalues import FillValue, find_fill_values, mark_missing, require_no_fill_values
-from aftlib.core.tablefile import SUFFIXES, read_pieces
-from aftlib.core.times import as_times
+from aftlib.core.planfile import Reading
+from aftlib.core.tablefile import SUFFIXES, as_times, read_pieces
 from aftlib.core.windows import Windows
-from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.sensor_file import require_usable
+from aftlib.sensor_plans.sensor_file import Inventory, Tally, require_usable
 from aftlib.sensor_plans.survey import (
-    Inventory,
+    PIECE,
+    Question,
     Survey,
-    Tally,
-    answerable_windows,
-    finish_results,
-    known_results,
+    WindowResults,
+    aggregate_windows,
     recent_rows,
 )
 
 HEAD = 20_000
-"""Rows from which columns, times and the period are found."""
-PIECE = 1_000_000
-"""Samples that are held at a time, about."""
-RESULTS = 20_000
-"""Windows that are put together at a time."""
+"""Rows from which columns, times and the period are read."""
+COUNTS = ("rows", "missing_values", "non_finite", "marked")
 
 
-def survey_large(
-    data: Path,
-    question: Question,
-    *,
-    time: str | None = None,
-    drop: Sequence[str] = (),
-    missing: Sequence[float] | None = None,
-    decimal: str | None = None,
-) -> Survey:
+def survey_large(data: Path, question: Question, **options: Any) -> Survey:
     """Survey a wide CSV or Parquet file, or a directory of them in the order of their names.
 
     Its rows must be in the order of their times, which lie on an even grid, each time once.
-    Parameters are as `sensor_file.read_sensors`. ValueError when the rows are not like that, or
-    `read_sensors` would refuse them; the message names the column and the way out.
+    `options` are fields of `planfile.Reading`. ValueError when the rows are not like that, or
+    `read_sensors` would refuse them; the message names the column and the fix.
     """
-    file = LargeFile.open(data, time=time, drop=drop, missing=missing or (), decimal=decimal)
-    windows = Windows(*question.steps(file.step), question.query)
-    counts = dict.fromkeys(("rows", "missing_values", "non_finite", "marked"), 0)
-    slices, rest = [], np.empty((0, len(file.names)))
-    tally: Tally | None = None
-    for rows in file.read(counts):
-        tally = Tally.of(rows) if tally is None else tally + Tally.of(rows)
-        rest = np.concatenate([rest, rows])
-        whole = len(rest) - len(rest) % windows.pane
-        slices.append(windows.slices(rest[:whole]))
-        rest = rest[whole:]
-    if tally is None:
-        raise ValueError(f"path must hold rows, got {str(data)!r}: is it empty?")
-    steps = tally.steps
-    require_usable(file.names, tally)
-    every = answerable_windows(file.names, steps, file.step, question).ending_in(0, steps)
-    recent = file.read_recent(recent_rows(steps))
-    fill_values = find_large_fill_values(file.names, recent, tally)
-    if missing is None or len(missing):
-        require_no_fill_values(fill_values)
+    reading = Reading(**options)
+    file = LargeFile.open(data, reading)
+    counts = dict.fromkeys(COUNTS, 0)
+    tallies: list[Tally] = []
 
-    sums, samples = (np.concatenate(parts) for parts in zip(*slices, strict=True))
-    results = []
-    for begin in range(0, len(every), RESULTS):
-        starts = np.array(every[begin : begin + RESULTS]) * (windows.slide // windows.pane)
-        results.append(known_results(*windows.joined(sums, samples, starts), windows))
+    def tallied() -> Iterator[np.ndarray]:
+        for rows in file.read(counts):
+            tallies.append(Tally.of(rows))
+            yield rows
+
+    values = aggregate_windows(tallied(), Windows(*question.steps(file.step), question.query))
+    tally = reduce(add, tallies)
+    require_usable(file.names, tally)
+    windows = question.windows(file.names, tally.steps, file.step)
+    recent = file.read_recent(recent_rows(tally.steps))
+    fill_values = find_large_fill_values(file.names, recent, tally)
+    if reading.missing is None or len(reading.missing):
+        require_no_fill_values(fill_values)
     inventory = Inventory(
         names=file.names,
         first=file.first,
-        last=file.first + (steps - 1) * file.step,
         step=file.step,
-        quality=Quality(**counts, missing_steps=steps - counts["rows"]),
+        quality=Quality(**counts, missing_steps=tally.steps - counts["rows"]),
         tally=tally,
         row_numbers=file.row_numbers,
         fill_values=fill_values,
     )
-    values = np.concatenate(results)
-    return Survey(inventory, finish_results(values, file.names, windows, file.step), recent)
+    return Survey(inventory, WindowResults.of(values, file.names, windows, file.step), recent)
 
 
 def find_large_fill_values(
@@ -118,34 +98,32 @@ class LargeFile:
     first: pd.Timestamp  # time of the first row
     step: pd.Timedelta
     row_numbers: tuple[str, ...]
-    missing: tuple[float, ...]
-    decimal: str | None
+    reading: Reading
 
     @classmethod
-    def open(
-        cls,
-        data: Path,
-        *,
-        time: str | None,
-        drop: Sequence[str],
-        missing: Sequence[float] = (),
-        decimal: str | None = None,
-    ) -> LargeFile:
+    def open(cls, data: Path, reading: Reading) -> Self:
         """Find columns, times and period in the first rows; ValueError as `datasets.even_grid`."""
+        for name in ("long", "resample"):
+            if (value := getattr(reading, name)) is not None:
+                raise ValueError(
+                    f"{name} must not go with a file that is read in pieces, got {value!r}; make "
+                    "it wide and even first, or read it into memory by --no-pieces"
+                )
         files = files_of(data)
-        head = first_rows(files, decimal)
+        heads = (next(read_pieces(file, HEAD, reading.decimal), pd.DataFrame()) for file in files)
+        head = next((frame for frame in heads if len(frame)), pd.DataFrame())
         shown = head.copy()
         silent = [c for c in shown if shown[c].dtype.kind == "f" and shown[c].isna().all()]
         shown.loc[shown.index[:1], silent] = 0.0  # a sensor may begin later
-        table = even_grid(shown, time, drop=drop)
+        table = even_grid(shown, reading.time, drop=reading.drop)
         if not isinstance(table.time, pd.DatetimeIndex) or len(table.time) < 2:
             raise ValueError(
                 f"a file that is read in pieces must have times in its rows, got {str(data)!r} "
                 "without; give it a column of times"
             )
         # row numbers without a name would come before the times
-        others = [c for c in head.columns if c not in {*table.names, *table.row_numbers, *drop}]
-        column = others[-1] if others else None
+        known = {*table.names, *table.row_numbers, *reading.drop}
+        column = next((name for name in reversed(head.columns) if name not in known), None)
         return cls(
             files=files,
             columns=tuple(head.columns),
@@ -154,8 +132,7 @@ class LargeFile:
             first=times_of(head[:1], column)[0],
             step=table.time[1] - table.time[0],
             row_numbers=table.row_numbers,
-            missing=tuple(missing),
-            decimal=decimal,
+            reading=reading,
         )
 
     def read(self, counts: dict[str, int]) -> Iterator[np.ndarray]:
@@ -189,7 +166,7 @@ class LargeFile:
     def read_recent(self, rows: slice) -> np.ndarray:
         """Samples of the steps in the slice, (steps, n)."""
         parts, begin = [np.empty((0, len(self.names)))], 0
-        for part in self.read(dict.fromkeys(("rows", "missing_values", "non_finite", "marked"), 0)):
+        for part in self.read(dict.fromkeys(COUNTS, 0)):
             parts.append(part[max(0, rows.start - begin) : max(0, rows.stop - begin)])
             begin += len(part)
             if begin >= rows.stop:
@@ -198,8 +175,9 @@ class LargeFile:
 
     def _frames(self) -> Iterator[tuple[Path, pd.DataFrame]]:
         """Pieces of all files, which must have the same columns."""
+        rows = max(1, PIECE // len(self.columns))
         for file in self.files:
-            for frame in read_pieces(file, max(1, PIECE // len(self.columns)), self.decimal):
+            for frame in read_pieces(file, rows, self.reading.decimal):
                 if sorted(frame.columns) != sorted(self.columns):
                     raise ValueError(
                         f"files must have the same columns, got {listed(self.columns)} in "
@@ -244,7 +222,7 @@ class LargeFile:
                 )
         values = frame[list(self.names)].to_numpy(dtype=float, copy=True)
         counts["missing_values"] += int(np.isnan(values).sum())
-        counts["marked"] += mark_missing(values, self.missing)
+        counts["marked"] += mark_missing(values, self.reading.missing or ())
         infinite = np.isinf(values)
         counts["non_finite"] += int(infinite.sum())
         values[infinite] = np.nan
@@ -266,16 +244,6 @@ def files_of(data: Path) -> tuple[Path, ...]:
         )
     filled = tuple(file for file in files if file.stat().st_size)
     return filled or tuple(files[:1])
-
-
-def first_rows(files: Sequence[Path], decimal: str | None) -> pd.DataFrame:
-    """The first rows of the first file that has any."""
-    head = pd.DataFrame()
-    for file in files:
-        head = next(read_pieces(file, HEAD, decimal), head)
-        if len(head):
-            break
-    return head
 
 
 def times_of(frame: pd.DataFrame, time: str | None) -> pd.DatetimeIndex:

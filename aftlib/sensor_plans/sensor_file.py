@@ -1,127 +1,274 @@
-"""A user's file of sensors, wide or long, read and judged fit for a plan; nothing is guessed."""
+"""A user's file of sensors, read whole and checked for a plan; nothing is guessed silently.
+
+Tallies of pieces that follow each other add up, so that `large_file` may read a file in pieces.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
-from aftlib.core.datasets import SensorTable, read_long, read_table, usual_step
-from aftlib.core.fillvalues import require_no_fill_values
-from aftlib.sensor_plans.survey import Tally
+from aftlib.core.datasets import Quality, SensorTable
+from aftlib.core.fillvalues import FillValue, require_no_fill_values
+from aftlib.core.planfile import Reading
+from aftlib.core.tablefile import usual_step
 
 MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, windows are mostly guesses."""
-
-
 LONG_GAP = 0.1
-"""Share of the steps from which a gap of all sensors parts two campaigns."""
+"""Share of the steps from which a gap of all sensors separates two campaigns."""
 
 
-def read_sensors(
-    path: Path | str,
-    *,
-    long: Sequence[str] | None = None,
-    time: str | None = None,
-    resample: str | None = None,
-    drop: Sequence[str] = (),
-    missing: Sequence[float] | None = None,
-    decimal: str | None = None,
-) -> SensorTable:
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Consecutive trues among flags, one column each; + joins flags that follow each other."""
+
+    length: int
+    head: np.ndarray  # (m,) trues that the flags begin with
+    tail: np.ndarray  # (m,) and end with
+    longest: np.ndarray  # (m,)
+
+    @classmethod
+    def of(cls, flags: np.ndarray) -> Self:
+        """Runs of flags, shape (length, m)."""
+        length, m = flags.shape
+        if not length:
+            return cls(0, *np.zeros((3, m), np.int64))
+        full = flags.all(axis=0)
+        head = np.where(full, length, flags.argmin(axis=0))
+        tail = np.where(full, length, flags[::-1].argmin(axis=0))
+        return cls(length, head, tail, np.array([longest_run(column) for column in flags.T]))
+
+    def __add__(self, other: Runs) -> Runs:
+        head = np.where(self.head == self.length, self.length + other.head, self.head)
+        tail = np.where(other.tail == other.length, other.length + self.tail, other.tail)
+        longest = np.max([self.longest, other.longest, self.tail + other.head], axis=0)
+        return Runs(self.length + other.length, head, tail, longest)
+
+
+def longest_run(flags: np.ndarray) -> int:
+    """Most consecutive true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
+    return int((edges[1::2] - edges[::2]).max(initial=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Counts over at least one step; + joins the steps that follow."""
+
+    missing: np.ndarray  # (n,) samples that are missing
+    lowest: np.ndarray  # (n,) of those there; inf without
+    highest: np.ndarray  # (n,)
+    lows: np.ndarray  # (n,) samples that equal the lowest, and the highest
+    highs: np.ndarray  # (n,)
+    first: np.ndarray  # (n,) sample of the first step, NaN where missing
+    last: np.ndarray  # (n,) and of the last
+    silent: np.ndarray  # (1,) steps without any sample
+    silence: Runs  # of these, one column
+    still: Runs  # of samples that repeat the one before them, n columns
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Self:
+        """Counts of samples, shape (steps, n), NaN where missing."""
+        gone = np.isnan(values)
+        nobody = gone.all(axis=1)
+        lowest = np.where(gone, np.inf, values).min(axis=0)
+        highest = np.where(gone, -np.inf, values).max(axis=0)
+        return cls(
+            missing=gone.sum(axis=0),
+            lowest=lowest,
+            highest=highest,
+            lows=(values == lowest).sum(axis=0),
+            highs=(values == highest).sum(axis=0),
+            first=values[0].copy(),
+            last=values[-1].copy(),
+            silent=np.array([nobody.sum()]),
+            silence=Runs.of(nobody[:, None]),
+            still=Runs.of(values[1:] == values[:-1]),
+        )
+
+    def __add__(self, other: Tally) -> Tally:
+        lowest = np.minimum(self.lowest, other.lowest)
+        highest = np.maximum(self.highest, other.highest)
+        return Tally(
+            missing=self.missing + other.missing,
+            lowest=lowest,
+            highest=highest,
+            lows=self.lows * (self.lowest == lowest) + other.lows * (other.lowest == lowest),
+            highs=self.highs * (self.highest == highest) + other.highs * (other.highest == highest),
+            first=self.first,
+            last=other.last,
+            silent=self.silent + other.silent,
+            silence=self.silence + other.silence,
+            still=self.still + Runs.of((self.last == other.first)[None]) + other.still,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps counted."""
+        return self.silence.length
+
+
+@dataclass(frozen=True, eq=False)
+class Inventory:
+    """What a file of sensors holds."""
+
+    names: tuple[str, ...]
+    first: Any  # time of the first step, or its number where the file has no times
+    step: pd.Timedelta | None  # period of the grid; None without times
+    quality: Quality
+    tally: Tally
+    row_numbers: tuple[str, ...] = ()  # columns that only numbered the rows
+    fill_values: tuple[FillValue, ...] = ()  # values that may stand for missing samples
+
+    @classmethod
+    def of(cls, table: SensorTable) -> Self:
+        """Inventory of a table in memory."""
+        return cls(
+            names=table.names,
+            first=table.time[0],
+            step=step_of(table),
+            quality=table.quality,
+            tally=Tally.of(table.values),
+            row_numbers=table.row_numbers,
+            fill_values=table.fill_values,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps of the grid."""
+        return self.tally.steps
+
+    def at(self, step: int) -> Any:
+        """Time of a step."""
+        return self.first + step * (1 if self.step is None else self.step)
+
+    @property
+    def last(self) -> Any:
+        """Time of the last step."""
+        return self.at(self.steps - 1)
+
+    @property
+    def summary_lines(self) -> list[str]:
+        """What was read as time, step and sensors, and what was wrong with it, one line each."""
+        quality = self.quality
+        names = ", ".join(self.names[:6]) + (" …" if len(self.names) > 6 else "")
+        lines = [f"sensors: {len(self.names)} ({names})"]
+        if self.step is None:
+            lines.append(f"time: none; {self.steps:,} rows are taken as even steps")
+        else:
+            step = str(self.step).removeprefix("0 days ").removesuffix(" 00:00:00")
+            lines.append(f"time: {self.first} to {self.last}")
+            lines.append(f"step: {step}, {self.steps:,} steps from {quality.rows:,} rows")
+        if self.row_numbers:
+            lines.append(f"row numbers: {', '.join(self.row_numbers)}, left out of the sensors")
+        gaps = self.tally.missing.sum() / (self.steps * len(self.names))
+        lines.append(f"gaps: {gaps:.2%} of all samples are missing" if gaps else "gaps: none")
+        longest = int(self.tally.silence.longest[0])
+        if longest > 1:
+            lines.append(f"      the longest time without any sensor is {longest:,} steps")
+        counts = {
+            "rows out of order, sorted": quality.out_of_order,
+            "rows that repeated another": quality.duplicates,
+            "infinite values, taken as missing": quality.non_finite,
+            "rows averaged into their step": quality.averaged,
+            "values marked as missing": quality.marked,
+        }
+        return lines + [f"{name}: {count:,}" for name, count in counts.items() if count]
+
+
+def step_of(table: SensorTable) -> pd.Timedelta | None:
+    """Period of the table's grid; None where the file had no times."""
+    if isinstance(table.time, pd.DatetimeIndex) and len(table.time) > 1:
+        return table.time[1] - table.time[0]
+    return None
+
+
+def read_sensors(path: Path | str, **options: Any) -> SensorTable:
     """Read sensors that a plan can be made for.
 
     Parameters
     ----------
     path : path
         CSV or Parquet file. Wide: rows are moments, columns are sensors.
-    long : (time, sensor, value), optional
-        Columns of a long file, which has one row a sample.
-    time, resample, drop, decimal
-        As `datasets.read_table`; in a long file, `drop` names sensors.
-    missing : sequence of float, optional
-        Fill values, which stand for a missing sample. Other values far from all others are refused,
-        except where the sequence is empty.
+    **options
+        Fields of `planfile.Reading`. With `long`, a row is one sample. Values of `missing` stand
+        for a missing sample. Other values far from all others are refused, except where it is
+        empty.
 
     Raises
     ------
     ValueError
         When the file cannot be read as such a table, has less than two sensors or two steps, or a
         sensor never varies or misses more than half of its samples. The message names the columns
-        and the way out.
+        and the fix.
     """
-    how: Any = {"resample": resample, "drop": drop, "missing": missing or (), "decimal": decimal}
-    if long is None:
-        table = read_table(path, time, **how)
-    else:
-        if time is not None:
-            raise ValueError(f"time must not go with long, got {time!r}: long names it already")
-        table = read_long(path, long, **how)
+    reading = Reading(**options)
+    table = reading.read(path)
     if not table.values.size:
         raise ValueError("the file must hold at least two rows, got none: give a longer record")
-    if missing is None or len(missing):
+    if reading.missing is None or len(reading.missing):
         require_no_fill_values(table.fill_values)
     tally = Tally.of(table.values)
-    if resample is None and isinstance(table.time, pd.DatetimeIndex):
-        require_common_steps(table, tally)
+    if reading.resample is None and isinstance(table.time, pd.DatetimeIndex):
+        _require_common_steps(table, table.time, tally)
     require_usable(table.names, tally)
     return table
 
 
-def require_common_steps(table: SensorTable, tally: Tally) -> None:
+def _require_common_steps(table: SensorTable, times: pd.DatetimeIndex, tally: Tally) -> None:
     """Refuse sensors that report at different times, so that few steps have several samples."""
     if (tally.missing <= MOST_MISSING * tally.steps).any():
         return
-    places = [np.flatnonzero(np.isfinite(column)) for column in table.values.T]
-    distances = [np.diff(place) for place in places if len(place) > 2]
-    regular = [
-        np.median(distance) > 1 and (abs(distance / np.median(distance) - 1) < 0.1).mean() > 0.6
-        for distance in distances
-    ]
-    if not regular or np.mean(regular) < 0.5:
-        return
-    times = pd.DatetimeIndex(table.time)
-    raise ValueError(
-        f"sensors must report at the same times, got {tally.missing.mean() / tally.steps:.0%} of "
-        f"the samples missing in steps of {times[1] - times[0]}; average the samples around each "
-        f"step with resample={usual_step(table.values, times)!r}"
-    )
+    regular = []
+    for column in table.values.T:
+        distance = np.diff(np.flatnonzero(np.isfinite(column)))
+        if len(distance) > 1:
+            usual = np.median(distance)
+            near = (abs(distance / usual - 1) < 0.1).mean()
+            regular.append(usual > 1 and near > 0.6)
+    if regular and np.mean(regular) >= 0.5:
+        raise ValueError(
+            f"sensors must report at the same times, got {tally.missing.mean() / tally.steps:.0%} "
+            f"of the samples missing in steps of {times[1] - times[0]}; average the samples around "
+            f"each step with resample={usual_step(table.values, times)!r}"
+        )
 
 
 def require_usable(names: Sequence[str], tally: Tally) -> None:
     """Refuse too few sensors or steps, and sensors that never vary or miss most samples."""
-    n, steps = len(names), tally.steps
-    if n < 2:
+    if len(names) < 2:
         raise ValueError(
             f"the file must hold at least two sensors, got {list(names)}: one has no other "
             "to be estimated from"
         )
-    if steps < 2:
-        raise ValueError(f"the file must hold at least two rows, got {steps}: give a longer record")
-    share = tally.missing / steps
+    if tally.steps < 2:
+        raise ValueError("the file must hold at least two rows, got 1: give a longer record")
+    share, gap = tally.missing / tally.steps, int(tally.silence.longest[0])
     lost = list(compress(names, share > MOST_MISSING))
-    if len(lost) == n and tally.silence.longest[0] > LONG_GAP * steps:
+    if len(lost) == len(names) and gap > LONG_GAP * tally.steps:
         raise ValueError(
             "the file must have samples at most of its steps, got none of any sensor at "
-            f"{int(tally.silent[0]):,} of {steps:,} steps, {int(tally.silence.longest[0]):,} of "
-            "them in a row; plan for the rows before or after that gap alone"
-        )
-    if len(lost) == n:
-        raise ValueError(
-            f"the columns must have most of their samples, got {share.max():.0%} missing; take a "
-            "longer step with resample="
+            f"{int(tally.silent[0]):,} of {tally.steps:,} steps, {gap:,} of them in a row; plan "
+            "for the rows before or after that gap alone"
         )
     if lost:
+        whole = len(lost) == len(names)
+        columns = "each column" if whole else f"column {listed(lost)}"
+        fix = "" if whole else f"leave it out with drop={lost[:8]!r}, or "
         raise ValueError(
-            f"column {listed(lost)} must have most of its samples, got {share.max():.0%} missing; "
-            f"leave it out with drop={lost[:8]!r}, or take a longer step with resample="
+            f"{columns} must have most of its samples, got {share.max():.0%} missing; {fix}take a "
+            "longer step with resample="
         )
     still = list(compress(names, tally.lowest == tally.highest))
-    if len(still) == n:
+    if len(still) == len(names):
         raise ValueError("no column varies, got one value only in each: is this the right file?")
     if still:
         raise ValueError(

@@ -1,23 +1,29 @@
-"""All that a plan needs of the samples: inventory, window results, and the last of the first half.
-
-Counts of pieces that follow each other add up, so that a file may be read in pieces.
-"""
+"""The question that a plan answers, and what it needs of the samples: results of all windows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from aftlib.core.datasets import Quality, SensorTable
-from aftlib.core.fillvalues import FillValue
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.core.checks import require_number
+from aftlib.core.datasets import SensorTable
+from aftlib.core.tablefile import duration
 from aftlib.core.windows import Windows
-from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.sensor_file import Inventory
 
+QUERIES = ("mean", "sum")
+PIECE = 1_000_000
+"""Samples that are aggregated at a time, about."""
 CHUNK = 20_000
+"""Windows that are put together at a time."""
 LEAST_PERIOD = 0.02
 """Share of the variance that a seasonal period must explain to be given to the guard."""
 MOST_ROWS = 200_000
@@ -25,174 +31,174 @@ MOST_ROWS = 200_000
 LEAST_WINDOWS = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """Consecutive trues among flags, a column each; + joins flags that follow each other."""
+@dataclass(frozen=True)
+class Question:
+    """What a plan has to satisfy.
 
-    length: int
-    head: np.ndarray  # (m,) trues that the flags begin with
-    tail: np.ndarray  # (m,) and end with
-    longest: np.ndarray  # (m,)
+    Parameters
+    ----------
+    epsilon : float or mapping of str to float, optional
+        Largest error ε of a window's result, one for all sensors or one per sensor, in their units.
+    epsilon_sd : float, optional
+        ε in standard deviations of each sensor's window results in the first half of the file.
+        Exactly one of the two is given.
+    delta : float
+        Share δ of the guarantees that may be wrong.
+    t_sla_ms : float
+        T_SLA, the longest recovery permitted, in milliseconds.
+    window, slide : int or str
+        In samples, or a duration such as "6h" where the file has times; slide is by default the
+        window's width.
+    query : {"mean", "sum"}
+        Aggregate of a window.
+    workers : int, optional
+        m machines that share the sensors; by default one per sensor.
+    horizons : int
+        Most windows of an outage for which there are guarantees.
+    recovery_time : RecoveryTime
+        Milliseconds by the number of tuples read again; by default document D2's measurement.
 
-    @classmethod
-    def of(cls, flags: np.ndarray) -> Self:
-        """Runs of flags, shape (length, m)."""
-        length, m = flags.shape
-        if not length:
-            return cls(0, *np.zeros((3, m), np.int64))
-        full = flags.all(axis=0)
-        head = np.where(full, length, flags.argmin(axis=0))
-        tail = np.where(full, length, flags[::-1].argmin(axis=0))
-        longest = np.array([longest_run(column) for column in flags.T], np.int64)
-        return cls(length, head, tail, longest)
+    Raises
+    ------
+    ValueError
+        With the argument, its value and the fix.
+    """
 
-    def __add__(self, other: Runs) -> Runs:
-        """Runs of these flags and then the others."""
-        head = np.where(self.head == self.length, self.length + other.head, self.head)
-        tail = np.where(other.tail == other.length, other.length + self.tail, other.tail)
-        across = self.tail + other.head
-        longest = np.maximum(np.maximum(self.longest, other.longest), across)
-        return Runs(self.length + other.length, head, tail, longest)
+    epsilon: float | Mapping[str, float] | None = None
+    epsilon_sd: float | None = None
+    delta: float = 0.05
+    t_sla_ms: float = 2000.0
+    window: int | str = 10
+    slide: int | str | None = None
+    query: str = "mean"
+    workers: int | None = None
+    horizons: int = 5
+    recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME
 
-
-def longest_run(flags: np.ndarray) -> int:
-    """Most consecutive true values."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
-    return int((edges[1::2] - edges[::2]).max(initial=0))
-
-
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """Counts over consecutive steps; + joins what follows. Not of no steps at all."""
-
-    missing: np.ndarray  # (n,) samples that are missing
-    lowest: np.ndarray  # (n,) of those there; inf without
-    highest: np.ndarray  # (n,)
-    lows: np.ndarray  # (n,) samples that equal the lowest, and the highest
-    highs: np.ndarray  # (n,)
-    first: np.ndarray  # (n,) sample of the first step, NaN where missing
-    last: np.ndarray  # (n,) and of the last
-    silent: np.ndarray  # (1,) steps without any sample
-    silence: Runs  # of these, one column
-    still: Runs  # of samples that repeat the one before them, n columns
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> Self:
-        """Counts of samples, shape (steps, n), NaN where missing."""
-        gone = np.isnan(values)
-        nobody = gone.all(axis=1)
-        lowest = np.where(gone, np.inf, values).min(axis=0)
-        highest = np.where(gone, -np.inf, values).max(axis=0)
-        return cls(
-            missing=gone.sum(axis=0),
-            lowest=lowest,
-            highest=highest,
-            lows=(values == lowest).sum(axis=0),
-            highs=(values == highest).sum(axis=0),
-            first=values[0].copy(),
-            last=values[-1].copy(),
-            silent=np.array([nobody.sum()]),
-            silence=Runs.of(nobody[:, None]),
-            still=Runs.of(values[1:] == values[:-1]),
-        )
-
-    def __add__(self, other: Tally) -> Tally:
-        """Counts of these steps and then the others."""
-        lowest = np.minimum(self.lowest, other.lowest)
-        highest = np.maximum(self.highest, other.highest)
-        return Tally(
-            missing=self.missing + other.missing,
-            lowest=lowest,
-            highest=highest,
-            lows=self.lows * (self.lowest == lowest) + other.lows * (other.lowest == lowest),
-            highs=self.highs * (self.highest == highest) + other.highs * (other.highest == highest),
-            first=self.first,
-            last=other.last,
-            silent=self.silent + other.silent,
-            silence=self.silence + other.silence,
-            still=self.still + Runs.of((self.last == other.first)[None]) + other.still,
-        )
-
-    @property
-    def steps(self) -> int:
-        """Steps counted."""
-        return self.silence.length
-
-
-@dataclass(frozen=True, eq=False)
-class Inventory:
-    """What a file of sensors holds."""
-
-    names: tuple[str, ...]
-    first: Any  # time of the first step, or its number where the file has no times
-    last: Any
-    step: pd.Timedelta | None  # period of the grid; None without times
-    quality: Quality
-    tally: Tally
-    row_numbers: tuple[str, ...] = ()  # columns that only numbered the rows
-    fill_values: tuple[FillValue, ...] = ()  # values that may stand for missing samples
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.epsilon_sd is None):
+            raise ValueError(
+                f"epsilon or epsilon_sd must be given, and not both, got {self.epsilon!r} and "
+                f"{self.epsilon_sd!r}; epsilon is in the sensors' units, epsilon_sd in standard "
+                "deviations of each sensor's window results"
+            )
+        limits: dict[str, Any] = {"epsilon": self.epsilon, "epsilon_sd": self.epsilon_sd}
+        if isinstance(self.epsilon, Mapping):
+            limits = {f"epsilon of {name!r}": value for name, value in self.epsilon.items()}
+        for name, value in ({"t_sla": self.t_sla_ms} | limits).items():
+            if value is not None:
+                require_number(name, value, above=0)
+        require_number("delta", self.delta, above=0, below=1)
+        require_number("horizons", self.horizons, least=1, most=50, whole=True)
+        for name in ("workers", "window", "slide"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                require_number(name, value, least=1, whole=True)
+        if self.query not in QUERIES:
+            raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
 
     @classmethod
-    def of(cls, table: SensorTable) -> Self:
-        """Inventory of a table in memory."""
-        return cls(
-            names=table.names,
-            first=table.time[0],
-            last=table.time[-1],
-            step=step_of(table),
-            quality=table.quality,
-            tally=Tally.of(table.values),
-            row_numbers=table.row_numbers,
-            fill_values=table.fill_values,
+    def of(cls, *, t_sla: str, fixed_ms: float, per_tuple_ms: float, **others: Any) -> Self:
+        """The question in the words of the command line and of the notebook; errors likewise."""
+        t_sla_ms = duration("t_sla", t_sla) / pd.Timedelta(1, "ms")
+        recovery_time = RecoveryTime(fixed_ms, per_tuple_ms)
+        return cls(t_sla_ms=t_sla_ms, recovery_time=recovery_time, **others)
+
+    def steps(self, step: pd.Timedelta | None) -> tuple[int, int]:
+        """Window and slide in steps of the file.
+
+        ValueError when a duration meets a file without times or is no multiple of its step, or the
+        slide is longer than the window.
+        """
+        window = _in_steps("window", self.window, step)
+        slide = window if self.slide is None else _in_steps("slide", self.slide, step)
+        if slide > window:
+            raise ValueError(
+                f"slide must be at most window = {window} steps, got {slide}; a larger one would "
+                "leave samples out of every window"
+            )
+        return window, slide
+
+    def windows(self, names: Sequence[str], steps: int, step: pd.Timedelta | None) -> Windows:
+        """The windows over so many steps, which need not have been read.
+
+        ValueError when there are too few, or fewer sensors than workers.
+        """
+        windows = Windows(*self.steps(step), self.query)
+        count = len(windows.ending_in(0, steps))
+        if count < LEAST_WINDOWS:
+            raise ValueError(
+                f"window must leave at least {LEAST_WINDOWS} windows, got {count} of "
+                f"{windows.width} steps in {steps} steps; give more rows or a smaller window"
+            )
+        if (self.workers or 1) > len(names):
+            raise ValueError(
+                f"workers must be at most the {len(names)} sensors, got {self.workers!r}"
+            )
+        return windows
+
+    def limits(self, names: tuple[str, ...], deviations: np.ndarray) -> np.ndarray:
+        """ε of each sensor, shape (n,); `deviations` of their window results in the first half.
+
+        ValueError when a sensor has no ε, or ε names a sensor that is not in the file.
+        """
+        if self.epsilon_sd is not None:
+            return self.epsilon_sd * deviations
+        epsilon: Any = self.epsilon
+        if not isinstance(epsilon, Mapping):
+            return np.full(len(names), float(epsilon))
+        without = [name for name in names if name not in epsilon]
+        unknown = [name for name in epsilon if name not in names]
+        if without or unknown:
+            raise ValueError(
+                f"epsilon must have one value per sensor, got none for {without[:8]} and one for "
+                f"{unknown[:8]}, which is no sensor of the file"
+            )
+        return np.array([epsilon[name] for name in names], float)
+
+
+def _in_steps(name: str, width: int | str, step: pd.Timedelta | None) -> int:
+    if isinstance(width, int) or re.fullmatch(r"\s*\d+\s*", width):
+        require_number(name, int(width), least=1, whole=True)
+        return int(width)
+    if step is None:
+        raise ValueError(
+            f"{name} must be a number of samples where the file has no times, got {width!r}"
         )
+    steps = duration(name, width) / step
+    if steps < 1 or steps % 1:
+        raise ValueError(f"{name} must be a multiple of the file's step {step}, got {width!r}")
+    return int(steps)
 
-    @property
-    def steps(self) -> int:
-        """Steps of the grid."""
-        return self.tally.steps
 
-    @property
-    def missing(self) -> float:
-        """Share of all samples that are missing."""
-        return float(self.tally.missing.sum() / (self.steps * len(self.names)))
+def epsilon_of(text: str) -> float | dict[str, float]:
+    """ε as a number, or one per sensor from a file: JSON {sensor: ε}, or CSV lines `sensor,ε`.
 
-    def at(self, step: int) -> Any:
-        """Time of a step."""
-        return self.first + step * (1 if self.step is None else self.step)
-
-    @property
-    def summary_lines(self) -> list[str]:
-        """What was taken for time, step and sensors, and what was found amiss, a line each."""
-        quality = self.quality
-        names = ", ".join(self.names[:6]) + (" …" if len(self.names) > 6 else "")
-        lines = [f"sensors: {len(self.names)} ({names})"]
-        if self.step is None:
-            lines.append(f"time: none; {self.steps:,} rows are taken as even steps")
+    ValueError when it is neither a number nor such a file.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        path = Path(text)
+    if not path.is_file():
+        raise ValueError(f"epsilon must be a number or a file of one per sensor, got {text!r}")
+    try:
+        if path.suffix == ".json":
+            rows = json.loads(path.read_text(), object_pairs_hook=list)
         else:
-            lines.append(f"time: {self.first} to {self.last}")
-            step = str(self.step).removeprefix("0 days ").removesuffix(" 00:00:00")
-            lines.append(f"step: {step}, {self.steps:,} steps from {quality.rows:,} rows")
-        if self.row_numbers:
-            lines.append(f"row numbers: {', '.join(self.row_numbers)}, left out of the sensors")
-        gaps, longest = self.missing, int(self.tally.silence.longest[0])
-        lines.append(f"gaps: {gaps:.2%} of all samples are missing" if gaps else "gaps: none")
-        if longest > 1:
-            lines.append(f"      the longest time without any sensor is {longest:,} steps")
-        counts = {
-            "rows out of order, sorted": quality.out_of_order,
-            "rows that repeated another": quality.duplicates,
-            "infinite values, taken as missing": quality.non_finite,
-            "rows averaged into their step": quality.averaged,
-            "values marked as missing": quality.marked,
-        }
-        return lines + [f"{name}: {count:,}" for name, count in counts.items() if count]
-
-
-def step_of(table: SensorTable) -> pd.Timedelta | None:
-    """Period of the table's grid; None where the file had no times."""
-    if isinstance(table.time, pd.DatetimeIndex) and len(table.time) > 1:
-        return table.time[1] - table.time[0]
-    return None
+            rows = pd.read_csv(path, header=None, dtype=str, keep_default_na=False).to_numpy()
+            rows = rows[int(tuple(rows[0]) == ("sensor", "epsilon")) :]
+        epsilon: dict[str, float] = {}
+        for name, limit in rows:
+            if name in epsilon:
+                raise ValueError(f"{name!r} is there twice")
+            epsilon[name] = float(limit)
+        return epsilon
+    except (ValueError, TypeError, AttributeError, OSError) as error:
+        raise ValueError(
+            f"epsilon must be a JSON file {{sensor: ε}} or a CSV file of lines 'sensor,ε', got "
+            f"{text!r} ({str(error).splitlines()[0]})"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -205,7 +211,24 @@ class WindowResults:
     values: np.ndarray  # (N, n)
     names: tuple[str, ...]
     windows: Windows
-    seasons: tuple[float, ...] = ()  # periods of seasonal periods, in windows, the strongest first
+    seasons: tuple[float, ...] = ()  # seasonal periods, in windows, the strongest first
+
+    @classmethod
+    def of(
+        cls,
+        values: np.ndarray,
+        names: tuple[str, ...],
+        windows: Windows,
+        step: pd.Timedelta | None,
+        samples: np.ndarray | None = None,
+    ) -> Self:
+        """Check the results and find their seasonal periods, without a `step` from the samples.
+
+        ValueError when a sensor has less than two different results in a half.
+        """
+        first = values[: len(values) // 2]
+        _require_results(names, first, values[len(first) :])
+        return cls(values, names, windows, find_seasons(samples, first, windows, step))
 
     @property
     def half(self) -> int:
@@ -213,45 +236,29 @@ class WindowResults:
         return len(self.values) // 2
 
 
-def window_results(
-    samples: np.ndarray,
-    names: tuple[str, ...],
-    windows: Windows,
-    step: pd.Timedelta | None,
-) -> WindowResults:
-    """Aggregate samples, shape (steps, n), over every window, and find the seasonal periods.
-
-    ValueError when a sensor has less than two different results in a half.
-    """
-    every = windows.ending_in(0, len(samples))
-    parts = []
-    for first in range(0, len(every), CHUNK):
-        some = every[first : first + CHUNK]
-        begin = some[0] * windows.slide
-        rows = samples[begin : some[-1] * windows.slide + windows.width]
-        parts.append(known_results(*windows.aggregate(rows, begin, some), windows))
-    return finish_results(np.concatenate(parts), names, windows, step, samples)
-
-
-def known_results(results: np.ndarray, count: np.ndarray, windows: Windows) -> np.ndarray:
-    """The results of windows with samples enough, NaN for the others."""
-    enough = count == windows.width if windows.query == "sum" else 2 * count >= windows.width
-    return np.where(enough, results, np.nan)
+def aggregate_windows(pieces: Iterable[np.ndarray], windows: Windows) -> np.ndarray:
+    """Results of all windows, shape (N, n); samples (steps, n) come in consecutive pieces."""
+    slices = []
+    rest: np.ndarray | None = None
+    for rows in pieces:
+        rest = rows if rest is None else np.concatenate([rest, rows])
+        whole = len(rest) - len(rest) % windows.pane
+        slices.append(windows.slices(rest[:whole]))
+        rest = rest[whole:]
+    sums, counts = (np.concatenate(parts) for parts in zip(*slices, strict=True))
+    starts = np.array(windows.ending_in(0, len(sums) * windows.pane), np.intp)
+    starts *= windows.slide // windows.pane
+    parts = [sums[:0]]
+    for begin in range(0, len(starts), CHUNK):
+        results, count = windows.joined(sums, counts, starts[begin : begin + CHUNK])
+        enough = count == windows.width if windows.query == "sum" else 2 * count >= windows.width
+        parts.append(np.where(enough, results, np.nan))
+    return np.concatenate(parts)
 
 
-def finish_results(
-    values: np.ndarray,
-    names: tuple[str, ...],
-    windows: Windows,
-    step: pd.Timedelta | None,
-    samples: np.ndarray | None = None,
-) -> WindowResults:
-    """Window results, shape (N, n), checked and with their seasonal periods.
-
-    Arguments and errors as `window_results`; samples are only needed where there is no `step`.
-    """
-    half = len(values) // 2
-    for word, part in (("first", values[:half]), ("second", values[half:])):
+def _require_results(names: Sequence[str], first: np.ndarray, second: np.ndarray) -> None:
+    """Refuse a sensor with fewer than two windows in a half, or one value in the first."""
+    for word, part in (("first", first), ("second", second)):
         few = np.isfinite(part).sum(axis=0) < 2
         if few.any():
             sensor = names[int(few.argmax())]
@@ -259,22 +266,19 @@ def finish_results(
                 f"column {sensor!r} must have windows in the {word} half, got less than two with "
                 f"enough samples; leave it out with drop=[{sensor!r}]"
             )
-    still = np.nanmin(values[:half], axis=0) == np.nanmax(values[:half], axis=0)
+    still = np.nanmin(first, axis=0) == np.nanmax(first, axis=0)
     if still.any():
         sensor = names[int(still.argmax())]
         raise ValueError(
             f"column {sensor!r} must vary in the first half, from which its model is made, got one "
             f"value only; leave it out with drop=[{sensor!r}]"
         )
-    return WindowResults(
-        values, names, windows, find_seasons(samples, values[:half], windows, step)
-    )
 
 
 def find_seasons(
     samples: np.ndarray | None, first: np.ndarray, windows: Windows, step: pd.Timedelta | None
 ) -> tuple[float, ...]:
-    """Periods in windows of the seasonal periods that explain most, at most four.
+    """Seasonal periods that explain most, in windows, at most four.
 
     With times these are days, weeks and years and their halves; without, the strongest period of
     the samples. `first` are the window results of the first half, shape (rows, n).
@@ -283,7 +287,7 @@ def find_seasons(
         periods = [0.0 if samples is None else _strongest_period(samples[: len(samples) // 2])]
     else:
         periods = [pd.Timedelta(days=days) / step for days in (1, 7, 365.25)]
-    found = {}
+    explained = {}
     deviation = np.nanstd(first, axis=0)
     z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.where(deviation > 0, deviation, 1))
     for period in (part for whole in periods for part in (whole, whole / 2)):
@@ -293,9 +297,10 @@ def find_seasons(
         waves = np.column_stack([np.sin(angle), np.cos(angle)])
         waves -= waves.mean(axis=0)
         fitted = waves @ np.linalg.lstsq(waves, z, rcond=1e-6)[0]
-        found[float(period / windows.slide)] = float((fitted**2).sum() / max((z**2).sum(), 1e-12))
-    ordered = sorted(found, key=lambda period: -found[period])
-    return tuple(period for period in ordered if found[period] >= LEAST_PERIOD)[:4]
+        share = (fitted**2).sum() / max((z**2).sum(), 1e-12)
+        if share >= LEAST_PERIOD:
+            explained[float(period / windows.slide)] = float(share)
+    return tuple(sorted(explained, key=lambda period: -explained[period]))[:4]
 
 
 def _strongest_period(samples: np.ndarray, most: int = 65_536) -> float:
@@ -310,7 +315,7 @@ def _strongest_period(samples: np.ndarray, most: int = 65_536) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """All that a plan takes from samples."""
+    """All that a plan needs of samples."""
 
     inventory: Inventory
     results: WindowResults
@@ -319,31 +324,19 @@ class Survey:
     @classmethod
     def of(cls, table: SensorTable, inventory: Inventory, question: Question) -> Self:
         """Survey of a table in memory; ValueError when it has too few windows."""
-        windows = answerable_windows(table.names, inventory.steps, inventory.step, question)
-        results = window_results(table.values, table.names, windows, inventory.step)
-        return cls(inventory, results, table.values[recent_rows(inventory.steps)])
+        names, steps, step = table.names, inventory.steps, inventory.step
+        windows = question.windows(names, steps, step)
+        values = aggregate_windows(pieces_of(table.values), windows)
+        results = WindowResults.of(values, names, windows, step, table.values)
+        return cls(inventory, results, table.values[recent_rows(steps)])
+
+
+def pieces_of(samples: np.ndarray) -> Iterator[np.ndarray]:
+    """Samples (steps, n) in pieces that follow each other."""
+    rows = max(1, PIECE // samples.shape[1])
+    return (samples[begin : begin + rows] for begin in range(0, len(samples), rows))
 
 
 def recent_rows(steps: int) -> slice:
     """The last steps of the first half, to which the baseline model is fitted."""
     return slice(max(0, steps // 2 - MOST_ROWS), steps // 2)
-
-
-def answerable_windows(
-    names: Sequence[str], steps: int, step: pd.Timedelta | None, question: Question
-) -> Windows:
-    """The question's windows over so many steps, which need not have been read.
-
-    ValueError when there are too few windows, or fewer sensors than there are to be workers.
-    """
-    windows = Windows(*question.steps(step), question.query)
-    count = len(windows.ending_in(0, steps))
-    if count < LEAST_WINDOWS:
-        raise ValueError(
-            f"window must leave at least {LEAST_WINDOWS} windows, got {count} of {windows.width} "
-            f"steps in {steps} steps; give more rows or a smaller window"
-        )
-    n = len(names)
-    if (question.workers or n) > n:
-        raise ValueError(f"workers must be at most the {n} sensors, got {question.workers!r}")
-    return windows

@@ -22,12 +22,12 @@ from aftlib.approximately_once.experiments.cases import (
 )
 from aftlib.core.datasets import even_grid
 from aftlib.core.generators import block_model
-from aftlib.core.planfile import SCHEMA, VERSION
+from aftlib.core.planfile import Source
 from aftlib.core.requirement import Requirement
-from aftlib.core.sensorplan import source_of
 from aftlib.core.windows import Windows
 from tests.approximately_once import processes
 from tests.judging import judged
+from tests.plans import write_plan
 
 
 def test_figure_8_comes_out_of_the_pipeline(spark, tmp_path):
@@ -307,17 +307,14 @@ def plan(tmp_path_factory):
     slow = lfilter([0.2], [1, -0.98], rng.normal(size=(6000, 1)), axis=0)
     values = 20 + [1, 2, 3, 4] * (slow + 0.05 * rng.normal(size=(6000, 4)))
     pd.DataFrame(values, columns=list("abcd")).to_csv(place / "sensors.csv", index=False)
-    kept = dict.fromkeys(SCHEMA["required"]) | {"version": VERSION}
-    kept["data"] = {"source": source_of(place / "sensors.csv")}
-    kept["question"] = {
-        "epsilon": dict(zip("abcd", [0.3, 0.6, 0.9, 1.2], strict=True)),
-        **{"delta": 0.1, "window": 5, "slide": 5, "query": "mean"},
-        **{"t_sla_ms": 100, "fixed_ms": 0, "per_tuple_ms": 1},
-    }
-    kept["assignment"], kept["checkpoints"] = [["b"], ["d", "a", "c"]], []
-    kept["replay"] = [{"from": 0, "until": 5, "sensors": ["a"]}]
-    (place / "plan.json").write_text(json.dumps(kept))
-    return place / "plan.json"
+    return write_plan(
+        place / "plan.json",
+        Source.of(place / "sensors.csv"),
+        [(0, 5, ["a"])],
+        assignment=[["b"], ["d", "a", "c"]],
+        **{"question.epsilon": dict(zip("abcd", [0.3, 0.6, 0.9, 1.2], strict=True))},
+        **{"question.t_sla_ms": 100, "question.fixed_ms": 0},
+    )
 
 
 def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path):

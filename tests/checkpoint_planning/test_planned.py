@@ -1,6 +1,5 @@
 """A plan.json streams with its own checkpoint times and replay sets, and is refused in time."""
 
-import json
 import os
 
 import numpy as np
@@ -13,9 +12,9 @@ from aftlib.checkpoint_planning.experiments import recoveries as runs
 from aftlib.checkpoint_planning.experiments.recoveries import planned_query, require_planned
 from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
 from aftlib.core.generators import block_model
-from aftlib.core.planfile import SCHEMA, VERSION
+from aftlib.core.planfile import Source
 from aftlib.core.sensorlog import SensorLog
-from aftlib.core.sensorplan import source_of
+from tests.plans import write_plan
 
 
 @pytest.fixture
@@ -24,24 +23,17 @@ def plan(tmp_path):
     values = rng.normal(size=(1200, 1)) + 0.2 * rng.normal(size=(1200, 4))
     frame = pd.DataFrame(values * [1, 2, 3, 4], columns=list("abcd"))
     frame.to_csv(tmp_path / "sensors.csv", index=False)
-    kept = dict.fromkeys(SCHEMA["required"]) | {"version": VERSION}
-    kept["data"] = {"source": source_of(tmp_path / "sensors.csv")}
-    kept["question"] = {
-        "epsilon": dict(zip("abcd", [0.3, 0.6, 0.9, 1.2], strict=True)),
-        **{"delta": 0.05, "window": 10, "slide": 5, "query": "mean"},
-        **{"t_sla_ms": 20, "fixed_ms": 0, "per_tuple_ms": 1},
-    }
-    kept["assignment"], kept["checkpoints"] = [["b"], ["d", "a", "c"]], [4]
-    kept["replay"] = [
-        {"from": 0, "until": 4, "sensors": ["c", "a", "d"]},
-        {"from": 4, "until": 10, "sensors": ["d"]},
-    ]
-    place = tmp_path / "plan.json"
+    asked = {"delta": 0.05, "t_sla_ms": 20, "fixed_ms": 0}
+    asked["epsilon"] = dict(zip("abcd", [0.3, 0.6, 0.9, 1.2], strict=True))
 
     def write(**question):
-        kept["question"] |= question
-        place.write_text(json.dumps(kept))
-        return place
+        return write_plan(
+            tmp_path / "plan.json",
+            Source.of(tmp_path / "sensors.csv"),
+            [(0, 4, ["c", "a", "d"]), (4, 10, ["d"])],
+            assignment=[["b"], ["d", "a", "c"]],
+            **{f"question.{name}": value for name, value in (asked | question).items()},
+        )
 
     return write
 

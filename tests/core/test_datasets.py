@@ -220,7 +220,7 @@ def test_a_sensor_that_dies_in_the_second_half_is_named():
             r"drop must be a list of columns, got \['c', 'a'\]; columns are 't'",
         ),
         ({"drop": "a"}, "drop must be a list of columns, got 'a'"),
-        ({"resample": "soon"}, "resample must be a period such as '10min', got 'soon'"),
+        ({"resample": "soon"}, "resample must be a duration such as '2s'.*got 'soon'"),
         ({"resample": "1ms"}, "6 rows for 18000001 steps of .*; correct a wrong time, or give"),
         ({"drop": ["t"], "resample": "1h"}, "resample must go with times, got '1h'"),
     ],

@@ -2,7 +2,6 @@
 
 import json
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,12 +10,12 @@ from threadpoolctl import threadpool_info
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.datasets import even_grid
 from aftlib.core.generators import block_model
-from aftlib.core.planfile import SCHEMA, VERSION, read_plan, write_plan
+from aftlib.core.planfile import VERSION, Plan, read_plan, write_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans.answer import answer, assign_sensors, plan_window
-from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.report_text import report_lines
+from aftlib.sensor_plans.command import report_text
+from aftlib.sensor_plans.survey import Question
 
 
 def sensors(rows=6000, n=7, seed=1, change=None, noise=0.5):
@@ -39,9 +38,8 @@ def plan():
 
 def test_the_plan_is_as_documented_and_comes_back(plan, tmp_path):
     file = write_plan(plan, tmp_path / "plan.json")
-    found = read_plan(file)
-    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
-    assert found == json.loads(json.dumps(plan))
+    found = read_plan(file).model_dump(by_alias=True)
+    assert found == json.loads(json.dumps(plan)) == json.loads(file.read_text())
     test = found["backtest"]
     assert test["declared_recoverable"] > 0.9
     assert test["within_epsilon"] >= 0.95
@@ -52,10 +50,17 @@ def test_the_plan_is_as_documented_and_comes_back(plan, tmp_path):
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
-        (lambda plan: plan | {"version": 99}, "is of version 99, this library's is 1"),
-        (lambda plan: {"version": VERSION}, "lacks data, question, assignment"),
-        (lambda plan: [plan], r"aft plan wrote, got '/.*plan.json' \(list instead of an object\)"),
-        (lambda plan: None, r"plan.json' \(NoneType instead of an object\)"),
+        (
+            lambda plan: plan | {"version": 99},
+            r"version: .* should be 1, got 99\); make a",
+        ),
+        (lambda plan: {"version": VERSION}, r"got '/.*plan.json' \(data: Field required\); make a"),
+        (lambda plan: [plan], r"aft plan wrote, got '/.*plan.json' \(Input should be an object"),
+        (lambda plan: None, r"plan.json' \(Input should be an object"),
+        (
+            lambda plan: plan | {"backtest": plan["backtest"] | {"within_epsilon": 1.5}},
+            r"backtest.within_epsilon: .* less than or equal to 1, got 1.5",
+        ),
     ],
 )
 def test_another_file_is_no_plan(plan, tmp_path, break_it, message):
@@ -151,9 +156,9 @@ def test_t_sla_below_one_step_is_refused():
 
 def test_fewer_windows_than_sensors_still_have_a_plan():
     plan = answer(sensors(200, n=30), Question(epsilon_sd=0.5), "x")
-    jsonschema.validate(json.loads(json.dumps(plan)), SCHEMA)
+    Plan.model_validate(plan)
     assert plan["backtest"]["declared_recoverable"] == 0
-    assert "no window was certified" in "\n".join(report_lines(plan))
+    assert "no window was certified" in report_text(plan)
     assert plan["cautions"][0].startswith("Too few windows: 10 before the back-test")
 
 
@@ -208,7 +213,7 @@ def test_the_smallest_epsilon_worth_asking_is_worth_asking():
 
 
 def test_in_plain_words(plan):
-    said = "\n".join(report_lines(plan))
+    said = report_text(plan)
     for expected in (
         "What the other machines' sensors tell of each",
         "by how many windows the outage lasts (1 … 5)",
@@ -224,8 +229,8 @@ def test_in_plain_words(plan):
     ):
         assert expected in said
     alone = answer(sensors(2000), Question(epsilon_sd=0.3), "x")
-    assert "Machines: 7, one sensor each" in "\n".join(report_lines(alone))
+    assert "Machines: 7, one sensor each" in report_text(alone)
     tight = Question(epsilon_sd=0.05, t_sla_ms=20, recovery_time=RecoveryTime(0, 1), window=12)
     checkpoints = answer(sensors(2000), tight, "x")
-    assert "checkpoints after step 2, 4, 6" in "\n".join(report_lines(checkpoints))
+    assert "checkpoints after step 2, 4, 6" in report_text(checkpoints)
     assert all(part["ms"] <= 20 for part in checkpoints["replay"])

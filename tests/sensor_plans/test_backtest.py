@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.sensorplan import fitted
+from aftlib.core.planfile import fitted
 from aftlib.core.windows import Windows
 from aftlib.guard import Guard
 from aftlib.sensor_plans import backtest
@@ -28,8 +28,8 @@ from aftlib.sensor_plans.backtest import (
     interval,
     walk_forward,
 )
-from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.survey import step_of, window_results
+from aftlib.sensor_plans.sensor_file import read_sensors, step_of
+from aftlib.sensor_plans.survey import WindowResults, aggregate_windows
 
 SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3
@@ -240,7 +240,9 @@ def test_every_method_has_its_line():
 )
 def test_on_real_sensors_much_is_declared_and_kept(name, epsilon, slide, least):
     table = read_sensors(Path(str(SETS)) / f"{name}.parquet")
-    results = window_results(table.values, table.names, Windows(10, slide), step_of(table))
+    windows = Windows(10, slide)
+    values = aggregate_windows([table.values], windows)
+    results = WindowResults.of(values, table.names, windows, step_of(table))
     first = results.values[: results.half]
     limits, n = epsilon * np.nanstd(first, axis=0), len(table.names)
     plain = fitted(first, table.names)

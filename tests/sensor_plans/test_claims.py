@@ -6,15 +6,14 @@ import pytest
 from aftlib.guard import Guard, accounts
 from aftlib.sensor_plans import backtest
 from aftlib.sensor_plans.claims import CLAIMS
-from aftlib.sensor_plans.experiments import answers, generated, troubles
-from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.experiments import NotebookParameters, plans, troubles
 from tests import judging
 
 SETTLE = accounts.settle.py_func
 
 
 def measured(rows=8000):
-    return answers(generated(rows, 1), Question(epsilon_sd=0.5)), troubles(1200, 0.05, 1)
+    return plans(NotebookParameters(rows=rows)), troubles(1200, 0.05, 1)
 
 
 @pytest.fixture(scope="module")

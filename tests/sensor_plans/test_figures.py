@@ -9,7 +9,7 @@ import pytest
 from aftlib.core.datasets import even_grid
 from aftlib.sensor_plans import figures
 from aftlib.sensor_plans.answer import answer
-from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.survey import Question
 
 BAD = "<img src=x onerror=alert(1)>"
 

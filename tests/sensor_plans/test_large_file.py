@@ -11,9 +11,8 @@ import pytest
 
 from aftlib.sensor_plans import large_file
 from aftlib.sensor_plans.large_file import survey_large
-from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.survey import Inventory, Survey, Tally
+from aftlib.sensor_plans.sensor_file import Inventory, Tally, read_sensors
+from aftlib.sensor_plans.survey import Question, Survey
 
 
 def frame(rows=600):

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from aftlib.core.fillvalues import find_fill_values
 from aftlib.reports.cli import main
-from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.survey import Inventory
+from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
 
 SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 ROWS = 2000
@@ -183,6 +182,23 @@ def test_hundreds_of_nanoseconds_are_no_nanoseconds(since, tmp_path):
     given = frame().reset_index(drop=True).assign(t=10 * ticks)
     with pytest.raises(ValueError, match=f"may count 100 ns since year {since}; write times as"):
         read_sensors(write(tmp_path, given))
+
+
+def test_stamps_of_a_short_year_are_no_seconds(tmp_path):
+    """2401010010 was once read as a second of the year 2046."""
+    given = frame().reset_index(drop=True).assign(t=TIMES.strftime("%y%m%d%H%M").astype("int64"))
+    with pytest.raises(ValueError, match="got 2401010000, which may also be yymmddhhmm; write tim"):
+        read_sensors(write(tmp_path, given))
+
+
+@pytest.mark.parametrize("day", ["MS", "ME", "QE", "YS"])
+def test_calendar_months_are_no_irregular_times(day, tmp_path):
+    """A step of 2678400s, 31 days, was once advised."""
+    times = pd.date_range("2010-01-01", periods=40, freq=day)
+    given = pd.DataFrame(ROOM[:40], times, list("abc")).rename_axis("time")
+    with pytest.raises(ValueError, match="months differ in length: leave that column out"):
+        read(tmp_path, given.reset_index())
+    assert read(tmp_path, given.reset_index(), drop=["time"]).values.shape == (40, 3)
 
 
 def test_the_stamp_that_is_no_date_is_named(tmp_path):

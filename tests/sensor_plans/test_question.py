@@ -6,22 +6,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.sensor_plans.question import Question, epsilon_of, milliseconds
+from aftlib.sensor_plans.survey import Question, epsilon_of
 
 HOUR = pd.Timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("2s", 2000), ("500ms", 500), ("1.5min", 90_000), (" .5 h ", 1.8e6)]
+    ("text", "expected"),
+    [("2s", 2000), ("500ms", 500), ("1.5min", 90_000), ("0.5 h", 1.8e6), ("1m", 6e4)]
+    + [("2 days", 1.728e8), ("00:00:02", 2000), ("5 µs", 0.005)],
 )
 def test_durations(text, expected):
-    assert milliseconds(text) == pytest.approx(expected)
+    question = Question.of(epsilon=1, t_sla=text, fixed_ms=0, per_tuple_ms=1)
+    assert question.t_sla_ms == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("text", ["2", "s", "0s", "-1s", "2 days", ""])
+@pytest.mark.parametrize("text", ["2", "1e3", "s", "0s", "-1s", "soon", "NaT", "", "1 month"])
 def test_no_duration_is_refused(text):
     with pytest.raises(ValueError, match="t_sla must be a duration such as '2s'"):
-        milliseconds(text)
+        Question.of(epsilon=1, t_sla=text, fixed_ms=0, per_tuple_ms=1)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +46,12 @@ def test_windows_in_samples_or_time(window, slide, step, expected):
     [
         ("6h", None, None, "window must be a number of samples where the file has no times"),
         ("90min", None, HOUR, "window must be a multiple of the file's step 0 days 01:00:00"),
-        ("soon", None, HOUR, "window must be a number of samples or a duration such as '6h'"),
+        (
+            "soon",
+            None,
+            HOUR,
+            "window must be a duration such as '2s', .* got 'soon'",
+        ),
         ("0", None, HOUR, "window must be a whole number at least 1, got 0"),
         (10, 11, HOUR, "slide must be at most window = 10 steps, got 11"),
         (10, "11h", HOUR, "slide must be at most window = 10 steps, got 11"),
@@ -111,5 +119,5 @@ def test_another_file_is_refused(tmp_path, text):
         (tmp_path / name).write_text(text)
         with pytest.raises(ValueError, match=r"epsilon must be a JSON file \{sensor: ε\} or a CSV"):
             epsilon_of(str(tmp_path / name))
-    with pytest.raises(ValueError, match="epsilon must be a number or a file of one a sensor"):
+    with pytest.raises(ValueError, match="epsilon must be a number or a file of one per sensor"):
         epsilon_of(str(tmp_path / "none"))

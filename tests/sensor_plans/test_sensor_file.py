@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.survey import Inventory, longest_run, step_of
+from aftlib.sensor_plans.sensor_file import Inventory, longest_run, read_sensors, step_of
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.datasets import SensorTable, even_grid, read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
+from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.core.sensorplan import SensorPlan, open_plan
 from aftlib.core.windows import Windows
 from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.spark.sweep import write_samples

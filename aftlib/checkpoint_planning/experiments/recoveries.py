@@ -26,9 +26,9 @@ from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import CheckpointStore, WindowResult
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import CONFIDENCE
+from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.core.sensorplan import SensorPlan, open_plan
 from aftlib.spark.java import short_lived
 from aftlib.spark.session import cores_lent
 
