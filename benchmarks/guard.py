@@ -65,7 +65,7 @@ def back_test(values: np.ndarray, season: float, epsilon: float, slide: int) -> 
     guard = Guard(workers, limits, DELTA, seasons=[season / slide, season / slide / 2])
     guard.update(windows[:half])
     told = guard.replay(windows[half:])
-    declared = told.said == 2
+    declared = told.decisions == 2
     wrong = np.abs(windows[half:, None] - told.estimate) > limits
     number, errors = declared.sum(axis=0), (declared & wrong).sum(axis=0)
     sensors, bad = WEIGHTS @ number, WEIGHTS @ errors

@@ -1,8 +1,8 @@
-"""The guard over any stream of samples: windows by event time, estimates where they are promised.
+"""The guard over any stream of samples: windows by event time, and estimates of missing ones.
 
-Spark aggregates; its watermark says when a window is over; the guard takes the windows in order and
-tells which of the missing ones may be estimated. Both go on after a death: Spark from its
-checkpoint, the guard from the state that it wrote after the last micro-batch.
+Spark aggregates, and its watermark ends the windows. The guard processes them in order and decides
+which of the missing ones may be estimated. Both continue after a crash: Spark from its checkpoint,
+the guard from the state that it wrote after the last micro-batch.
 """
 
 from __future__ import annotations
@@ -25,42 +25,45 @@ from aftlib.guard.guard import Guard
 from aftlib.guard.rounds import LARGEST
 
 MOST_ROUNDS = 100_000
-"""Windows without any sample between two that have some; more are taken for a wrong clock."""
+"""Most windows without any sample in a row; more mean a wrong clock."""
 NONE = -1
-"""Where the next window starts while there was none; starts are multiples of a step."""
-_TIMES = {"timestamp"}  # Spark's watermark takes no other
-_NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
+"""Start of the next window before the first one; starts are multiples of a step."""
+_TYPES = {
+    "time": {"timestamp"},  # Spark's watermark takes no other
+    "sensor": {"string"},
+    "value": {"tinyint", "smallint", "int", "bigint", "float", "double"},
+}
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What is asked of a stream: which sensors, which windows, and what an estimate must keep.
+    """The guarantee for a stream: its sensors, its windows, and the errors of estimates.
 
     Parameters
     ----------
     workers : sequence of sequences of str
-        The sensors of each worker: those that are lost together. Each sensor once.
+        The sensors of each worker, which are lost together. Each sensor once.
     epsilon : float or sequence of float
-        Largest error ε of an estimated window, in sensor units; one for all, or one a sensor in
+        Largest error ε of an estimated window, in sensor units; one for all, or one per sensor in
         the order of `workers`.
     delta : float
-        Share δ of the estimated windows that may be further off.
+        Share δ of the estimated windows whose error may be larger.
     window, slide : str
         Durations as pandas reads them, such as "10min"; by default windows tumble.
     watermark : str
-        How late a sample may come. A window is over when a sample so much after its end was seen.
+        How late a sample may come. A window ends when a sample so much after its end has come.
     query : {"mean", "sum"}
     samples : int
-        Samples that a whole window has. A window with fewer counts as lost.
+        Samples of a whole window. A window with fewer counts as lost.
     horizons : int
-        H, most windows that an outage may last for a promise to be made.
+        H, the largest number of windows of an outage that a guarantee covers.
     seasons : sequence of str
-        Durations of known rhythms, such as "1d", the most important first.
+        Known seasonal periods, such as "1d", the most important first.
 
     Raises
     ------
     ValueError
-        When a duration is none, a sensor is there twice, or a number is outside its range.
+        When a duration cannot be read, a sensor occurs twice, or a number is outside its range.
     """
 
     workers: Sequence[Sequence[str]]
@@ -104,7 +107,7 @@ class Promise:
         return microseconds("slide", self.slide) if self.slide else self.width
 
     def guard(self) -> Guard:
-        """A guard that has seen nothing yet."""
+        """Return a guard before its first window."""
         alone = [worker for worker in self.workers if isinstance(worker, str)]
         if alone:
             raise ValueError(
@@ -114,14 +117,13 @@ class Promise:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"workers must hold each sensor once, got {', '.join(twice)} twice")
-        places = iter(range(len(names)))
-        groups = [[next(places) for _ in worker] for worker in self.workers]
-        rhythms = [microseconds("each of seasons", season) / self.step for season in self.seasons]
-        return Guard(groups, self.epsilon, self.delta, self.horizons, rhythms)
+        groups = [[names.index(name) for name in worker] for worker in self.workers]
+        periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
+        return Guard(groups, self.epsilon, self.delta, self.horizons, periods)
 
 
 def microseconds(name: str, duration: str) -> int:
-    """Read a duration such as "10min"; `name` is what the user calls it."""
+    """Return a duration such as "10min" in microseconds; `name` is the argument's."""
     try:
         length = pd.Timedelta(duration)
     except (ValueError, TypeError) as error:
@@ -140,24 +142,24 @@ def recoverable(
     sensor: str = "sensor",
     value: str = "value",
 ) -> DataStreamWriter:
-    """Aggregate a stream in windows, and estimate the windows that are missing where it is safe.
+    """Aggregate a stream in windows, and estimate the missing windows where it is safe.
 
     Parameters
     ----------
     stream : DataFrame
-        Streaming, a row a sample. Samples without time, sensor or a value below 1e100 are counted
-        as `unread` in the query's progress (`observedMetrics`); Spark counts those that came too
-        late (`numRowsDroppedByWatermark`).
+        Streaming, one row per sample. Samples without time, sensor or a value below 1e100 are
+        counted as `unread` in the query's progress (`observedMetrics`); Spark counts those that
+        came too late (`numRowsDroppedByWatermark`).
     directory : path
-        Place of Spark's checkpoint and of the guard's state. Start again with the same one to go
-        on after a death.
+        Place of Spark's checkpoint and of the guard's state. After a crash, start again with the
+        same one.
     write : callable
-        Is given every micro-batch's windows and the micro-batch's number. After a death the last
+        Receives every micro-batch's windows and the micro-batch's number. After a crash the last
         one comes once more, with the same rows: replace, do not append. Columns:
 
         - `start`, `sensor`;
-        - `state`: "exact"; "estimated", where the guard had promised an error of at most ε before
-          the loss began; "lost", where it had not: read those again from their source;
+        - `state`: "exact"; "estimated", where an error of at most ε was guaranteed before the loss
+          began; "lost" otherwise: read those again from their source;
         - `value`: NaN where lost; `half_width`: 1 − δ of comparable errors were within it;
         - `samples`: how many came;
         - `recoverable`: how many windows long a loss of the sensor may be if it begins now.
@@ -173,8 +175,8 @@ def recoverable(
     Raises
     ------
     ValueError
-        When the stream does not stream or lacks a column, or the directory holds the stream of
-        another promise or other columns; while it runs, when a sensor comes that no worker has.
+        When the stream does not stream or has no such column, or the directory is that of another
+        promise or other columns; while it runs, when a sensor comes that no worker has.
 
     Examples
     --------
@@ -187,16 +189,14 @@ def recoverable(
             "stream must be streaming (spark.readStream); for a table use Guard.replay"
         )
     types = {column.name: column.dataType.simpleString() for column in stream.schema.fields}
-    for argument, name, wanted in (
-        ("time", time, _TIMES), ("sensor", sensor, {"string"}), ("value", value, _NUMBERS),
-    ):  # fmt: skip
-        if types.get(name) not in wanted:
+    columns = {"time": time, "sensor": sensor, "value": value}
+    for argument, name in columns.items():
+        if types.get(name) not in _TYPES[argument]:
             raise ValueError(
-                f"{argument} must name a column of type {' or '.join(sorted(wanted))}, got "
-                f"{name!r} of type {types.get(name)}: rename or cast it"
+                f"{argument} must name a column of type {' or '.join(sorted(_TYPES[argument]))}, "
+                f"got {name!r} of type {types.get(name)}: rename or cast it"
             )
     place = Path(directory).absolute()
-    columns = {"time": time, "sensor": sensor, "value": value}
     named = {part: name for part, name in columns.items() if part != name}
     QueryDirectory(place).claim("promise", asdict(promise) | named)
 
@@ -209,98 +209,97 @@ def recoverable(
     ).observe(
         "unread", F.count(F.when(F.col("time").isNull() | F.col("value").isNull(), 1)).alias("rows")
     )
-    lasting = [f"{length} microseconds" for length in (promise.width, promise.step)]
     total = getattr(F, AGGREGATES[promise.query].spark)
+    late, width, step = (
+        f"{length} microseconds"
+        for length in (microseconds("watermark", promise.watermark), promise.width, promise.step)
+    )
     finished = (
-        rows.withWatermark("time", f"{microseconds('watermark', promise.watermark)} microseconds")
-        .groupBy(F.window("time", *lasting).alias("window"), "sensor")
+        rows.withWatermark("time", late)
+        .groupBy(F.window("time", width, step).alias("window"), "sensor")
         .agg(total("value").alias("value"), F.count("value").alias("samples"))
         .select(F.col("window.start").alias("start"), "sensor", "value", "samples")
     )
     writer = finished.writeStream.outputMode("append")
     writer = writer.option("checkpointLocation", str(place / "checkpoint"))
-    return writer.foreachBatch(Keeper(place, promise, write))
+    return writer.foreachBatch(GuardedBatches(place, promise, write))
 
 
 @dataclass
-class Keeper:
-    """The guard's side of each micro-batch: windows in, windows with their gaps filled out."""
+class GuardedBatches:
+    """The guard's part of each micro-batch: it receives windows, and writes them without gaps."""
 
     place: Path
     promise: Promise
     write: Callable[[pd.DataFrame, int], None]
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Judge a micro-batch's windows; running it twice hands over the same rows."""
-        found = batch.toArrow().to_pandas()
-        unknown = sorted(set(found["sensor"].dropna()) - set(self.promise.sensors))
+        """Process a micro-batch; a second run of it writes the same rows."""
+        windows = batch.toArrow().to_pandas().dropna(subset=["sensor"])
+        unknown = sorted(set(windows["sensor"]) - set(self.promise.sensors))
         if unknown:
             raise ValueError(
                 f"stream must hold the sensors of workers only, got {', '.join(unknown[:5])}: "
                 "add them to a worker, or filter them out"
             )
-        guard, after = self.before(batch_id)
-        if found["sensor"].notna().any():
-            rows, after = self.judge(guard, after, found.dropna(subset=["sensor"]))
+        guard, start = self.read_state(batch_id)
+        if len(windows):
+            rows, start = self.fill_gaps(guard, start, windows)
             self.write(rows, batch_id)
         state = np.frombuffer(guard.to_bytes(), np.uint8)
         with atomic_file(self.path(batch_id)) as file:
-            file.write_bytes(pack_arrays(guard=state, after=np.array(after)))
+            file.write_bytes(pack_arrays(guard=state, after=np.array(start)))
         self.path(batch_id - 2).unlink(missing_ok=True)  # a micro-batch may run again, not two
 
     def path(self, batch_id: int) -> Path:
-        """File of the state after a micro-batch."""
+        """Return the file of the state after a micro-batch."""
         return self.place / f"guard-{batch_id}.npz"
 
-    def before(self, batch_id: int) -> tuple[Guard, int]:
-        """The guard as it was before a micro-batch, and its next window's start, or `NONE`."""
+    def read_state(self, batch_id: int) -> tuple[Guard, int]:
+        """Return the guard before a micro-batch, and its next window's start, or `NONE`."""
         if batch_id == 0:
             return self.promise.guard(), NONE
+        path = self.path(batch_id - 1)
         try:
-            state = unpack_arrays(self.path(batch_id - 1).read_bytes())
-            return Guard.from_bytes(state["guard"].tobytes()), int(state["after"])
+            state = unpack_arrays(path.read_bytes())
         except FileNotFoundError as error:
             raise ValueError(
-                f"directory must hold the guard's state in {self.path(batch_id - 1)}, which is "
-                "missing: bring it back, or start anew in another directory"
+                f"directory must hold the guard's state in {path}, which is missing: bring it "
+                "back, or start again in another directory"
             ) from error
+        return Guard.from_bytes(state["guard"].tobytes()), int(state["after"])
 
-    def judge(self, guard: Guard, after: int, found: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-        """Feed the windows to the guard one after another, and say what became of each."""
-        promise, names = self.promise, self.promise.sensors
-        starts = found["start"].astype("datetime64[us, UTC]").astype("int64")
-        table = found.assign(start=starts)
-        first = int(starts.min()) if after == NONE else after
-        expected = range(first, int(starts.max()) + 1, promise.step)
-        if len(expected) > starts.nunique() + MOST_ROUNDS:
+    def fill_gaps(self, guard: Guard, start: int, table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+        """Give the windows to the guard in order; return all rows, and the next window's start."""
+        names, step = self.promise.sensors, self.promise.step
+        table = table.assign(start=table["start"].astype("datetime64[us, UTC]").astype("int64"))
+        first, last = table["start"].min() if start == NONE else start, table["start"].max()
+        starts = range(int(first), int(last) + 1, step)
+        if len(starts) > table["start"].nunique() + MOST_ROUNDS:
             raise ValueError(
                 f"time must not jump by more than {MOST_ROUNDS} windows, got one at "
-                f"{pd.Timestamp(int(starts.max()), unit='us', tz='UTC')}: mend the sensor's clock"
+                f"{pd.Timestamp(last, unit='us', tz='UTC')}: mend the sensor's clock"
             )
-        values, samples = (
-            table.pivot(index="start", columns="sensor", values=name)
-            .reindex(index=expected, columns=names)
-            .to_numpy(float)
-            for name in ("value", "samples")
-        )
+        wide = table.pivot(index="start", columns="sensor", values=["value", "samples"])
+        every = pd.MultiIndex.from_product([["value", "samples"], names])
+        values, samples = np.hsplit(wide.reindex(index=starts, columns=every).to_numpy(float), 2)
         samples = np.nan_to_num(samples)
-        whole = (samples >= promise.samples) & (np.abs(values) < LARGEST)
+        whole = (samples >= self.promise.samples) & (np.abs(values) < LARGEST)
         windows = np.where(whole, values, np.nan)
 
-        told = [(guard.update(row), guard.recoverable.cumprod(0).sum(0)) for row in windows]
+        steps = [(guard.update(row), guard.recoverable.cumprod(0).sum(0)) for row in windows]
         estimate, half_width, declared = (
-            np.concatenate([getattr(said, name) for said, _ in told])
+            np.concatenate([getattr(recovered, name) for recovered, _ in steps])
             for name in ("estimate", "half_width", "declared")
         )
-        missing = np.isnan(windows)
-        state = np.where(missing, np.where(declared, "estimated", "lost"), "exact")
+        state = np.where(whole, "exact", np.where(declared, "estimated", "lost"))
         rows = {
-            "start": np.repeat(pd.to_datetime(np.array(expected), unit="us", utc=True), len(names)),
-            "sensor": names * len(expected),
+            "start": pd.to_datetime(np.repeat(starts, len(names)), unit="us", utc=True),
+            "sensor": names * len(starts),
             "state": state.ravel(),
-            "value": np.where(missing, np.where(declared, estimate, np.nan), windows).ravel(),
+            "value": np.where(declared, estimate, windows).ravel(),
             "half_width": np.where(declared, half_width, np.nan).ravel(),
             "samples": samples.astype(int).ravel(),
-            "recoverable": np.concatenate([lasting for _, lasting in told]),
+            "recoverable": np.concatenate([lasting for _, lasting in steps]),
         }
-        return pd.DataFrame(rows), int(expected[-1]) + promise.step
+        return pd.DataFrame(rows), starts[-1] + step

@@ -1,10 +1,10 @@
-"""What a sensor's window would have been: from the others' now, and from all before a failure.
+"""Prediction of a lost window from the other workers' windows now and all windows before.
 
-One Gaussian of [W_t, W_{t−h}, season] a horizon h, fitted to the windows themselves with
-forgetting, so that a drift, a rhythm and samples that hang together in time are in it. Worker A is
-predicted from what is known of the rest by the precision Λ: −(Λ_UU)⁻¹ Λ_UK z_K, where U is A and
-whatever else is missing. Beyond `JOINT` sensors: the others' windows now, and on each sensor's
-residual an AR(1) over h rounds.
+For each horizon h there is one Gaussian of [W_t, W_{t−h}, seasons]. It is fitted with forgetting to
+the windows themselves, so it contains drifts, seasons and the correlation of samples in time. The
+precision Λ predicts worker A from everything known of the rest: −(Λ_UU)⁻¹ Λ_UK z_K, where U is A
+and whatever else is missing. Beyond `JOINT` sensors the model has the other workers' windows now,
+and an AR(1) over h rounds on each sensor's residual.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIRST_FIT = 60
 class Model(NamedTuple):
     """State of the prediction; d = 2n + 2k columns (n + 2k beyond `JOINT`), k seasons.
 
-    The fit in use is one refit behind, so that it never knew a round after the failure.
+    The fit in use is one refit behind, so that it contains no round after the failure.
     """
 
     moments: np.ndarray  # (models, d, d), forgetting sums of z zᵀ
@@ -36,25 +36,18 @@ class Model(NamedTuple):
     precision: np.ndarray  # (2, models, d, d): in use, and the next one
     gain: np.ndarray  # (2, models, n, d)
     scale: np.ndarray  # (2, n) standard deviations; 0 before the first fit
-    residual: np.ndarray  # (horizons + 1, n) of the last rounds
-    products: np.ndarray  # (3, horizons + 1, n) forgetting sums of r_t r_{t−h}; in use, next, now
+    residual: np.ndarray  # (H + 1, n) of the last rounds
+    products: np.ndarray  # (3, H + 1, n) forgetting sums of r_t r_{t−h}; in use, next, now
 
 
 def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
     """Return the state before the first round."""
-    joint = sensors <= JOINT
-    models, d = (horizons, 2 * sensors) if joint else (1, sensors)
+    models, d = (horizons, 2 * sensors) if sensors <= JOINT else (1, sensors)
     d += 2 * seasons
-    return Model(
-        np.zeros((models, d, d)),
-        np.zeros((models, every, d)),
-        np.zeros(models),
-        np.zeros((2, models, d, d)),
-        np.zeros((2, models, sensors, d)),
-        np.zeros((2, sensors)),
-        np.full((horizons + 1, sensors), np.nan),
-        np.zeros((3, horizons + 1, sensors)),
-    )
+    gain, ring = (2, models, sensors, d), (horizons + 1, sensors)
+    shapes = (models, d, d), (models, every, d), (models,), (2, models, d, d), gain, (2, sensors)
+    last = np.full(ring, np.nan), np.zeros((3, *ring))
+    return Model._make([*map(np.zeros, shapes), *last])
 
 
 @jit()
@@ -76,14 +69,14 @@ def solve_in_units(matrix: Any, right: Any) -> Any:
 
 @jit()
 def learn_moments(model: Any, index: int, place: int, z: Any, forget: float) -> None:
-    """Note one row z of a model; `absorb` takes the rows into the moments, many at once."""
+    """Store one row z of a model; `absorb` adds the rows to the moments, many at once."""
     model.rows[index, place] = z
     model.weight[index] = (1 - forget) * model.weight[index] + 1
 
 
 @jit()
 def absorb(model: Any, forget: float) -> None:
-    """Take the noted rows into the moments, the older the less."""
+    """Add the stored rows to the moments; older rows weigh less."""
     every = model.rows.shape[1]
     for m in range(model.weight.size):
         faded = model.rows[m].copy()
@@ -96,55 +89,43 @@ def absorb(model: Any, forget: float) -> None:
 
 @jit()
 def refit(model: Any, workers: Any) -> None:
-    """Put the next fit to use, and fit the one after it; `workers` tells each sensor's worker."""
+    """Put the next fit to use, and fit the one after it; `workers` has each sensor's worker."""
     n = workers.size
+    model.precision[0], model.gain[0] = model.precision[1], model.gain[1]
+    model.scale[0], model.products[0] = model.scale[1], model.products[1]
+    model.products[1] = model.products[2]
+    model.gain[1] = 0.0
     for m in range(model.weight.size):
-        model.precision[0, m] = model.precision[1, m]
-        model.gain[0, m] = model.gain[1, m]
         covariance = model.moments[m] / model.weight[m]
-        d = len(covariance)
-        for a in range(d):
-            # what never varied is told apart from what does so in small units
-            known = covariance[a, a] > LEAST_VARIANCE
-            covariance[a, a] = (1 + LOADING) * covariance[a, a] if known else 1.0
+        for a in range(len(covariance)):
+            # a constant differs from a variable in small units
+            varies = covariance[a, a] > LEAST_VARIANCE
+            covariance[a, a] = (1 + LOADING) * covariance[a, a] if varies else 1.0
         units = units_of(covariance)
         precision = np.linalg.inv(covariance / units / units.reshape(-1, 1))
         precision = precision / units / units.reshape(-1, 1)
         model.precision[1, m] = precision
-        model.gain[1, m] = 0.0
         for worker in range(workers.max() + 1):
-            own = np.flatnonzero(workers == worker)
-            rest = np.ones(d, np.bool_)
-            rest[own] = False
-            others = np.flatnonzero(rest)
-            block = np.empty((own.size, own.size))
-            cross = np.empty((own.size, others.size))
+            rest = np.ones(len(covariance), np.bool_)
+            rest[:n] = workers != worker
+            own, others = np.flatnonzero(~rest), np.flatnonzero(rest)
+            rows = precision[own]
+            solved = solve_in_units(rows[:, own], rows[:, others])
             for a in range(own.size):
-                block[a] = precision[own[a]][own]
-                cross[a] = precision[own[a]][others]
-            solved = solve_in_units(block, cross)
-            for a in range(own.size):
-                for b in range(others.size):
-                    model.gain[1, m, own[a], others[b]] = -solved[a, b]
-    model.products[0] = model.products[1]
-    model.products[1] = model.products[2]
-    model.scale[0] = model.scale[1]
+                model.gain[1, m, own[a]][others] = -solved[a]
     for i in range(n):
         model.scale[1, i] = np.sqrt(model.moments[0, i, i] / model.weight[0])
 
 
 @jit()
 def conditional(precision: Any, z: Any, unknown: Any) -> Any:
-    """Mean of the unknown entries of z given the others; the known ones as they are."""
+    """Return z with the unknown entries replaced by their mean given the others."""
     u, k = np.flatnonzero(unknown), np.flatnonzero(~unknown)
-    block = np.empty((u.size, u.size))
     right = np.empty(u.size)
     for a in range(u.size):
-        row = precision[u[a]]
-        block[a] = row[u]
-        right[a] = -np.dot(row[k], z[k])
+        right[a] = -np.dot(precision[u[a]][k], z[k])
     filled = z.copy()
-    filled[u] = solve_in_units(block, right)
+    filled[u] = solve_in_units(precision[u][:, u], right)
     return filled
 
 
@@ -154,17 +135,10 @@ def predict(model: Any, index: int, z: Any, workers: Any, out: Any) -> None:
     missing = np.isnan(z)
     if model.scale[0].max() == 0:
         out[:] = 0.0
-        return
-    if not missing.any():
+    elif not missing.any():
         out[:] = np.dot(model.gain[0, index], z)
-        return
-    precision = model.precision[0, index]
-    for worker in range(workers.max() + 1):
-        unknown = missing.copy()
-        for i in range(workers.size):
-            if workers[i] == worker:
-                unknown[i] = True
-        filled = conditional(precision, z, unknown)
-        for i in range(workers.size):
-            if workers[i] == worker:
-                out[i] = filled[i]
+    else:
+        for worker in range(workers.max() + 1):
+            own, unknown = np.flatnonzero(workers == worker), missing.copy()
+            unknown[own] = True
+            out[own] = conditional(model.precision[0, index], z, unknown)[own]

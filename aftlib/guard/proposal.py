@@ -1,9 +1,9 @@
-"""Which promises are worth trying: the risk of an error of more than ε, and how much of it to bear.
+"""Proposal of sensors to declare: the risk of an error above ε, and the risk that δ allows.
 
 Each (horizon, sensor) has a ridge regression of y = log(|error|/σ + 0.03) on what is known before a
-failure, drawn towards the one of all sensors. The risk p̂ is the share of its last residuals with
-which the error would exceed ε. Proposed is whatever lies in the largest set of smallest risks that
-keeps the average of predicted and observed errors below `SAFETY`·δ: the average counts, not each.
+failure, with the regression of all sensors as its prior. The risk p̂ is the share of its last
+residuals with which the error would exceed ε. The proposal is the largest set of smallest risks
+whose average of predicted and observed errors stays below `SAFETY`·δ. The average counts, not each.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from aftlib.core.compiling import jit
 
 FLOOR = 0.03
-RHYTHMS = 2
-"""Seasons, the most important ones, whose harmonics are among the features."""
-FEATURES = 7 + 2 * RHYTHMS
+SEASONAL = 4
+"""Features from the seasons: the harmonics of the two most important ones."""
+FEATURES = 7 + SEASONAL
 RESIDUALS, OUTCOMES, BINS = 400, 500, 128
 LEAST_RESIDUALS, LEAST_OUTCOMES = 50, 60
 FORGET = 0.002
@@ -27,7 +27,7 @@ SAFETY = 0.9
 
 
 class Risk(NamedTuple):
-    """State of the proposals; (H, n, …) a horizon and sensor, rings of the last H + 1 rounds."""
+    """State of the proposals, one entry per (horizon, sensor); rings hold the last H + 1 rounds."""
 
     fast: np.ndarray  # (H, n) averages of y
     slow: np.ndarray
@@ -40,28 +40,19 @@ class Risk(NamedTuple):
     wrongs: np.ndarray  # (H, n, OUTCOMES)
     bins: np.ndarray  # (H, n, BINS, 3) number, errors and risk of these, by risk
     features: np.ndarray  # (H + 1, H, n, F)
-    said: np.ndarray  # (H + 1, H, n) risk as it was declared with, −1 where unknown
+    risk: np.ndarray  # (H + 1, H, n) p̂ at the decision, −1 where unknown
 
 
 def new_risk(sensors: int, horizons: int) -> Risk:
     """Return the state before the first round."""
-    here, ring = (horizons, sensors), (horizons + 1, horizons, sensors)
-    weights = np.zeros((*here, FEATURES))
-    weights[..., 2] = 1  # the slow average, until more is known
-    return Risk(
-        np.zeros(here),
-        np.zeros(here),
-        np.zeros((*here, FEATURES, FEATURES)),
-        np.zeros((*here, FEATURES)),
-        weights,
-        np.zeros((*here, RESIDUALS)),
-        np.zeros((*here, 2), np.int64),
-        np.zeros((*here, OUTCOMES)),
-        np.zeros((*here, OUTCOMES)),
-        np.zeros((*here, BINS, 3)),
-        np.zeros((*ring, FEATURES)),
-        np.full(ring, -1.0),
-    )
+    f, table = FEATURES, (BINS, 3)
+    sizes = (), (), (f, f), (f,), (f,), (RESIDUALS,), (2,), (OUTCOMES,), (OUTCOMES,), table
+    arrays = [np.zeros((horizons, sensors, *size)) for size in sizes]
+    arrays[6] = arrays[6].astype(np.int64)
+    ring = horizons + 1, horizons, sensors
+    risk = Risk._make([*arrays, np.zeros((*ring, f)), np.full(ring, -1.0)])
+    risk.weights[..., 2] = 1  # the slow average, until more is known
+    return risk
 
 
 @jit()
@@ -72,36 +63,38 @@ def bin_of(risk: float) -> int:
 
 @jit()
 def learn_outcome(risk: Any, slot: int, h: int, i: int, y: float, wrong: float) -> None:
-    """Take in what became of the prediction made with the features of ring place `slot`."""
+    """Learn the outcome of the prediction made with the features of ring place `slot`."""
     features = risk.features[slot, h, i]
     if features[0] == 1.0:
-        expected = np.dot(features, risk.weights[h, i])
         count = risk.seen[h, i]
-        risk.residuals[h, i, count[0] % RESIDUALS] = y - expected
+        residual = y - np.dot(features, risk.weights[h, i])
+        risk.residuals[h, i, count[0] % RESIDUALS] = residual
         count[0] += 1
-        said = risk.said[slot, h, i]
-        if said >= 0:
+        predicted = risk.risk[slot, h, i]
+        if predicted >= 0:
             place = count[1] % OUTCOMES
             if count[1] >= OUTCOMES:
-                old = risk.risks[h, i, place]
-                table = risk.bins[h, i, bin_of(old)]
-                table[0] -= 1
-                table[1] -= risk.wrongs[h, i, place]
-                table[2] -= old
-            table = risk.bins[h, i, bin_of(said)]
-            table[0] += 1
-            table[1] += wrong
-            table[2] += said
-            risk.risks[h, i, place], risk.wrongs[h, i, place] = said, wrong
-            count[1] += 1
-        for a in range(FEATURES):
-            risk.moment[h, i, a] = (1 - FORGET) * risk.moment[h, i, a] + features[a] * y
-            for b in range(FEATURES):
-                risk.normal[h, i, a, b] = (1 - FORGET) * risk.normal[h, i, a, b] + (
-                    features[a] * features[b]
+                count_outcome(
+                    risk.bins[h, i], risk.risks[h, i, place], risk.wrongs[h, i, place], -1
                 )
+            count_outcome(risk.bins[h, i], predicted, wrong, 1)
+            risk.risks[h, i, place], risk.wrongs[h, i, place] = predicted, wrong
+            count[1] += 1
+        risk.moment[h, i] = (1 - FORGET) * risk.moment[h, i] + features * y
+        for a in range(FEATURES):
+            row = (1 - FORGET) * risk.normal[h, i, a] + features[a] * features
+            risk.normal[h, i, a] = row
     risk.fast[h, i] += 0.3 * (y - risk.fast[h, i])
     risk.slow[h, i] += 0.03 * (y - risk.slow[h, i])
+
+
+@jit()
+def count_outcome(bins: Any, predicted: float, wrong: float, sign: int) -> None:
+    """Add an outcome to the bin of its risk, or remove it."""
+    place = bins[bin_of(predicted)]
+    place[0] += sign
+    place[1] += sign * wrong
+    place[2] += sign * predicted
 
 
 @jit()
@@ -124,34 +117,30 @@ def refit_weights(risk: Any) -> None:
 
 @jit()
 def propose(risk: Any, slot: int, h: int, i: int, limit: float, delta: float) -> bool:
-    """Judge the features of ring place `slot`; `limit` is log(ε/σ + 0.03)."""
-    features, seen = risk.features[slot, h, i], risk.seen[h, i]
-    count = min(seen[0], RESIDUALS)
-    risk.said[slot, h, i] = -1.0
+    """Decide by the features of ring place `slot`; `limit` is log(ε/σ + 0.03)."""
+    count = min(risk.seen[h, i, 0], RESIDUALS)
+    risk.risk[slot, h, i] = -1.0
     if count < LEAST_RESIDUALS:
         return False
-    bound = limit - np.dot(features, risk.weights[h, i])
+    bound = limit - np.dot(risk.features[slot, h, i], risk.weights[h, i])
     above = 0
     for a in range(count):
         above += risk.residuals[h, i, a] > bound
-    said = (above + 0.5) / (count + 1)
-    risk.said[slot, h, i] = said
-    if seen[1] < LEAST_OUTCOMES:
+    predicted = (above + 0.5) / (count + 1)
+    risk.risk[slot, h, i] = predicted
+    if risk.seen[h, i, 1] < LEAST_OUTCOMES:
         return False
-    number = wrong = predicted = 0.0
-    largest = -1
+    totals, largest = np.zeros(3), -1  # number, errors and risk of the smallest risks
     for b in range(BINS):
-        number += risk.bins[h, i, b, 0]
-        wrong += risk.bins[h, i, b, 1]
-        predicted += risk.bins[h, i, b, 2]
-        if 0.5 * (wrong + predicted + 1) / (number + 0.5) <= SAFETY * delta:
+        totals += risk.bins[h, i, b]
+        if 0.5 * (totals[1] + totals[2] + 1) / (totals[0] + 0.5) <= SAFETY * delta:
             largest = b
-    return bin_of(said) <= largest
+    return bin_of(predicted) <= largest
 
 
 @jit()
 def half_width(risk: Any, slot: int, h: int, i: int, delta: float) -> float:
-    """Half-width in σ that 1 − δ of the last residuals would keep; NaN where too few are known."""
+    """Return the half-width in σ that covers 1 − δ of the last residuals; NaN if too few."""
     count = min(risk.seen[h, i, 0], RESIDUALS)
     if count < LEAST_RESIDUALS:
         return np.nan

@@ -1,4 +1,4 @@
-"""One round of the guard after another, compiled: the same one by one and in bulk."""
+"""One round of the guard after another, compiled: single windows and many give the same state."""
 
 from __future__ import annotations
 
@@ -7,102 +7,116 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aftlib.core.compiling import jit
-from aftlib.guard.accounts import declare, learn, pool_unit
+from aftlib.guard.accounts import BUDGET, POOL_START, START, declare, learn, pool_unit
 from aftlib.guard.prediction import FIRST_FIT, absorb, conditional, learn_moments, predict, refit
-from aftlib.guard.proposal import FLOOR, RHYTHMS, half_width, learn_outcome, propose, refit_weights
+from aftlib.guard.proposal import FLOOR, SEASONAL, half_width, learn_outcome, propose, refit_weights
 
 LARGEST = 1e100
-"""No window may be of that size, nor what stands for one: its square must be a number."""
+"""Windows, and the values that fill gaps, are below this size: its square is a number."""
 HIGHEST = 100.0
-"""Deviation in sd that the risk tells apart at most, so that one wild value does not blind it."""
+"""Largest deviation in sd that the risk distinguishes, so that one wild value does not blind it."""
 LEVEL_FORGET = 1 / 100
-"""The levels' memory is shorter than the model's, so that a drift is followed."""
+"""The levels forget faster than the model, so that they follow a drift."""
 
 
 class State(NamedTuple):
-    """Everything that a guard knows beside its model and its risks."""
+    """The state of a guard, besides its model and its risks; rings hold the last H + 1 rounds."""
 
     clock: np.ndarray  # (1,) rounds so far
     level: np.ndarray  # (2, n) forgetting mean of each sensor, and its weight
-    windows: np.ndarray  # (H + 1, n) of the last rounds, NaN where missing
-    filled: np.ndarray  # (H + 1, n) the same with what the model says in the gaps
-    levels: np.ndarray  # (H + 1, n) means as they were after each
+    windows: np.ndarray  # (H + 1, n) NaN where missing
+    filled: np.ndarray  # (H + 1, n) the same with the model's values in the gaps
+    levels: np.ndarray  # (H + 1, n) means as they were after each round
     missing: np.ndarray  # (n,) rounds since each sensor was last there
-    said: np.ndarray  # (H + 1, H, n) 0 not proposed, 1 blocked, 2 declared
+    decisions: np.ndarray  # (H + 1, H, n) 0 not proposed, 1 blocked, 2 declared
     accounts: np.ndarray  # (H, n, 4)
     pools: np.ndarray  # (H, 4)
-    counts: np.ndarray  # (H, n, 3) declared rounds with known outcome, errors, declared rounds
+    counts: np.ndarray  # (H, n, 2) declared rounds with known outcome, and errors
 
 
 class Rules(NamedTuple):
-    """What does not change: promise, workers, seasons (rounds), and how often to fit."""
+    """The parameters of a guard."""
 
-    epsilon: np.ndarray
+    epsilon: np.ndarray  # (n,)
     delta: float
-    workers: np.ndarray
-    seasons: np.ndarray
+    workers: np.ndarray  # (n,) number of each sensor's worker
+    seasons: np.ndarray  # periods in rounds
     forget: float
-    every: int
+    every: int  # rounds between fits
+
+
+def new_state(sensors: int, horizons: int) -> State:
+    """Return the state before the first round."""
+    ring, here = (horizons + 1, sensors), (horizons, sensors)
+    accounts, pools = np.zeros((*here, 4)), np.zeros((horizons, 4))
+    accounts[..., BUDGET] = START
+    pools[:, BUDGET] = POOL_START * pool_unit(sensors)
+    return State(
+        clock=np.zeros(1, np.int64),
+        level=np.zeros((2, sensors)),
+        windows=np.full(ring, np.nan),
+        filled=np.full(ring, np.nan),
+        levels=np.zeros(ring),
+        missing=np.zeros(sensors, np.int64),
+        decisions=np.zeros((horizons + 1, *here), np.int64),
+        accounts=accounts,
+        pools=pools,
+        counts=np.zeros((*here, 2)),
+    )
 
 
 @jit()
-def row_of(state: Any, rules: Any, now: Any, t: int, h: int, joint: bool) -> Any:
-    """Return z: windows now and h rounds before, less their means of then, and the seasons."""
-    n, slot = now.size, (t - h) % len(state.windows)
-    first = 2 * n if joint else n
-    z = np.empty(first + 2 * rules.seasons.size)
-    for i in range(n):
-        z[i] = now[i] - state.levels[slot, i]
-        if joint:
-            z[n + i] = state.windows[slot, i] - state.levels[slot, i]
-    for k in range(rules.seasons.size):
-        z[first + 2 * k] = np.sin(2 * np.pi * t / rules.seasons[k])
-        z[first + 2 * k + 1] = np.cos(2 * np.pi * t / rules.seasons[k])
-    return z
+def harmonics(seasons: Any, t: int) -> Any:
+    """Return sine and cosine of each season at round t, in turn."""
+    waves, angles = np.empty(2 * seasons.size), 2 * np.pi * t / seasons
+    waves[0::2], waves[1::2] = np.sin(angles), np.cos(angles)
+    return waves
+
+
+@jit()
+def row_of(model: Any, now: Any, before: Any, level: Any, waves: Any) -> Any:
+    """Return z of a model: windows now and (joint models) before, less their level; and seasons."""
+    if is_joint(model, now.size):
+        return np.concatenate((now - level, before - level, waves))
+    return np.concatenate((now - level, waves))
+
+
+@jit()
+def is_joint(model: Any, sensors: int) -> bool:
+    """Whether the model contains the windows of earlier rounds."""
+    return model.moments.shape[1] >= 2 * sensors
 
 
 @jit()
 def expect(state: Any, model: Any, rules: Any, now: Any, t: int, h: int, out: Any) -> None:
-    """Fill `out` with what each sensor's window would be, had its worker died h rounds ago."""
-    joint = model.moments.shape[1] >= 2 * now.size
-    slot = (t - h) % len(state.windows)
-    z = row_of(state, rules, now, t, h, joint)
+    """Fill `out` with each sensor's window as predicted if its worker had failed h rounds ago."""
+    slot, joint = (t - h) % len(state.windows), is_joint(model, now.size)
+    level = state.levels[slot]
+    z = row_of(model, now, state.windows[slot], level, harmonics(rules.seasons, t))
     predict(model, h - 1 if joint else 0, z, rules.workers, out)
-    for i in range(now.size):
-        out[i] += state.levels[slot, i]
-        products = model.products[0, :, i]
-        if not joint and products[0] > 0 and not np.isnan(model.residual[slot, i]):
-            out[i] += products[h] / products[0] * model.residual[slot, i]
+    out += level
+    if not joint:
+        echo = model.products[0, h] / model.products[0, 0] * model.residual[slot]
+        out += np.where(np.isfinite(echo), echo, 0.0)
 
 
 @jit()
 def look_back(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int, out: Any) -> None:
-    """Shadow-predict the window of now at every horizon, and learn what the promises came to."""
+    """Shadow-predict the current window at every horizon, and book the outcomes."""
     horizons, n = state.accounts.shape[:2]
-    unit = pool_unit(n)
-    wrong = np.empty(n)
-    for h in range(1, min(horizons, t) + 1):
-        slot = (t - h) % len(state.windows)
-        expect(state, model, rules, now, t, h, out[h - 1])
-        for i in range(n):
-            error = abs(now[i] - out[h - 1, i])
-            wrong[i] = np.nan if np.isnan(error) else 1.0 if error > rules.epsilon[i] else 0.0
-            if np.isnan(error):
-                continue
-            if state.said[slot, h - 1, i] == 2:
-                state.counts[h - 1, i, 0] += 1
-                state.counts[h - 1, i, 1] += wrong[i]
+    for h in range(min(horizons, t)):
+        slot = (t - h - 1) % len(state.windows)
+        expect(state, model, rules, now, t, h + 1, out[h])
+        error, decisions = np.abs(now - out[h]), state.decisions[slot, h]
+        wrong = np.where(error > rules.epsilon, 1.0, 0.0 * error)
+        for i in np.flatnonzero(~np.isnan(error)):
+            if decisions[i] == 2:
+                state.counts[h, i, 0] += 1
+                state.counts[h, i, 1] += wrong[i]
             if model.scale[0, i] > 0:
-                y = np.log(error / model.scale[0, i] + FLOOR)
-                learn_outcome(risk, slot, h - 1, i, y, wrong[i])
-        learn(
-            wrong,
-            state.said[slot, h - 1],
-            state.accounts[h - 1],
-            state.pools[h - 1],
-            rules.delta,
-            unit,
-        )
+                y = np.log(error[i] / model.scale[0, i] + FLOOR)
+                learn_outcome(risk, slot, h, i, y, wrong[i])
+        learn(wrong, decisions, state.accounts[h], state.pools[h], rules.delta, pool_unit(n))
 
 
 @jit()
@@ -110,42 +124,33 @@ def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int) 
     """Declare which sensors could be lost from now on, and for how long."""
     horizons, n = state.accounts.shape[:2]
     slot, before = t % len(state.windows), (t - 1) % len(state.windows)
-    unit = pool_unit(n)
-    proposed = np.empty(n, np.bool_)
+    usable = (model.scale[0] > 0) & ~np.isnan(now)
+    seasonal, waves = np.zeros(SEASONAL), harmonics(rules.seasons, t)[:SEASONAL]
+    seasonal[: waves.size] = waves
     for h in range(horizons):
-        average = risk.fast[h].mean()
-        for i in range(n):
+        proposed, average = np.zeros(n, np.bool_), risk.fast[h].mean()
+        risk.features[slot, h, :, 0] = usable
+        risk.risk[slot, h] = -1.0
+        for i in np.flatnonzero(usable):
             scale, features = model.scale[0, i], risk.features[slot, h, i]
-            proposed[i] = False
-            features[0] = 0.0
-            risk.said[slot, h, i] = -1.0
-            if scale <= 0 or np.isnan(now[i]):
-                continue
             change = abs(now[i] - state.windows[before, i]) / scale
             height = min(max((now[i] - state.level[0, i]) / scale, -HIGHEST), HIGHEST)
-            features[0], features[1], features[2] = 1.0, risk.fast[h, i], risk.slow[h, i]
-            features[3] = average
+            features[1], features[2], features[3] = risk.fast[h, i], risk.slow[h, i], average
             features[4] = 0.0 if np.isnan(change) else np.log(change + FLOOR)
             features[5], features[6] = height, abs(height)
-            features[7:] = 0.0
-            for k in range(min(RHYTHMS, rules.seasons.size)):
-                features[7 + 2 * k] = np.sin(2 * np.pi * t / rules.seasons[k])
-                features[8 + 2 * k] = np.cos(2 * np.pi * t / rules.seasons[k])
+            features[7:] = seasonal
             limit = np.log(rules.epsilon[i] / scale + FLOOR)
             proposed[i] = propose(risk, slot, h, i, limit, rules.delta)
-        said = state.said[slot, h]
-        declare(proposed, state.accounts[h], state.pools[h], rules.delta, unit, said)
-        for i in range(n):
-            state.counts[h, i, 2] += said[i] == 2
+        decisions = state.decisions[slot, h]
+        declare(proposed, state.accounts[h], state.pools[h], rules.delta, pool_unit(n), decisions)
 
 
 @jit()
 def recover(state: Any, model: Any, risk: Any, rules: Any, t: int, expected: Any, out: Any) -> None:
     """Fill `out` (n, 3) for missing sensors: estimate, half-width, and whether it was declared."""
     n, horizons = state.missing.size, len(state.accounts)
+    out[:, :2], out[:, 2] = np.nan, 0.0
     for i in range(n):
-        out[i, 0] = out[i, 1] = np.nan
-        out[i, 2] = 0.0
         h = min(state.missing[i], horizons)
         if h == 0 or t < h:
             continue
@@ -155,29 +160,33 @@ def recover(state: Any, model: Any, risk: Any, rules: Any, t: int, expected: Any
         slot = (t - h) % len(state.windows)
         if risk.features[slot, h - 1, i, 0] == 1.0:
             out[i, 1] = model.scale[0, i] * half_width(risk, slot, h - 1, i, rules.delta)
-        alone = True
-        for j in range(n):
-            strange = rules.workers[j] != rules.workers[i]
-            alone = alone and not (strange and 0 < state.missing[j] <= h)
-        out[i, 2] = 1.0 if alone and state.said[slot, h - 1, i] == 2 else 0.0
+        others_lost = (state.missing > 0) & (state.missing <= h)
+        alone = not (others_lost & (rules.workers != rules.workers[i])).any()
+        out[i, 2] = 1.0 if alone and state.decisions[slot, h - 1, i] == 2 else 0.0
+
+
+@jit()
+def fill_gaps(state: Any, model: Any, now: Any, t: int, waves: Any) -> Any:
+    """Return the window with the model's values in its gaps."""
+    filled, before = now.copy(), (t - 1) % len(state.windows)
+    if t == 0 or not np.isnan(now).any():
+        return filled
+    z = row_of(model, now, state.windows[before], state.levels[before], waves)
+    if model.scale[0].max() > 0:
+        z = conditional(model.precision[0, 0], z, np.isnan(z))
+    for i in np.flatnonzero(np.isnan(now)):
+        filled[i] = state.levels[before, i] + (0.0 if np.isnan(z[i]) else z[i])
+        if abs(filled[i]) >= LARGEST:  # values filled from wild values would grow without end
+            filled[i] = state.level[0, i]
+    return filled
 
 
 @jit()
 def remember(state: Any, model: Any, rules: Any, now: Any, t: int) -> None:
-    """Put the window into rings, means and moments; the model fills its gaps there."""
+    """Put the window into rings, means and moments, with its gaps filled by the model."""
     n, slot, horizons = now.size, t % len(state.windows), len(state.accounts)
-    joint = model.moments.shape[1] >= 2 * n
-    filled = now.copy()
-    if t > 0 and np.isnan(now).any():
-        z = row_of(state, rules, now, t, 1, joint)
-        before = (t - 1) % len(state.windows)
-        if model.scale[0].max() > 0:
-            z = conditional(model.precision[0, 0], z, np.isnan(z))
-        for i in range(n):
-            if np.isnan(now[i]):
-                filled[i] = state.levels[before, i] + (0.0 if np.isnan(z[i]) else z[i])
-            if abs(filled[i]) >= LARGEST:  # what wild values seem to tell would grow without end
-                filled[i] = state.level[0, i]
+    joint, waves = is_joint(model, n), harmonics(rules.seasons, t)
+    filled = fill_gaps(state, model, now, t, waves)
     for i in range(n):
         if not np.isnan(now[i]):
             state.level[1, i] = state.level[1, i] * (1 - LEVEL_FORGET) + 1
@@ -186,57 +195,44 @@ def remember(state: Any, model: Any, rules: Any, now: Any, t: int) -> None:
             filled[i] = state.level[0, i]
     state.windows[slot], state.filled[slot] = now, filled
     state.levels[slot] = state.level[0]
-    for h in range(1, min(horizons, t) + 1 if joint else min(2, t + 1)):
+    for h in range(1, min(horizons if joint else 1, t) + 1):
         back = (t - h) % len(state.windows)
-        z = row_of(state, rules, filled, t, h, joint)
-        for i in range(n):
-            z[i] = filled[i] - state.level[0, i]
-            if joint:
-                z[n + i] = state.filled[back, i] - state.level[0, i]
+        z = row_of(model, filled, state.filled[back], state.level[0], waves)
         learn_moments(model, h - 1, t % rules.every, z, rules.forget)
     if not joint and t > 0:
-        z = row_of(state, rules, now, t, 1, joint)
-        apart = np.empty(n)
+        before, apart = (t - 1) % len(state.windows), np.empty(n)
+        z = row_of(model, now, now, state.levels[before], waves)
         predict(model, 0, z, rules.workers, apart)
         model.residual[slot] = z[:n] - apart
         for h in range(min(horizons, t) + 1):
-            back = (t - h) % len(state.windows)
-            for i in range(n):
-                product = model.residual[slot, i] * model.residual[back, i]
-                if np.isfinite(product):
-                    kept = (1 - rules.forget) * model.products[2, h, i]
-                    model.products[2, h, i] = kept + product
+            product = model.residual[slot] * model.residual[(t - h) % len(state.windows)]
+            for k in np.flatnonzero(np.isfinite(product)):
+                faded = (1 - rules.forget) * model.products[2, h, k]
+                model.products[2, h, k] = faded + product[k]
 
 
 @jit()
 def advance(
-    state: Any,
-    model: Any,
-    risk: Any,
-    rules: Any,
-    windows: Any,
-    recovered: Any,
-    said: Any,
-    shadow: Any,
+    state: Any, model: Any, risk: Any, rules: Any, windows: Any, recovered: Any, history: Any
 ) -> None:
-    """Take in windows, a row a round.
+    """Process windows, one row per round.
 
-    `recovered` (rounds, n, 3) is filled as by `recover`; `said` and `shadow` (rounds, H, n), unless
-    they are empty, with what had been declared of each window, and with its shadow predictions.
+    `recovered` (rounds, n, 3) is filled by `recover`. The arrays of `history`, (rounds, H, n) each
+    unless they are empty, receive the earlier decisions on each window and its shadow predictions.
     """
     horizons, n = state.accounts.shape[:2]
+    decisions, shadow = history
     expected = np.empty((horizons, n))
     for r in range(len(windows)):
         t, now = state.clock[0], windows[r]
         expected[:] = np.nan
         look_back(state, model, risk, rules, now, t, expected)
-        for i in range(n):
-            state.missing[i] = state.missing[i] + 1 if np.isnan(now[i]) else 0
+        state.missing[:] = np.where(np.isnan(now), state.missing + 1, 0)
         recover(state, model, risk, rules, t, expected, recovered[r])
-        if len(said):
+        if len(decisions):
             shadow[r] = expected
-            for h in range(1, horizons + 1):
-                said[r, h - 1] = state.said[(t - h) % len(state.windows), h - 1]
+            for h in range(horizons):
+                decisions[r, h] = state.decisions[(t - h - 1) % len(state.windows), h]
         remember(state, model, rules, now, t)
         look_ahead(state, model, risk, rules, now, t)
         state.clock[0] = t + 1

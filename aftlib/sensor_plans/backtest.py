@@ -192,7 +192,7 @@ def walk_forward(
 
     for begin, end in _spans(first, edges):
         truth, told = values[begin:end, None], guard.replay(values[begin:end])
-        own, said = np.abs(truth - told.estimate), told.said == 2
+        own, said = np.abs(truth - told.estimate), told.decisions == 2
         books += np.stack(_settled(own, said, limits), axis=-1).sum(axis=0)
         adapted = conformal.replay(own)
         if begin < start:

@@ -82,7 +82,7 @@ def test_processes_that_come_and_go_leave_the_same(tmp_path):
     assert whole.close().estimates > 10
     assert parts.store.results() == whole.store.results()
     assert parts.close() == whole.close()
-    np.testing.assert_array_equal(parts.guard.kept, whole.guard.kept)
+    np.testing.assert_array_equal(parts.guard.outcomes, whole.guard.outcomes)
 
 
 def test_failures_that_come_with_the_data_are_seen_by_the_audit_and_stopped(tmp_path):

@@ -34,8 +34,8 @@ def test_a_killed_driver_goes_on_as_if_nothing_had_been(spark, tmp_path, monkeyp
     shutil.copytree(killed, broken)
     pd.testing.assert_frame_equal(driver.run(spark, killed), expected)
 
-    forgets = lambda keeper, _: (keeper.promise.guard(), -1)  # noqa: E731
-    monkeypatch.setattr(pipeline.Keeper, "before", forgets)
+    forgets = lambda batches, _: (batches.promise.guard(), -1)  # noqa: E731
+    monkeypatch.setattr(pipeline.GuardedBatches, "read_state", forgets)
     assert not driver.run(spark, broken).equals(expected)
 
 

@@ -14,39 +14,39 @@ def off(place, keys, estimate):
 
 
 def failing(estimates, rounds):
-    """What may be estimated after a failure in each round, which is audited after the next one."""
-    said = []
+    """The sensors estimated after a failure in each round, audited after the next one."""
+    allowed = []
     for window in rounds:
-        said.append(estimates.declare((window, 7), EVERYONE, window / 2))
+        allowed.append(estimates.declare((window, 7), EVERYONE, window / 2))
         estimates.audit(off, LIMIT, window - 1)
-    return np.array(said)
+    return np.array(allowed)
 
 
 def test_a_sensor_that_is_wrong_is_not_estimated_for_long_and_the_bound_holds():
-    estimates = Estimates(3, DELTA, "windows", "stretches")
-    said = failing(estimates, range(100))
-    assert 1 < said[:, 0].sum() < 10
-    assert said[:, 2].all()  # nothing is held against whom nobody can look up
+    estimates = Estimates(3, DELTA, "windows", "intervals")
+    allowed = failing(estimates, range(100))
+    assert 1 < allowed[:, 0].sum() < 10
+    assert allowed[:, 2].all()  # nothing is held against whom nobody can look up
     audited = estimates.audited
-    assert audited.estimates == said[:99, :2].sum() and audited.wrong == said[:99, 0].sum()
-    at_once = said[:-1].sum(axis=1) + said[1:].sum(axis=1)  # two failures, before the audit
+    assert audited.estimates == allowed[:99, :2].sum() and audited.wrong == allowed[:99, 0].sum()
+    at_once = allowed[:-1].sum(axis=1) + allowed[1:].sum(axis=1)  # two failures, before the audit
     slack = pooled_slack(100, DELTA, 3, 0) + at_once.max() * (1 - DELTA)
     assert audited == Audit(audited.estimates, audited.wrong, DELTA * audited.estimates + slack)
     assert audited.wrong <= audited.bound
 
 
 def test_it_goes_on_from_its_arrays():
-    one, other = (Estimates(3, DELTA, "windows", "stretches") for _ in range(2))
+    one, other = (Estimates(3, DELTA, "windows", "intervals") for _ in range(2))
     failing(one, range(5))
-    kept = {name: array.copy() for name, array in one.arrays().items()}
-    assert (kept["windows"].tolist(), kept["stretches"].tolist()) == ([4], [7])
-    assert kept["estimates"].tolist() == [[2.0, 2.0, 2.0]]
-    other.restore(kept)
+    stored = {name: array.copy() for name, array in one.arrays().items()}
+    assert (stored["windows"].tolist(), stored["intervals"].tolist()) == ([4], [7])
+    assert stored["estimates"].tolist() == [[2.0, 2.0, 2.0]]
+    other.restore(stored)
     assert (failing(one, range(5, 30)) == failing(other, range(5, 30))).all()
     assert one.audited == other.audited
 
 
 def test_arrays_of_nothing_have_their_shapes():
-    kept = Estimates(3, DELTA, "windows").arrays()
-    shapes = kept["said"].shape, kept["estimates"].shape, kept["windows"].shape
+    stored = Estimates(3, DELTA, "windows").arrays()
+    shapes = stored["decisions"].shape, stored["estimates"].shape, stored["windows"].shape
     assert shapes == ((0, 3), (0, 3), (0,))

@@ -32,12 +32,18 @@ def guard(n=4, epsilon=1.0, select=first_open, intervals=((START, WIDTH),), **op
     return PartialGuard(WIDTH, intervals, epsilon, 0.05, n, select, **options)
 
 
+def check_bound(seen):
+    """The theorem with h = 1."""
+    number, wrong, slack = seen.outcomes
+    assert (wrong <= 0.05 * number + slack).all()
+
+
 def test_estimates_are_the_conditional_means_of_the_interval():
     """Sensors outside O from the prefix and O, those of O without themselves."""
     windows, seen = samples(80), guard(select=lambda c, t: [0, 2, *np.flatnonzero(t == 0)])
     seen.update(windows[:79])
     assert [list(o) for o in seen.replay] == [[0, 2]]
-    told = seen.update(windows[79])
+    history = seen.update(windows[79])
 
     again = guard()
     again.update(windows[:79])
@@ -49,16 +55,16 @@ def test_estimates_are_the_conditional_means_of_the_interval():
         by = [*range(4), *(4 + j for j in (0, 2) if j != i)]
         gain = np.linalg.solve(covariance[np.ix_(by, by)], covariance[by, 4 + i])
         expected = model.level[4 + i] + gain @ (z - model.level)[by]
-        assert told.estimate[0, 0, i] == pytest.approx(expected, rel=1e-6)
+        assert history.estimate[0, 0, i] == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_promise_is_kept_where_samples_depend_on_those_before_them():
+def test_the_guarantee_holds_where_samples_depend_on_earlier_ones():
     windows, seen = samples(600), guard(epsilon=0.5)
-    told = seen.update(windows)
-    declared = told.said[:, 0] == 2
-    off = np.abs(windows[:, START:].mean(axis=1) - told.estimate[:, 0]) * (WIDTH - START) / WIDTH
+    history = seen.update(windows)
+    declared = history.decisions[:, 0] == 2
+    off = np.abs(windows[:, START:].mean(axis=1) - history.estimate[:, 0]) * (WIDTH - START) / WIDTH
     assert declared[300:].mean() > 0.7
-    number, wrong, slack = seen.kept[:, 0]
+    number, wrong, slack = seen.outcomes[:, 0]
     np.testing.assert_array_equal(number, declared.sum(axis=0))
     np.testing.assert_array_equal(wrong, (declared & (off > 0.5)).sum(axis=0))
     assert (wrong <= 0.05 * number + slack).all()
@@ -70,7 +76,7 @@ def test_a_sensor_whose_account_closes_joins_what_is_read_and_comes_back():
     shift = np.random.default_rng(3).choice([-3, 3], size=(30, 1))
     windows[300:330, START:, 3] += shift  # for thirty windows it goes its own way
     for window in windows:
-        blocked.append(seen.update(window).said[0, 0, 3] == 1)
+        blocked.append(seen.update(window).decisions[0, 0, 3] == 1)
         read.append(3 in seen.replay[0])
         assert 1 not in seen.replay[0] or len(read) < 250
     assert not any(read[250:300])
@@ -79,17 +85,25 @@ def test_a_sensor_whose_account_closes_joins_what_is_read_and_comes_back():
     assert not any(read[650:])
 
 
-def test_one_by_one_is_in_bulk():
+def test_single_windows_many_and_a_restart_give_the_same():
     windows, spans = samples(120), [(0, WIDTH), (2, 4), (START, WIDTH)]
     windows[np.random.default_rng(2).random(windows.shape) < 0.05] = np.nan
-    bulk, single = (guard(intervals=spans, seasons=[24, 12]) for _ in range(2))
-    told = bulk.update(windows)
+    bulk, single, first, cut = (guard(intervals=spans, seasons=[24, 12]) for _ in range(4))
+    history = bulk.update(windows)
     rows = [single.update(window) for window in windows]
-    for name in ("said", "estimate"):
+    for name in ("decisions", "estimate"):
         one = np.concatenate([getattr(row, name) for row in rows])
-        np.testing.assert_array_equal(one, getattr(told, name))
-    assert np.isfinite(told.estimate).all()
-    np.testing.assert_array_equal(bulk.kept, single.kept)
+        np.testing.assert_array_equal(one, getattr(history, name))
+    assert np.isfinite(history.estimate).all()
+    for begin, end in ((0, 0), (0, 70), (70, 120)):
+        first.update(windows[begin:end])
+        cut.restore(first.to_bytes())
+        first, cut = cut, first
+    assert bulk.to_bytes() == single.to_bytes() == first.to_bytes()
+    assert first.rounds == 120
+    np.testing.assert_array_equal(first.outcomes, bulk.outcomes)
+    for ours, theirs in zip(first.replay, bulk.replay, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_targets_leave_room_for_what_fitting_adds():
@@ -113,7 +127,7 @@ def test_losses_are_estimated_from_what_is_read_and_settle_nothing():
     lost[START:, 1:] = np.nan
     estimate = blind.update(lost).estimate
     np.testing.assert_allclose(estimate[0, 0, 1:], seen.update(windows[199]).estimate[0, 0, 1:])
-    number = [one.kept[0, 0] for one in (blind, seen)]
+    number = [one.outcomes[0, 0] for one in (blind, seen)]
     np.testing.assert_array_equal(number[1] - number[0], [0, 1, 1, 1])
 
 
@@ -141,10 +155,10 @@ def test_a_mean_of_too_few_samples_tells_nothing():
 def test_without_seasons_and_before_the_window_there_is_only_what_is_read():
     nobody = lambda c, t: np.flatnonzero(t == 0)  # noqa: E731
     seen = guard(intervals=[(0, WIDTH)], epsilon=100.0, select=nobody)
-    told = seen.update(samples(50))
+    history = seen.update(samples(50))
     level = seen.intervals[0].level
     assert seen.replay[0].size == 0
-    assert np.isfinite(told.estimate).all()
+    assert np.isfinite(history.estimate).all()
     lost = seen.update(np.full((WIDTH, 4), np.nan)).estimate[0, 0]
     np.testing.assert_allclose(lost, level)  # nothing is known, so what they are on the whole
 
@@ -152,9 +166,9 @@ def test_without_seasons_and_before_the_window_there_is_only_what_is_read():
 def test_a_sensor_that_stands_still_is_known():
     windows = samples(100)
     windows[..., 2] = 7.0
-    told = guard(select=lambda c, t: [0, 1, 3, *np.flatnonzero(t == 0)]).update(windows)
-    assert told.estimate[-1, 0, 2] == pytest.approx(7.0)
-    assert told.said[-1, 0, 2] == 2
+    history = guard(select=lambda c, t: [0, 1, 3, *np.flatnonzero(t == 0)]).update(windows)
+    assert history.estimate[-1, 0, 2] == pytest.approx(7.0)
+    assert history.decisions[-1, 0, 2] == 2
 
 
 def test_seasons_are_learned():
@@ -163,9 +177,9 @@ def test_seasons_are_learned():
     wave = 5 * np.sin(2 * np.pi * steps / 40)[:, None] + 0.1 * rng.normal(size=(steps.size, 2))
     errors = []
     for seasons in ((), (40,)):
-        told = guard(2, select=first_open, seasons=seasons).update(wave.reshape(-1, WIDTH, 2))
+        history = guard(2, select=first_open, seasons=seasons).update(wave.reshape(-1, WIDTH, 2))
         truth = wave.reshape(-1, WIDTH, 2)[:, START:].mean(axis=1)
-        errors.append(np.abs(told.estimate[200:, 0, 0] - truth[200:, 0]).mean())
+        errors.append(np.abs(history.estimate[200:, 0, 0] - truth[200:, 0]).mean())
     assert errors[1] < errors[0] / 2
 
 
@@ -176,9 +190,6 @@ def test_seasons_are_learned():
         ({"intervals": [(3, 3)]}, r"intervals must hold .* got \[\(3, 3\)\]"),
         ({"intervals": [(0, 7)]}, r"intervals must hold .* got \[\(0, 7\)\]"),
         ({"epsilon": 0}, "epsilon must be above 0 .* 4 sensors, got 0"),
-        ({"epsilon": [1, 2]}, r"epsilon must be .* got \[1, 2\]"),
-        ({"epsilon": np.nan}, "epsilon must be above 0 .* got nan"),
-        ({"epsilon": np.inf}, "epsilon must be above 0 and finite, .* got inf"),
         ({"seasons": [0]}, "each of seasons must be above 0, got 0"),
         ({"n": 0}, "sensors must be a whole number at least 1, got 0"),
     ],
@@ -189,25 +200,22 @@ def test_impossible_guards_are_refused(change, message):
 
 
 def test_wild_values_and_gaps_leave_it_its_estimates():
-    """What gaps are filled with does not grow from one wild value to the next."""
+    """Values that fill gaps do not grow from one wild value to the next."""
     windows, rng = samples(150), np.random.default_rng(18)
     wild = rng.random(windows.shape) < 0.02
     windows[wild] = rng.choice([-9e99, 9e99], wild.sum())
     windows[np.broadcast_to(rng.random((150, 1, 4)) < 0.3, windows.shape)] = np.nan
     seen = guard()
     assert np.isfinite(seen.update(windows).estimate).all()
-    number, wrong, slack = seen.kept[:, 0]
-    assert (wrong <= 0.05 * number + slack).all()
+    check_bound(seen)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1e-120])
-@pytest.mark.parametrize("seed", [3, 11, 18, 24])
+@pytest.mark.parametrize(("seed", "epsilon"), [(3, 0.5), (11, 1e-120), (18, 0.5), (24, 1e-120)])
 def test_values_of_any_size_beside_each_other_do_not_end_the_guard(seed, epsilon):
     """In the sensors' own units no solution was symmetric; and a NaN would count as no error."""
     seen = replay_guard(WIDTH, (0, START), epsilon, 0.05, 12)
     assert np.isfinite(seen.update(of_any_size(seed, (100, WIDTH, 12))).estimate).all()
-    number, wrong, slack = seen.kept
-    assert (wrong <= 0.05 * number + slack).all()
+    check_bound(seen)
 
 
 @pytest.mark.parametrize(
@@ -231,27 +239,7 @@ def test_more_sensors_than_the_memory_has_windows_are_declared_too(monkeypatch):
     """As 600 sensors and a memory of 600 windows are, at a tenth of the size."""
     monkeypatch.setattr("aftlib.guard.partial.FORGET", 1 / 20)
     seen = guard(n=24)
-    told = seen.update(samples(200, n=24))
-    assert not told.said[:24].any()
-    assert (told.said[120:] == 2).mean() > 0.7
-    number, wrong, slack = seen.kept[:, 0]
-    assert (wrong <= 0.05 * number + slack).all()
-
-
-def test_a_guard_goes_on_from_its_bytes():
-    windows, spans = samples(200), [(0, WIDTH), (START, WIDTH)]
-    windows[np.random.default_rng(2).random(windows.shape) < 0.02] = np.nan
-    whole, first, then = (guard(intervals=spans) for _ in range(3))
-    whole.update(windows)
-    first.update(windows[:120])
-    then.restore(first.to_bytes())
-    then.update(windows[120:])
-    np.testing.assert_array_equal(then.kept, whole.kept)
-    for ours, theirs in zip(then.replay, whole.replay, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert then.rounds == 200
-    assert then.to_bytes() == whole.to_bytes()
-    fresh = guard(intervals=spans)
-    fresh.restore(guard(intervals=spans).to_bytes())
-    fresh.update(windows[:5])
-    assert fresh.rounds == 5
+    decisions = seen.update(samples(200, n=24)).decisions
+    assert not decisions[:24].any()
+    assert (decisions[120:] == 2).mean() > 0.7
+    check_bound(seen)

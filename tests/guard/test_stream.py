@@ -1,4 +1,4 @@
-"""The guard over a stream: what it says is what a guard says that is fed the same windows."""
+"""The guard over a stream: its rows are those of a guard with the same windows."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from aftlib.guard.guard import Guard
-from aftlib.guard.pipeline import Keeper, Promise, recoverable
+from aftlib.guard.pipeline import GuardedBatches, Promise, recoverable
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
@@ -38,18 +38,18 @@ def streamed(spark, directory, parts, promise):
         part.to_parquet(directory / "incoming" / f"{number}.parquet", coerce_timestamps="us")
     reader = spark.readStream.schema("time timestamp, sensor string, value double")
     stream = reader.option("maxFilesPerTrigger", 1).parquet(str(directory / "incoming"))
-    told = {}
+    handed = {}
     writer = recoverable(
-        stream, directory / "state", lambda rows, batch: told.update({batch: rows}), promise
+        stream, directory / "state", lambda rows, batch: handed.update({batch: rows}), promise
     )
     running = writer.trigger(availableNow=True).start()
     assert running.awaitTermination(120)
     unread = sum(p["observedMetrics"]["unread"].rows for p in running.recentProgress)
-    return pd.concat(told.values(), ignore_index=True), unread
+    return pd.concat(handed.values(), ignore_index=True), unread
 
 
 @pytest.mark.parametrize("slide", [None, "2min"])
-def test_a_stream_says_what_a_guard_says(spark, tmp_path, slide):
+def test_a_stream_gives_a_guards_estimates(spark, tmp_path, slide):
     samples = minutes()
     samples[1100:1112, 0] = np.nan  # worker 0 is away
     samples[1200:1230] = np.nan  # all are
@@ -69,11 +69,11 @@ def test_a_stream_says_what_a_guard_says(spark, tmp_path, slide):
     windows = np.array([padded[s + 4 : s + 9].mean(0) for s in starts])
     windows = windows[: len(found) // 4]
     guard = Guard([[0], [1], [2, 3]], 0.5, 0.05, 5)
-    told = guard.update(windows)
-    missing, declared = np.isnan(windows), told.declared
+    handed = guard.update(windows)
+    missing, declared = np.isnan(windows), handed.declared
     assert len(windows) > 150 and declared[missing].any() and not declared[missing].all()
     state = np.where(missing, np.where(declared, "estimated", "lost"), "exact")
-    value = np.where(missing, np.where(declared, told.estimate, np.nan), windows)
+    value = np.where(missing, np.where(declared, handed.estimate, np.nan), windows)
     assert found["state"].tolist() == state.ravel().tolist()
     np.testing.assert_allclose(found["value"], value.ravel(), rtol=1e-9)
     assert found["sensor"].tolist() == NAMES * len(windows)
@@ -95,24 +95,24 @@ def given(table):
 
 
 def test_a_micro_batch_that_runs_again_hands_over_the_same(tmp_path):
-    samples, told = minutes(), []
+    samples, handed = minutes(), []
     samples[1100:1106, 1] = np.nan
 
     def fails_once(rows, number):
-        told.append((number, rows))
-        if number == 1 and len(told) == 2:
+        handed.append((number, rows))
+        if number == 1 and len(handed) == 2:
             raise OSError("the sink is away")
 
-    keeper = Keeper(tmp_path, PROMISE, fails_once)
-    keeper(batch(samples[:1000]), 0)
+    batches = GuardedBatches(tmp_path, PROMISE, fails_once)
+    batches(batch(samples[:1000]), 0)
     with pytest.raises(OSError, match="sink is away"):
-        keeper(batch(samples[1000:1200], 1000), 1)
+        batches(batch(samples[1000:1200], 1000), 1)
     for _ in range(2):  # again after the sink, and once more as if Spark's commit was lost
-        Keeper(tmp_path, PROMISE, fails_once)(batch(samples[1000:1200], 1000), 1)
-    assert [number for number, _ in told] == [0, 1, 1, 1]
-    for _, rows in told[2:]:
-        pd.testing.assert_frame_equal(rows, told[1][1])
-    assert {"estimated", "exact"} <= set(told[1][1]["state"])
+        GuardedBatches(tmp_path, PROMISE, fails_once)(batch(samples[1000:1200], 1000), 1)
+    assert [number for number, _ in handed] == [0, 1, 1, 1]
+    for _, rows in handed[2:]:
+        pd.testing.assert_frame_equal(rows, handed[1][1])
+    assert {"estimated", "exact"} <= set(handed[1][1]["state"])
 
 
 def test_sliding_windows_in_micro_batches_are_a_guards_rounds(tmp_path):
@@ -125,19 +125,19 @@ def test_sliding_windows_in_micro_batches_are_a_guards_rounds(tmp_path):
     wide = pd.DataFrame(values, starts, NAMES).rename_axis("start").reset_index()
     table = wide.melt("start", var_name="sensor").dropna().assign(samples=4)
     promise = Promise(**ASKED | {"window": "4min", "slide": "2min", "seasons": ["20min"]})
-    found, keeper = [], Keeper(tmp_path, promise, lambda rows, _: found.append(rows))
+    found, batches = [], GuardedBatches(tmp_path, promise, lambda rows, _: found.append(rows))
     for number, part in enumerate(np.array_split(starts, 6)):
-        keeper(given(table[table["start"].isin(part)]), number)
+        batches(given(table[table["start"].isin(part)]), number)
     rows = pd.concat(found, ignore_index=True)
 
     guard = Guard([[0], [1], [2, 3]], 0.5, 0.05, seasons=[period])
-    told, safe = [], []
+    handed, safe = [], []
     for window in values:
-        told.append(guard.update(window))
+        handed.append(guard.update(window))
         safe.append(guard.recoverable)
     lasting = [[np.argmin([*h, False]) for h in now.T] for now in safe]
-    declared = np.concatenate([one.declared for one in told])
-    estimate = np.concatenate([one.estimate for one in told])
+    declared = np.concatenate([one.declared for one in handed])
+    estimate = np.concatenate([one.estimate for one in handed])
     lost = np.isnan(values)
     assert (np.array(safe)[:, 1] & ~np.array(safe)[:, 0]).any() and declared.any()
     assert rows["start"].tolist() == np.repeat(starts, 4).tolist()
@@ -149,53 +149,51 @@ def test_sliding_windows_in_micro_batches_are_a_guards_rounds(tmp_path):
 
 
 def test_times_before_1970_are_times_like_others(tmp_path):
-    def moved(times):
-        return times - pd.Timedelta(days=65 * 365)
-
-    def told(name, moved):
-        rows, keeper = [], Keeper(tmp_path / name, PROMISE, lambda found, _: rows.append(found))
+    back, found = pd.Timedelta(days=65 * 365), []
+    for name, shift in (("usual", pd.Timedelta(0)), ("early", back)):
         (tmp_path / name).mkdir()
+        rows = []
+        batches = GuardedBatches(
+            tmp_path / name, PROMISE, lambda table, _, to=rows: to.append(table)
+        )
         for number, first in enumerate((0, 300)):  # 250 minutes without any sample between them
             table = batch(minutes(rounds=10), first).toArrow().to_pandas()
-            keeper(given(table.assign(start=moved(table["start"]))), number)
-        return pd.concat(rows)
-
-    usual, other = told("a", lambda times: times), told("b", moved)
-    assert len(usual) == 70 * len(NAMES)
-    assert other["start"].tolist() == moved(usual["start"]).tolist()
-    pd.testing.assert_frame_equal(other.drop(columns="start"), usual.drop(columns="start"))
+            batches(given(table.assign(start=table["start"] - shift)), number)
+        found.append(pd.concat(rows).assign(start=lambda table, by=shift: table["start"] + by))
+    assert len(found[0]) == 70 * len(NAMES)
+    pd.testing.assert_frame_equal(*found, check_dtype=False)
 
 
 def test_sensors_may_have_any_name(tmp_path):
     names, rows = ["", " ", "nan", "None", "a\nb", "a\0", "a", "ä", "start"], []
     promise = Promise(**(ASKED | {"workers": [[name] for name in names]}))
     table = pd.DataFrame({"start": START, "sensor": names, "value": range(9), "samples": 5})
-    Keeper(tmp_path, promise, lambda found, _: rows.append(found))(given(table), 0)
+    GuardedBatches(tmp_path, promise, lambda found, _: rows.append(found))(given(table), 0)
     assert rows[0]["sensor"].tolist() == names
     assert rows[0]["value"].tolist() == [*range(9)]
 
 
 def test_a_window_with_too_few_samples_is_lost(tmp_path):
-    samples, told = minutes(rounds=20), []
+    samples, handed = minutes(rounds=20), []
     samples[52, 2] = np.nan
-    Keeper(tmp_path, PROMISE, lambda rows, _: told.append(rows))(batch(samples), 0)
-    (odd,) = told[0][told[0]["state"] != "exact"].itertuples()
+    GuardedBatches(tmp_path, PROMISE, lambda rows, _: handed.append(rows))(batch(samples), 0)
+    (odd,) = handed[0][handed[0]["state"] != "exact"].itertuples()
     assert (odd.sensor, odd.samples, odd.state) == ("c", 4, "lost") and np.isnan(odd.value)
     assert odd.start == START + pd.Timedelta(minutes=50)
 
 
 def test_what_does_not_fit_stops_the_stream(tmp_path):
-    keeper = Keeper(tmp_path, PROMISE, lambda rows, _: None)
+    batches = GuardedBatches(tmp_path, PROMISE, lambda rows, _: None)
     one = pd.DataFrame({"start": [START], "sensor": ["x"], "value": [1.0], "samples": [5]})
     with pytest.raises(ValueError, match="stream must hold the sensors of workers only, got x"):
-        keeper(given(one), 0)
+        batches(given(one), 0)
     with pytest.raises(ValueError, match=r"guard-6\.npz, which is missing"):
-        keeper(batch(minutes(2)), 7)
-    keeper(batch(minutes(2)), 0)
+        batches(batch(minutes(2)), 7)
+    batches(batch(minutes(2)), 0)
     late = one.assign(sensor="a", start=START + pd.Timedelta(days=3650))
     with pytest.raises(ValueError, match="jump by more than 100000 windows, got one at 2035"):
-        keeper(given(late), 1)
-    short = Keeper(tmp_path, Promise(**(ASKED | {"window": "1us"})), lambda rows, _: None)
+        batches(given(late), 1)
+    short = GuardedBatches(tmp_path, Promise(**(ASKED | {"window": "1us"})), lambda rows, _: None)
     with pytest.raises(ValueError, match="jump by more than 100000 windows"):  # not a MemoryError
         short(given(pd.concat([one.assign(sensor="a"), late])), 0)
 
@@ -216,7 +214,7 @@ def test_what_does_not_fit_stops_the_stream(tmp_path):
         ({"delta": 1}, "delta must be above 0 and below 1"),
     ],
 )
-def test_a_promise_that_makes_no_sense_is_refused(changed, message):
+def test_impossible_promises_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
         Promise(**(ASKED | changed))
 

@@ -51,8 +51,8 @@ def test_errors_stay_within_the_theorem(seed, sensors, delta, rates):
     assert (sums - start <= bound - 5 + CAP + 1e-9).all()
     pooled = np.array([pooled_slack(t + 1, delta, sensors) for t in range(rounds)])[:, None]
     assert (sums.sum(axis=2) <= pooled + 1e-9).all()
-    np.testing.assert_array_equal(guard.kept[0], declared.sum(axis=0))
-    np.testing.assert_array_equal(guard.kept[1], (declared & (wrong == 1)).sum(axis=0))
+    np.testing.assert_array_equal(guard.outcomes[0], declared.sum(axis=0))
+    np.testing.assert_array_equal(guard.outcomes[1], (declared & (wrong == 1)).sum(axis=0))
 
 
 def test_the_adversary_spends_what_the_accounts_began_with_and_no_more():

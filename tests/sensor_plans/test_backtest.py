@@ -91,7 +91,7 @@ def test_every_method_is_counted_as_it_is_defined(walked):
         return True
 
     expected = {
-        GUARD: slowly(values, lambda t, h, i: told.said[t, h, i] == 2, own),
+        GUARD: slowly(values, lambda t, h, i: told.decisions[t, h, i] == 2, own),
         ALWAYS: slowly(values, yes, own),
         BASELINE_ALL: slowly(values, yes, conditional),
         LAST: slowly(values, yes, last),
@@ -100,7 +100,7 @@ def test_every_method_is_counted_as_it_is_defined(walked):
     for method, counts in expected.items():
         found = walk.tallies[METHODS.index(method)].sum(axis=0)
         np.testing.assert_array_equal(found, counts, err_msg=method)
-    promised, wrong, _ = guard.kept
+    promised, wrong, _ = guard.outcomes
     np.testing.assert_array_equal(walk.books, np.stack([promised, wrong], axis=-1))
     assert walk.rounds == guard.rounds == 900
 
@@ -161,7 +161,7 @@ def test_a_guard_that_trusts_everybody_passes_the_bound(monkeypatch):
     class Gullible(Guard):
         def replay(self, windows):
             told = super().replay(windows)
-            told.said[:] = 2
+            told.decisions[:] = 2
             return told
 
     monkeypatch.setattr(backtest, "Guard", Gullible)

@@ -31,7 +31,7 @@ def saying(what):
     class Mutant(Guard):
         def replay(self, windows):
             told = super().replay(windows)
-            told.said[:] = what
+            told.decisions[:] = what
             return told
 
     return Mutant
@@ -52,15 +52,15 @@ def test_a_guard_that_declares_nothing_is_noticed(monkeypatch):
 
 
 def promises_for_its_neighbour(told):
-    told.said[:] = np.roll(told.said, 1, axis=2)
+    told.decisions[:] = np.roll(told.decisions, 1, axis=2)
 
 
 def promises_every_other_window(told):
-    told.said[::2] = 0
+    told.decisions[::2] = 0
 
 
 def promises_by_its_furthest_horizon(told):
-    told.said[:] = np.minimum(told.said, told.said[:, -1:])
+    told.decisions[:] = np.minimum(told.decisions, told.decisions[:, -1:])
 
 
 def estimates_one_window_late(told):

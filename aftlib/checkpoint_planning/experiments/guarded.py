@@ -86,7 +86,7 @@ def guarded_windows(
         row = {"window": half + t, "checkpoints": len(plan.times) - 2, **most}
         plans.append(row | {"total_ms": recovery_time(most["tuples"])})
         told = guard.update(samples)
-        said[t], estimate[t] = told.said[0], told.estimate[0]
+        said[t], estimate[t] = told.decisions[0], told.estimate[0]
 
     index = [range(half, rounds), range(n)]
     found = []
