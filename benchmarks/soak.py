@@ -26,7 +26,7 @@ from aftlib.core.paths import atomic_file, data_dir
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.drill import DIGITS, folder_bytes
 from aftlib.failure_drill.experiments import SOAK
-from aftlib.reports.run_key import library_hash
+from aftlib.reports.notebook import library_hash
 from benchmarks.soak_processes import MODEL_SIZE, REQUIREMENT, ROOT, SCHEMES
 
 SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0

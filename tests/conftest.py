@@ -40,18 +40,52 @@ def schema(postgres_url: str) -> Iterator[Schema]:
         yield schema
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the session, and begin with the files that take long.
+LONGEST = [
+    "crash/test_spark_checkpoint",
+    "spark/test_cluster",
+    "crash/test_shared_state",
+    "reports/test_cli",
+    "exponential_histogram/test_operator",
+    "failure_drill/test_pipeline",
+    "crash/test_approximately_once",
+    "crash/test_nemesis",
+    "crash/test_histogram",
+    "spark/test_session",
+    "crash/test_partial_replay",
+    "shared_state/test_output",
+    "crash/test_standby",
+    "crash/test_any_stream",
+    "shared_state/test_job",
+    "spark/test_planned",
+    "shared_state/experiments/test_streams",
+    "crash/test_soak",
+    "shared_state/test_experiments",
+    "reports/test_adding_a_claim",
+    "approximately_once/test_experiments",
+    "test_package",
+    "reports/test_html",
+    "properties/test_standby",
+    "approximately_once/test_pipeline",
+    "checkpoint_planning/test_pipeline",
+    "test_mutants",
+    "sensor_plans/test_command",
+    "reports/test_execute",
+]
+"""Files whose tests take longest, in a measured order; `pytest --durations=200` shows them."""
 
-    Spark works and kills are waited for, so files of either kind come in turns: side by side they
-    take less time than one after the other.
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses the session, and begin with the files that take longest.
+
+    A file runs in one process, so a long one that starts late leaves the others idle at the end.
     """
-    marks: dict[Path, set[str]] = {item.path: set() for item in items}
+    folder = Path(__file__).parent
+    turns = {folder / f"{name}.py": turn for turn, name in enumerate(LONGEST)}
+    waiting = set()
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-        marks[item.path] |= {mark.name for mark in item.iter_markers()}
-    spark = [path for path, found in marks.items() if "spark" in found]
-    kills = [path for path, found in marks.items() if "crash" in found and path not in spark]
-    turn = {path: i / len(kind) for kind in (spark, kills) for i, path in enumerate(kind)}
-    items.sort(key=lambda item: turn.get(item.path, 1.0))
+        if item.get_closest_marker("spark") or item.get_closest_marker("crash"):
+            waiting.add(item.path)
+    late = len(turns)
+    items.sort(key=lambda item: turns.get(item.path, late + (item.path not in waiting)))

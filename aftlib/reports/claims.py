@@ -1,29 +1,20 @@
-"""What runs found about claims: shown as a scorecard in a notebook, kept as JSON."""
+"""Findings of runs about claims: shown as a scorecard in a notebook, stored as JSON."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import Any, Literal
 
+from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
 
-from aftlib.core.claims import BASES, DEVIATES, NOT_RUN, UNDECIDED, VERDICTS, Claim, Finding, Value
+from aftlib.core.claims import BASES, NOT_RUN, UNDECIDED, VERDICTS, Claim, Finding, Value
+from aftlib.reports.pages import SYMBOLS, not_default, render
 
 MIME = "application/vnd.aft.claims+json"
-MOST_WORDS = 25  # of a note that are shown, the rest is folded
-SYMBOLS = {"holds": "✔", "deviates": "✘", "undecided": "≈", "not run": "○"}
-_COLOURS = {
-    "holds": "#2f9e5b",
-    "deviates": "#d1495b",
-    "undecided": "#b7791f",
-    "not run": "#8a8f98",
-}
 
 
 class ClaimRecord(BaseModel):
@@ -94,6 +85,18 @@ class ClaimRecord(BaseModel):
         return f"{SYMBOLS[self.verdict]} {'out of date' if self.earlier else self.verdict}"
 
     @property
+    def remarks(self) -> list[str]:
+        """What stands below the verdict: the basis, other values than the defaults, the record."""
+        if self.earlier:
+            return [f"was {SYMBOLS[self.earlier]} {self.earlier}", *not_default(self.changed)]
+        if self.verdict == NOT_RUN:
+            return not_default(self.changed)
+        remarks = [self.basis, *not_default(self.changed)]
+        if not self.as_recorded:
+            return [*remarks, f"recorded: {self.recorded}"]
+        return [*remarks, "as recorded"] if self.profile and not self.changed else remarks
+
+    @property
     def as_recorded(self) -> bool:
         """Whether the verdict is the expected one."""
         return self.verdict == self.recorded
@@ -113,25 +116,6 @@ def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
     A timed claim that the smoke profile settled is not among them: its runs are too short.
     """
     return [claim for claim in claims if not (claim.as_recorded or claim.too_short)]
-
-
-def not_default(changed: Mapping[str, Any]) -> list[str]:
-    """Return what is said of each parameter that has another value than its profile gives."""
-    texts = {name: json.dumps(v, ensure_ascii=False, default=str) for name, v in changed.items()}
-    short = {name: t if len(t) <= 40 else f"{t[:38]} …" for name, t in texts.items()}
-    return [f"{name} = {text}, not the default" for name, text in short.items()]
-
-
-def counted(verdict: str, count: int) -> str:
-    """Return a count of verdicts as a reader wants it, such as ``✔ 5 hold``."""
-    word = {"holds": "hold", "deviates": "deviate"}.get(verdict, verdict) if count > 1 else verdict
-    return f"{SYMBOLS[verdict]} {count} {word}"
-
-
-def tally(verdicts: Iterable[str]) -> dict[str, int]:
-    """Return how many claims have each verdict, zeros included."""
-    counts = Counter(verdicts)
-    return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
 @dataclass(frozen=True)
@@ -173,99 +157,13 @@ def claims_table(
 ) -> str:
     """Return the HTML table of `claims`; with `link`, each leads to its line in its report.
 
-    `evidence` has HTML that leads to what a claim rests on. Of a note, its first sentence is shown
+    `evidence` has HTML that leads to what a claim rests on. Of a note, the first sentence is shown
     and the rest is folded, unless the claim deviates: then a reader asks why.
 
-    `seeds` says of claims in how many runs that differ by their seed they hold; where it says
-    something of any, there is a column for it.
+    `seeds` says in how many runs that differ by their seed each claim holds. It has a column where
+    it says something of any claim.
     """
-    told = seeds if seeds and any(seeds.get(claim.id) for claim in claims) else {}
-    heads = ["claim", "what the document says", "expected", "measured", "interval", "verdict"]
-    heads[5:5] = ["over seeds"] if told else []
-    head = "".join(f"<th>{title}</th>" for title in heads)
-    rows = []
-    for claim in claims:
-        name = escape(claim.id)
-        anchor = ' class="aft-earlier"' if claim.earlier else ""
-        anchor += f' id="claim-{name}"'
-        if link and (claim.earlier or claim.verdict != "not run"):
-            name = f'<a href="{escape(claim.notebook)}.html#claim-{name}">{name}</a>'
-        none = " aft-none" if claim.interval is None else ""
-        leads = (evidence or {}).get(claim.id, "")
-        unit = f" <small>{escape(claim.unit)}</small>" if claim.unit else ""
-        source = f" <small>({escape(claim.source)})</small>" if claim.source else ""
-        note = over = ""
-        if claim.note:
-            why, rest = map(escape, why_and_rest(claim.note))
-            shown_at_once = " open" if claim.verdict == DEVIATES else ""
-            folded = f"<details{shown_at_once}><summary>{why}</summary>{rest}</details>"
-            folded = folded if rest else why
-            note = f'<div class="aft-note"><small>{folded}</small></div>'
-        if told:
-            text = told.get(claim.id, "")
-            none_told = "" if text else " aft-none"
-            over = f'<td class="aft-seeds{none_told}">{escape(text) or "–"}</td>'
-        rows.append(
-            f'<tr{anchor}><td class="aft-id">{name}</td>'
-            f"<td>{escape(claim.statement)}{source}{note}{leads}</td>"
-            f'<td class="aft-value">{escape(shown(claim.expected))}</td>'
-            f'<td class="aft-value">{escape(shown(claim.measured))}{unit}</td>'
-            f'<td class="aft-interval{none}">{shown_interval(claim.interval)}</td>'
-            f"{over}<td>{_verdict(claim)}</td></tr>"
-        )
-    return (
-        '<table class="aft-claims" style="text-align:left"><thead>'
-        f"<tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    )
-
-
-def why_and_rest(note: str) -> tuple[str, str]:
-    """Return a note's first sentence, cut at a comma when it has over 25 words, and the rest.
-
-    >>> why_and_rest("Most at 8 tasks. The others had 2 cores.")
-    ('Most at 8 tasks.', 'The others had 2 cores.')
-    """
-    why, _, rest = re.sub(r"([.!?]) +(?=[A-Z])", r"\1\n", note.strip(), count=1).partition("\n")
-    if len(why.split()) > MOST_WORDS:
-        parts = re.split(r"(?<=[,;:]) ", why)
-        count = max(1, *(n for n in range(len(parts)) if _words(parts[:n]) <= MOST_WORDS))
-        if _words(parts[:count]) <= MOST_WORDS:
-            rest = " ".join(["…", *parts[count:], rest]).strip()
-            why = " ".join(parts[:count]).rstrip(",;:") + " …"
-    return why, rest
-
-
-def _words(parts: Sequence[str]) -> int:
-    return len(" ".join(parts).split())
-
-
-def _verdict(claim: ClaimRecord) -> str:
-    """Return the verdict as a coloured word with a symbol, its basis, and whether it surprises."""
-    word = (
-        f'<strong class="aft-{claim.verdict.replace(" ", "-")}" '
-        f'style="color:{_COLOURS[claim.verdict]};white-space:nowrap">{claim.word}</strong>'
-    )
-    lines = [escape(text) for text in not_default(claim.changed)]
-    if claim.earlier:
-        lines.insert(0, f"was {SYMBOLS[claim.earlier]} {claim.earlier}")
-    elif claim.verdict != "not run":
-        lines.insert(0, claim.basis)
-        if not claim.as_recorded:
-            lines.append(f"recorded: {claim.recorded}")
-        elif claim.profile and not claim.changed:
-            lines.append("as recorded")
-    return f"{word}<div><small>{'<br>'.join(lines)}</small></div>" if lines else word
-
-
-def shown(value: Value) -> str:
-    """Return a value as a reader wants it: four digits of a fraction, thousands in groups."""
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def shown_interval(interval: tuple[float, float] | None) -> str:
-    """Return an interval as ``[low, high]``, a dash where there is none."""
-    return "–" if interval is None else f"[{shown(interval[0])}, {shown(interval[1])}]"
+    texts = {claim.id: (seeds or {}).get(claim.id, "") for claim in claims}
+    links = {id: Markup(html) for id, html in (evidence or {}).items()}
+    column = texts if any(texts.values()) else {}
+    return render("claims.html.j2", claims=claims, link=link, seeds=column, evidence=links)

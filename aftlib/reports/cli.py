@@ -5,14 +5,13 @@ What a command needs is imported when it runs, so that `aft --help` is there at 
 
 from __future__ import annotations
 
-import re
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -29,15 +28,28 @@ if TYPE_CHECKING:
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_PACKAGES = {
-    "cluster": "aftlib.spark.cluster:command",
-    "compare": "aftlib.reports.compare:command",
-    "export": "aftlib.reports.export:command",
-    "open": "aftlib.reports.run_commands:open_run",
-    "plan": "aftlib.sensor_plans.command:command",
-    "runs": "aftlib.reports.run_commands:runs",
-    "sweep": "aftlib.reports.run_commands:sweep",
+    "cluster": (
+        "aftlib.spark.cluster:command",
+        "Start Spark's own cluster on this machine, until Ctrl-C.",
+    ),
+    "compare": (
+        "aftlib.reports.compare:command",
+        "Put stored runs side by side: parameters, versions, claims, tables and figures.",
+    ),
+    "export": (
+        "aftlib.reports.export:command",
+        "Write a figure or table of a RUN, or of a notebook's report, as a file.",
+    ),
+    "plan": (
+        "aftlib.sensor_plans.command:command",
+        "Say what of the sensors in FILE may be lost, and check it on the file's second part.",
+    ),
+    "sweep": (
+        "aftlib.reports.sweeps:command",
+        "Run one NOTEBOOK over values, such as -p epsilon=0.1,0.12 -p t_sla=50,100.",
+    ),
 }
-"""Commands of other modules, by name; each is imported only when it is asked for."""
+"""Commands of other modules, by name: where each is, imported when it runs, and its first line."""
 
 parameters_option = click.option(
     "-p",
@@ -48,41 +60,29 @@ parameters_option = click.option(
 )
 
 
-class _Gathered(click.Group):
-    """Commands of this module, and those of others, imported when asked for.
+class _Commands(click.Group):
+    """Commands of this module, and those of others, which are imported when they run.
 
-    A package can add a command without this module importing the package, nor `aft doctor` paying
-    for its imports. A list of them takes the first line of each from its source.
+    So a package can add a command, and neither `aft --help` nor `aft doctor` imports the package.
     """
 
-    def list_commands(self, context: click.Context) -> list[str]:
-        return sorted([*super().list_commands(context), *OF_PACKAGES])
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in OF_PACKAGES:
-            return super().get_command(context, name)
-        found: click.Command = resolve_name(OF_PACKAGES[name])
-        return found
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        lines = {}
-        for name in self.list_commands(context):
-            if name in OF_PACKAGES:
-                module, _, function = OF_PACKAGES[name].partition(":")
-                path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
-                docstring = rf'^def {function}\(.*?"""([^\n"]*)'
-                found = re.search(docstring, path.read_text(encoding="utf-8"), re.M | re.S)
-                lines[name] = found[1] if found else ""
-            elif command := self.get_command(context, name):
-                lines[name] = command.get_short_help_str(formatter.width)
-        with formatter.section("Commands"):
-            formatter.write_dl(list(lines.items()))
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(context, args)
+        if name in OF_PACKAGES:
+            command = resolve_name(OF_PACKAGES[name][0])
+        return name, command, rest
 
 
-@click.group(cls=_Gathered, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="aftlib")
 def main() -> None:
     """Approximate fault tolerance in stream processing: run the experiments, read the verdicts."""
+
+
+for _name, (_, _help) in OF_PACKAGES.items():
+    main.add_command(click.Command(_name, short_help=_help))
 
 
 @main.command()
@@ -111,7 +111,7 @@ def reproduce(
     error. The index is written after each notebook.
     """
     from aftlib.core.paths import reports_dir, require_writable
-    from aftlib.reports.claims import not_default
+    from aftlib.reports.pages import not_default
     from aftlib.reports.reproduce import conclude, perform, plan
 
     with clear_errors():
@@ -169,6 +169,69 @@ def run(
         (executed,) = attend({found.name: job}, 1, "remove its folder to run it anew")
     click.echo(f"Report: {executed.path.with_suffix('.html')}")
     sys.exit(1 if executed.error else 0)
+
+
+@main.command()
+@click.argument("notebook", required=False)
+@parameters_option
+@click.option("--claim", "claims", multiple=True, metavar="ID=VERDICT", help="Such as D2-5=holds.")
+@click.option("--failed", is_flag=True, help="Only runs that failed.")
+def runs(
+    notebook: str | None, parameters: tuple[str, ...], claims: tuple[str, ...], failed: bool
+) -> None:
+    """List the stored runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
+    from aftlib.reports.notebook import find_notebook
+    from aftlib.reports.pages import counted, duration, started, tally
+    from aftlib.reports.parameter_cell import literal
+    from aftlib.reports.runs import all_runs, run_folders
+
+    with clear_errors():
+        name = find_notebook(notebook).name if notebook else None
+        wanted = overrides(parameters)
+        verdicts = overrides(claims, "--claim", "ID=VERDICT")
+        stored = all_runs()
+    meant = {key: (text, literal(text)) for key, text in wanted.items()}  # either will do
+    found = [
+        run
+        for run in stored
+        if (name is None or run.notebook == name)
+        and (not failed or run.record["error"])
+        and meant.keys() <= run.record["parameters"].keys()
+        and all(run.record["parameters"][key] in values for key, values in meant.items())
+        and all(run.verdicts.get(id) == verdict for id, verdict in verdicts.items())
+    ]
+    width = max((len(run.name) for run in found), default=0)
+    for run in found:
+        record = run.record
+        own = [f"profile {record['profile']}"] * bool(record["profile"])
+        own += [f"{name}={value}" for name, value in record["changed"].items()]
+        result = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
+        if record["error"]:
+            result = f"✘ failed: {record['error'].splitlines()[0]}"
+        took = duration(record["seconds"])
+        click.echo(
+            f"{run.name:<{width}}  {started(record)}  {took:>12}  {result or '–'}  {' '.join(own)}"
+        )
+    counts = f"{len(found)} of {len(stored)} runs; `aft open KEY` opens one."
+    click.echo(counts if stored else "No run is stored yet: `aft run 02`, say, stores one.")
+    for folder in sorted({*run_folders()} - {run.folder for run in stored}):
+        click.echo(f"! {folder} has no run.json that can be read: remove the folder.")
+
+
+@main.command("open")
+@click.argument("run", default="last", metavar="[RUN]")
+def open_run(run: str) -> None:
+    """Open the report of a stored RUN (its key, NOTEBOOK/KEY or a notebook; default the last).
+
+    Its path is printed too, and only that where there is no screen.
+    """
+    from aftlib.reports.runs import find_run
+
+    with clear_errors():
+        page = find_run(run).page
+    click.echo(page)
+    if sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
+        click.launch(str(page))
 
 
 @main.command()
@@ -280,8 +343,7 @@ def _say_progress(
     """Do one work: with a bar on terminals, elsewhere a line at its start; then how it ended."""
     from tqdm import tqdm
 
-    from aftlib.reports.claims import counted, tally
-    from aftlib.reports.html import duration
+    from aftlib.reports.pages import counted, duration, tally
 
     ran = False
     with tqdm(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aftlib.core.paths import reports_dir, write_whole
-from aftlib.reports.claims import SYMBOLS, shown, shown_interval
 from aftlib.reports.cli import clear_errors
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import all_claims
-from aftlib.reports.html import plotly_box, render, share_plotly, started
+from aftlib.reports.html import plotly_box, share_plotly
+from aftlib.reports.pages import SYMBOLS, render, shown, shown_interval, started
 from aftlib.reports.runs import Run, file_stem, find_run, runs_dir
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from aftlib.core.paths import data_dir
-from aftlib.reports.browser import find_browser
+from aftlib.reports.export import find_browser
 from aftlib.spark.java import find_java
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "scipy", "plotly", "papermill", "nbconvert")

@@ -1,17 +1,23 @@
-"""The documents that the project reproduces, and every claim of theirs that a notebook settles.
+"""The documents that the project reproduces, their claims, and links to their equations.
 
 A claim is added in the ``claims.py`` of its package, a document by a line in `DOCUMENTS`.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aftlib.core.claims import Claim
 from aftlib.core.paths import project_root
+
+if TYPE_CHECKING:
+    from aftlib.reports.claims import ClaimRecord
 
 PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
 
@@ -67,3 +73,41 @@ def all_claims() -> dict[str, Claim]:
                 )
             claims[claim.id] = claim
     return claims
+
+
+def equations(document: Document) -> set[str]:
+    """Return the numbers of the equations that the page of `document` shows; none without one."""
+    if not document.source.exists():
+        return set()
+    return set(re.findall(r'id="eq-(\d+)"', document.source.read_text(encoding="utf-8")))
+
+
+def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
+    """Return, by claim, links into its document's page: to the equations that it names, or to all.
+
+    Of its formula and its note those numbers count that the page has; a project whose document has
+    no page gives no links. `root` leads to the folder of the index.
+    """
+    links = {}
+    for claim in claims:
+        document = DOCUMENTS.get(claim.document)
+        if document is None or not document.source.exists():
+            continue
+        named = claim.formula + claim.note
+        numbers = re.findall(r"\\tag\{(\d+)\}|(?<!\w)\((\d+)\)", named)
+        known = dict.fromkeys(a or b for a, b in numbers if (a or b) in equations(document))
+        targets = {f"equation ({n})": f"#eq-{n}" for n in known} or {f"what {document.id} says": ""}
+        href = f"{root}documents/{document.page}.html"
+        links[claim.id] = " · ".join(f'<a href="{href}{at}">{n}</a>' for n, at in targets.items())
+    return links
+
+
+def linked(prose: str, document: Document, root: str = "") -> str:
+    """Return Markdown whose numbers of equations, as in "by (9)", lead to the document's page."""
+    known = equations(document)
+
+    def link(found: re.Match[str]) -> str:
+        at = f"{root}documents/{document.page}.html#eq-{found[1]}"
+        return f"[({found[1]})]({at})" if found[1] in known else found[0]
+
+    return re.sub(r"(?<=[a-z] )\((\d+)\)", link, prose)

@@ -28,8 +28,7 @@ from jupyter_client.manager import AsyncKernelManager
 from aftlib.core.paths import atomic_directory, atomic_file, project_root, require_writable
 from aftlib.reports import data_out
 from aftlib.reports.html import write_report
-from aftlib.reports.notebook import Notebook
-from aftlib.reports.run_key import versions
+from aftlib.reports.notebook import Notebook, versions
 from aftlib.reports.runs import KEY_LENGTH, RECORD, TABLES, Executed, Run, runs_dir, stored_run
 
 OnCell = Callable[[int, int, str], None]

@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import jinja2
 import plotly
 from markupsafe import Markup
 from math_core import LatexError, LatexToMathML
@@ -27,15 +24,7 @@ from nbformat import NotebookNode
 from plotly.utils import PlotlyJSONEncoder
 
 from aftlib.core.paths import atomic_file, notebooks_dir, reports_dir, write_whole
-from aftlib.reports.claims import (
-    MIME,
-    SYMBOLS,
-    ClaimRecord,
-    claims_table,
-    counted,
-    not_default,
-    tally,
-)
+from aftlib.reports.claims import MIME, ClaimRecord, claims_table
 from aftlib.reports.data_out import (
     PICTURES,
     PLOTLY,
@@ -44,16 +33,16 @@ from aftlib.reports.data_out import (
     Shown,
     figure_csv,
     is_caption,
+    plain_text,
     shown_in,
     table_csv,
     table_latex,
 )
-from aftlib.reports.documents import DOCUMENTS, Document, all_claims
-from aftlib.reports.evidence import cited, figures_of, linked, title_of_figure
+from aftlib.reports.documents import DOCUMENTS, Document, all_claims, cited, linked
+from aftlib.reports.pages import render, slug, tally
 from aftlib.reports.parameter_cell import read_parameters
 from aftlib.reports.runs import Executed
 
-TEMPLATES = Path(__file__).parent / "templates"
 PLOTLY_SCRIPT = "plotly.min.js"
 _HIGHLIGHT = Highlight2HTML(pygments_lexer="python")
 _DEFAULT_HEIGHT = 450  # Plotly's own
@@ -114,44 +103,6 @@ def to_inline_html(text: str) -> Markup:
     return Markup(to_html(text).strip().removeprefix("<p>").removesuffix("</p>"))
 
 
-def slug(text: str) -> str:
-    """Return the anchor of a heading."""
-    return re.sub(r"\W+", "-", re.sub(r"<[^>]+>|&\w+;", "", text)).strip("-").lower()
-
-
-def render(template: str, **values: Any) -> str:
-    """Return a page made from `template`; texts are escaped unless marked as HTML."""
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    literal = partial(json.dumps, ensure_ascii=False, default=str)
-    environment.filters |= {"literal": literal, "counted": counted, "slug": slug}
-    words = (asset, duration, not_default, started, tally)
-    environment.globals |= {word.__name__: word for word in words} | {"symbols": SYMBOLS}
-    return environment.get_template(template).render(values)
-
-
-def asset(name: str) -> Markup:
-    """Return a style sheet or script of the templates folder, to be put into a page as it is."""
-    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
-
-
-def started(record: Mapping[str, Any]) -> str:
-    """Return when the run of `record` began, as ``2026-03-01 14:05 UTC``."""
-    moment = datetime.fromisoformat(record["started"])
-    return moment.strftime("%Y-%m-%d %H:%M UTC")
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as ``48 s``, ``3 min 05 s`` or ``2 h 10 min``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
 def plotly_box(figure: Mapping[str, Any]) -> Markup:
     """Return the part of a page in which its script draws a Plotly figure."""
     height = figure.get("layout", {}).get("height") or _DEFAULT_HEIGHT
@@ -177,6 +128,23 @@ def share_plotly(folder: Path) -> Path:
         with atomic_file(target) as scratch:
             shutil.copyfile(source, scratch)
     return target
+
+
+def title_of_figure(shown: Shown) -> str:
+    """Return the title of a figure as plain text, empty where it has none."""
+    title = shown.data.get(PLOTLY, {}).get("layout", {}).get("title") or ""
+    return plain_text(title if isinstance(title, str) else title.get("text") or "")
+
+
+def figures_of(claims: Iterable[ClaimRecord], shown: Iterable[Shown]) -> Mapping[str, Shown]:
+    """Return, by claim, its figure among what a report shows, where there is one."""
+    titled = [(title_of_figure(one), one) for one in shown if one.kind == "figure"]
+    found = {}
+    for claim in claims:
+        figures = (one for title, one in titled if title.startswith(claim.figure))
+        if claim.figure and (figure := next(figures, None)):
+            found[claim.id] = figure
+    return found
 
 
 def render_document(document: Document, text: str, reports: str | None = None) -> Markup:

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from aftlib.core.paths import require_writable, write_whole
-from aftlib.reports.browser import draw_plotly, find_browser
-from aftlib.reports.claims import (
-    SYMBOLS,
-    ClaimRecord,
-    claims_table,
-    not_default,
-    shown,
-    shown_interval,
-    tally,
-    unexpected,
-)
+from aftlib.reports.claims import ClaimRecord, claims_table, unexpected
 from aftlib.reports.data_out import PLOTLY
-from aftlib.reports.documents import DOCUMENTS
-from aftlib.reports.evidence import cited
-from aftlib.reports.html import duration, render, to_inline_html
+from aftlib.reports.documents import DOCUMENTS, cited
+from aftlib.reports.export import draw_plotly, find_browser
+from aftlib.reports.html import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
+from aftlib.reports.pages import duration, not_default, render, tally
 from aftlib.reports.runs import Executed, Run, runs_dir
-from aftlib.reports.sweeps import over_seeds
 
 PICTURE = "picture"  # tag of the cell whose output is drawn
 PICTURES = "pictures"
+SEED = "seed"  # the parameter that only draws other samples
 
 
 def write_index(
@@ -93,6 +84,29 @@ def _card(
     }
 
 
+def stability(verdicts: Iterable[str]) -> str:
+    """Return in how many runs a claim held, such as ``holds in 4 of 5``; empty for one run."""
+    counts = tally(verdicts)
+    count = counts["holds"] + counts["deviates"]
+    return f"holds in {counts['holds']} of {count}" if count > 1 else ""
+
+
+def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run]) -> dict[str, str]:
+    """Return how stable each claim of `report` is: over `runs` that differ from it by seed only."""
+    if report is None or report.error or SEED not in report.record["parameters"]:
+        return {}
+    own = dict(report.record["parameters"])
+    by_seed = {own.pop(SEED): {s.id: s.verdict for s in report.settled}}
+    for run in (run for run in runs if run.notebook == notebook.name):
+        values = dict(run.record["parameters"])
+        seed = values.pop(SEED, None)
+        same = values == own and seed not in by_seed and not run.record["error"]
+        if same and run.record.get("key") == notebook.key(run.record["parameters"]):
+            by_seed[seed] = run.verdicts
+    ids = {id for verdicts in by_seed.values() for id in verdicts}
+    return {id: stability(v[id] for v in by_seed.values() if id in v) for id in ids}
+
+
 def write_readme(
     reports: Mapping[str, Executed], claims: Sequence[ClaimRecord], target: Path
 ) -> Path:
@@ -100,43 +114,19 @@ def write_readme(
 
     It shows `reports` by name, each with its picture, if there is one, and its claims.
     """
-    profiles = ", ".join(sorted({executed.profile for executed in reports.values()}))
-    counts = tally(claim.verdict for claim in claims)
-    totals = ", ".join(f"{SYMBOLS[v]} {count} {v}" for v, count in counts.items() if count)
-    parts = [
-        "# Scorecard",
-        f"Made by `aft reproduce` (profile {profiles}), not by hand: run it to get the "
-        "reports themselves, as `index.html` in this folder.",
-        totals or "No claims yet.",
-    ]
+    shown = []
     for name, executed in sorted(reports.items()):
-        parts += [f"## {executed.title}", executed.summary]
-        if executed.error:
-            parts.append(f"**This notebook failed:** `{executed.error}`")
         picture = picture_path(target.parent, name)
-        if picture.exists():
-            parts.append(f"![{executed.title}]({PICTURES}/{picture.name})")
-        lines = [_line(claim) for claim in claims if claim.notebook == name]
-        if lines:
-            head = "| claim | what the document says | expected | measured | interval | verdict |"
-            parts.append("\n".join([head, "|---|---|---|---|---|---|", *lines]))
-    return write_whole(target, "\n\n".join(filter(None, parts)) + "\n")
-
-
-def _line(claim: ClaimRecord) -> str:
-    said = [claim.basis] if claim.verdict != "not run" else []
-    said = [f"was {claim.earlier}"] if claim.earlier else said
-    said += not_default(claim.changed)
-    note = f"<br><sub>{claim.note}</sub>" if claim.note else ""
-    cells = (
-        claim.id,
-        claim.statement + note,
-        shown(claim.expected),
-        f"{shown(claim.measured)} {claim.unit}".strip(),
-        shown_interval(claim.interval),
-        f"{claim.word} ({'; '.join(said)})" if said else claim.word,
+        about = {name: getattr(executed, name) for name in ("title", "summary", "error")}
+        about["picture"] = f"{PICTURES}/{picture.name}" if picture.exists() else ""
+        shown.append(about | {"claims": [claim for claim in claims if claim.notebook == name]})
+    page = render(
+        "readme.md.j2",
+        profiles=", ".join(sorted({executed.profile for executed in reports.values()})),
+        counts=tally(claim.verdict for claim in claims),
+        reports=shown,
     )
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return write_whole(target, page.rstrip() + "\n")
 
 
 def picture_path(folder: Path, name: str) -> Path:

@@ -9,27 +9,33 @@ import hashlib
 import json
 import re
 import statistics
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.core.paths import reports_dir, write_whole
-from aftlib.reports.claims import shown, shown_interval, tally
-from aftlib.reports.documents import all_claims
-from aftlib.reports.html import duration, plotly_box, render, share_plotly
-from aftlib.reports.notebook import Notebook, profile_parameters
+from aftlib.reports.cli import attend, clear_errors, overrides, parameters_option
+from aftlib.reports.documents import PROFILES, all_claims
+from aftlib.reports.execute import OnCell, run_once
+from aftlib.reports.html import plotly_box, share_plotly
+from aftlib.reports.index import SEED, stability
+from aftlib.reports.notebook import Notebook, find_notebook, profile_parameters
+from aftlib.reports.pages import duration, render
+from aftlib.reports.reproduce import conclude
 from aftlib.reports.runs import Executed, Run, all_runs, file_stem, runs_dir, stored_run
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
 _HEIGHT = 250  # pixels of a small multiple
-SEED = "seed"
 
 
 @dataclass(frozen=True)
@@ -130,29 +136,6 @@ def time_of_one(sweep: Sweep) -> tuple[float | None, bool]:
     return statistics.median(times) if times else None, bool(alike)
 
 
-def stability(verdicts: Iterable[str]) -> str:
-    """Return in how many runs a claim held, such as ``holds in 4 of 5``; empty for one run."""
-    counts = tally(verdicts)
-    count = counts["holds"] + counts["deviates"]
-    return f"holds in {counts['holds']} of {count}" if count > 1 else ""
-
-
-def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run]) -> dict[str, str]:
-    """Return how stable each claim of `report` is: over `runs` that differ from it by seed only."""
-    if report is None or report.error or SEED not in report.record["parameters"]:
-        return {}
-    own = dict(report.record["parameters"])
-    by_seed = {own.pop(SEED): {s.id: s.verdict for s in report.settled}}
-    for run in (run for run in runs if run.notebook == notebook.name):
-        values = dict(run.record["parameters"])
-        seed = values.pop(SEED, None)
-        same = values == own and seed not in by_seed and not run.record["error"]
-        if same and run.record.get("key") == notebook.key(run.record["parameters"]):
-            by_seed[seed] = run.verdicts
-    ids = {id for verdicts in by_seed.values() for id in verdicts}
-    return {id: stability(v[id] for v in by_seed.values() if id in v) for id in ids}
-
-
 def write_sweep(sweep: Sweep) -> Path:
     """Write the page of `sweep` with its runs so far: small multiples, a table and a CSV file."""
     runs = [(point, stored_run(sweep.notebook, point, failed=True)) for point in sweep.points]
@@ -185,8 +168,6 @@ def write_sweep(sweep: Sweep) -> Path:
         figures=[plotly_box(figure) for figure in figures if figure],
         data=data.name,
         home="../../",
-        shown=shown,
-        shown_interval=shown_interval,
     )
     share_plotly(reports_dir())
     return write_whole(sweep.page, page)
@@ -236,3 +217,44 @@ def _multiple(claim: pd.DataFrame, varied: Sequence[str]) -> dict[str, Any] | No
     styled(figure, f"{about.id}{unit}", x, "", _HEIGHT)
     figure.update_layout(margin={"l": 55, "r": 10, "t": 40, "b": 45}, hovermode="closest")
     return figure.to_plotly_json() | {"config": {"displayModeBar": False}}
+
+
+@click.command("sweep")
+@click.argument("notebook")
+@parameters_option
+@click.option("--zip", "together", is_flag=True, help="First values together, then the second.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs at the same time.")
+@click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
+def command(
+    notebook: str, parameters: tuple[str, ...], together: bool, jobs: int, profile: str | None
+) -> None:
+    """Run one NOTEBOOK over values, such as -p epsilon=0.1,0.12 -p t_sla=50,100.
+
+    Every combination is run once and stored: the same command goes on after an interrupt. A failed
+    run is a row of the page. Notebooks that start Spark run one at a time, whatever --jobs says.
+    """
+
+    def run(point: dict[str, Any], on_cell: OnCell) -> Executed:
+        executed = run_once(found, point, on_cell)
+        write_sweep(planned)
+        return executed
+
+    with clear_errors():
+        found = find_notebook(notebook)
+        planned = plan_sweep(found, overrides(parameters), together, profile or "")
+        jobs = 1 if found.starts_spark else jobs
+        todo = [point for point in planned.points if stored_run(found, point) is None]
+        one, alike = time_of_one(planned)
+        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
+        time += ", going by runs of other values" if one and not alike else ""
+        stored = len(planned.points) - len(todo)
+        click.echo(
+            f"{len(planned.points)} run{'s' * (len(planned.points) > 1)}: "
+            f"{stored} stored already, {len(todo)} to do, {time}."
+        )
+        works = {planned.label(point): partial(run, point) for point in todo}
+        executed = attend(works, jobs) if works else []
+        page = write_sweep(planned)
+        conclude([])
+    click.echo(f"Sweep: {page}")
+    sys.exit(1 if any(ran.error for ran in executed) else 0)

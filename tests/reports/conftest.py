@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+
 import nbformat
 import pytest
 
-from aftlib.reports import browser, reproduce, run_key
 from aftlib.reports import execute as execution
+from aftlib.reports import export, notebook, reproduce
 from aftlib.reports.claims import MIME
 from aftlib.reports.runs import Executed
 from tests.tiny_project import (
@@ -29,7 +32,7 @@ def tiny_claims(monkeypatch):
 @pytest.fixture(autouse=True)
 def same_library(monkeypatch):
     """Let keys stay the same when somebody edits the library while the tests run."""
-    monkeypatch.setattr(run_key, "library_hash", lambda: "the library")
+    monkeypatch.setattr(notebook, "library_hash", lambda: "the library")
 
 
 @pytest.fixture
@@ -40,33 +43,42 @@ def home(tmp_path, monkeypatch):
     return root
 
 
+def execute_by_hand(
+    notebook, parameters, target, profile="", on_cell=None, tables=None, *, cells, failing=9
+):
+    """Stand in for `execute`: the run shows what `cells` makes of the values, m = 9 fails."""
+    values = notebook.values(parameters)
+    made = executed(
+        cells(values),
+        name=notebook.name,
+        profile=profile,
+        parameters=values,
+        given=dict(parameters),
+        changed=notebook.changed(parameters, profile),
+        key=notebook.key(parameters),
+        error="ValueError: nine" if values.get("m") == failing else None,
+        seconds=60.0,
+    )
+    if on_cell:
+        on_cell(0, 1, "")
+    nbformat.write(made.content, target)
+    return Executed.read(target)
+
+
 @pytest.fixture
 def quick(home, monkeypatch):
     """A notebook with a seed, executed by hand: m = 9 fails, D1-1 holds where m is odd."""
     write_notebook(home / "notebooks" / "01_approximately_once.ipynb", SEEDED)
     ran = []
 
-    def execute(notebook, parameters, target, profile="", on_cell=None, tables=None):
-        values = notebook.values(parameters)
-        ran.append(dict(parameters))
+    def cells(values):
         m = values["m"]
         found = settled("D1-1", m / 10, m % 2 == 1, (0, m))
-        cells = [*SEEDED, shows({MIME: [found.model_dump(mode="json")]})]
-        made = executed(
-            cells,
-            name=notebook.name,
-            profile=profile,
-            parameters=values,
-            given=dict(parameters),
-            changed=notebook.changed(parameters, profile),
-            key=notebook.key(parameters),
-            error="ValueError: nine" if m == 9 else None,
-            seconds=60.0,
-        )
-        if on_cell:
-            on_cell(0, 1, "")
-        nbformat.write(made.content, target)
-        return Executed.read(target)
+        return [*SEEDED, shows({MIME: [found.model_dump(mode="json")]})]
+
+    def execute(notebook, parameters, target, *options):
+        ran.append(dict(parameters))
+        return execute_by_hand(notebook, parameters, target, *options, cells=cells)
 
     monkeypatch.setattr(execution, "execute", execute)
     return ran
@@ -74,16 +86,21 @@ def quick(home, monkeypatch):
 
 @pytest.fixture(scope="session")
 def done(tmp_path_factory):
-    """Both notebooks really run once, under the smoke profile, and concluded with a README."""
-    root = make_project(tmp_path_factory.mktemp("done") / "home")
-    with pytest.MonkeyPatch.context() as patch:
+    """Both notebooks executed under the smoke profile, once for all processes of pytest."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    root = folder / "done"
+    with (folder / "done.lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        first = not root.exists()
+        root = make_project(root) if first else root
         patch.setenv("AFT_HOME", str(root))
-        patch.setattr(run_key, "library_hash", lambda: "the library")
+        patch.setattr(notebook, "library_hash", lambda: "the library")
         only_tiny_claims(patch)
         jobs = reproduce.plan("smoke", [], {})
-        for job in jobs:
+        for job in jobs if first else ():
             reproduce.perform(job)
-        patch.setattr(browser.shutil, "which", lambda name: None)
+        patch.setattr(export.shutil, "which", lambda name: None)
         patch.delenv("AFT_BROWSER", raising=False)
         outcome = reproduce.conclude(jobs, readme=True)
     return root / "reports", outcome

@@ -13,12 +13,10 @@ from aftlib.reports.claims import (
     ClaimRecord,
     Scorecard,
     claims_table,
-    shown,
-    shown_interval,
-    tally,
     unexpected,
 )
 from aftlib.reports.documents import DOCUMENTS, all_claims
+from aftlib.reports.pages import shown, shown_interval, tally
 from tests.tiny_project import only_tiny_claims, settled
 
 CLAIM = Claim(
@@ -76,7 +74,8 @@ def test_a_verdict_is_told_by_word_and_symbol_not_by_colour_alone():
 
 def test_as_recorded_is_said_of_a_profiles_own_values_only():
     def verdict_cell(*about) -> str:
-        return claims_table([settled("D1-1").found_by("01_x", *about)]).rpartition("<td>")[2]
+        table = claims_table([settled("D1-1").found_by("01_x", *about)])
+        return table.rpartition("<td>")[2].replace("&#34;", "&quot;")
 
     assert "<small>measured<br>as recorded<" in verdict_cell("quick")
     assert "<small>measured<" in verdict_cell()  # a notebook by itself knows no profile

@@ -6,15 +6,26 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
 
-from aftlib.reports import cli, doctor
+from aftlib.reports import cli, doctor, execute
+from aftlib.reports.claims import MIME
 from aftlib.reports.doctor import Check
-from tests.tiny_project import FAILING, FIRST, make_project, only_tiny_claims, write_notebook
+from tests.reports.conftest import execute_by_hand
+from tests.tiny_project import (
+    FAILING,
+    FIRST,
+    make_project,
+    only_tiny_claims,
+    settled,
+    shows,
+    write_notebook,
+)
 
 QUICK = [*FIRST[:2], FIRST[-1]]  # without the figure: Plotly takes a while to import
 
@@ -68,30 +79,21 @@ def test_reproduce_runs_jobs_side_by_side_and_fails_when_one_does(home):
     assert (home / "reports" / "README.md").exists()
 
 
-def replace_claims(home, changed):
-    """Have the first notebook's claims be others, by a line of Python before its scorecard."""
-    source = QUICK[-1].source.replace("\nScorecard", f"\n{changed}\nScorecard")
-    cells = [*QUICK[:-1], new_code_cell(source)]
-    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
-
-
-def test_a_claim_that_deviates_fails_the_reproduction_and_is_named(home):
-    replace_claims(home, 'CLAIMS[1] = Claim("D1-2", "", lambda m: Finding(m, conditions=False))')
-    result = aft("reproduce", "--only", "1", "2")
+def test_a_claim_that_deviates_fails_the_reproduction_and_is_named(quick, home):
+    result = aft("reproduce", "--only", "1")
     assert result.exit_code == 1
-    assert "! D1-2 deviates, recorded: holds." in result.output
-    assert "4 of 5 claims came out as recorded." in result.output
-    assert verdicts(home)["D1-2"] == "deviates"
+    assert "! D1-1 deviates, recorded: holds." in result.output
+    assert "0 of 5 claims came out as recorded." in result.output
+    assert verdicts(home)["D1-1"] == "deviates"
 
 
 @pytest.fixture
-def slow(home):
+def slow(home, monkeypatch):
     """D1-2, which a time decides, deviates, and D1-3 is undecided; both are recorded as holding."""
-    timed = 'CLAIMS[1] = Claim("D1-2", "", lambda m: Finding(m, conditions=False), timed=True)'
-    undecided = "class Open(Claim):\n    def decide(self, finding):\n        return 'undecided'"
-    replace_claims(
-        home, f'{timed}\n{undecided}\nCLAIMS[2] = Open("D1-3", "", lambda m: Finding(m))'
-    )
+    records = [settled(f"D1-{i}", holds=i != 2, timed=i == 2) for i in range(1, 6)]
+    records[2] = records[2].model_copy(update={"verdict": "undecided"})
+    shown = shows({MIME: [record.model_dump(mode="json") for record in records]})
+    monkeypatch.setattr(execute, "execute", partial(execute_by_hand, cells=lambda values: [shown]))
 
 
 def test_a_time_that_differs_is_one_warning_line_and_an_error_if_strict(slow, home):
@@ -110,21 +112,23 @@ def test_a_time_that_differs_is_one_warning_line_and_an_error_if_strict(slow, ho
     assert "<b>≈ 1</b><span>undecided</span>" in (home / "reports" / "index.html").read_text()
 
 
-def test_a_smoke_run_depends_on_no_time_even_if_strict(slow, home):
-    (home / "notebooks" / "profiles.toml").write_text("[smoke]\n")
+def test_a_smoke_run_depends_on_no_time_even_if_strict(slow):
     result = aft("reproduce", "--only", "1", "--profile", "smoke", "--strict")
     assert "D1-2" not in result.output
     assert "! D1-3 undecided, recorded: holds." in result.output
 
 
-def test_the_index_shows_each_report_as_soon_as_it_is_there(home):
-    reports = home / "reports"
-    looks = f"print(open({str(reports / 'index.html')!r}).read())"
-    write_notebook(home / "notebooks" / "02_failing.ipynb", [new_code_cell(looks)])
+def test_the_index_shows_each_report_as_soon_as_it_is_there(home, monkeypatch):
+    index, seen = home / "reports" / "index.html", []
+
+    def cells(values):
+        seen.append(index.read_text() if index.exists() else "")
+        return []
+
+    monkeypatch.setattr(execute, "execute", partial(execute_by_hand, cells=cells))
     result = aft("reproduce")
-    assert f"; {reports / '01_approximately_once.html'}" in result.output
-    second = (reports / "02_failing.ipynb").read_text()
-    assert "01_approximately_once.html" in second
+    assert f"; {home / 'reports' / '01_approximately_once.html'}" in result.output
+    assert "01_approximately_once.html" not in seen[0] and "01_approximately_once.html" in seen[1]
 
 
 @pytest.mark.parametrize(
@@ -212,12 +216,11 @@ def sleeping(pid: Path) -> str:
     return f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
 
 
-def test_run_fails_with_its_notebook(home, tmp_path):
-    mine = write_notebook(tmp_path / "mine.ipynb", FAILING)
-    result = aft("run", str(mine))
+def test_run_fails_with_its_notebook(quick, home):
+    result = aft("run", "1", "-p", "m=9")
     assert result.exit_code == 1
-    assert "✘ mine failed: ZeroDivisionError" in result.output
-    assert len(list(home.glob("reports/runs/mine/*/mine.html"))) == 1
+    assert "✘ 01_approximately_once failed: ValueError: nine" in result.output
+    assert len(list(home.glob("reports/runs/01_approximately_once/*/*.html"))) == 1
 
 
 def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
@@ -235,38 +238,36 @@ def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize(
-    ("command", "number"), [(("reproduce",), signal.SIGINT), (("run", "1"), signal.SIGTERM)]
-)
-def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home, command, number):
-    process = started(home, *command, cells=[sleeping(home / "pid")])
+def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home):
+    process = started(home, "run", "1", cells=[sleeping(home / "pid")])
     kernel = _written(home / "pid")
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)  # an impatient supervisor changes nothing
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    index = [f"Reports so far: {home / 'reports' / 'index.html'}"] * (command == ("reproduce",))
     assert output.splitlines() == [
         "▶ 01_approximately_once runs, 1 cells",
-        *index,
         f"Error: {INTERRUPTED}",
     ]
-    assert index or not [path for path in home.glob("reports/**/*") if path.is_file()]
+    assert not [path for path in home.glob("reports/**/*") if path.is_file()]
     assert not [*home.glob("reports/*.ipynb"), *home.glob("reports/runs/*/*")]
     with pytest.raises(ProcessLookupError):
         os.kill(kernel, 0)
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_first_reproduction_shows_what_was_finished(home, number):
+def test_an_interrupted_first_reproduction_shows_what_was_finished(home):
     endless = [new_code_cell(sleeping(home / "pid"))]
     write_notebook(home / "notebooks" / "02_failing.ipynb", endless)
     process = started(home, "reproduce")
-    _written(home / "pid")
-    process.send_signal(number)
+    kernel = _written(home / "pid")
+    process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 1 and f"Error: {INTERRUPTED}" in output
+    assert process.returncode == 1
+    so_far = f"Reports so far: {home / 'reports' / 'index.html'}"
+    assert output.splitlines()[-2:] == [so_far, f"Error: {INTERRUPTED}"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(kernel, 0)
     page = (home / "reports" / "index.html").read_text()
     assert '<a href="01_approximately_once.html">' in page and "not run yet" in page
     found = verdicts(home)

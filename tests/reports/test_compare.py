@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from aftlib.reports import browser, cli, compare, data_out, runs
+from aftlib.reports import cli, compare, data_out, export, runs
 from aftlib.reports.data_out import PLOTLY
 from tests.tiny_project import executed, settled, shows
 
-CHROMIUM = browser.find_browser()
+CHROMIUM = export.find_browser()
 A = pd.DataFrame(
     {"m": [2, 4, 6], "rate": [0.5, 0.6, 0.7], "low": [0.4, 0.5, 0.6], "high": [0.6, 0.7, 0.8]}
 )

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_output
 
-from aftlib.reports import browser, cli, data_out, export, html
+from aftlib.reports import cli, data_out, export, html
 from aftlib.reports.claims import MIME
 from aftlib.reports.data_out import (
     PLOTLY,
@@ -31,7 +31,7 @@ from aftlib.reports.data_out import (
 from aftlib.reports.style import styled, with_slider
 from tests.tiny_project import executed, shows
 
-CHROMIUM = browser.find_browser()
+CHROMIUM = export.find_browser()
 FRAME = pd.DataFrame({"m": [2, 2, 4], "epsilon": [0.1, 0.2, 0.1], "found": [1 / 3, 0.5, 1.0]})
 STYLED = (
     pd.DataFrame({"a_b": [0.0004, np.nan], "ε": [1000.5, -3.0]}, pd.Index([2, 4], name="m"))
@@ -205,7 +205,7 @@ def aft(*arguments):
 
 
 def test_data_needs_no_browser(report, tmp_path, monkeypatch):
-    monkeypatch.setattr(browser.shutil, "which", lambda name: None)
+    monkeypatch.setattr(export.shutil, "which", lambda name: None)
     monkeypatch.delenv("AFT_BROWSER", raising=False)
     monkeypatch.chdir(tmp_path)
     assert aft("01", "--figure", "1").output == "01_approximately_once-figure-1.csv\n"

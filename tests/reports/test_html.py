@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from aftlib.reports import browser, html, reproduce, run_key, runs
+from aftlib.reports import export, html, notebook, reproduce, runs
 from aftlib.reports.claims import MIME
 from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
+from aftlib.reports.pages import duration
 from tests.tiny_project import FIRST, executed, settled, shows, write_notebook
 
-CHROMIUM = browser.find_browser()
+CHROMIUM = export.find_browser()
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
 
 
@@ -121,7 +123,7 @@ def test_messages_hide_with_the_code_and_bars_end_where_they_ended():
 
 
 def test_durations_are_told_in_words():
-    assert [html.duration(s) for s in (7.6, 65, 3725)] == ["8 s", "1 min 05 s", "1 h 02 min"]
+    assert [duration(s) for s in (7.6, 65, 3725)] == ["8 s", "1 min 05 s", "1 h 02 min"]
 
 
 def test_formulas_need_no_network():
@@ -172,25 +174,23 @@ def test_the_index_lists_what_was_not_run_and_runs_of_ones_own(home):
     assert {claim["verdict"] for claim in claims} == {"not run"}
 
 
-def test_the_index_says_when_a_report_is_older_than_the_code(done, monkeypatch):
-    reports, _ = done
-    monkeypatch.setenv("AFT_HOME", str(reports.parent))
-    with monkeypatch.context() as patch:
-        patch.setattr(run_key, "library_hash", lambda: "changed")
-        outcome = reproduce.conclude([])
+def test_the_index_says_when_a_report_is_older_than_the_code(done, tmp_path, monkeypatch):
+    shutil.copytree(done[0].parent, tmp_path / "home")
+    monkeypatch.setenv("AFT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(notebook, "library_hash", lambda: "changed")
+    outcome = reproduce.conclude([])
     page = outcome.index.read_text()
     assert "<li>older than the code</li>" in page and '<article class="card old">' in page
     assert 'class="aft-earlier"' in page and "not run, 5 of them out of date" in page
     assert '<li class="aft-holds">✔ 5 hold</li>' in page  # grey, as all of the card's
     assert {claim.verdict for claim in outcome.claims} == {"not run"}
-    reproduce.conclude([])  # the other tests find it as it was
 
 
 def dumped(page: Path, folder: Path) -> str:
     """Return the page as a browser without network has it after its scripts ran."""
-    command = [CHROMIUM, *browser._FLAGS, f"--user-data-dir={folder}", "--dump-dom"]
+    command = [CHROMIUM, *export._FLAGS, f"--user-data-dir={folder}", "--dump-dom"]
     command += ["--host-resolver-rules=MAP * ~NOTFOUND", page.as_uri()]
-    return browser.subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    return export.subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
 
 
 @needs_browser

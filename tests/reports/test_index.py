@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from aftlib.reports import browser
+from aftlib.reports import export
 from aftlib.reports.index import draw_pictures, write_readme
 from aftlib.reports.runs import Executed, gather
 from tests.tiny_project import FIRST, executed, shows
 
-CHROMIUM = browser.find_browser()
+CHROMIUM = export.find_browser()
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
 
 
@@ -20,7 +20,7 @@ def test_the_readme_holds_scorecard_and_failures(done):
     assert "✔ 5 holds" in text
     assert (
         "| D1-1 | Greedy assignment" in text
-        and "| a < b | 3 of h-best's lead | – | ✔ holds (measured) |" in text
+        and "| a < b | 3 of h-best's lead | – | ✔ holds (measured; as recorded) |" in text
     )
     assert "**This notebook failed:** `ZeroDivisionError: division by zero`" in text
 
@@ -68,11 +68,11 @@ def fake_browser(path: Path, script: str) -> str:
 def test_a_browser_that_draws_nothing_is_an_error(tmp_path, monkeypatch):
     broken = fake_browser(tmp_path / "broken", "echo no display >&2")
     with pytest.raises(RuntimeError, match="drew nothing: no display"):
-        browser.draw_plotly({"data": []}, tmp_path / "a.png", broken)
+        export.draw_plotly({"data": []}, tmp_path / "a.png", broken)
     slow = fake_browser(tmp_path / "slow", "exec sleep 60")
-    monkeypatch.setattr(browser, "_SECONDS", 0.1)
+    monkeypatch.setattr(export, "_SECONDS", 0.1)
     with pytest.raises(RuntimeError, match="slow could not draw"):
-        browser.draw_plotly({"data": []}, tmp_path / "a.png", slow)
+        export.draw_plotly({"data": []}, tmp_path / "a.png", slow)
     assert not (tmp_path / "a.png").exists()
 
 

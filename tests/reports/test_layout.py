@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 from plotly.subplots import make_subplots
 
-from aftlib.reports import browser, data_out, html, index
+from aftlib.reports import data_out, export, html, index
 from aftlib.reports.claims import MIME, claims_table
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.html import write_documents
@@ -18,7 +18,7 @@ from aftlib.reports.style import GREEN, ORANGE, styled, with_slider
 from tests.reports import chromium
 from tests.tiny_project import FIRST, executed, settled, shows, write_notebook
 
-CHROMIUM = browser.find_browser()
+CHROMIUM = export.find_browser()
 COMPLAINTS = Path(__file__).with_name("layout.js").read_text(encoding="utf-8")
 A4 = 688  # pixels between its margins
 PAGES = ["report", "index", *(document.page for document in DOCUMENTS.values())]

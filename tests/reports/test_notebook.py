@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from nbformat.v4 import new_notebook
 
-from aftlib.reports import notebook, run_key
+from aftlib.reports import notebook
 from aftlib.reports.notebook import Notebook, find_notebook, profile_parameters
 from aftlib.reports.runs import Executed
 from tests.tiny_project import FIRST, write_notebook
@@ -52,7 +52,7 @@ def test_the_key_changes_with_all_that_results_depend_on(home, tmp_path, monkeyp
     data.write_text("22")
     assert first.key({"path": str(data)}) != with_file
     with monkeypatch.context() as patch:
-        patch.setattr(run_key, "library_hash", lambda: "other sources")
+        patch.setattr(notebook, "library_hash", lambda: "other sources")
         assert first.key({}) != key
     changed = write_notebook(home / "notebooks" / "01_approximately_once.ipynb", FIRST[:-1])
     assert Notebook(changed).key({}) != key

@@ -7,11 +7,11 @@ import shutil
 import pytest
 from nbformat.v4 import new_code_cell
 
-from aftlib.reports import run_key
+from aftlib.reports import notebook
 from aftlib.reports.notebook import Notebook
 from tests.tiny_project import write_notebook
 
-LIBRARY_HASH = run_key.library_hash  # the others' tests replace it
+LIBRARY_HASH = notebook.library_hash  # the others' tests replace it
 CELLS = [
     new_code_cell("m = 4\ndata = ''", metadata={"tags": ["parameters"]}),
     new_code_cell("import mine\nopen('read.csv')\n%run other.txt"),
@@ -22,8 +22,8 @@ CELLS = [
 def key(home, tmp_path, monkeypatch):
     """The key of a run in a working directory of its own, computed anew by each call."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(run_key.PACKAGE, tmp_path / "library", ignore=shutil.ignore_patterns("*.pyc"))
-    monkeypatch.setattr(run_key, "library_hash", lambda: LIBRARY_HASH(tmp_path / "library"))
+    shutil.copytree(notebook.PACKAGE, tmp_path / "library", ignore=shutil.ignore_patterns("*.pyc"))
+    monkeypatch.setattr(notebook, "library_hash", lambda: LIBRARY_HASH(tmp_path / "library"))
     path = write_notebook(tmp_path / "own.ipynb", CELLS)
     return lambda **given: Notebook(path).key(given)
 
@@ -58,10 +58,10 @@ def test_parameters_cells_lock_versions_and_spark_master_change_the_key(key, hom
     keys = [key(), key(m=5)]
     (home / "requirements.lock").write_text("numpy==2.3.0")
     keys.append(key())
-    real = run_key.importlib.metadata.version
+    real = notebook.importlib.metadata.version
     with monkeypatch.context() as patch:
         patch.setattr(
-            run_key.importlib.metadata,
+            notebook.importlib.metadata,
             "version",
             lambda name: "99" if name == "numpy" else real(name),
         )
@@ -87,5 +87,5 @@ def test_contents_of_data_count_also_in_folders_and_lists(key, tmp_path):
 
 
 def test_a_package_that_is_not_installed_is_recorded_as_none(monkeypatch):
-    monkeypatch.setattr(run_key, "PACKAGES", ("no_such_package",))
-    assert run_key.versions()["no_such_package"] == "none"
+    monkeypatch.setattr(notebook, "PACKAGES", ("no_such_package",))
+    assert notebook.versions()["no_such_package"] == "none"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
+from pathlib import Path
 from urllib.parse import unquote
 
 import pandas as pd
@@ -12,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
 
-from aftlib.reports import cli, data_out, execute, reproduce, run_commands, runs
+from aftlib.reports import cli, data_out, execute, reproduce, runs
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.runs import Executed
 from tests.tiny_project import FIRST, write_notebook
@@ -196,7 +198,7 @@ def test_a_notebook_without_runs_is_not_the_beginning_of_a_key(home):
 def test_open_shows_the_page_only_where_there_is_a_screen(home, monkeypatch):
     stored(home, "mine/b")
     opened = []
-    monkeypatch.setattr(run_commands.click, "launch", opened.append)
+    monkeypatch.setattr(cli.click, "launch", opened.append)
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     assert aft("open").output.splitlines() == [str(home / "reports/runs/mine/b/mine.html")]
@@ -209,8 +211,6 @@ def test_help_is_there_before_the_library_is_imported():
     source = (
         "import sys, aftlib.reports.cli\nassert not {'numpy', 'plotly', 'pyspark'} & {*sys.modules}"
     )
-    subprocess.run(
-        [cli.sys.executable, "-c", source], check=True, cwd=cli.Path(cli.__file__).parents[2]
-    )
+    subprocess.run([sys.executable, "-c", source], check=True, cwd=Path(cli.__file__).parents[2])
     listed = aft("--help").output
     assert "plan" in listed and "Say what of the sensors in FILE may be lost" in listed

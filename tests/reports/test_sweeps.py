@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
-import nbformat
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
 
-from aftlib.reports import cli, notebook, reproduce, run_commands, runs
+from aftlib.reports import cli, notebook, reproduce, runs, sweeps
 from aftlib.reports import execute as execution
+from aftlib.reports.index import over_seeds, stability
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.runs import Executed
 from aftlib.reports.sweeps import (
-    over_seeds,
     plan_sweep,
     split_values,
-    stability,
     time_of_one,
     write_sweep,
 )
-from tests.tiny_project import SEEDED, executed, write_notebook
+from tests.reports.conftest import execute_by_hand
+from tests.tiny_project import SEEDED, write_notebook
 
 
 def aft(*arguments: str):
@@ -118,21 +118,15 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
 
 
 def test_a_sweep_without_claims_went_well_too(quick, monkeypatch):
-    def execute(notebook, parameters, target, profile="", on_cell=None, tables=None):
-        m, key = parameters["m"], notebook.key(parameters)
-        about = {"name": notebook.name, "parameters": notebook.values(parameters), "key": key}
-        made = executed(SEEDED, error="ValueError: nine" if m == 9 else None, **about)
-        nbformat.write(made.content, target)
-        return Executed.read(target)
-
-    monkeypatch.setattr(execution, "execute", execute)
+    by_hand = partial(execute_by_hand, cells=lambda values: SEEDED)
+    monkeypatch.setattr(execution, "execute", by_hand)
     page = Path(aft("sweep", "1", "-p", "m=2,3,9").output.splitlines()[-1][len("Sweep: ") :])
     assert "2 of 3 runs went well, 1 failed." in page.read_text()
 
 
 def test_spark_runs_one_at_a_time(quick, monkeypatch):
     asked = []
-    monkeypatch.setattr(run_commands, "attend", lambda works, jobs: asked.append(jobs) or [])
+    monkeypatch.setattr(sweeps, "attend", lambda works, jobs: asked.append(jobs) or [])
     assert aft("sweep", "1", "-p", "m=1,2", "--jobs", "2").exit_code == 0
     cells = [*SEEDED, new_code_cell("from aftlib.spark.session import session")]
     write_notebook(notebook.notebooks_dir() / "01_approximately_once.ipynb", cells)
