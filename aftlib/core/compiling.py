@@ -79,3 +79,32 @@ def kernel_sources() -> str:
 def emitted(python: Any) -> Callable[[Any], Any]:
     """Compile a function by LLVM's own instructions, or let `python` stand in without numba."""
     return intrinsic if COMPILED else lambda _: python
+
+
+def byte_mask(comparison: str) -> Any:
+    """Return a function of an array of bytes, an index and a limit: the mask of 64 bytes.
+
+    The lowest bit is that of the byte at the index. A bit is 1 where the comparison with the limit,
+    "<" or ">", holds.
+    """
+
+    def by_numpy(array: Any, first: Any, limit: Any) -> Any:
+        compare = {"<": np.less, ">": np.greater}[comparison]
+        bits = np.packbits(compare(array[first : first + 64], limit), bitorder="little")
+        return np.uint64(int.from_bytes(bits.tobytes(), "little"))
+
+    @emitted(by_numpy)
+    def mask(typing: Any, array: Any, first: Any, limit: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            values = context.make_array(signature.args[0])(context, builder, args[0])
+            row, word = ir.VectorType(ir.IntType(8), 64), ir.IntType(64)
+            here = builder.bitcast(builder.gep(values.data, [args[1]]), row.as_pointer())
+            one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
+            lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), None)
+            limits = builder.shuffle_vector(one, one, lanes)
+            bits = builder.icmp_unsigned(comparison, builder.load(here, align=1), limits)
+            return builder.bitcast(bits, word)
+
+        return numba.uint64(array, numba.intp, numba.uint8), emit
+
+    return mask

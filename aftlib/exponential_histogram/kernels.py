@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aftlib.core import compiling
-from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, emitted, jit
+from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, byte_mask, emitted, jit
 
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
 BLOCK_SHIFT, BLOCK = 6, 64
@@ -84,28 +84,8 @@ def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     return starts[:first]
 
 
-def _mask_above(bits: Any, first: Any, limit: Any) -> Any:
-    """Mask of `mask_above` without numba."""
-    above = np.packbits(bits[first : first + BLOCK] > limit, bitorder="little")
-    return np.uint64(int.from_bytes(above.tobytes(), "little"))
-
-
-@emitted(_mask_above)
-def mask_above(typing: Any, bits: Any, first: Any, limit: Any) -> Any:
-    """Mask of the 64 bytes from index `first` on, lowest bit first: which are above the limit."""
-    ir, numba = compiling.ir, compiling.numba
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        row, word = ir.VectorType(ir.IntType(8), BLOCK), ir.IntType(64)
-        here = builder.bitcast(builder.gep(array.data, [args[1]]), row.as_pointer())
-        one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
-        lanes = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), None)
-        limits = builder.shuffle_vector(one, one, lanes)
-        above = builder.icmp_unsigned(">", builder.load(here, align=1), limits)
-        return builder.bitcast(above, word)
-
-    return numba.uint64(bits, numba.intp, numba.uint8), emit
+#: Mask of the 64 bytes from an index on, lowest bit first: which are above a limit.
+mask_above = byte_mask(">")
 
 
 @emitted(lambda mask: int(mask).bit_count())

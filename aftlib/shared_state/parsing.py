@@ -1,8 +1,7 @@
 """From lines of text to tuples: malformed lines are stored, late tuples counted, neither dropped.
 
 A line is ``timestamp,key,value``, three whole numbers of 64 bits. Buffers end with a line's end: no
-loop over a line looks past it. The compiled functions and their caller are in one file, because
-numba compiles again what it has stored when this file changes. Importing it imports numba.
+loop over a line looks past it. Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.core.compiling import intrinsic, ir, jit, numba
+from aftlib.core.compiling import byte_mask, intrinsic, ir, jit, numba
 from aftlib.core.windows import Windows
 from aftlib.shared_state.stores.tables import Progress
 from aftlib.shared_state.tuplelog import CHUNK, whole_lines
@@ -66,21 +65,8 @@ def eight_bytes(typing: Any, lines: Any, first: Any) -> Any:
     return numba.uint64(lines, numba.intp), emit
 
 
-@emitted
-def bytes_below(typing: Any, lines: Any, first: Any, limit: Any) -> Any:
-    """Mask of the 64 bytes from an index on, lowest bit first: which are below the limit."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        row, word = ir.VectorType(ir.IntType(8), _LINE), ir.IntType(64)
-        here = builder.bitcast(builder.gep(array.data, [args[1]]), row.as_pointer())
-        one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
-        lanes = ir.Constant(ir.VectorType(ir.IntType(32), _LINE), None)
-        limits = builder.shuffle_vector(one, one, lanes)
-        found = builder.icmp_unsigned("<", builder.load(here, align=1), limits)
-        return builder.bitcast(found, word)
-
-    return numba.uint64(lines, numba.intp, numba.uint8), emit
+#: Mask of the 64 bytes from an index on, lowest bit first: which are below a limit.
+bytes_below = byte_mask("<")
 
 
 @emitted

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from enum import Enum
 from functools import partial
 from itertools import count
 from multiprocessing import AuthenticationError, current_process
@@ -33,45 +32,31 @@ from aftlib.shared_state.task import (
 )
 
 
-class State(Enum):
-    """Where a local checkpoint is."""
-
-    OPEN = "open"  # no task has met the barrier
-    CHECKPOINTING = "checkpointing"  # some have; they merge into the next table already
-    COMPLETE = "complete"  # all have; nobody writes into the old table any more: it can be flushed
-
-
 class CheckpointCycle:
-    """The course of local checkpoints: open, checkpointing, complete, and open again.
+    """The course of local checkpoints: a barrier, and the table before it becomes complete.
 
-    A task meets the barrier just before its next batch. A crashed task counts as having met it.
-    Its replacement begins in the newest table, so nothing more comes into the old one. `epoch` is
-    the number of the table, at first given.
+    A task meets the barrier just before its next batch, which goes into the next table. A crashed
+    task counts as having met it. Its replacement starts in the newest table. So no task writes into
+    a complete table, which can be flushed. `epoch` is the number of the table.
     """
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
+        self.tables: dict[str, int] = {}  # of each task, that of its last batch
         self._raised = False
-        self._tables: dict[str, int] = {}
 
     @property
-    def state(self) -> State:
-        """Where the checkpoint of the table `epoch` is."""
-        if not self._raised:
-            return State.OPEN
-        behind = [table for table in self._tables.values() if table == self.epoch]
-        if not behind:
-            return State.COMPLETE
-        return State.CHECKPOINTING if len(behind) < len(self._tables) else State.OPEN
+    def complete(self) -> bool:
+        """Whether all tasks have met the barrier of the table `epoch`."""
+        return self._raised and self.epoch not in self.tables.values()
 
     def join(self, task: str) -> None:
-        """A task, or its replacement, begins in the newest table."""
-        self._tables.pop(task, None)
-        self._tables[task] = self.epoch + (self.state is not State.OPEN)
+        """Start a task, or its replacement, in the newest table."""
+        self.tables[task] = self.epoch + self._raised
 
     def leave(self, task: str) -> None:
-        """A task has ended or crashed."""
-        self._tables.pop(task, None)
+        """Remove a task that has ended or crashed."""
+        self.tables.pop(task, None)
 
     def raise_barrier(self) -> None:
         """Ask for a checkpoint, unless one is on its way."""
@@ -79,18 +64,18 @@ class CheckpointCycle:
 
     def meet(self, task: str) -> int:
         """Table of the task's next batch. If there is a barrier, the batch comes after it."""
-        if task not in self._tables:
-            raise KeyError(f"task {task!r} is not one of {sorted(self._tables)}: join first")
+        if task not in self.tables:
+            raise KeyError(f"task {task!r} is not one of {sorted(self.tables)}: join first")
         if self._raised:
-            self._tables[task] = self.epoch + 1
-        return self._tables[task]
+            self.tables[task] = self.epoch + 1
+        return self.tables[task]
 
     def finish(self) -> int:
         """Open the next table; returns the number of the one that is complete."""
-        if self.state is not State.COMPLETE:
+        if not self.complete:
             raise RuntimeError(
-                f"table {self.epoch} is {self.state.value}, not complete: tasks that have not met "
-                f"the barrier still write into it; wait for {sorted(self._tables)}"
+                f"table {self.epoch} is not complete, because tasks still write into it: wait for "
+                f"{sorted(self.tables)}"
             )
         self._raised = False
         self.epoch += 1
@@ -183,9 +168,8 @@ class Server:
     def merge(self, task: str, partials: Partials, progress: Mapping[int, Progress]) -> None:
         """Merge a task's batch, as `StateTable.merge`, into the table that it has to go to."""
         with self.lock:
-            before = self.cycle.state
-            epoch = self.cycle.meet(task)
-            if self.cycle.state is not before:
+            before, epoch = self.cycle.tables.get(task), self.cycle.meet(task)
+            if epoch != before:
                 self.at("met")
             self.own.merge(partials, progress, epoch)
             self.at("merged")
@@ -200,7 +184,7 @@ class Server:
 
     def _look(self) -> None:
         """Flush a table that has become complete, and open the next one."""
-        if self.cycle.state is not State.COMPLETE:
+        if not self.cycle.complete:
             return
         self.at("complete")
         self.own.barrier()

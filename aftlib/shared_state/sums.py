@@ -1,7 +1,6 @@
 """Sums by slice and key: how tasks reduce their tuples, and how these sums are merged (D3).
 
-The compiled functions and their caller are in one file, because numba compiles again what it has
-stored when this file changes. Importing it imports numba.
+Importing this module imports numba.
 """
 
 from __future__ import annotations

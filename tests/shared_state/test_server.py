@@ -19,7 +19,7 @@ from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.liveness import fail
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.server import CheckpointCycle, Server, State
+from aftlib.shared_state.server import CheckpointCycle, Server
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import END, BufferedTable, MemoryTable, Progress, StaleBatch
 from aftlib.shared_state.tuplelog import TupleLog
@@ -370,15 +370,23 @@ def test_the_course_of_a_checkpoint():
     cycle = CheckpointCycle(1)
     cycle.join("a")
     cycle.join("b")
-    assert (cycle.meet("a"), cycle.meet("b"), cycle.state) == (1, 1, State.OPEN)
+    assert (cycle.meet("a"), cycle.meet("b"), cycle.complete) == (1, 1, False)
     cycle.raise_barrier()
-    assert cycle.state is State.OPEN
-    assert (cycle.meet("a"), cycle.state) == (2, State.CHECKPOINTING)
-    assert (cycle.meet("a"), cycle.state) == (2, State.CHECKPOINTING)
-    assert (cycle.meet("b"), cycle.state) == (2, State.COMPLETE)
+    assert not cycle.complete
+    for _ in range(2):
+        assert (cycle.meet("a"), cycle.complete) == (2, False)
+    with pytest.raises(RuntimeError, match=r"table 1 is not complete.*: wait for \['a', 'b'\]"):
+        cycle.finish()
+    assert (cycle.meet("b"), cycle.complete) == (2, True)
     assert cycle.finish() == 1
-    assert (cycle.epoch, cycle.state) == (2, State.OPEN)
+    assert (cycle.epoch, cycle.complete) == (2, False)
     assert cycle.meet("a") == 2
+    cycle.leave("a")
+    cycle.leave("b")
+    cycle.raise_barrier()
+    assert cycle.complete  # without tasks at once
+    with pytest.raises(KeyError, match=r"task 'a' is not one of \[\]: join first"):
+        cycle.meet("a")
 
 
 def test_a_crashed_task_delays_no_checkpoint_and_its_replacement_joins_the_newest_table():
@@ -388,26 +396,10 @@ def test_a_crashed_task_delays_no_checkpoint_and_its_replacement_joins_the_newes
     cycle.raise_barrier()
     cycle.meet("a")
     cycle.leave("b")
-    assert cycle.state is State.COMPLETE
+    assert cycle.complete
     cycle.join("b again")
     assert cycle.meet("b again") == 6
-    assert cycle.state is State.COMPLETE
-
-
-def test_a_barrier_without_tasks_is_complete_at_once():
-    cycle = CheckpointCycle(0)
-    cycle.raise_barrier()
-    assert cycle.state is State.COMPLETE
-
-
-def test_misuse_is_refused():
-    cycle = CheckpointCycle(0)
-    with pytest.raises(KeyError, match=r"task 'a' is not one of \[\]: join first"):
-        cycle.meet("a")
-    cycle.join("a")
-    cycle.raise_barrier()
-    with pytest.raises(RuntimeError, match=r"table 0 is open, not complete: .*wait for \['a'\]"):
-        cycle.finish()
+    assert cycle.complete
 
 
 @given(
@@ -426,6 +418,6 @@ def test_complete_tables_are_never_written(steps):
             cycle.raise_barrier()
         elif task in tasks:
             assert done < cycle.meet(str(task)) <= done + 2
-        if cycle.state is State.COMPLETE:
+        if cycle.complete:
             assert cycle.finish() == done + 1
             done += 1

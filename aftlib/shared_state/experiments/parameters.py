@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import model_validator
 
@@ -28,17 +28,16 @@ PARTITIONS = 8
 FEWEST = 10_000
 """Tuples below which nothing takes a time that Spark's clock shows."""
 MOST_CHECKPOINTS = 100
+FEW_SKEWS: Any = {"smoke": [0.0, 1.4, 2.0], "quick": [0.0, 1.4, 2.0]}
+STORE_KEYS: Any = {"smoke": [10_000], "full": [10_000, 100_000, 1_000_000]}
+STREAM_TUPLES: Any = {"least": 2, "smoke": 1_000_000, "quick": 5_000_000, "full": 50_000_000}
 
 
 class NotebookParameters(ParameterModel):
     """What notebook 03 runs with."""
 
     skews: list[int | float] = parameter(
-        [0.0, 1.2, 1.4, 1.6, 1.8, 2.0],
-        "Zipf's parameter; 0 is uniform",
-        least=0,
-        smoke=[0.0, 1.4, 2.0],
-        quick=[0.0, 1.4, 2.0],
+        [0.0, 1.2, 1.4, 1.6, 1.8, 2.0], "Zipf's parameter; 0 is uniform", least=0, **FEW_SKEWS
     )
     tuples: int = parameter(
         2_000_000, "of each measured stream", least=FEWEST, smoke=200_000, full=10_000_000
@@ -47,17 +46,10 @@ class NotebookParameters(ParameterModel):
     seed: int = parameter(1, "of all streams", least=0)
     tasks: list[int] = parameter([1, 2], "parallelism that is measured", least=1)
     repeats: int = parameter(
-        3,
-        "counted runs of each strategy, skew and parallelism",
-        least=1,
-        smoke=1,
-        full=5,
+        3, "counted runs of each strategy, skew and parallelism", least=1, smoke=1, full=5
     )
     large_tuples: int = parameter(
-        0,
-        "of further streams, measured once with the most tasks; 0 for none",
-        least=0,
-        full=100_000_000,
+        0, "of further streams, measured once with the most tasks; 0 for none", full=100_000_000
     )
     large_skews: list[int | float] = parameter([], "their skews", full=[0.0, 1.4, 2.0])
     modelled_tasks: list[int] = parameter(
@@ -77,83 +69,42 @@ class NotebookParameters(ParameterModel):
         200_000, "tuples of a task between two checkpoints", least=4, smoke=50_000
     )
     after: int = parameter(
-        500_000,
-        "tuples that the task has gone through when it is killed",
-        least=1,
-        smoke=120_000,
+        500_000, "tuples that the task has gone through when it is killed", least=1, smoke=120_000
     )
     shared_tuples: int = parameter(
-        100_000,
-        "of each of four partitions, when a server and a task are killed",
-        least=1_000,
+        100_000, "of each of four partitions, when a server and a task are killed", least=1_000
     )
     store_keys: list[int] = parameter(
-        [10_000, 100_000],
-        "sizes of the tables of each store",
-        least=1,
-        smoke=[10_000],
-        full=[10_000, 100_000, 1_000_000],
+        [10_000, 100_000], "sizes of the tables of each store", least=1, **STORE_KEYS
     )
     store_rows: int = parameter(300_000, "merged into each", least=1, smoke=100_000, full=1_000_000)
     stream_tuples: int = parameter(
-        20_000_000,
-        "of the stream that measures what checkpoints take away",
-        least=2,
-        smoke=1_000_000,
-        quick=5_000_000,
-        full=50_000_000,
+        20_000_000, "of the stream that measures what checkpoints take away", **STREAM_TUPLES
     )
     stream_runs: int = parameter(1, "of it, in each mode", least=1, full=3)
 
     @model_validator(mode="after")
     def check_together(self) -> Self:
         """Refuse values with which a claim has nothing to compare, or no task crashes."""
-        tasks, smallest = max(self.tasks), self.smallest_input
-        rules = [
-            (
-                UNIFORM in self.skews,
-                f"skews must hold {UNIFORM:g} (uniform), with which all others are compared, got "
-                f"{self.skews}: add {UNIFORM:g}",
+        large, most, smallest = self.large_tuples, max(self.tasks), self.smallest_input
+        fewest = self.failure_tuples / MOST_CHECKPOINTS
+        rules = {
+            f"skews must hold {UNIFORM:g} (uniform) to compare with": UNIFORM in self.skews,
+            f"skews must hold one of {SKEWED} or more": max(self.skews) >= SKEWED,
+            f"modelled_tasks must hold {GROWTH}": set(GROWTH) <= set(self.modelled_tasks),
+            "tasks must hold 2 or more, so that one can crash and one go on": most >= 2,
+            f"large_tuples must be 0 for none or at least {FEWEST}": large == 0 or large >= FEWEST,
+            "each of large_skews must be at least 0": min(self.large_skews, default=0) >= 0,
+            f"every must be at least failure_tuples / {MOST_CHECKPOINTS} = {fewest:g}": (
+                self.every >= fewest
             ),
-            (
-                max(self.skews) >= SKEWED,
-                f"skews must hold one of {SKEWED} or more, for which D3 says that a shuffle does "
-                f"not grow, got {self.skews}: add {SKEWED}",
-            ),
-            (
-                set(GROWTH) <= set(self.modelled_tasks),
-                f"modelled_tasks must hold {GROWTH[0]} and {GROWTH[1]}, between which growth is "
-                f"judged, got {self.modelled_tasks}: add them",
-            ),
-            (
-                tasks >= 2,
-                "tasks must hold 2 or more, so that one task can crash and another go on, got "
-                f"{self.tasks}: add 2",
-            ),
-            (
-                self.large_tuples == 0 or self.large_tuples >= FEWEST,
-                f"large_tuples must be 0 for none or at least {FEWEST}, got {self.large_tuples}",
-            ),
-            (
-                min(self.large_skews, default=0) >= 0,
-                f"each of large_skews must be at least 0, got {self.large_skews}",
-            ),
-            (
-                self.every * MOST_CHECKPOINTS >= self.failure_tuples,
-                f"every must be at least failure_tuples / {MOST_CHECKPOINTS} = "
-                f"{self.failure_tuples / MOST_CHECKPOINTS:g}, got {self.every}: more checkpoints "
-                "take too long",
-            ),
-            (
-                self.after <= smallest,
-                f"after must be at most {smallest}, which each of {tasks} tasks reads of "
-                f"failure_tuples = {self.failure_tuples}, got {self.after}: lower it, or take more "
-                "tuples",
-            ),
-        ]
-        for satisfied, message in rules:
+            f"after must be at most {smallest}, which each of {most} tasks reads of "
+            f"failure_tuples = {self.failure_tuples}": self.after <= smallest,
+        }
+        for rule, satisfied in rules.items():
             if not satisfied:
-                raise ValueError(message)
+                name = rule.removeprefix("each of ").split()[0]
+                raise ValueError(f"{rule}, got {getattr(self, name)}: change {name}")
         return self
 
     @property

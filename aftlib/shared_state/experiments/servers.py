@@ -70,24 +70,13 @@ def served(
     def run(each: Input, _: str, number: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="aft-") as folder:
             log = repeated_log(each.log, times, Path(folder) / "log")
-            job = Job(
-                log,
-                each.rules,
-                Path(folder) / "job",
-                servers=1,
-                tasks=number,
-                batch=each.stream.tuples,
-                checkpoint_s=_NEVER_S,
-            )
+            settings: Any = {"servers": 1, "tasks": number, "batch": each.stream.tuples}
+            job = Job(log, each.rules, Path(folder) / "job", checkpoint_s=_NEVER_S, **settings)
             account = run_job(job)
             (window,) = job.output.iterdir()
             sums = pd.read_csv(window, names=["window", "key", "sum"])["sum"]
-        return {
-            "tuples": account.tuples,
-            "states": len(sums),
-            "sum": int(sums.sum()),
-            "seconds": account.seconds,
-        }
+        row = {"tuples": account.tuples, "states": len(sums), "sum": int(sums.sum())}
+        return row | {"seconds": account.seconds}
 
     return measure(run, given, [SERVED], tasks, repeats)
 
@@ -119,44 +108,31 @@ def servers_and_tasks_crash(directory: Path, tuples: int, seed: int) -> pd.DataF
         texts.append(b"".join(b"%d,%d,%d\n" % row for row in zip(*columns, strict=True)))
     log = TupleLog.write(directory / "log", texts)
 
-    batch = -(-tuples // BATCHES_READ)
+    rules, batch = Rules(WINDOWS, WINDOWS.pane), -(-tuples // BATCHES_READ)
     notes, batches = directory / "faults", -(-tuples // batch)
     runs: dict[str, tuple[str, tuple[Fault, ...]]] = {
         "undisturbed": ("none", ()),
         "a task crashes": ("task-0-0", (Fault(notes, "task-0-0 read", -(-batches // 2)),)),
-        "a server crashes": (
-            "task-0-",
-            (Fault(notes, "server-0 merged", -(-batches * 3 // 2)),),
-        ),
+        "a server crashes": ("task-0-", (Fault(notes, "server-0 merged", -(-batches * 3 // 2)),)),
     }
     rows, expected = [], dict[str, str]()
     for name, (crashed, faults) in runs.items():
         job = Job(
-            log,
-            Rules(WINDOWS, WINDOWS.pane),
-            directory / name.replace(" ", "-"),
-            batch=batch,
-            checkpoint_s=0.05,
+            log, rules, directory / name.replace(" ", "-"), batch=batch, checkpoint_s=0.05,
             faults=faults,
-        )
+        )  # fmt: skip
         account = run_job(job)
         if not all(fault.fallen for fault in faults):
             raise RuntimeError(f"{name}, but no process was killed: take more tuples")
         windows = {path.name: path.read_text() for path in job.output.iterdir()}
         expected = expected or windows
-        rows += [
-            {
-                "run": name,
-                "task": task,
-                "crashed": task.startswith(crashed),
-                "joined": account.joined[task],
-                "read_again": account.read_again.get(task, 0),
-                "seconds": account.seconds,
-                "error": len(dict(windows.items() ^ expected.items())),
-            }
-            for task in sorted(account.joined)
-        ]
-    return pd.DataFrame(rows)
+        error = len(dict(windows.items() ^ expected.items()))
+        for task, joined in sorted(account.joined.items()):
+            again = account.read_again.get(task, 0)
+            hit = task.startswith(crashed)
+            rows.append((name, task, hit, joined, again, account.seconds, error))
+    names = ["run", "task", "crashed", "joined", "read_again", "seconds", "error"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def states_or_locality(
@@ -189,9 +165,8 @@ def states_or_locality(
         for case, (held, drawn) in cases.items():
             timings = [_time_sums(held, drawn) for _ in range(repeats)]
             states, add_s, take_s = (min(column) for column in zip(*timings, strict=True))
-            at = {"keys": number, "case": case, "states": states}
-            rows.append(at | {"add_ns": 1e9 * add_s / tuples, "take_ms": 1e3 * take_s})
-    return pd.DataFrame(rows)
+            rows.append((number, case, states, 1e9 * add_s / tuples, 1e3 * take_s))
+    return pd.DataFrame(rows, columns=["keys", "case", "states", "add_ns", "take_ms"])
 
 
 def _time_sums(held: np.ndarray, keys: np.ndarray) -> tuple[int, float, float]:
@@ -255,18 +230,11 @@ def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: i
                 begin = time.perf_counter()
                 table.barrier()
                 barriers.append(time.perf_counter() - begin)
-        found.append(
-            {
-                "store": store,
-                "keys": size,
-                "flush": flush,
-                "merges_per_s": merged / spent,
-                "with_barriers_per_s": merged / (spent + sum(barriers)),
-                "barrier_ms": 1e3 * median(barriers),
-                "barrier_most_ms": 1e3 * max(barriers),
-            }
-        )
-    return pd.DataFrame(found)
+        with_barriers = merged / (spent + sum(barriers))
+        ms = 1e3 * median(barriers), 1e3 * max(barriers)
+        found.append((store, size, flush, merged / spent, with_barriers, *ms))
+    times = ["merges_per_s", "with_barriers_per_s", "barrier_ms", "barrier_most_ms"]
+    return pd.DataFrame(found, columns=["store", "keys", "flush", *times])
 
 
 def _ones(keys: np.ndarray) -> Partials:
@@ -295,20 +263,12 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
             for i in range(len(modes)):  # the first run meets another machine than the last
                 mode = modes[(turn + i) % len(modes)]
                 taken[mode] = time_stream(log, store, *MODES[mode])
-            without = taken[modes[0]][0]
-            rows += [
-                {
-                    "store": store,
-                    "mode": mode,
-                    "run": turn,
-                    "seconds": seconds,
-                    "throughput": tuples / seconds,
-                    "cpu_s": cpu_s,
-                    "lost": 1 - without / seconds,
-                }
-                for mode, (seconds, cpu_s) in ((mode, taken[mode]) for mode in modes)
-            ]
-    return pd.DataFrame(rows)
+            for mode in modes:
+                seconds, cpu_s = taken[mode]
+                lost = 1 - taken[modes[0]][0] / seconds
+                rows.append((store, mode, turn, seconds, tuples / seconds, cpu_s, lost))
+    columns = ["store", "mode", "run", "seconds", "throughput", "cpu_s", "lost"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def time_stream(
@@ -316,17 +276,9 @@ def time_stream(
 ) -> tuple[float, float]:
     """Return seconds until all is merged, and the CPU seconds of all processes."""
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
-        job = Job(
-            log,
-            Rules(Windows(1, 1)),
-            Path(folder),
-            servers=1,
-            tasks=TASKS,
-            own=own,
-            batch=STREAM_BATCH,
-            checkpoint_s=checkpoint_s,
-            commit_s=commit_s,
-        )
+        settings: Any = {"checkpoint_s": checkpoint_s, "commit_s": commit_s, "batch": STREAM_BATCH}
+        rules = Rules(Windows(1, 1))
+        job = Job(log, rules, Path(folder), servers=1, tasks=TASKS, own=own, **settings)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         account = run_job(job)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

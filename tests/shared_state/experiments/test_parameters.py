@@ -25,10 +25,10 @@ def test_awkward_values_are_refused_by_their_name(name, wrong):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"skews": [1.4, 2.0]}, r"skews must hold 0 .*, got \[1.4, 2.0\]: add 0"),
-        ({"skews": [0.0, 1.2]}, r"skews must hold one of 1.4 or more.* got \[0.0, 1.2\]: add 1.4"),
-        ({"modelled_tasks": [1, 8]}, r"modelled_tasks must hold 8 and 24, .* got \[1, 8\]: add"),
-        ({"tasks": [1]}, r"tasks must hold 2 or more, .*, got \[1\]: add 2"),
+        ({"skews": [1.4, 2.0]}, r"skews must hold 0 .*, got \[1.4, 2.0\]"),
+        ({"skews": [0.0, 1.2]}, r"skews must hold one of 1.4 or more, got \[0.0, 1.2\]"),
+        ({"modelled_tasks": [1, 8]}, r"modelled_tasks must hold \(8, 24\), got \[1, 8\]"),
+        ({"tasks": [1]}, r"tasks must hold 2 or more, .*, got \[1\]"),
         ({"tuples": 9_999}, "tuples must be at least 10000, got 9999"),
         ({"large_tuples": 10}, "large_tuples must be 0 for none or at least 10000, got 10"),
         ({"every": 19_999}, "every must be at least failure_tuples / 100 = 20000, got 19999"),
