@@ -109,8 +109,8 @@ class Aggregate:
         return values[:, 0] / values[:, 1] if self.name == "mean" else values[:, 0]
 
 
-_KEPT = {"sum": "add", "count": "add", "min": "min", "max": "max", "mean": "add add"}
-AGGREGATES = {name: Aggregate(name, tuple(kept.split())) for name, kept in _KEPT.items()}
+_COMPONENTS = {"sum": "add", "count": "add", "min": "min", "max": "max", "mean": "add add"}
+AGGREGATES = {name: Aggregate(name, tuple(each.split())) for name, each in _COMPONENTS.items()}
 SUM = AGGREGATES["sum"]
 
 

@@ -8,7 +8,6 @@ pipelined shuffle, `locality` is of `states_or_locality`, `failures` of `one_tas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -25,7 +24,9 @@ STILL = 1.2
 ABOUT_24 = (16, 36)
 """Parallelism that is about 24: by half more or less."""
 TRUSTED = 2.0
-"""Factor within which a model must agree with what was measured for the same tuples and tasks."""
+"""Factor within which a model must agree with the measured runs of the same tuples and tasks."""
+Gain = tuple[float, tuple[float, float]]
+"""Throughput against uniform of the same turn: the median, and the least and most."""
 
 
 def grows(measured: pd.DataFrame, served: pd.DataFrame) -> Finding:
@@ -35,12 +36,10 @@ def grows(measured: pd.DataFrame, served: pd.DataFrame) -> Finding:
     uniform = late[(late["skew"] == UNIFORM) & late["strategy"].isin(LATE)]
     wide = uniform.pivot_table(index=["strategy", "repeat"], columns="tasks", values="throughput")
     turns = wide[most] / wide[few]
-    grown = {str(s): _Gain.of(rows) for s, rows in turns.groupby("strategy")}
-    ours = grown[SERVED]
-    shown = ", ".join(f"{s} × {gain.middle:.2f}" for s, gain in grown.items() if s != SERVED)
+    grown = {str(s): _spread(rows) for s, rows in turns.groupby("strategy")}
+    shown = ", ".join(f"{s} × {gain[0]:.2f}" for s, gain in grown.items() if s != SERVED)
     return Finding(
-        ours.middle,
-        (ours.low, ours.high),
+        *grown[SERVED],
         expected=f"> 1 from {few} to {most} tasks",
         conditions=few < most,
         note=f"Growth of the throughput of a server and its tasks from {few} to {most} tasks, "
@@ -55,7 +54,7 @@ def growth_ends(modelled: pd.DataFrame, held_out: pd.DataFrame) -> Finding:
     wide = uniform.pivot_table(index="tasks", columns="strategy", values="throughput")
     best, grown = wide.idxmax().to_dict(), wide.loc[GROWTH[1]] / wide.loc[GROWTH[0]]
     far = max(best.values(), key=lambda tasks: abs(tasks - 24))
-    inside, said = _trusted(held_out[held_out["strategy"].isin(wide.columns)])
+    inside, accuracy = _trusted(held_out[held_out["strategy"].isin(wide.columns)])
     shown = "; ".join(f"{s}: most at {best[s]}, 8 to 24 × {grown[s]:.2f}" for s in wide.columns)
     return Finding(
         far,
@@ -63,7 +62,7 @@ def growth_ends(modelled: pd.DataFrame, held_out: pd.DataFrame) -> Finding:
         note=f"Parallelism of the highest throughput at uniform keys. {shown}. The model has tasks "
         "merge one after another, at the cost measured here: a SQLite file that is fsynced, or the "
         "driver, not the document's database. It knows no limit of another machine's cores or "
-        f"memory, so it cannot say why the document's growth ends where it does. {said}",
+        f"memory, so it cannot say why the document's growth ends where it does. {accuracy}",
     )
 
 
@@ -73,15 +72,15 @@ def skew_lowers_the_shuffle(
     """D3-2: behind a shuffle, skew lowers throughput."""
     at_24 = _upfront(pipelined).loc[24]
     skewed = (at_24 / at_24[UNIFORM]).drop(UNIFORM).to_numpy()
-    inside, said = _trusted(held_out[held_out["strategy"] == "upfront"])
+    inside, accuracy = _trusted(held_out[held_out["strategy"] == "upfront"])
     here = _gains(measured, "upfront")
-    shown = ", ".join(f"{skew:g}: × {gain.middle:.2f}" for skew, gain in here.items())
+    shown = ", ".join(f"{skew:g}: × {gain[0]:.2f}" for skew, gain in here.items())
     return Finding(
         skewed.max(),
         conditions=inside,
         note="Highest throughput against uniform at 24 tasks, pipelined shuffle. Measured on the "
         f"few tasks of this machine: {shown}; so few receivers are hardly unbalanced, and Spark's "
-        f"aggregation is faster on skewed keys, too. {said}",
+        f"aggregation is faster on skewed keys, too. {accuracy}",
     )
 
 
@@ -90,13 +89,13 @@ def skew_stops_the_shuffle(pipelined: pd.DataFrame, held_out: pd.DataFrame) -> F
     wide = _upfront(pipelined)
     growth = wide.loc[GROWTH[1]] / wide.loc[GROWTH[0]]
     skewed = growth[growth.index >= SKEWED].to_numpy()
-    inside, said = _trusted(held_out[held_out["strategy"] == "upfront"])
+    inside, accuracy = _trusted(held_out[held_out["strategy"] == "upfront"])
     shown = ", ".join(f"{skew:g}: × {value:.2f}" for skew, value in growth.items())
     return Finding(
         skewed.max(),
         conditions=bool(growth[UNIFORM] >= STILL) and inside,
         note=f"Largest growth of throughput from 8 to 24 tasks at skew ≥ {SKEWED}, pipelined "
-        f"shuffle, while uniform keys must go on growing; all skews: {shown}. {said}",
+        f"shuffle, while uniform keys must go on growing; all skews: {shown}. {accuracy}",
     )
 
 
@@ -106,11 +105,9 @@ def skew_does_not_hurt(
     """D3-3: with shared state, no skew is slower than uniform keys."""
     late = pd.concat([measured, served])
     gains = {(s, skew): gain for s in LATE for skew, gain in _gains(late, s).items()}
-    strategy, skew = min(gains, key=lambda at: gains[at].middle)
-    least = gains[strategy, skew]
+    strategy, skew = min(gains, key=lambda at: gains[at])
     return Finding(
-        least.middle,
-        (least.low, least.high),
+        *gains[strategy, skew],
         note=f"Lowest throughput against uniform, {strategy}, skew {skew:g}, with the most tasks "
         "that were measured: median over the turns; the interval spans them." + _beside(large),
     )
@@ -126,14 +123,13 @@ def skew_is_faster(
     late = pd.concat([measured, served])
     gains = {strategy: _gains(late, strategy) for strategy in LATE}
     most = max(gains[SERVED])
-    least = min((by_skew[most] for by_skew in gains.values()), key=lambda gain: gain.middle)
-    beside = ", ".join(f"{s} × {by_skew[most].middle:.2f}" for s, by_skew in gains.items())
+    least = min(by_skew[most] for by_skew in gains.values())
+    beside = ", ".join(f"{s} × {by_skew[most][0]:.2f}" for s, by_skew in gains.items())
     keys = int(locality["keys"].max())
     ns = locality[locality["keys"] == keys].set_index("case")["add_ns"]
     shown = "; ".join(f"{case} {value:.0f}" for case, value in ns.items())
     return Finding(
-        least.middle,
-        (least.low, least.high),
+        *least,
         note=f"Skew {most:g} against uniform, the least of: {beside}. Nanoseconds to add a tuple "
         f"to one of {keys:,} keys: {shown}. " + explanation(ns.to_dict()) + _beside(large),
     )
@@ -144,13 +140,13 @@ def explanation(ns: Mapping[Any, float]) -> str:
     saved = ns["uniform"] - ns["skewed"]
     if saved < LITTLE * ns["uniform"]:
         return "Skewed tuples are hardly cheaper to add: there is nothing to explain in a task."
-    kept = min(max((ns["uniform"] - ns["skewed, all sums kept"]) / saved, 0.0), 1.0)
-    found = f"Of what skew saves, {kept:.0%} remains when every key has a sum"
-    if kept >= MOSTLY:
-        return f"{found}: in a task it is the cache, not the number of sums."
-    if kept <= 1 - MOSTLY:
-        return f"{found}: in a task it is the number of sums, as the document supposes."
-    return f"{found}: in a task it is both the cache and the number of sums."
+    remaining = min(max((ns["uniform"] - ns["skewed, all sums kept"]) / saved, 0.0), 1.0)
+    share = f"Of what skew saves, {remaining:.0%} remains when every key has a sum"
+    if remaining >= MOSTLY:
+        return f"{share}: in a task it is the cache, not the number of sums."
+    if remaining <= 1 - MOSTLY:
+        return f"{share}: in a task it is the number of sums, as the document supposes."
+    return f"{share}: in a task it is both the cache and the number of sums."
 
 
 def _beside(large: pd.DataFrame | None) -> str:
@@ -160,7 +156,7 @@ def _beside(large: pd.DataFrame | None) -> str:
     gains = [(s, skew, gain) for s in LATE[:2] for skew, gain in _gains(large, s).items()]
     if not gains:
         return ""
-    shown = ", ".join(f"{s} {skew:g}: × {gain.middle:.2f}" for s, skew, gain in gains)
+    shown = ", ".join(f"{s} {skew:g}: × {gain[0]:.2f}" for s, skew, gain in gains)
     return f" With {int(large['tuples'].max()):,} tuples, one run each: {shown}."
 
 
@@ -208,38 +204,27 @@ def _upfront(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _trusted(held_out: pd.DataFrame) -> tuple[bool, str]:
-    """Whether what a model foresaw from fewer tasks is what more tasks did, and how far."""
+    """Whether a model predicts runs with more tasks from runs with fewer, and how well."""
     if held_out.empty:
-        return (
-            False,
-            "Nothing shows how far the model may be trusted: measure a second parallelism.",
-        )
+        return False, "The model is not validated: measure a second parallelism."
     low, high = held_out["ratio"].min(), held_out["ratio"].max()
-    said = f"Where more tasks were measured, the model had foreseen × {low:.2f} … {high:.2f} of it "
-    return bool(low > 1 / TRUSTED and high < TRUSTED), f"{said}from fewer."
+    accuracy = (
+        f"From fewer tasks the model predicted × {low:.2f} … {high:.2f} of the throughput of more."
+    )
+    return bool(low > 1 / TRUSTED and high < TRUSTED), accuracy
 
 
-@dataclass(frozen=True)
-class _Gain:
-    """Throughput against uniform of the same turn: the median, and the least and most."""
-
-    middle: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, turns: pd.Series) -> _Gain:
-        """Of the ratios of some turns."""
-        return cls(float(turns.median()), float(turns.min()), float(turns.max()))
+def _spread(ratios: pd.Series) -> Gain:
+    """Median of some turns' ratios, and the least and most."""
+    return float(ratios.median()), (float(ratios.min()), float(ratios.max()))
 
 
-def _gains(measured: pd.DataFrame, strategy: str) -> dict[float, _Gain]:
+def _gains(measured: pd.DataFrame, strategy: str) -> dict[float, Gain]:
     """Gain at each skew, with the most tasks that were measured."""
     most = measured[measured["tasks"] == measured["tasks"].max()]
     chosen = most[most["strategy"] == strategy]
     wide = chosen.pivot_table(index="repeat", columns="skew", values="throughput")
-    gains = {skew: wide[skew] / wide[UNIFORM] for skew in wide.columns if skew != UNIFORM}
-    return {skew: _Gain.of(turns) for skew, turns in gains.items()}
+    return {skew: _spread(wide[skew] / wide[UNIFORM]) for skew in wide.columns if skew != UNIFORM}
 
 
 BY_SKEW = "Shuffle first: throughput by parallelism and skew (fig. 5)"

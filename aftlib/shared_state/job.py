@@ -129,7 +129,7 @@ class Job:
         redact(self.shared)  # refuses an address that cannot be read
 
     def to_json(self) -> str:
-        """All of it as text, which is not to be kept: `shared` may hold a password."""
+        """All of it as text, which must not be stored: `shared` may hold a password."""
         return json.dumps(asdict(self), default=str)
 
     @classmethod

@@ -72,8 +72,8 @@ class Output:
             raise ValueError(
                 f"output must hold {wrong[0].name!r} as it was emitted, got {kind} in "
                 f"{str(self.job.output)!r} ({len(wrong)} of {len(self.emitted)} windows are "
-                "wrong): bring the files back, and copy windows instead of moving them; or begin "
-                "anew in another directory and schema"
+                "wrong): bring the files back, and copy windows instead of moving them; or start "
+                "again in another directory and schema"
             )
 
     def require_no_others(self) -> None:
@@ -117,7 +117,7 @@ class Output:
         except FileNotFoundError as error:
             raise ValueError(
                 f"output must stay while the job runs, got no folder {str(path.parent)!r}: bring "
-                "it back with all its files, or begin anew in another directory and schema"
+                "it back with all its files, or start again in another directory and schema"
             ) from error
         finally:
             draft.unlink()

@@ -62,7 +62,7 @@ class MergeCosts:
 
     fixed_s: float  # of a run, whatever it holds
     tuple_s: float  # of a tuple in its task
-    merge_s: float  # of a task's sum; one after another, for the merged state is one
+    merge_s: float  # of a task's sum; one after another, because the merged state is one
 
     def throughput(self, tuples: int, tasks: int, states: int) -> float:
         """Tuples a second: N / (fixed + N t / p + p s m), when every task ends with s sums."""
@@ -112,7 +112,7 @@ def fitted(
     A tuple's costs are its service times in the tasks, which share the machine. What merging a sum
     costs is taken where there are most of them, at the least skew. What is left of a run, starting
     its tasks first of all, is fixed. So the model gives the median throughput wherever there is
-    one; where services alone would take longer, for some ran at the same time, they are shortened.
+    one; services that ran at the same time, and so would take longer, are shortened.
     """
     by_skew = {stream.skew: stream for stream in streams}
     loads = imbalance.set_index(["skew", "tasks"])["imbalance"].to_dict()

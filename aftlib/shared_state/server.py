@@ -143,7 +143,7 @@ class Server:
         raise ValueError(
             f"the global store must stand where {self.name} has brought it, got partition "
             f"{', '.join(wrong)}: it, or the server's own store, was replaced or is an older copy; "
-            "bring back the newest ones, or begin anew in another directory and schema"
+            "bring back the newest ones, or start again in another directory and schema"
         )
 
     def reached(self, epochs: Iterable[int]) -> dict[int, Progress]:
@@ -207,7 +207,7 @@ class Server:
             return self.read_all and not self.tables
 
     def keep_committing(self) -> None:
-        """Hand complete tables over while tasks go on merging, for ever."""
+        """Commit complete tables while tasks go on merging, for ever."""
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.read_all, self.job.commit_s)

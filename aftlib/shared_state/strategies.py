@@ -280,7 +280,7 @@ def late_global(
         if shared.flush != "merge" or not shared.durable:
             raise ValueError(
                 f"table must keep every merge, got a {type(shared).__name__} that flushes at every "
-                f"{shared.flush}: each task opens it anew, so open a file or server with "
+                f"{shared.flush}: each task opens it for itself, so open a file or server with "
                 "flush='merge'"
             )
         if shared.one_machine and (others := other_machines(spark)):

@@ -174,7 +174,7 @@ def merge_rows(
 
 
 SUMS = AGGREGATES["mean"]
-"""What is kept of a slice's key: the sum of its values and their number."""
+"""The components of a slice's key: the sum of its values and their number."""
 
 _FIRST_ROWS = 2**12
 _MOST_CELLS = 2**20

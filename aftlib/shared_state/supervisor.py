@@ -45,8 +45,8 @@ ONE_HOST = (
 def run_job(job: Job) -> Account:
     """Run a job to its end in a process of its own; returns what its tasks did.
 
-    Who or what is waited for, for more than some seconds, goes to the log `aftlib.shared_state`. A
-    RuntimeError says what ended it otherwise (`Supervisor.run`), a ValueError that another job
+    The log `aftlib.shared_state` names processes and stores that the job waits for. A
+    RuntimeError says why it ended with an error (`Supervisor.run`), a ValueError that another job
     began in its folder, a warning that `AFT_MASTER` names a cluster: a job runs on this machine.
     """
     if not (os.environ.get("AFT_MASTER") or "local").startswith("local"):
@@ -85,7 +85,7 @@ def run_job(job: Job) -> Account:
 class Supervisor:
     """Runs a job to its end, whatever of it crashes by a signal; an error ends it.
 
-    Nothing is kept in the supervisor: another one for the same folder goes on where it was killed,
+    The supervisor stores nothing: another one for the same folder goes on where it was killed,
     and its processes end with it. Processes are forked, so it must run in a process without
     threads.
     """
@@ -183,10 +183,10 @@ class Supervisor:
         if not self.job.directory.exists():
             raise RuntimeError(
                 f"directory must stay while the job runs, got none at {str(self.job.directory)!r}"
-                ": bring it back with all its files, or begin anew in another directory and schema"
+                ": bring it back with all its files, or start again in another directory and schema"
             )
         sign = 0
-        with suppress(FileNotFoundError):  # removed: a process that lives makes it again
+        with suppress(FileNotFoundError):  # removed: a running process writes it again
             sign = sign_of(name).stat().st_mtime_ns
         before, was_silent_s = self._silent.get(name, (0, 0.0))
         silent_s = was_silent_s + passed_s if sign == before else 0.0

@@ -56,7 +56,7 @@ class TupleStream:
 
     @property
     def name(self) -> str:
-        """Every parameter in a word, by which the stream's files are kept."""
+        """Every parameter in one word, which names the stream's files."""
         return (
             f"n{self.tuples}-k{self.keys}-zipf{self.skew:g}-seed{self.seed}"
             f"-rate{self.rate}-disorder{self.disorder}"
@@ -80,7 +80,7 @@ class TupleStream:
 
     @cached_property
     def ids(self) -> np.ndarray:
-        """Key of each rank, shape (keys,): shuffled, for a key's name tells not how often it is."""
+        """Key of each rank, shape (keys,): shuffled, so that a key does not show its rank."""
         first = 10 ** len(str(self.keys - 1))
         return first + np.random.default_rng([self.seed]).permutation(self.keys)
 
@@ -251,7 +251,7 @@ def whole_lines(
         if offset > length:
             raise ValueError(
                 f"offset must lie in {path.name}, which has {length} bytes, got {offset}: "
-                "the log is not the one that the offset was kept for"
+                "the offset is of another log"
             )
         file.seek(offset)
         while read := file.readinto(view[held:]):

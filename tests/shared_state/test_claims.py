@@ -136,7 +136,7 @@ def test_merging_at_another_price_ends_growth_at_24(monkeypatch):
 def test_a_model_that_is_not_what_was_measured_settles_nothing(monkeypatch, off):
     found = judged(frames(monkeypatch, cost_of(merge_s=1.39e-7), off))
     assert {found[claim].verdict for claim in ("D3-2", "D3-6", "D3-7")} == {"deviates"}
-    assert f"the model had foreseen × {off / 1.01:.2f} … " in found["D3-2"].note
+    assert f"the model predicted × {off / 1.01:.2f} … " in found["D3-2"].note
 
 
 def test_a_model_that_nothing_was_held_against_settles_nothing(monkeypatch):

@@ -36,7 +36,7 @@ def test_the_kept_run_settles_every_claim_as_recorded(models):
     found = judged(CLAIMS, given | {"sharing": FRAMES["sharing"], "large": None})
     assert [id for id, record in found.items() if not record.as_recorded] == []
     notes = {id: record.note for id, record in found.items()}
-    assert "the model had foreseen × 1.06 … 1.36 of it from fewer" in notes["D3-7"]
+    assert "the model predicted × 1.06 … 1.36 of the throughput of more" in notes["D3-7"]
 
 
 def test_the_model_is_drawn_through_what_was_measured(models):

@@ -29,7 +29,7 @@ class PostgresTable(SqlTable):
 
     A merge is a transaction, which the server fsyncs to its write-ahead log unless it is configured
     otherwise. Any number of processes may merge into the same schema, one after another. A
-    connection that broke is made anew at the next call. `url` is a connection string, such as
+    broken connection is opened again at the next call. `url` is a connection string, such as
     ``postgresql://user:password@host/database``; the schema is made when absent.
 
     A PermissionError says that the server refuses the user, the password or the database, a
@@ -114,7 +114,7 @@ class PostgresTable(SqlTable):
             raise ValueError(
                 f"schema {self.schema!r} of {self._place} must hold the tables that it had, "
                 f"got one without ({error.diag.message_primary}): it was replaced or dropped; "
-                "bring the newest one back, or begin anew in another directory and schema"
+                "bring the newest one back, or start again in another directory and schema"
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
             # InternalError: read-only for now, or a transaction that took longer than it may
@@ -146,7 +146,7 @@ class PostgresTable(SqlTable):
             self._in_call = False
 
     def _live(self) -> psycopg.Connection:
-        """The connection, made anew if it has broken."""
+        """The connection, opened again if it has broken."""
         if self._connection is None or self._connection.broken:
             if self._connection:
                 with suppress(psycopg.Error):
@@ -171,15 +171,15 @@ class PostgresTable(SqlTable):
         except psycopg.ProgrammingError:
             raise ValueError(UNREADABLE) from None  # the driver's message shows the password
         except psycopg.OperationalError as error:
-            said = " ".join(str(error).split())
-            reason = said.rpartition(" failed: ")[2].lower()  # without the address
+            message = " ".join(str(error).split())
+            reason = message.rpartition(" failed: ")[2].lower()  # without the address
             if any(word in reason for word in _REFUSALS):
                 raise PermissionError(
-                    f"url: PostgreSQL refuses {self._place} ({said}); check user, password and "
+                    f"url: PostgreSQL refuses {self._place} ({message}); check user, password and "
                     "database"
                 ) from error
             raise ConnectionError(
-                f"url: no PostgreSQL answers at {self._place} ({said}); start it, or check the "
+                f"url: no PostgreSQL answers at {self._place} ({message}); start it, or check the "
                 "address"
             ) from error
 

@@ -40,7 +40,7 @@ class RocksTable(StateTable):
     """Blocks of keys as packed arrays; a batch and its offsets are one write batch.
 
     Every merge is fsynced to the log, and RocksDB never keeps a part of a batch, as all of it is in
-    one column family. One process at a time, told by an OSError, and in it one thread.
+    one column family. One process at a time, else an OSError, and in it one thread.
     """
 
     def __init__(self, path: Path | str, aggregate: Aggregate) -> None:
@@ -192,7 +192,7 @@ class RocksTable(StateTable):
             self._db.write(batch, self._synced)
         except Exception as error:  # rocksdict has one class of error for everything
             raise OSError(
-                f"could not {act} in {str(self.path)!r} ({error}); nothing of it was kept and "
+                f"could not {act} in {str(self.path)!r} ({error}); nothing of it was stored and "
                 "nothing before it is lost: free some space and start again"
             ) from error
 

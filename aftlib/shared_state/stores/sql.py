@@ -166,7 +166,7 @@ PACKED = 2**20
 class SqliteTable(SqlTable):
     """Rows (epoch, win, key, values) of table 0 that anybody can query, in one file.
 
-    The tables of later epochs, which a server hands over whole, stand packed instead: a window's
+    The tables of later epochs, which a server commits whole, are packed instead: a window's
     rows in blobs, sorted, which are written at a twentieth of the rows' cost.
 
     Every merge is fsynced to the write-ahead log. Processes may share a file: one writes at a time,
@@ -263,7 +263,7 @@ class SqliteTable(SqlTable):
             raise ValueError(
                 f"path must be an intact state table, got {str(self.path)!r} ({error}): it was "
                 "damaged or replaced, or lies beside the -wal file of another moment; restore file "
-                "and -wal from a copy of one moment, or begin anew in another place"
+                "and -wal from a copy of one moment, or start again in another place"
             ) from error
 
     def _execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:

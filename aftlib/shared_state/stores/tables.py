@@ -100,7 +100,7 @@ class StateTable(ABC):
             When a partition does not stand where its batch begins; nothing was merged.
         OSError
             When the store is out of reach or its disk full; ask `progress` or repeat with the
-            token, for the transaction may have been committed before the connection broke.
+            token, because the transaction may have been committed before the connection broke.
         """
         rows = self.aggregate.group(partials)
         with self._transaction("merge"):
@@ -122,7 +122,7 @@ class StateTable(ABC):
     def _merge(
         self, rows: Partials, progress: dict[int, Progress], epoch: int, token: Token | None
     ) -> None:
-        """Merge rows, each window and key once, and what is new, within a transaction."""
+        """Merge rows, each window and key once, and progress and token, within a transaction."""
 
     def _transaction(self, act: str) -> AbstractContextManager[Any]:
         """All of the block or nothing, and none of another process's in between."""
