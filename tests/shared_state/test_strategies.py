@@ -260,10 +260,6 @@ def test_stage_times_are_those_of_the_block(spark, log, tmp_path):
     assert all(seconds > 0 for seconds in stages)
 
 
-def test_nothing_merged_is_empty():
-    assert len(merged([])) == 0
-
-
 @pytest.mark.parametrize("short", [0, 1])
 def test_a_table_without_a_partition_s_end_is_refused(tmp_path, short):
     log, table = TupleLog.write(tmp_path / "log", [b"0,1,1\n"] * 2), MemoryTable(SUMS)

@@ -116,16 +116,6 @@ def test_merging_is_associative_and_commutative_with_identity(one, two, three):
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-@given(rows=ROWS)
-def test_every_aggregate_is_that_of_the_tuples(name, rows):
-    sums = SliceSums(10, AGGREGATES[name])
-    for row in rows:
-        sums.add(block([row]))
-    parts, keys, values = block(rows)
-    expected = partials(AGGREGATES[name], 10 * parts, keys, values)
-    assert listed(sums.take()) == listed(expected)
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_sum_that_leaves_64_bits_is_an_error(sign):
     sums = SliceSums(10)

@@ -39,11 +39,6 @@ def filled(table):
         table.merge(ROWS, {0: Progress(10)})
 
 
-def test_an_unknown_word_for_flushing(tmp_path):
-    with pytest.raises(ValueError, match=r"flush must be one of \('merge', 'barrier'\), got 'no'"):
-        open_table(f"sqlite:{tmp_path / 's'}", SUM, "no")
-
-
 def test_addresses(tmp_path, schema):
     assert isinstance(open_table("memory:", SUM), MemoryTable)
     for kind in ("rocksdb", "sqlite"):
@@ -51,6 +46,34 @@ def test_addresses(tmp_path, schema):
     filled(open_table(schema.url, SUM, schema=schema.name))
     with pytest.raises(ValueError, match="address must begin with one of memory:, rocksdb:, .*'my"):
         open_table("mysql://here", SUM)
+    with pytest.raises(ValueError, match=r"flush must be one of \('merge', 'barrier'\), got 'no'"):
+        open_table(f"sqlite:{tmp_path / 's'}", SUM, "no")
+
+
+def set_version(table):
+    """Let a table be one of version 9."""
+    if isinstance(table, RocksTable):
+        table._db.put(b"i", json.dumps([9, "sum"]).encode())
+    else:
+        table._rows("UPDATE identity SET version = 9 RETURNING version")
+
+
+@pytest.mark.parametrize("kind", ["rocksdb", "sqlite", "postgresql"])
+def test_another_version_or_aggregate(kind, request):
+    if kind == "postgresql":
+        schema = request.getfixturevalue("schema")
+        opened = partial(PostgresTable, schema.url, schema=schema.name)
+    else:
+        table = {"rocksdb": RocksTable, "sqlite": SqliteTable}[kind]
+        opened = partial(table, request.getfixturevalue("tmp_path") / "table")
+    with opened(aggregate=SUM) as table:
+        table.merge(ROWS, {0: Progress(10)})
+    with pytest.raises(ValueError, match=r"another aggregate \(sum\), not of this one \(max\)"):
+        opened(aggregate=AGGREGATES["max"])
+    with opened(aggregate=SUM) as table:
+        set_version(table)
+    with pytest.raises(ValueError, match="state table of version 5, got version 9"):
+        opened(aggregate=SUM)
 
 
 class TestRocks:
@@ -65,15 +88,6 @@ class TestRocks:
         other[b"x"] = b"y"
         other.close()
         with pytest.raises(ValueError, match="path must be a state table, got another's database"):
-            RocksTable(tmp_path / "r", SUM)
-
-    def test_another_version_or_aggregate(self, tmp_path):
-        filled(RocksTable(tmp_path / "r", SUM))
-        with pytest.raises(ValueError, match=r"another aggregate \(sum\), not of this one \(max\)"):
-            RocksTable(tmp_path / "r", AGGREGATES["max"])
-        with RocksTable(tmp_path / "r", SUM) as table:
-            table._db.put(b"i", json.dumps([9, "sum"]).encode())
-        with pytest.raises(ValueError, match="state table of version 5, got version 9"):
             RocksTable(tmp_path / "r", SUM)
 
     def test_damaged(self, tmp_path):
@@ -118,15 +132,6 @@ class TestSqlite:
             SqliteTable(tmp_path / "s", SUM)
         with sqlite3.connect(tmp_path / "s") as connection:
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-
-    def test_another_version_or_aggregate(self, tmp_path):
-        filled(SqliteTable(tmp_path / "s", SUM))
-        with pytest.raises(ValueError, match=r"another aggregate \(sum\), not of this one \(min\)"):
-            SqliteTable(tmp_path / "s", AGGREGATES["min"])
-        with sqlite3.connect(tmp_path / "s") as connection:
-            connection.execute("UPDATE identity SET version = 9")
-        with pytest.raises(ValueError, match="state table of version 5, got version 9"):
-            SqliteTable(tmp_path / "s", SUM)
 
     def test_damaged(self, tmp_path):
         filled(SqliteTable(tmp_path / "s", SUM))
@@ -379,15 +384,6 @@ class TestPostgres:
             connection.execute(f"CREATE SCHEMA {schema.name}")
             connection.execute(f"CREATE TABLE {schema.name}.customers (a int)")
         with pytest.raises(ValueError, match=r"holds something else \(customers\); choose another"):
-            PostgresTable(schema.url, SUM, schema=schema.name)
-
-    def test_another_version_or_aggregate(self, schema):
-        filled(PostgresTable(schema.url, SUM, schema=schema.name))
-        with pytest.raises(ValueError, match=r"another aggregate \(sum\), not of this one \(min\)"):
-            PostgresTable(schema.url, AGGREGATES["min"], schema=schema.name)
-        with psycopg.connect(schema.url) as connection:
-            connection.execute(f"UPDATE {schema.name}.identity SET version = 9")
-        with pytest.raises(ValueError, match="state table of version 5, got version 9"):
             PostgresTable(schema.url, SUM, schema=schema.name)
 
     def test_a_schema_dropped_under_a_table(self, schema):

@@ -1,9 +1,9 @@
-"""What every state table promises, run over all of them."""
+"""The contract of state tables, run over all of them."""
 
 import numpy as np
 import pytest
 
-from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
+from aftlib.shared_state.aggregates import AGGREGATES, SUM
 from aftlib.shared_state.stores import claim
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import BufferedTable, MemoryTable, Progress, StaleBatch
@@ -72,14 +72,6 @@ def test_largest_keys_windows_and_values(opened):
     assert table.progress() == {INT64.max: Progress(INT64.max, INT64.min, INT64.max)}
 
 
-def test_progress_comes_with_the_batch(opened):
-    table = opened()
-    assert table.progress() == {}
-    table.merge(rows((0, 1, 5)), {0: Progress(10, watermark=3), 4: Progress(7, 9, 2)})
-    table.merge(rows((0, 1, 5)), {0: Progress(20, watermark=8, late=1)})
-    assert table.progress() == {0: Progress(20, 8, 1), 4: Progress(7, 9, 2)}
-
-
 def test_progress_never_goes_back(opened):
     table = opened()
     table.merge(rows((0, 1, 5)), {0: Progress(20, 8, 1)}, epoch=3)
@@ -123,31 +115,7 @@ def test_overflow_is_refused_whole(opened):
     assert content(table.read()) == {(0, 1): (INT64.max,), (0, 2): (INT64.min,)}
 
 
-def test_tables_are_apart_and_start_empty(opened):
-    table = opened()
-    table.merge(rows((0, 1, 5)), {0: Progress(10), 1: Progress(4)}, epoch=3)
-    table.merge(rows((0, 1, 6)), {0: Progress(20)}, epoch=4)
-    assert content(table.read(epoch=3)) == {(0, 1): (5,)}
-    assert content(table.read(epoch=4)) == {(0, 1): (6,)}
-    assert table.epochs() == (3, 4)
-    assert table.progress(3) == {0: Progress(10), 1: Progress(4)}
-    table.drop(3)
-    assert table.epochs() == (4,)
-    assert len(table.read(epoch=3)) == 0
-    assert table.progress(3) == {}
-    assert table.progress() == {0: Progress(20), 1: Progress(4)}
-
-
-def test_forgotten_windows_are_gone(opened):
-    table = opened()
-    table.merge(rows((0, 1, 5), (1, 1, 5), (2, 900, 5)), {0: Progress(10)})
-    table.forget(1)
-    table.forget(77)
-    assert content(table.read()) == {(0, 1): (5,), (2, 900): (5,)}
-    assert table.windows().tolist() == [0, 2]
-
-
-def test_what_was_emitted_is_recorded_as_its_slices_are_forgotten(opened):
+def test_emitted_windows_are_recorded_as_their_slices_are_forgotten(opened):
     table = opened()
     table.merge(rows((0, 1, 5), (1, 1, 5), (2, 900, 5)), {0: Progress(10)})
     assert table.outputs() == {}
@@ -163,7 +131,7 @@ def test_what_was_emitted_is_recorded_as_its_slices_are_forgotten(opened):
         assert again.windows().tolist() == [2]
 
 
-def test_a_hand_over_repeated_merges_once(opened):
+def test_a_repeated_epoch_commit_merges_once(opened):
     table, own = opened(), MemoryTable(SUM)
     own.merge(rows((0, 1, 5)), {0: Progress(10, 3)}, epoch=2)
     delta, progress = own.read(epoch=2), own.progress(2)
@@ -186,7 +154,7 @@ def test_merged_arrays_stay_the_callers(opened):
     assert content(table.read()) == {(0, 1): (10,), (0, 2): (12,)}
 
 
-def test_what_was_flushed_is_there_again(opened):
+def test_flushed_rows_are_there_again(opened):
     table = opened()
     if not table.durable:
         pytest.skip("a table in memory")
@@ -201,25 +169,6 @@ def test_what_was_flushed_is_there_again(opened):
     # of what came after the barrier, all is there or nothing
     assert content(again.read(epoch=3)) == ({(0, 1): (6,)} if 3 in again.epochs() else {})
     assert again.progress()[0].offset == (20 if 3 in again.epochs() else 10)
-
-
-def test_every_merge_is_there_again_without_a_barrier(opened):
-    table = opened()
-    if not table.durable or table.flush == "barrier":
-        pytest.skip("a table in memory, or one behind a buffer")
-    table.merge(rows((0, 1, 5)), {0: Progress(10)})
-    table.drop(1)
-    table.forget(9)
-    table.close()
-    again = opened()
-    assert content(again.read()) == {(0, 1): (5,)}
-    assert again.progress() == {0: Progress(10)}
-
-
-def test_a_table_is_a_context(opened):
-    with opened() as table:
-        table.merge(Partials.empty(1), {0: Progress(1)})
-        assert table.progress() == {0: Progress(1)}
 
 
 def test_a_table_is_of_one_owner(opened):
@@ -263,7 +212,7 @@ class TestBuffered:
             assert content(behind.read()) == {(0, 1): (5,)}
             assert behind.progress() == {0: Progress(10)}
 
-    def test_a_hand_over_takes_along_what_waits(self, tmp_path):
+    def test_an_epoch_commit_includes_waiting_rows(self, tmp_path):
         with SqliteTable(tmp_path / "s", SUM) as behind:
             table = BufferedTable(behind)
             table.merge(rows((0, 1, 5)), {0: Progress(10)})
