@@ -41,7 +41,7 @@ def job(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"servers": 0}, "servers must be a whole number at least 1, got 0"),
         ({"tasks": 1.5}, "tasks must be a whole number at least 1, got 1.5"),
@@ -56,13 +56,13 @@ def job(tmp_path):
         ({"shared": "rocksdb:x"}, "shared must be sqlite: or postgresql://.*, got 'rocksdb:x'"),
     ],
 )
-def test_stages_that_cannot_be(job, other, said):
-    with pytest.raises(ValueError, match=said.replace("+", r"\+")):
+def test_impossible_jobs_are_refused(job, other, message):
+    with pytest.raises(ValueError, match=message.replace("+", r"\+")):
         replace(job, **other)
 
 
-def test_a_stage_is_handed_over_as_text(job, tmp_path):
-    faults = Fault(tmp_path / "deaths", "task-0-0 read", 3), Fault(tmp_path, "x", 1, SIGSTOP)
+def test_a_job_is_read_back_from_its_text(job, tmp_path):
+    faults = Fault(tmp_path / "faults", "task-0-0 read", 3), Fault(tmp_path, "x", 1, SIGSTOP)
     url = "postgresql://me:word@h/d"
     other = replace(job, rules=Rules(Windows(9, 3), 4, 5), shared=url, faults=faults, servers=1)
     for one in (job, other):
@@ -84,11 +84,11 @@ def test_the_watermark_is_that_of_the_slowest():
     assert watermark(progress, []) == END
 
 
-def put_out(job):
+def windows_of(job):
     return {p.name: p.read_text().split() for p in sorted(job.output.iterdir())}
 
 
-def test_windows_go_out_when_the_watermark_has_passed_them(job):
+def test_windows_are_emitted_when_the_watermark_has_passed_them(job):
     job.claim_folder()
     table = MemoryTable(SUM)
     slices = np.array([0, 5, 10, 15])
@@ -98,17 +98,17 @@ def test_windows_go_out_when_the_watermark_has_passed_them(job):
     output = Output(job, table)
     assert not output.emit()
     name = "window-{:020d}.csv".format
-    assert put_out(job) == {name(0): ["0,1,3"], name(5): ["5,1,2", "5,2,4"]}
+    assert windows_of(job) == {name(0): ["0,1,3"], name(5): ["5,1,2", "5,2,4"]}
     assert table.windows().tolist() == [10, 15]
     table.merge(Partials.empty(1), {0: Progress(4, END)})
     assert output.emit()
-    assert put_out(job)[name(10)] == ["10,1,8", "10,2,4"]
-    assert put_out(job)[name(15)] == ["15,1,8"]
+    assert windows_of(job)[name(10)] == ["10,1,8", "10,2,4"]
+    assert windows_of(job)[name(15)] == ["15,1,8"]
     assert table.windows().tolist() == []
 
 
 def test_the_output_waits_for_who_holds_the_global_store(job, monkeypatch):
-    """Once, a hand-over that took longer than SQLite waits ended the job."""
+    """Once, an epoch commit that took longer than SQLite waits ended the job."""
     job.claim_folder()
     monkeypatch.chdir(job.directory)
     for number in range(job.servers):
@@ -119,16 +119,16 @@ def test_the_output_waits_for_who_holds_the_global_store(job, monkeypatch):
     assert tries.call_count == 2
 
 
-def test_the_last_window_goes_out_though_it_ends_beyond_64_bits(job):
+def test_the_last_window_is_emitted_though_it_ends_beyond_64_bits(job):
     job.claim_folder()
     table, moment = MemoryTable(SUM), (2**63 - 1) // 5 * 5
     table.merge(lift(SUM, np.array([moment]), np.array([1]), np.array([7])), {0: Progress(2, END)})
     assert Output(job, table).emit()
-    assert [*put_out(job).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
+    assert [*windows_of(job).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
     assert table.windows().tolist() == []
 
 
-def test_a_window_that_is_out_is_not_put_out_again(job):
+def test_an_emitted_window_is_not_written_again(job):
     job.claim_folder()
     mean = replace(job, aggregate="mean")
     table = MemoryTable(AGGREGATES["mean"])
@@ -138,13 +138,13 @@ def test_a_window_that_is_out_is_not_put_out_again(job):
     (job.output / "window-00000000000000000000.csv").write_text("0,1,1.5\n")
     inode = (job.output / "window-00000000000000000000.csv").stat().st_ino
     assert output.emit()
-    assert put_out(job) == {"window-00000000000000000000.csv": ["0,1,1.5"]}
+    assert windows_of(job) == {"window-00000000000000000000.csv": ["0,1,1.5"]}
     assert (job.output / "window-00000000000000000000.csv").stat().st_ino == inode
     assert table.windows().tolist() == []
 
 
 def test_a_window_is_never_replaced_by_another(job):
-    """Once, an output task that had been paused overwrote what another one had put out."""
+    """Once, an output task that had been paused overwrote windows of another one."""
     job.claim_folder()
     path = job.output / "window-00000000000000000000.csv"
 
@@ -158,7 +158,7 @@ def test_a_window_is_never_replaced_by_another(job):
     with pytest.raises(ValueError, match=f"got another '{path.name}' in .*remove that file"):
         Output(replace(job, rules=Rules(Windows(10, 10))), table).emit()
     assert table.windows().tolist() == [1]
-    assert put_out(job) == {path.name: ["there"]}
+    assert windows_of(job) == {path.name: ["there"]}
 
 
 IMPATIENT = """#!/bin/sh
@@ -171,12 +171,10 @@ waiting.REPORT_S, supervisor.OTHERS_S = 0.3, 1.0
 supervisor.Supervisor(supervisor.Job.from_json(sys.stdin.read())).run()
 '
 """
-"""A supervisor that says after 0.3 s whom it waits for, and gives up after a second."""
+"""A supervisor that reports after 0.3 s, and gives up after a second."""
 
 
-def test_only_one_supervisor_runs_a_stage_and_the_other_says_whom_it_waits_for(
-    job, tmp_path, monkeypatch, caplog
-):
+def test_only_one_supervisor_runs_a_job_and_the_other_names_it(job, tmp_path, monkeypatch, caplog):
     script = tmp_path / "python"
     script.write_text(IMPATIENT.format(python=sys.executable))
     script.chmod(0o700)
@@ -188,8 +186,8 @@ def test_only_one_supervisor_runs_a_stage_and_the_other_says_whom_it_waits_for(
         pytest.raises(RuntimeError, match=held),
     ):
         run_job(job)
-    (told,) = caplog.messages
-    assert re.match(rf"waiting: '.*{held} on .*; it is waited for", told)
+    (line,) = caplog.messages
+    assert re.match(rf"waiting: '.*{held} on .*; it is waited for", line)
 
 
 class Crashed:
@@ -330,7 +328,7 @@ def test_the_account_of_a_journal(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("aggregate", ["max", "mean"])
-def test_a_stage_runs_to_its_end_wherever_it_was_started(tmp_path, monkeypatch, aggregate):
+def test_a_job_runs_to_its_end_wherever_it_was_started(tmp_path, monkeypatch, aggregate):
     monkeypatch.chdir(tmp_path)
     tuples = np.random.default_rng(4).integers(0, 50, (2, 500, 3))
     log = TupleLog.write("log", [text_of(part) for part in tuples])
@@ -341,7 +339,7 @@ def test_a_stage_runs_to_its_end_wherever_it_was_started(tmp_path, monkeypatch, 
     assert (account.tuples, account.read_again) == (1000, {})
     found = {
         (int(w), int(k)): float(v)
-        for w, k, v in (line.split(",") for lines in put_out(job).values() for line in lines)
+        for w, k, v in (line.split(",") for lines in windows_of(job).values() for line in lines)
     }
     held = {}
     for at, key, value in tuples.reshape(-1, 3).tolist():
@@ -367,7 +365,7 @@ def test_too_many_malformed_lines_end_the_run(job, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"servers": 3}, "servers was 2, is 3"),
         ({"rules": Rules(Windows(20, 5))}, "width was 10, is 20"),
@@ -384,10 +382,10 @@ def test_too_many_malformed_lines_end_the_run(job, tmp_path):
         ),
     ],
 )
-def test_a_folder_keeps_to_the_stage_that_began_there(job, other, said):
+def test_a_folder_belongs_to_the_job_that_started_there(job, other, message):
     name = job.claim_folder()
     assert replace(job, batch=7, tasks=1).claim_folder() == name
-    with pytest.raises(ValueError, match=f"{said}.*choose a new directory and schema"):
+    with pytest.raises(ValueError, match=f"{message}.*choose a new directory and schema"):
         run_job(replace(job, **other))
 
 
@@ -399,8 +397,8 @@ def test_a_folder_whose_identity_is_damaged_is_refused(job, text):
         job.claim_folder()
 
 
-def test_a_global_store_that_was_lost_is_not_begun_anew(job):
-    """Once, a restart with an emptied store put out what was read since, as if it were all."""
+def test_a_lost_global_store_is_not_replaced_by_an_empty_one(job):
+    """Once, a restart with an emptied store emitted the sums since then as if they were all."""
     one = replace(job, servers=1, tasks=1, own="memory")
     run_job(one)
     for path in one.directory.glob("shared.sqlite*"):
@@ -411,7 +409,7 @@ def test_a_global_store_that_was_lost_is_not_begun_anew(job):
         run_job(one)
 
 
-def test_a_stage_says_on_a_cluster_that_it_runs_on_one_machine(monkeypatch):
+def test_a_job_warns_on_a_cluster_that_it_runs_on_one_machine(monkeypatch):
     job = MagicMock()
     job.claim_folder.side_effect = KeyError("here")
     monkeypatch.setenv("AFT_MASTER", "spark://head:7077")

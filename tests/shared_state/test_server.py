@@ -1,4 +1,4 @@
-"""A server: what it flushes, hands over, and goes on with after a crash."""
+"""A server: tables that it flushes and commits, and its start after a crash."""
 
 import os
 import threading
@@ -41,7 +41,7 @@ def values(table, epoch=0):
     return dict(zip(rows.keys.tolist(), rows.values[:, 0].tolist(), strict=True))
 
 
-def test_tables_switch_at_the_barrier_and_are_handed_over(job):
+def test_tables_switch_at_the_barrier_and_are_committed(job):
     shared = MemoryTable(SUM)
     server = Server(job, 0, MemoryTable(SUM), shared)
     assert server.join("a", [0]) == server.join("b", [1]) == {}
@@ -60,7 +60,7 @@ def test_tables_switch_at_the_barrier_and_are_handed_over(job):
     assert server.own.progress() == {0: Progress(2), 1: Progress(2)}
 
 
-def test_a_substitute_goes_on_where_the_table_says(job):
+def test_a_replacement_goes_on_where_the_table_says(job):
     server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
     server.join("a", [0, 1])
     server.merge("a", batch(1), {0: Progress(3, 7, 2)})
@@ -68,7 +68,7 @@ def test_a_substitute_goes_on_where_the_table_says(job):
     assert server.join("again", [0, 1]) == {0: Progress(3, 7, 2)}
 
 
-def test_a_server_that_died_takes_what_it_held_for_complete(job, tmp_path):
+def test_a_crashed_servers_stored_tables_are_complete(job, tmp_path):
     shared = MemoryTable(SUM)
     own = BufferedTable(SqliteTable(tmp_path / "own", SUM))
     server = Server(job, 0, own, shared)
@@ -97,7 +97,7 @@ def test_a_server_that_lost_everything_goes_on_from_the_global_store(job):
 
 
 class InFlight(MemoryTable):
-    """A global store in which a dead server's transaction lands just before the next merge."""
+    """A global store in which a crashed server's commit lands just before the next merge."""
 
     def __init__(self, rows, progress, token):
         super().__init__(SUM)
@@ -110,7 +110,7 @@ class InFlight(MemoryTable):
 
 
 @pytest.mark.parametrize(("landing", "read_to"), [(3, 5), (5, 3)])
-def test_what_lands_after_a_death_is_neither_lost_nor_doubled(job, landing, read_to):
+def test_a_commit_that_lands_after_a_crash_is_neither_lost_nor_doubled(job, landing, read_to):
     """Each tuple counts 1; nine are read in all."""
     rows = batch(landing)
     shared = InFlight(rows, {0: Progress(landing, since=0)}, ("server-0", 1))
@@ -154,7 +154,7 @@ def test_a_server_that_crashes_between_its_last_two_steps_agrees_with_the_global
     assert values(shared) == {1: 1}
 
 
-def test_finished_when_all_is_read_and_handed_over(job):
+def test_finished_when_all_is_read_and_committed(job):
     server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
     assert not server.read_all
     server.join("a", [0, 1])
@@ -193,7 +193,7 @@ def with_a_complete_table(job, shared):
 
 
 class Overtaken(MemoryTable):
-    """A global store in which a dead server's last transaction is committed at the last moment."""
+    """A global store in which a crashed server's last commit lands at the last moment."""
 
     def merge(self, partials, progress, epoch=0, token=None):
         if token == ("server-0", 3):
@@ -201,7 +201,7 @@ class Overtaken(MemoryTable):
         return super().merge(partials, progress, epoch, token)
 
 
-def test_what_a_dead_server_s_transaction_brings_after_all_is_not_merged_again(job):
+def test_a_crashed_servers_late_commit_is_not_merged_again(job):
     server = Server(job, 0, MemoryTable(SUM), Overtaken(SUM))
     server.join("a", [0])
     for i in (1, 2):
@@ -226,7 +226,7 @@ def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch, caplog):
     assert caplog.messages == ["waiting: could not merge; it is waited for"]
 
 
-def test_but_not_for_ever(job, monkeypatch):
+def test_a_global_store_out_of_reach_is_waited_for_no_longer_than_wanted(job, monkeypatch):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
     with pytest.raises(ConnectionError, match="could not merge"):
         with_a_complete_table(replace(job, patience_s=1e-9), Away(SUM)).commit_epochs()
@@ -241,7 +241,7 @@ class Elsewhere(Away):
         return super().merge(partials, progress, epoch, token)
 
 
-def test_nor_is_a_refusal_repeated_for_ever(job, monkeypatch):
+def test_a_refusal_is_not_repeated_for_ever(job, monkeypatch):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
     server = with_a_complete_table(replace(job, patience_s=0.01), Elsewhere(SUM))
     server.shared.tries = 0
@@ -309,7 +309,7 @@ def test_a_global_store_that_goes_back_is_an_error(job, back):
         Server(job, 0, server.own, shared[0])
 
 
-def test_a_process_ends_when_not_even_its_error_can_be_told(monkeypatch):
+def test_a_process_ends_though_its_error_cannot_be_reported(monkeypatch):
     monkeypatch.setattr(os, "write", Mock(side_effect=OSError("no space left")))
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
     monkeypatch.setattr(lifetime, "_error_pipe", [99])
@@ -333,7 +333,7 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch, erro
         at_once.open_claimed(lambda shared: Server(job, 0, own, shared))
 
 
-def test_the_first_hand_over_waits_like_those_after_it(job):
+def test_the_first_epoch_commit_waits_like_later_ones(job):
     server = Server(replace(job, commit_s=99.0), 0, MemoryTable(SUM), MemoryTable(SUM))
     server.changed, server.commit_epochs = MagicMock(), Mock(side_effect=SystemExit)
     with pytest.raises(SystemExit):
@@ -398,6 +398,7 @@ def test_a_crashed_task_delays_no_checkpoint_and_its_replacement_joins_the_newes
     cycle.leave("b")
     assert cycle.complete
     cycle.join("b again")
+    assert cycle.complete
     assert cycle.meet("b again") == 6
     assert cycle.complete
 
