@@ -115,7 +115,6 @@ def test_merging_is_associative_and_commutative_with_identity(one, two, three):
     assert listed(merged([a, merged([])])) == listed(a) == slow(one)
 
 
-@pytest.mark.parametrize("name", AGGREGATES)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_sum_that_leaves_64_bits_is_an_error(sign):
     sums = SliceSums(10)

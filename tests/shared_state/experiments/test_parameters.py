@@ -42,6 +42,11 @@ def test_values_that_do_not_fit_together_are_refused(wrong, message):
         NotebookParameters(**DEFAULTS | wrong)
 
 
+def test_values_at_their_bounds_are_accepted():
+    bounds = {"after": 983_040, "every": 20_000, "large_tuples": FEWEST, "tasks": [2]}
+    assert NotebookParameters(**DEFAULTS | bounds).smallest_input == 983_040
+
+
 def test_the_least_that_is_accepted_works_without_spark(tmp_path):
     assert len(d3.checkpoints(["memory"], 2, runs=1)) == 3
     assert np.isfinite(d3.merges(d3.EMBEDDED, [1], 1, 0)["merges_per_s"]).all()
