@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from aftlib.approximately_once.message_log import MessageLog, SentMessages
 from aftlib.approximately_once.sink import WindowSink
@@ -23,26 +25,17 @@ from aftlib.spark.streams import PlannedInput
 if TYPE_CHECKING:
     from aftlib.approximately_once.sink import Outage
 
-_ARROW = {
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "array<long>": pa.list_(pa.int64()),
-    "array<double>": pa.list_(pa.float64()),
-}
-_ATTEMPT = ("worker", "attempt", "pid", "start", "begin", "stop")
-RESULT_SCHEMA = (
-    "worker int, attempt int, pid long, start long, begin long, stop long, again long, "
-    "crashed long, failure long, recovery long, first long, count long, "
-    "values array<double>, samples array<long>"
+_NUMBERS = (
+    *("worker", "attempt", "pid", "start", "begin", "stop", "again"),
+    *("crashed", "failure", "recovery", "first", "count"),
 )
-RESULT = pa.schema(
-    [(name, _ARROW[kind]) for name, kind in map(str.split, RESULT_SCHEMA.split(", "))]
-)
+_LISTS = {"values": pa.list_(pa.float64()), "samples": pa.list_(pa.int64())}
+RESULT = pa.schema(dict.fromkeys(_NUMBERS, pa.int64()) | _LISTS)
 
 
 @dataclass
 class InputSplit(InputPartition):
-    """What one worker has to read in one micro-batch: windows ending in (start, stop] are due."""
+    """The input of one worker in one micro-batch: windows ending in (start, stop] are due."""
 
     worker: int
     keys: list[int]
@@ -85,7 +78,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Worker:
-    """What a task does with its split: fill windows, and send each when it is finished.
+    """The work of a task on its split: fill windows, and send each when it is finished.
 
     The first to work on a split crashes when it reaches an outage of its own. A replacement that
     can prove the crash of all before it, and may be estimated, goes on where its split resumes.
@@ -105,13 +98,12 @@ class Worker:
             if None not in crashes and self.gives_up(split):
                 lost = crashes[0]
         begin = min(split.begin, split.stop)
-        said: dict[str, Any] = {"crashed": None, "failure": None, "recovery": None, "again": 0}
+        about: dict[str, Any] = {"worker": split.worker, "attempt": attempt, "pid": os.getpid()}
         if lost is not None:
             recovery = cast("int", split.resume)
             begin = max(begin, min(recovery, split.stop))
-            said |= {"crashed": lost.pid, "failure": lost.reached, "recovery": recovery}
-        about = split.worker, attempt, os.getpid(), split.start, begin, split.stop
-        said |= zip(_ATTEMPT, about, strict=True)
+            about |= {"crashed": lost.pid, "failure": lost.reached, "recovery": recovery}
+        about |= {"start": split.start, "begin": begin, "stop": split.stop, "again": 0}
 
         memory, spans = self.memory(split, begin), range(split.start, split.stop)
         earlier = [log.read(split.worker, split.start, i, keys) for i in range(attempt)]
@@ -120,47 +112,45 @@ class Worker:
         own = [] if attempt else mine
         taken = range(self.windows.ending_in(split.start, split.stop).start, memory.next)
         if taken:
-            yield result_row(said, taken)
+            yield result_row(about, taken)
         with log.writing(split.worker, split.start, attempt, begin) as send:
             for block in blocks(split.keys, begin, split.stop):
-                said["again"] += max(0, min(known - memory.reached, len(block))) * keys
+                about["again"] += max(0, min(known - memory.reached, len(block))) * keys
                 cuts = [max(0, o.failure - memory.reached) for o in own]
                 for part in np.split(block, sorted(cut for cut in cuts if cut < len(block))):
                     finished = memory.take(part)
                     send(memory.reached, *finished)
-                    yield result_row(said, *finished)
+                    yield result_row(about, *finished)
                     for outage in own:
                         if outage.failure <= memory.reached:
                             point = f"worker-{outage.worker}"
                             Fault(self.notes, point, outage.failure).passes(point, outage.failure)
-        yield result_row(said)
+        yield result_row(about)
 
     def gives_up(self, split: InputSplit) -> bool:
-        """Whether what was lost of a split stays lost: that of one worker in each micro-batch."""
+        """Whether the lost input of a split stays lost: that of one worker in each micro-batch."""
         return MessageLog(self.messages).claim(split.worker, split.start)
 
     def memory(self, split: InputSplit, begin: int) -> Memory:
-        """What it begins with: nothing, so that only windows from there on will be whole."""
+        """Return an empty memory, so that only windows from there on will be whole."""
         due = self.windows.ending_in(split.start, split.stop)
         first = min(max(due.start, -(-begin // self.windows.slide)), due.stop)
         return Memory(self.windows, begin, first, np.empty((0, len(split.keys))))
 
 
 def result_row(
-    said: dict[str, Any],
+    about: dict[str, Any],
     windows: range | None = None,
-    aggregates: np.ndarray | None = None,
+    values: np.ndarray | None = None,
     samples: np.ndarray | None = None,
 ) -> pa.RecordBatch:
     """A run of windows, lost ones without values, or without windows the row of the split."""
-    row = {"values": aggregates, "samples": samples}
-    columns: dict[str, list] = {
-        name: [None if array is None else array.ravel()] for name, array in row.items()
-    }
-    run = (None, None) if windows is None else (windows.start, len(windows))
-    columns |= {name: [value] for name, value in said.items()}
-    columns |= {"first": [run[0]], "count": [run[1]]}
-    return pa.RecordBatch.from_pydict(columns, schema=RESULT)
+    row = dict.fromkeys(RESULT.names) | about
+    if windows is not None:
+        row |= {"first": windows.start, "count": len(windows)}
+    if values is not None and samples is not None:
+        row |= {"values": values.ravel(), "samples": samples.ravel()}
+    return pa.RecordBatch.from_pydict({k: [value] for k, value in row.items()}, schema=RESULT)
 
 
 @dataclass(frozen=True)
@@ -179,7 +169,7 @@ class SensorSplits(PlannedInput):
     outages: list[tuple[int, int, int]]  # worker, failure, recovery, as scheduled
     end: int
 
-    schema: ClassVar[str] = RESULT_SCHEMA
+    schema: ClassVar[StructType] = from_arrow_schema(RESULT)
 
     def next_boundary(self, start: int) -> int:
         """The next multiple of `every`, or the end."""
@@ -198,15 +188,15 @@ class SensorSplits(PlannedInput):
         for worker, keys in enumerate(self.workers):
             others = max((step for other, step in held.items() if other != worker), default=0)
             resume = stop if self.approximate[worker] and others <= first else None
-            for struck, failure, recovery in self.outages:
-                if resume is not None and struck == worker and start <= failure < stop:
+            for failed, failure, recovery in self.outages:
+                if resume is not None and failed == worker and start <= failure < stop:
                     resume = recovery
             begin = max(first, held.get(worker, 0))
             splits.append(InputSplit(worker, keys, begin, start, stop, resume))
         return splits
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """What the worker makes of its split; later attempts are replacements."""
+        """Results of the worker on its split; later attempts are replacements."""
         context, log = TaskContext.get(), SensorLog.open(self.log)
         attempt = 0 if context is None else context.attemptNumber()
         # several workers of a process read the same files

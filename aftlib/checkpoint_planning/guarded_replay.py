@@ -1,14 +1,13 @@
-"""Partial replay with a guard: what a failure need not read again follows the data (D2, guarded).
+"""Partial replay with a guard: the replayed sensors depend on the data (D2, guarded).
 
-While nothing fails the guard is fed each window and declares, for every time τ of a grid, which
-sensors' rest of the window could be estimated. After a failure at τ only the others, O, are read up
-to the window's end (D2 eq. (12)). A sensor whose account is used up joins O, and the next window is
-planned anew within T_SLA. What was estimated is audited from the log later (`guard.accounts`).
+While nothing fails, the guard receives each window and certifies, for every time τ of a grid, the
+sensors whose rest of the window could be estimated. After a failure at τ only the others, O, are
+read up to the window's end (D2 eq. (12)). A sensor whose account is used up joins O, and the next
+window is planned within T_SLA. Estimates are audited from the log later (`guard.accounts`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -16,7 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.checkpoint_planning.operator import PartialReplay, Read, fresh
+from aftlib.checkpoint_planning.operator import PartialReplay, Phases, Read, fresh, results_of
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.checkpoint_planning.state import Checkpoint, IntervalRecord, WindowResult
@@ -116,7 +115,7 @@ class GuardedReplay(PartialReplay):
             raise
 
     def _process(self, batch: int, read: Read) -> None:
-        laps, n, checkpoint = [time.perf_counter()], self.query.model.size, self.checkpoint
+        phases, n, checkpoint = Phases(self.passes, batch), self.query.model.size, self.checkpoint
         start, stop, window = checkpoint.position, checkpoint.next_boundary, checkpoint.window
         failed = self.store.begin(batch, start, self.process_id)
         self.passes("begun", batch)
@@ -124,8 +123,7 @@ class GuardedReplay(PartialReplay):
         if failed and self.trail.lost < 0:
             self._lose(window, first)
         keys = np.flatnonzero(~self._unread(window)).tolist()
-        laps.append(time.perf_counter())
-        self.passes("restored", batch)
+        phases.end("restored")
 
         sums, counts = np.zeros(n), np.zeros(n, np.int64)
         last = int(np.searchsorted(self.grid, stop - window))
@@ -136,8 +134,7 @@ class GuardedReplay(PartialReplay):
             )
             sums[keys] += self.trail.sums[stretch, keys]
             counts[keys] += self.trail.counts[stretch, keys]
-        laps.append(time.perf_counter())
-        self.passes("replayed", batch)
+        phases.end("replayed")
 
         aggregated = replace(
             checkpoint,
@@ -154,10 +151,8 @@ class GuardedReplay(PartialReplay):
             asked = self.query.recovery_time, self.query.t_sla_ms
             rest = plan_guarded(self.guard, *asked, keys, start=stop - window)
             aggregated = replace(aggregated, times=tuple(window + tau for tau in rest.times))
-        laps.append(time.perf_counter())
-        self.passes("estimated", batch)
-        times = (np.diff(laps) * 1e3).tolist()
-        record = IntervalRecord(batch, start, stop, failed, len(keys), *times)
+        phases.end("estimated")
+        record = IntervalRecord(batch, start, stop, failed, len(keys), *phases.times_ms)
         self.store.commit(aggregated, results, record, memory | {"trail": self._to_bytes()})
         self.passes("committed", batch)
         self.passes("planned", batch)
@@ -188,22 +183,19 @@ class GuardedReplay(PartialReplay):
 
     def _finish(self, checkpoint: Checkpoint) -> list[WindowResult]:
         """The window's results, estimated where sensors stayed unread; the guard learns from it."""
-        told = self.guard.update(self.trail.samples(self.sizes))
+        history = self.guard.update(self.trail.samples(self.sizes))
         w, counts, unread = self.query.window, checkpoint.counts, self._unread(checkpoint.window)
         values = np.where(counts > 0, checkpoint.sums / np.maximum(counts, 1), np.nan)
         if self.trail.lost >= 0:
             place, said, _ = self.estimates.open.pop()
-            estimate, tau = told.estimate[0, place[1]], int(self.grid[place[1]])
+            estimate, tau = history.estimate[0, place[1]], int(self.grid[place[1]])
             self.estimates.open.append((place, said, estimate))
             before = np.where(counts > 0, values, estimate)
             values = np.where(unread, (tau * before + (w - tau) * estimate) / w, values)
         values = self.query.aggregate.of_mean(values, np.where(unread, w, counts))
         half = np.where(unread, self.query.requirement.epsilon, 0.0)
-        counts = np.where(unread, w, counts)
         self.trail = Trail.empty(*self.trail.sums.shape)
-        columns = (column.tolist() for column in (values, half, counts, np.ones(len(half), bool)))
-        rows = zip(self.query.model.names, *columns, strict=True)
-        return [WindowResult(checkpoint.window, checkpoint.position, *row) for row in rows]
+        return results_of(self.query, checkpoint, values, half, np.where(unread, w, counts))
 
     def _audit(self, position: int) -> None:
         """Read what was estimated of windows that end by a step, and book it in their order."""

@@ -112,26 +112,46 @@ class ReplayQuery:
     @property
     def settings(self) -> dict[str, Any]:
         """All but the model, plain: numpy's numbers and Python's are the same query."""
-        promise, cost = (
-            {name: float(value) for name, value in asdict(part).items()}
-            for part in (self.requirement, self.recovery_time)
-        )
-        plain = {"window": int(self.window), "t_sla_ms": float(self.t_sla_ms)}
-        words: dict[str, Any] = {"method": self.method, "query": self.query}
+        settings: dict[str, Any] = {
+            "window": int(self.window),
+            "t_sla_ms": float(self.t_sla_ms),
+            "method": self.method,
+            "query": self.query,
+        }
+        for name in ("requirement", "recovery_time"):
+            numbers = asdict(getattr(self, name))
+            settings[name] = {field: float(value) for field, value in numbers.items()}
         if self.planned is not None:
-            words["planned"] = [list(self.planned[0]), [list(o) for o in self.planned[1]]]
+            settings["planned"] = [list(self.planned[0]), [list(o) for o in self.planned[1]]]
         if self.recover != "model":
-            words |= {"recover": self.recover, "grid": [int(tau) for tau in self.grid]}
-        return plain | words | {"requirement": promise, "recovery_time": cost}
+            settings |= {"recover": self.recover, "grid": [int(tau) for tau in self.grid]}
+        return settings
+
+
+class Phases:
+    """Durations of a batch's phases; `passes` is called at the end of each."""
+
+    def __init__(self, passes: Callable[[str, int], None], batch: int) -> None:
+        self.passes, self.batch, self.ends = passes, batch, [time.perf_counter()]
+
+    def end(self, point: str) -> None:
+        """End a phase."""
+        self.ends.append(time.perf_counter())
+        self.passes(point, self.batch)
+
+    @property
+    def times_ms(self) -> list[float]:
+        """Milliseconds of each phase."""
+        return (np.diff(self.ends) * 1e3).tolist()
 
 
 @dataclass
 class PartialReplay:
     """The stream's operator: aggregates batch after batch, and recovers the one that had failed.
 
-    A batch that a process other than `process_id` began is recovered. `passes` is told of each
-    point that a batch passes, with the batch: "begun", "restored", "replayed", "estimated",
-    "committed", "planned". Faults strike there.
+    A batch that a process other than `process_id` began is recovered. `passes` is called with each
+    point that a batch passes, and the batch: "begun", "restored", "replayed", "estimated",
+    "committed", "planned". Faults are injected there.
     """
 
     query: ReplayQuery
@@ -154,9 +174,9 @@ class PartialReplay:
             self.store.keep(self._planned(checkpoint or fresh(q, 0)))
 
     def recover(self) -> bool:
-        """Recover at once the batch that a process had begun when it died, if there is one.
+        """Recover at once the batch that a process had begun when it crashed, if there is one.
 
-        It is read in this process: what T_SLA lets be replayed is small, and no Spark has to start.
+        It is read in this process: T_SLA permits few tuples, and no Spark has to start.
         """
         batch = self.store.unfinished(self.checkpoint.position)
         if batch is not None:
@@ -169,29 +189,27 @@ class PartialReplay:
         return cast("Checkpoint", self.store.restore())
 
     def process(self, batch: int, read: Read) -> None:
-        """Aggregate the next planned interval; read partially when a process died in it.
+        """Aggregate the next planned interval; read it partially when a process crashed in it.
 
         ValueError when the state is damaged or the prepared replay sets are gone.
         """
         if self.store.committed(batch):
-            return  # the process died after its commit, before Spark noted the batch
-        laps, q, checkpoint = [time.perf_counter()], self.query, self.checkpoint
+            return  # the process crashed after its commit, before Spark recorded the batch
+        phases, q, checkpoint = Phases(self.passes, batch), self.query, self.checkpoint
         start, stop, n = checkpoint.position, checkpoint.next_boundary, q.model.size
         failed = self.store.begin(batch, start, self.process_id)
         self.passes("begun", batch)
         prepared = self.preparation.load(checkpoint.plan, checkpoint.interval) if failed else None
         keys = prepared.sensors if prepared else list(range(n))
-        laps.append(time.perf_counter())
-        self.passes("restored", batch)
+        phases.end("restored")
 
         if not q.aggregate.gaussian and len(keys) == n:
-            # everything is there, as if nothing had failed: in the keys' order, not that of choice
+            # all sensors are read, in the keys' order and not that of choice
             prepared, keys = None, list(range(n))
         each_step = prepared is not None and not q.aggregate.gaussian
         values = self.log.read(keys, start, stop) if each_step else None
         sums, counts = (np.zeros(n), np.zeros(n)) if each_step else read(keys, start, stop)
-        laps.append(time.perf_counter())
-        self.passes("replayed", batch)
+        phases.end("replayed")
 
         steps, variance = stop - start, np.zeros(n)
         if prepared and np.all(counts == steps):
@@ -200,11 +218,8 @@ class PartialReplay:
         elif prepared:
             keys, sums, variance = self._estimate(checkpoint, prepared.sensors, values)
         counts = np.full(n, steps) if prepared else counts
-        laps.append(time.perf_counter())
-        self.passes("estimated", batch)
-
-        times = (np.diff(laps) * 1e3).tolist()
-        record = IntervalRecord(batch, start, stop, failed, len(keys), *times)
+        phases.end("estimated")
+        record = IntervalRecord(batch, start, stop, failed, len(keys), *phases.times_ms)
         aggregated = replace(
             checkpoint,
             position=stop,
@@ -281,11 +296,21 @@ def fresh(query: ReplayQuery, window: int) -> Checkpoint:
 
 
 def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowResult]:
-    """Results of a finished window, one a sensor (D2 eqs (14)–(16))."""
-    counts = checkpoint.counts
-    divisor = query.aggregate.divisor(np.maximum(counts, 1))
-    values = np.where(counts > 0, checkpoint.sums / divisor, np.nan)
+    """Results of a finished window, one per sensor (D2 eqs (14)–(16))."""
+    divisor = query.aggregate.divisor(np.maximum(checkpoint.counts, 1))
+    values = np.where(checkpoint.counts > 0, checkpoint.sums / divisor, np.nan)
     half = query.requirement.half_width(checkpoint.variance) / divisor
+    return results_of(query, checkpoint, values, half, checkpoint.counts)
+
+
+def results_of(
+    query: ReplayQuery,
+    checkpoint: Checkpoint,
+    values: np.ndarray,
+    half: np.ndarray,
+    counts: np.ndarray,
+) -> list[WindowResult]:
+    """One result per sensor of the window that ends at the checkpoint."""
     kept = half <= query.requirement.epsilon * (1 + 1e-9)
     columns = (column.tolist() for column in (values, half, counts, kept))
     rows = zip(query.model.names, *columns, strict=True)

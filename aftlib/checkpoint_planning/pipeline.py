@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery, bare_read
 from aftlib.checkpoint_planning.startup import prepare
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
     from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
     from aftlib.guard.accounts import Audit
 
-SUM_SCHEMA = "start long, stop long, keys array<int>, sums array<double>, counts array<long>"
 _LONG = pa.int64()
 _LISTS = {"keys": pa.int32(), "sums": pa.float64(), "counts": _LONG}
 SUM = pa.schema({"start": _LONG, "stop": _LONG} | {k: pa.list_(v) for k, v in _LISTS.items()})
+SUM_SCHEMA = from_arrow_schema(SUM)
 
 
 @dataclass
@@ -63,7 +65,7 @@ class PlannedLog(PlannedInput):
     grid: tuple[int, ...] = ()  # steps of a window at which sums are told apart
     query: str = "mean"
 
-    schema: ClassVar[str] = SUM_SCHEMA
+    schema: ClassVar[StructType] = SUM_SCHEMA
     unit: ClassVar[str] = "step"
 
     def next_boundary(self, start: int) -> int:

@@ -31,8 +31,8 @@ class PlannedInput(ABC):
     that ended at `start` has been committed, so it may look at what that one left behind.
     """
 
-    schema: ClassVar[str]
-    """Columns of the batches read, as Spark's DDL."""
+    schema: ClassVar[Any]
+    """Columns of the batches read, as Spark's DDL or its ``StructType``."""
     unit: ClassVar[str] = "step"
     """What an offset counts: its name in Spark's checkpoint."""
 
@@ -57,7 +57,7 @@ class PlannedInput(ABC):
             def name(cls) -> str:
                 return named
 
-            def schema(self) -> str:
+            def schema(self) -> Any:
                 return plan.schema
 
             def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802, ARG002

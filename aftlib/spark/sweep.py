@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
@@ -33,7 +34,7 @@ def by_number(
     spark: SparkSession,
     numbers: int,
     work: Callable[[int], Iterator[pa.RecordBatch]],
-    schema: str,
+    schema: str | StructType,
     tasks: int | None = None,
     barrier: bool = False,
 ) -> DataFrame:

@@ -112,29 +112,22 @@ class NotebookParameters(ParameterModel):
     blocks: int = parameter(10, "equally large groups of correlated sensors", least=1)
     rows: int = parameter(1000, "rows of the document's experiment", least=1)
     replications: int = parameter(
-        20,
-        "further data sets of as many rows, for intervals",
-        smoke=8,
-        quick=10,
-        full=200,
-        least=1,
+        20, "further data sets of as many rows", smoke=8, quick=10, full=200, least=1
     )
     width: int = parameter(3, "window, steps", least=1)
     slide: int = parameter(1, "steps", least=1)
     seed: int = parameter(1, "of data, random assignments and resampling", least=0)
     data: str | None = parameter(
-        None, "wide CSV or Parquet file of real sensors, instead of generated data"
+        None, "CSV or Parquet file of real sensors, instead of generated data"
     )
     time: str | None = parameter(None, "its column of times; null: found by its values")
-    resample: str | None = parameter(
-        None, "period of its grid, such as 10min; null: its commonest distance"
-    )
+    resample: str | None = parameter(None, "period of its grid, such as 10min; null: the commonest")
     drop: list[str] = parameter([], "its columns to leave out")
     plan: str | None = parameter(
-        None, "a plan.json of `aft plan`: its data, workers, windows, ε and δ are taken"
+        None, "a plan.json of `aft plan`, with its data, workers, windows, ε and δ"
     )
     pipeline_steps: int = parameter(
-        3000, "steps streamed through Spark to measure recoveries", smoke=600, full=20000, least=1
+        3000, "steps streamed to measure recoveries", smoke=600, full=20000, least=1
     )
     recover: str | None = parameter(
         None, "model, guard or exact; null: the model, of a plan the guard"

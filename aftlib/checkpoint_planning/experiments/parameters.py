@@ -34,9 +34,7 @@ class NotebookParameters(ParameterModel):
     """What notebook 02 runs with."""
 
     epsilons: list[float] = parameter(
-        [0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15],
-        "tolerances ε, sensor units",
-        **_TOLERANCE,
+        [0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15], "tolerances ε, sensor units", **_TOLERANCE
     )
     deltas: list[float] = parameter(
         [0.01, 0.05, 0.1], "permitted failure probabilities δ", smoke=[0.05, 0.1], **_CHANCE
@@ -45,10 +43,8 @@ class NotebookParameters(ParameterModel):
         [35, 50, 75, 100, 200], "longest recoveries, ms of the document's machine"
     )
     epsilon: float = parameter(0.12, "ε at which figures with a choice begin", **_TOLERANCE)
-    delta: float = parameter(0.05, "likewise, and of the measured recoveries", **_CHANCE)
-    t_sla: float = parameter(
-        50.0, "longest recovery permitted in every section, ms; figures begin with it"
-    )
+    delta: float = parameter(0.05, "δ of figures and of the measured recoveries", **_CHANCE)
+    t_sla: float = parameter(50.0, "longest recovery in every section, ms; figures begin with it")
     sensors: int = parameter(100, "n of the generated data", **_SENSORS)
     groups: int = parameter(5, "equally large groups of correlated sensors", least=1)
     variance: float = parameter(60.0, "of every sensor", **_TOLERANCE)
@@ -57,7 +53,7 @@ class NotebookParameters(ParameterModel):
     slide: int = parameter(1_000, "steps between windows", least=1)
     rows: int = parameter(100_000, "steps of the document's experiment", smoke=40_000, least=1)
     replications: int = parameter(
-        10, "further data sets of as many rows, for intervals", smoke=6, full=30, least=1
+        10, "further data sets of as many rows", smoke=6, full=30, least=1
     )
     seed: int = parameter(1, "of data, failures and resampling", least=0)
     ns: list[int] = parameter(
@@ -78,39 +74,24 @@ class NotebookParameters(ParameterModel):
         [0.1, 0.25, 0.5, 0.75], "of the sensors, replayed", above=0, most=1
     )
     repeats: int = parameter(
-        9, "recoveries measured for each n and share", smoke=5, quick=5, full=15, least=1
+        9, "recoveries for each n and share", smoke=5, quick=5, full=15, least=1
     )
     kept_epsilon: float = parameter(
-        0.1, "tolerance of the measured recoveries: tighter, so that more is replayed", **_TOLERANCE
+        0.1, "tighter tolerance of the measured recoveries", **_TOLERANCE
     )
     budgets: list[int] = parameter([50_000, 200_000, 1_000_000], "tuples replayed while measuring")
     calibration: int = parameter(
-        30,
-        "recoveries for each budget to which the recovery time is fitted",
-        smoke=12,
-        quick=12,
-        full=100,
-        least=1,
+        30, "recoveries per budget for the fit", smoke=12, quick=12, full=100, least=1
     )
     recoveries: int = parameter(
-        30,
-        "recoveries for each T_SLA that are then compared with it",
-        smoke=6,
-        quick=12,
-        full=200,
-        least=1,
+        30, "recoveries compared with each T_SLA", smoke=6, quick=12, full=200, least=1
     )
-    restarts: int = parameter(
-        3, "drivers of each kind killed and started again", smoke=1, quick=2, full=10, least=1
-    )
+    restarts: int = parameter(3, "killed drivers of each kind", smoke=1, quick=2, full=10, least=1)
     memory: float = parameter(
-        0.9,
-        "correlation of a step with the last one, in the guard's example",
-        least=0,
-        below=1,
+        0.9, "the guard's example: correlation of a step with the last one", least=0, below=1
     )
     guard_epsilon: float = parameter(
-        0.5, "tolerance there, standard deviations of a window's mean", above=0, below=1e50
+        0.5, "tolerance there, deviations of a window's mean", above=0, below=1e50
     )
     guard_windows: int = parameter(800, "windows there", smoke=400, least=100)
     guard_budget: int = parameter(60, "tuples replayed there within t_sla", least=SENSORS * GRID[1])
