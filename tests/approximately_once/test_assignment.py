@@ -43,12 +43,6 @@ def test_greedy_gives_m_full_workers_of_every_key_once(m):
         assert sorted(sum(assignment.workers, ())) == list(range(120))
 
 
-def test_nothing_is_estimable_below_and_all_above_the_bounds():
-    for assign in (assign_greedy, assign_spread, assign_packed):
-        assert not assign(MODEL, 12, Requirement(0.647, 0.05)).estimable.any()
-        assert assign(MODEL, 12, Requirement(1.96, 0.05)).estimable.all()
-
-
 def test_keys_that_nothing_helps_fill_workers_of_their_own():
     loose = np.kron(np.eye(2), [[1, 0.95], [0.95, 1]])
     covariance = np.block([[loose, np.zeros((4, 2))], [np.zeros((2, 4)), np.eye(2)]])
@@ -89,10 +83,13 @@ def test_one_worker_and_one_key_a_worker():
 
 
 @pytest.mark.parametrize("m", [0, -1, 7, 121, 2.5])
-@pytest.mark.parametrize("assign", [assign_greedy, assign_spread, assign_packed])
-def test_workers_that_do_not_divide_the_keys_are_refused(assign, m):
-    with pytest.raises(ValueError, match=r"workers must divide the 120 keys, got .*one of 1, 2, 3"):
-        assign(MODEL, m, Requirement(0.7, 0.05))
+def test_workers_that_do_not_divide_the_keys_are_refused(m):
+    refused = r"workers must divide the 120 keys, got .*one of 1, 2, 3"
+    for assign in (assign_greedy, assign_spread, assign_packed):
+        with pytest.raises(ValueError, match=refused):
+            assign(MODEL, m, Requirement(0.7, 0.05))
+    with pytest.raises(ValueError, match=refused):
+        assign_random(MODEL, m, Requirement(0.7, 0.05), np.random.default_rng(0))
 
 
 def some_model(seed, n):
@@ -138,8 +135,3 @@ def test_more_workers_than_keys_are_refused(m):
     for assign in (assign_greedy, assign_spread, assign_packed):
         with pytest.raises(ValueError, match="workers must be a whole number inside 1 … 120, got"):
             assign(MODEL, m, Requirement(0.7, 0.05), uneven=True)
-
-
-def test_random_refuses_such_workers_too():
-    with pytest.raises(ValueError, match="workers must divide"):
-        assign_random(MODEL, 7, Requirement(0.7, 0.05), np.random.default_rng(0))

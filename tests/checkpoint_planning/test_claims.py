@@ -113,28 +113,14 @@ def test_one_point_out_of_order_turns_d2_2(document, monkeypatch):
     assert "D2-2" in turned(document)
 
 
-@pytest.mark.parametrize("saved", [[100, 5, 10, 30], [100, 5, 0, 0]])
-def test_one_point_where_the_shortest_t_sla_does_not_save_most_turns_d2_4(saved):
-    """At one of two tolerances it saves less than the longest, or nothing; on average most."""
+@pytest.mark.parametrize("saved", [[100, 5, 10, 30], [100, 5, 0, 0], [2, 2, 2, 2], [1, 2, 3, 4]])
+def test_where_the_shortest_t_sla_does_not_save_most_d2_4_turns(saved):
+    """At one of two tolerances it saves less than the longest, or nothing; or all alike."""
     grid = pd.MultiIndex.from_product([(0.1, 0.2), (0.05,), (35, 200)], names=cases.AXES)
     wide = {"exactly-once": saved, "no-relaxation": 0, "proposed": 0}
     axes = list(cases.AXES)
     counts = pd.DataFrame(wide, index=grid).reset_index().melt(axes, None, "method", "checkpoints")
     assert judging.verdict(CLAIMS, {"counts": counts}, "D2-4") == "deviates"
-
-
-def test_the_tightest_t_sla_must_save_most(document):
-    """Recoveries whose fixed part falls with T_SLA: the savings no longer grow as it tightens."""
-    counts = cases.checkpoint_counts(None, document)
-    found = {}
-    for name, times in (("reversed", -counts["t_sla_ms"]), ("alike", counts["t_sla_ms"])):
-        frame = counts.assign(t_sla_ms=times)
-        if name == "alike":
-            frame["checkpoints"] = frame["method"].map(
-                {"exactly-once": 9, "no-relaxation": 7, "proposed": 5}
-            )
-        found[name] = judging.verdict(CLAIMS, {"counts": frame}, "D2-4")
-    assert found == {"reversed": "deviates", "alike": "deviates"}
 
 
 def halved(model, rows, seed, first=0):

@@ -171,12 +171,6 @@ def test_one_target_for_each_sensor_needs_fewer_than_the_literal_rule():
     assert len(chosen.sensors) < size
 
 
-def test_same_target_for_each_is_the_common_target():
-    model = kernel_model(30)
-    each = select_replay(model, np.full(30, 0.3))
-    assert each.sensors == select_replay(model, 0.3).sensors
-
-
 def test_zero_asks_for_all_and_infinity_for_nothing():
     model = GaussianModel([0, 0, 0], np.diag([1.0, 3.0, 2.0]))
     assert select_replay(model, 0).sensors == (1, 2, 0)
@@ -205,10 +199,6 @@ def test_everything_is_never_loosened():
     assert not everything.variance.any()
 
 
-def test_estimated_are_the_others():
-    assert select_replay(GROUPS, 45).estimated.tolist() == [i for i in range(100) if i % 20]
-
-
 def test_results_are_read_only():
     chosen = select_replay(GROUPS, 45)
     with pytest.raises(ValueError, match="read-only"):
@@ -217,12 +207,14 @@ def test_results_are_read_only():
         chosen.factor[0, 0] = 1
 
 
-@pytest.mark.parametrize("bad", [-1.0, np.nan])
-def test_impossible_target_is_refused(bad):
-    with pytest.raises(ValueError, match=rf"max_variance must be non-negative, got {bad};"):
-        select_replay(GROUPS, bad)
-
-
-def test_wrong_number_of_targets_is_refused():
-    with pytest.raises(ValueError, match=r"one for each of the 100 sensors, got shape \(3,\)"):
-        select_replay(GROUPS, [1, 2, 3])
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (-1.0, r"max_variance must be non-negative, got -1\.0;"),
+        (np.nan, "max_variance must be non-negative, got nan;"),
+        ([1, 2, 3], r"one for each of the 100 sensors, got shape \(3,\)"),
+    ],
+)
+def test_impossible_targets_are_refused(target, message):
+    with pytest.raises(ValueError, match=message):
+        select_replay(GROUPS, target)
