@@ -39,10 +39,13 @@ FINE = {  # (parameter, value) that look odd and mean something
     ("t_sla", 1e300),
     *(("covariance", v) for v in (0, -1, 2, 0.5, 7.0)),
     *(("groups", v) for v in (2,)),
-    *((name, 2) for name in ("slide", "replications", "repeats", "calibration", "recoveries")),
-    *(("memory", 0), ("memory", 0.5), *(("guard_epsilon", v) for v in (2, 0.5, 7.0))),
+    *((name, 2) for name in ("slide", "replications", "repeats", "recoveries")),
+    *(
+        ("memory", 0),
+        ("memory", 0.5),
+    ),
     ("plan", None),
-    *(("restarts", 2), ("seed", 0), ("seed", 2), ("kept_epsilon", 0.5 / 10)),
+    *(("restarts", 2), ("seed", 0), ("seed", 2)),
 }
 REFUSED = [
     (name, value)
@@ -73,11 +76,7 @@ def test_odd_values_that_mean_something_pass(name, value):
         ({"slide": 20_000}, "slide must be at most window = 10000, got 20000"),
         ({"rows": 9_999}, "rows must hold a window of 10000 steps, got 9999"),
         ({"ns": [10, 3000]}, "ns must hold a number of 100 … 1000 sensors"),
-        ({"shares": [0.5]}, "shares must hold two different parts"),
-        ({"shares": [0.5, 0.75]}, "shares must hold two different parts"),
         ({"budgets": [50_000, 99]}, "each of budgets must be a whole number at least 100, got 99"),
-        ({"guard_budget": 59}, "guard_budget must be at least 60, got 59"),
-        ({"kept_epsilon": 0.5}, "kept_epsilon must be below 0.1518, where nothing"),
     ],
     ids=str,
 )
@@ -88,7 +87,7 @@ def test_values_that_do_not_fit_together_are_refused(changed, message):
 
 SMALL = {"sensors": 6, "groups": 2, "variance": 4, "covariance": 3, "replications": 2}
 SMALL |= {"window": 24, "slide": 7, "rows": 120, "epsilons": [0.45, 0.55], "epsilon": 0.45}
-SMALL |= {"t_slas": [35, 50], "kept_epsilon": 0.01, "budgets": [6]}
+SMALL |= {"t_slas": [35, 50], "budgets": [6]}
 
 
 @pytest.mark.parametrize(
@@ -145,14 +144,13 @@ def test_odd_measurements_come_through(spark, tmp_path, odd):
 
 @pytest.mark.parametrize(
     "odd",
-    [{"memory": 0}, {"memory": 1 - 1e-12}, {"guard_epsilon": 1e-9}, {"guard_epsilon": 1e49}],
+    [{"memory": 0}, {"memory": 1 - 1e-12}, {"epsilon": 1e-9}, {"epsilon": 1e49}],
     ids=str,
 )
-def test_odd_promises_of_the_guard_come_through_to_the_figures(odd):
-    p = NotebookParameters(**{"guard_windows": 100} | odd)
-    values, cost = guarded.wandering(100, p.memory, 1), RecoveryTime(1, 1)
-    asked = guarded.WINDOW, guarded.GRID, p.guard_epsilon, 0.05
-    found, plans = guarded.guarded_windows(values, *asked, cost, cost(p.guard_budget))
+def test_odd_guarantees_come_through_to_the_figures(odd):
+    values, cost = guarded.wandering(100, odd.get("memory", 0.9), 1), RecoveryTime(1, 1)
+    asked = guarded.WINDOW, guarded.GRID, odd.get("epsilon", guarded.EPSILON), 0.05
+    found, plans = guarded.guarded_windows(values, *asked, cost, cost(guarded.BUDGET))
     assert len(guarded.promise_table(found, 0.05)) == 2 * len(guarded.GRID)
     assert len(figures.promises(found, 0.05, 10).data) == 4
     assert len(figures.guarded_plans(plans).data) == 2

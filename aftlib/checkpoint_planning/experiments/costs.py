@@ -22,12 +22,13 @@ from aftlib.checkpoint_planning.state import (
     IntervalRecord,
     Preparation,
 )
-from aftlib.core.checks import require_numbers
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, SensorLog
 
 PARTS = ("res_ms", "rep_ms", "est_ms")
 CORRELATION = 0.5
+SHARES = (0.1, 0.25, 0.5, 0.75)
+"""Of the sensors, replayed."""
 LARGEST_N = 1000
 """Sensors up to which D2-6 says that recovery beats full replay."""
 SMALLEST_N = 100
@@ -72,20 +73,13 @@ def replayed_sizes(n: int, shares: Sequence[float]) -> list[int]:
     return sorted({max(1, round(share * n)) for share in shares} | {n})
 
 
-def require_judged(ns: Sequence[int], shares: Sequence[float]) -> None:
-    """Refuse sizes that cannot settle D2-6 and D2-7; ValueError names ns or shares."""
+def require_judged(ns: Sequence[int]) -> None:
+    """Refuse numbers of sensors that cannot settle D2-6 and D2-7."""
     if not any(SMALLEST_N <= n <= LARGEST_N for n in ns):
         raise ValueError(
-            f"ns must hold a number of {SMALLEST_N} … {LARGEST_N} sensors, by which claims are "
-            f"judged, got {list(ns)!r}"
+            f"ns must hold a number of {SMALLEST_N} … {LARGEST_N} sensors, which the claims are "
+            f"about, got {list(ns)!r}"
         )
-    for n in (n for n in ns if n >= SMALLEST_N):
-        partial = [size for size in replayed_sizes(n, shares) if size < n]
-        if len(partial) < 2 or min(partial) > n / 4:
-            raise ValueError(
-                "shares must hold two different parts of the sensors, one of them at most 0.25, "
-                f"got {list(shares)!r}, which replay {partial} of {n}"
-            )
 
 
 def recovery_times(
@@ -93,8 +87,8 @@ def recovery_times(
     directory: Path,
     scratch: Path,
     ns: Sequence[int],
-    shares: Sequence[float],
     repeats: int,
+    shares: Sequence[float] = SHARES,
     tuples: int = 100_000,
     seed: int = 1,
 ) -> pd.DataFrame:
@@ -112,7 +106,6 @@ def recovery_times(
     One row per recovery: n, sensors: |O|, steps, tuples: |O| · steps, repeat, res_ms, rep_ms,
     est_ms, total_ms.
     """
-    require_numbers("shares", shares, above=0, most=1)
     rows = []
     scratch.mkdir(parents=True, exist_ok=True)
     for n in sorted(set(ns)):

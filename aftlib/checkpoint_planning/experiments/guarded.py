@@ -32,6 +32,8 @@ from aftlib.guard.accounts import Audit, slack
 
 SENSORS, WINDOW, GRID = 12, 30, tuple(range(0, 30, 5))
 """Of the generated example: n, w, and the times τ at which a checkpoint may be taken."""
+EPSILON, BUDGET = 0.5, 60
+"""Of the example: ε in standard deviations of a window's mean, and tuples within T_SLA."""
 LOOSE = 0.75
 """Share of the example after which its last sensor goes its own way."""
 LEAST_DECLARED = 100

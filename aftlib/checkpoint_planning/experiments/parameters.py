@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
 from aftlib.checkpoint_planning.experiments.costs import require_judged
-from aftlib.checkpoint_planning.experiments.guarded import GRID, SENSORS
+from aftlib.checkpoint_planning.experiments.guarded import BUDGET
 from aftlib.checkpoint_planning.experiments.recoveries import require_planned
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.checks import require_number, require_numbers, with_value
@@ -59,42 +59,22 @@ class NotebookParameters(ParameterModel):
     ns: list[int] = parameter(
         [10, 100, 1000, 3000],
         "sensors of which recovery times are measured",
+        smoke=[10, 100, 1000],
         full=[10, 100, 1000, 3000, 10000],
         **_SENSORS,
-    )
-    spark_ns: list[int] = parameter(
-        [10, 100, 1000],
-        "the same through Spark jobs",
-        smoke=[100],
-        quick=[100, 1000],
-        full=[10, 100, 1000, 10000],
-        **_SENSORS,
-    )
-    shares: list[float] = parameter(
-        [0.1, 0.25, 0.5, 0.75], "of the sensors, replayed", above=0, most=1
     )
     repeats: int = parameter(
         9, "recoveries for each n and share", smoke=5, quick=5, full=15, least=1
     )
-    kept_epsilon: float = parameter(
-        0.1, "tighter tolerance of the measured recoveries", **_TOLERANCE
-    )
     budgets: list[int] = parameter([50_000, 200_000, 1_000_000], "tuples replayed while measuring")
-    calibration: int = parameter(
-        30, "recoveries per budget for the fit", smoke=12, quick=12, full=100, least=1
-    )
     recoveries: int = parameter(
-        30, "recoveries compared with each T_SLA", smoke=6, quick=12, full=200, least=1
+        30, "recoveries per T_SLA, for the fit and again", smoke=12, quick=12, full=150, least=1
     )
     restarts: int = parameter(3, "killed drivers of each kind", smoke=1, quick=2, full=10, least=1)
     memory: float = parameter(
         0.9, "the guard's example: correlation of a step with the last one", least=0, below=1
     )
-    guard_epsilon: float = parameter(
-        0.5, "tolerance there, deviations of a window's mean", above=0, below=1e50
-    )
     guard_windows: int = parameter(800, "windows there", smoke=400, least=100)
-    guard_budget: int = parameter(60, "tuples replayed there within t_sla", least=SENSORS * GRID[1])
     plan: str | None = parameter(None, "a plan.json of `aft plan`, streamed as well")
 
     @model_validator(mode="after")
@@ -109,14 +89,7 @@ class NotebookParameters(ParameterModel):
         if self.rows < self.window:
             raise ValueError(f"rows must hold a window of {self.window} steps, got {self.rows!r}")
         require_numbers("budgets", self.budgets, least=self.sensors, whole=True)
-        enough = Requirement(1, self.delta).z * np.sqrt(self.variance / self.window)
-        if not self.kept_epsilon < enough:
-            raise ValueError(
-                f"kept_epsilon must be below {enough:.4g}, where nothing need be replayed with "
-                f"delta = {self.delta!r}, variance = {self.variance!r} and window = "
-                f"{self.window!r}, got {self.kept_epsilon!r}"
-            )
-        require_judged(self.ns, self.shares)
+        require_judged(self.ns)
         if self.plan is not None:
             require_planned(self.plan)
         return self
@@ -156,6 +129,12 @@ class NotebookParameters(ParameterModel):
         )
 
     @property
+    def tight_epsilon(self) -> float:
+        """Two thirds of the ε at which nothing need be replayed, for the measured recoveries."""
+        enough = Requirement(1, self.delta).z * np.sqrt(self.variance / self.window)
+        return float(2 / 3 * enough)
+
+    @property
     def guard_cost(self) -> RecoveryTime:
-        """The recovery time that lets `guard_budget` tuples be replayed within T_SLA."""
-        return RecoveryTime(0, self.t_sla / (self.guard_budget + 0.5))
+        """The recovery time that lets `BUDGET` tuples be replayed within T_SLA."""
+        return RecoveryTime(0, self.t_sla / (BUDGET + 0.5))
