@@ -37,6 +37,7 @@ AWKWARD = (
 FINE = {  # (parameter, value) that look odd and mean something
     *(("epsilon", v) for v in (0.5, 2, 7.0)),
     ("t_sla", 1e300),
+    ("delta", 0.5),
     *(("covariance", v) for v in (0, -1, 2, 0.5, 7.0)),
     *(("groups", v) for v in (2,)),
     *((name, 2) for name in ("slide", "replications", "repeats", "recoveries")),
