@@ -285,7 +285,7 @@ def worker_sizes(n: int, workers: int, uneven: bool = False) -> list[int]:
 
 
 def _fill(keys: Iterable[int], sizes: Sequence[int]) -> tuple[list[list[int]], list[int]]:
-    """Full workers of keys in their order, and what is left over."""
+    """Full workers of keys in their order, and the keys left over."""
     full, left = [], list(keys)
     for size in sizes:
         if len(left) < size:

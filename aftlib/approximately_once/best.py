@@ -207,7 +207,7 @@ def _most_estimable(
 def _deal(
     parts: Sequence[np.ndarray], lone: np.ndarray, sizes: Sequence[int], k: int
 ) -> list[list[int]]:
-    """Deal the parts' keys out to the k smallest workers in turn; the others take what is left."""
+    """Deal the parts' keys out to the k smallest workers in turn; the others take the rest."""
     order = np.argsort(sizes, kind="stable").tolist()
     chosen, room = order[:k], sum(sizes[i] for i in order[:k])
     # Where keys must be left over, those that cannot be estimated go first, then from the fullest.

@@ -34,7 +34,7 @@ class Lost:
     estimated: np.ndarray  # bool; the others were read again
 
     def mended(self, window: int, read: Read) -> Lost:
-        """What is not to stay estimated, read again."""
+        """Return the results with those read again that are not to stay estimated."""
         value, samples, again = self.value.copy(), self.samples.copy(), ~self.estimated
         if again.any():
             value[again], samples[again] = read(window, np.array(self.keys)[again].tolist())
@@ -47,7 +47,7 @@ class Coordinator:
     """Windows of all workers, until each is finished.
 
     The numbers are the steps of the document's recovery protocol. Invariant: `held` has a window
-    only while some worker owes it.
+    only while some worker has not sent it.
 
     Notes
     -----
@@ -56,8 +56,8 @@ class Coordinator:
     the steps that both have samples of, and none with the aggregates. The gain is the best for
     o = min(c_i, c_j), as when samples go missing together; the half-width holds for every o.
 
-    Of minima and maxima the model is a `WindowExtremes`. There a window that misses samples tells
-    nothing, and half-widths are counted on drawn windows.
+    Of minima and maxima the model is a `WindowExtremes`. There a window that misses samples is
+    not used, and half-widths are counted on drawn windows.
     """
 
     model: GaussianModel  # of the n keys' window aggregates
@@ -70,7 +70,7 @@ class Coordinator:
     _solved: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what there is no estimate of."""
+        """Refuse models without an estimate of the query."""
         if self.windows.aggregation.gaussian == self._extremes:
             raise ValueError(
                 f"model must be a WindowExtremes for minima and maxima, and only for them, got "
@@ -80,7 +80,7 @@ class Coordinator:
     def receive(
         self, window: int, worker: int, values: np.ndarray, samples: np.ndarray | None = None
     ) -> None:
-        """(1) Take what a worker sent to the sink as well; (2) drop the window when all are done.
+        """(1) Take windows that a worker sent to the sink as well; (2) drop complete windows.
 
         `values` has one aggregate a key of the worker, NaN where none could be computed, and
         `samples` how many samples it is from; by default none is missing.
@@ -94,7 +94,7 @@ class Coordinator:
             self._take(window)
 
     def expect(self, window: int) -> None:
-        """(3) A replacement tells of a window that its predecessor took with it: it stays owed."""
+        """(3) Expect a window that a replacement reports as lost: some worker still owes it."""
         self.held.setdefault(window, np.full(self.model.size, np.nan))
         self._samples.setdefault(window, np.zeros(self.model.size, dtype=np.int64))
         self._owing.setdefault(window, set(range(len(self.assignment.workers))))
@@ -134,22 +134,22 @@ class Coordinator:
         """Compare earlier estimates with the log, where there is an account of them."""
 
     def to_bytes(self) -> bytes:
-        """What has to be kept beyond a micro-batch: nothing."""
+        """State to be stored beyond a micro-batch: none."""
         return b""
 
     @property
     def next(self) -> int:
-        """First window that is not settled; what is settled is not taken in again."""
+        """First window that is not settled; earlier ones are not received again."""
         return 0
 
     @property
     def audited(self) -> Audit | None:
-        """What the audit came to."""
+        """Result of the audit."""
         return None
 
     @property
     def damaged(self) -> Sequence[int]:
-        """Windows that some worker owes, oldest first."""
+        """Windows that some worker has not sent, oldest first."""
         return sorted(self.held)
 
     def _take(self, window: int) -> tuple[np.ndarray, np.ndarray, set[int]]:
@@ -201,15 +201,15 @@ class Coordinator:
 
 @dataclass
 class GuardedCoordinator(Coordinator):
-    """A coordinator that estimates the sensors that were declared before they were lost.
+    """A coordinator that estimates the sensors that were certified before they were lost.
 
     Windows go to the guard in their order, one round each, as soon as all before them are whole. A
-    lost sensor that its guard had declared for an outage so long is estimated and stays unknown to
+    lost sensor that its guard had certified for an outage so long is estimated and stays unknown to
     the guard. Any other is read again, which ends its outage as far as the guard can see, so that
-    its next window may be declared anew.
+    its next window may be certified again.
 
-    What failures do to its promise is audited: a sensor is only estimated while the account of real
-    failures is open, too (`guard.accounts`).
+    The effect of failures on its guarantee is audited: a sensor is only estimated while the account
+    of real failures is open, too (`guard.accounts`).
     """
 
     seasons: Sequence[float] = ()
@@ -232,20 +232,20 @@ class GuardedCoordinator(Coordinator):
         return self.guard.rounds
 
     def recover(self, window: int, read: Read) -> list[Lost]:
-        """(4) Every aggregate lost in the window: estimated where that was declared, else read."""
+        """(4) Every aggregate lost in the window: estimated where that was certified, else read."""
         row, _, owing = self._take(window)
         self._feed(window)
         lost = np.isin(self.assignment.worker_of, list(owing))
-        trial = deepcopy(self.guard)  # what it says of sensors that turn out to be read is not kept
-        told = trial.update(row)
-        asked = lost & told.declared[0]
-        estimated = self.estimates.declare((window,), asked, told.estimate[0])
+        trial = deepcopy(self.guard)  # the guard itself must not see sensors that are read again
+        history = trial.update(row)
+        certified = lost & history.declared[0]
+        estimated = self.estimates.declare((window,), certified, history.estimate[0])
 
         found = []
         for worker in sorted(owing):
             keys = self.assignment.workers[worker]
             here = np.array(keys)
-            value, half_width = told.estimate[0, here], told.half_width[0, here]
+            value, half_width = history.estimate[0, here], history.half_width[0, here]
             part = Lost(worker, keys, value, half_width, np.zeros(len(keys), int), estimated[here])
             found.append(part := part.mended(window, read))
             row[here] = np.where(part.estimated, np.nan, part.value)
@@ -257,7 +257,7 @@ class GuardedCoordinator(Coordinator):
         self._feed(max(self._whole, default=self.next - 1) + 1)
 
     def audit(self, read: Read) -> None:
-        """Compare what was estimated with the log, and book it in the order of the estimates."""
+        """Compare the estimates with the log, and book them in their order."""
 
         def off(place: tuple[int, ...], keys: list[int], estimate: np.ndarray) -> np.ndarray:
             return np.abs(estimate - read(place[0], keys)[0])

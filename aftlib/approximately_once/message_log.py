@@ -21,11 +21,11 @@ Send = Callable[[int, range, np.ndarray, np.ndarray], None]
 
 @dataclass(frozen=True)
 class SentMessages:
-    """What an attempt at a split has sent."""
+    """The messages of one attempt at a split."""
 
     pid: int
     reached: int  # step up to which it has taken in its input
-    ended: bool  # well or by an error, instead of dying
+    ended: bool  # well or by an error, instead of a crash
     windows: dict[int, tuple[np.ndarray, np.ndarray]]  # aggregates and samples, shape (keys,)
 
 
@@ -41,7 +41,7 @@ class MessageLog:
 
     @contextmanager
     def writing(self, worker: int, start: int, attempt: int, begin: int) -> Iterator[Send]:
-        """Take the place of one attempt at a split until the block ends; what it sends by."""
+        """Write the messages of one attempt until the block ends; yields how to send them."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._path(worker, start, attempt).open("wb", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -66,7 +66,7 @@ class MessageLog:
                 file.write(_MESSAGE.pack(_ENDED, 0, 0))
 
     def read(self, worker: int, start: int, attempt: int, keys: int) -> SentMessages | None:
-        """What an attempt has sent so far; None when it has not begun."""
+        """Messages of an attempt so far; None when it has not begun."""
         path = self._path(worker, start, attempt)
         data = path.read_bytes() if path.exists() else b""
         if len(data) < _PROCESS.size + _MESSAGE.size:
@@ -89,7 +89,7 @@ class MessageLog:
     def crash(
         self, worker: int, start: int, attempt: int, keys: int, patience_s: float = 1.0
     ) -> SentMessages | None:
-        """What an attempt whose process is gone has sent; None when that is not proven.
+        """Messages of an attempt whose process crashed; None when that is not proven.
 
         A process that is just ending gets `patience_s` to do so.
         """

@@ -53,7 +53,7 @@ class WindowSink:
 
     Invariant: `write` is one transaction and idempotent, so a micro-batch that runs twice leaves
     what it would have left once; and an estimate never takes the place of an exact value. `path` is
-    an SQLite file, made when absent; a ValueError tells of one that cannot be written, is no such
+    an SQLite file, created when absent; ValueError for one that cannot be written, is no such
     sink, or is of another `query`. Without a query any sink is opened.
     """
 
@@ -84,7 +84,7 @@ class WindowSink:
                 )
 
     def coordinator(self) -> bytes:
-        """What the coordinator knew after the last write; empty when nothing was kept."""
+        """State of the coordinator after the last write; empty before the first."""
         found = self._rows("SELECT state FROM coordinator")
         return found[0][0] if found else b""
 
@@ -101,7 +101,7 @@ class WindowSink:
         return self._rows("SELECT count(*) FROM windows WHERE start < ?", before)[0][0]
 
     def exact(self, starts: Iterable[int]) -> dict[tuple[int, str], tuple[float, int]]:
-        """Value and samples by (start, key) of what is not estimated in some windows."""
+        """Value and samples by (start, key) of the exact results of some windows."""
         found = {}
         with closing(self._connection()) as connection:
             for start in starts:

@@ -1,4 +1,4 @@
-"""D2's claims, and how the frames of its experiments judge them.
+"""D2's claims, and how the frames of its experiments settle them.
 
 The parameters are results of the experiments: `counts` of `checkpoint_counts` and `success` of
 `success_rates`, both of the `case`, `times` of `recovery_times`, `killed` of `restarts`.
@@ -19,7 +19,7 @@ METHODS = ("exactly-once", "no-relaxation", "proposed")
 SPREAD = 1.5
 """95 % intervals that the mean success rate may be off from what the plans expect."""
 CONSTANT = 0.3
-"""Largest share of a full replay's time that may not depend on what is replayed."""
+"""Largest share of a full replay's time that may not depend on the replayed sensors."""
 LEAST_REPLAY = 0.5
 """Share of |O|/n of a full replay's T_rep that replaying O takes at least, if it is read at all."""
 
@@ -97,28 +97,28 @@ def saves_most_where_t_sla_is_tight(counts: pd.DataFrame) -> Finding:
 def keeps_promise(case: PlanningCase, success: pd.DataFrame) -> Finding:
     """D2-5: no success rate is below 1 − δ by more than chance.
 
-    A promise may not be broken; and what is measured must be what the plan expects, or the
-    experiment is not one of these plans. Checkpoints share their windows, so the error of their
-    mean is taken to be as large as the mean of their errors.
+    The guarantee may not be broken, and the measured rates must be those that the plan expects.
+    Checkpoints share their windows, so the error of their mean is taken to be as large as the mean
+    of their errors.
     """
     parts, estimated = case.replications + 1, success["worst_expected"] < 1
-    judged = success[estimated] if estimated.any() else success
+    counted = success[estimated] if estimated.any() else success
     # one interval a checkpoint would exclude 1 − δ somewhere by chance: widen them all
-    level = 1 - (1 - CONFIDENCE) / 2 / max(len(judged), 1)
+    level = 1 - (1 - CONFIDENCE) / 2 / max(len(counted), 1)
     wider = t.ppf(level, parts - 1) / t.ppf((1 + CONFIDENCE) / 2, parts - 1)
-    half = (judged["worst_high"] - judged["worst"]) * wider
-    over = judged["worst"] - (1 - judged["delta"])
-    least = int((over / (1 - judged["delta"])).to_numpy().argmin())
-    at, rate, reach = judged.iloc[least], float(judged["worst"].iloc[least]), half.iloc[least]
+    half = (counted["worst_high"] - counted["worst"]) * wider
+    over = counted["worst"] - (1 - counted["delta"])
+    least = int((over / (1 - counted["delta"])).to_numpy().argmin())
+    at, rate, reach = counted.iloc[least], float(counted["worst"].iloc[least]), half.iloc[least]
     broken, below = int((over + half < 0).sum()), int((over < 0).sum())
-    bias = float((judged["worst"] - judged["worst_expected"]).mean())
-    bearable = SPREAD * float((judged["worst_high"] - judged["worst"]).mean())
+    bias = float((counted["worst"] - counted["worst_expected"]).mean())
+    bearable = SPREAD * float((counted["worst_high"] - counted["worst"]).mean())
     return Finding(
         rate,
         (max(0.0, rate - float(reach)), min(1.0, rate + float(reach))),
         limit=Limit(low=1 - at["delta"], by_interval=True),
         conditions=bool(estimated.any()) and broken == 0 and abs(bias) <= bearable,
-        note=f"Lowest success against its 1 − δ, over {len(judged)} planned checkpoints in the "
+        note=f"Lowest success against its 1 − δ, over {len(counted)} planned checkpoints in the "
         f"worst case of (12): ε = {at['epsilon']:g}, δ = {at['delta']:g}, T_SLA = "
         f"{at['t_sla_ms']:g} ms, τ = {at['time']:.0f}, where the plan expects "
         f"{at['worst_expected']:.4f}. Intervals over {parts} data sets hold for all checkpoints "
@@ -136,15 +136,15 @@ def beats_full_replay(times: pd.DataFrame) -> Finding:
         ratio=lambda t: t["total_ms"] / t["n"].map(full["total_ms"]),
         read=lambda t: t["rep_ms"] / t["n"].map(full["rep_ms"]) / (t["sensors"] / t["n"]),
     )
-    judged = part[(part["sensors"] <= part["n"] / 4) & (part["n"] <= LARGEST_N)]
+    counted = part[(part["sensors"] <= part["n"] / 4) & (part["n"] <= LARGEST_N)]
     halves = part.groupby("n")["ratio"].max().items()
     shown = ", ".join(f"{value:.2f} at n = {n:,}" for n, value in halves)
     return Finding(
-        judged["ratio"].max(),
-        conditions=bool((judged["read"] >= LEAST_REPLAY).all()),
+        counted["ratio"].max(),
+        conditions=bool((counted["read"] >= LEAST_REPLAY).all()),
         note="Largest T_rec over full replay's among |O| ≤ n/4, in one process (the document's "
         f"plans replay a fifth or less). Up to n/2 it is {shown}. T_rep is at least "
-        f"{judged['read'].min():.2f} times |O|/n of full replay's ({LEAST_REPLAY} is asked: less "
+        f"{counted['read'].min():.2f} times |O|/n of full replay's ({LEAST_REPLAY} is asked: less "
         "would mean that O was not read). The document found recovery "
         "slower from n = 10,000 on: it solved for the estimate at recovery, here the gain matrix "
         "is made with the plan and only loaded.",
@@ -152,7 +152,7 @@ def beats_full_replay(times: pd.DataFrame) -> Finding:
 
 
 def replays_in_proportion(times: pd.DataFrame) -> Finding:
-    """D2-7: replay time is a line through 0 in |O|, and restore time is constant beside it."""
+    """D2-7: replay time is a line through 0 in |O|, and restore time is constant."""
     least = fastest(times)
     ns = sorted(int(n) for n in least["n"].unique() if n >= SMALLEST_N)
     each = [least[least["n"] == n] for n in ns]
@@ -256,19 +256,19 @@ CLAIMS = [
     Claim(
         "D2-7", "Replay time is proportional to |O|, restore time constant.",
         replays_in_proportion, source="fig. 5",
-        expected="T_rep a line through 0 in |O| (R² ≥ 0.9), T_res constant beside it",
+        expected="T_rep a line through 0 in |O| (R² ≥ 0.9), T_res constant",
         limit=Limit(low=0.9), unit="R²", timed=True, figure=TIMES_FIGURE, formula=RECOVERED,
     ),
     Claim(
         "D2-8", "After a driver is killed, T_rec of the new process is within T_SLA.",
         recovers_in_time, source="equation (25), with real failures", expected=1,
-        limit=Limit(low=1), unit="of the deaths", timed=True, figure=RESTARTS_FIGURE,
+        limit=Limit(low=1), unit="of the kills", timed=True, figure=RESTARTS_FIGURE,
         formula=WITHIN,
     ),
     Claim(
         "D2-9", "It is within T_SLA from the new process's start to its commit.",
         starts_and_recovers_in_time, source="equation (25), with real failures", expected=1,
-        limit=Limit(low=1), unit="of the deaths", timed=True, figure=RESTARTS_FIGURE,
+        limit=Limit(low=1), unit="of the kills", timed=True, figure=RESTARTS_FIGURE,
         formula=WITHIN, recorded=DEVIATES,
     ),
 ]  # fmt: skip

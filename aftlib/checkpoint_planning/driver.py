@@ -27,7 +27,7 @@ _TASK, _PASSED = "task.npz", "passed.jsonl"
 
 
 def write_task(directory: Path, query: ReplayQuery, log: SensorLog) -> None:
-    """Leave in a new directory what the process is to do there: the model, the rest as JSON."""
+    """Write the task of the process into a new directory: the model, the rest as JSON."""
     directory.mkdir(parents=True)
     rest = query.settings | {"names": query.model.names, "log": str(log.path.absolute())}
     arrays = {"mean": query.model.mean, "covariance": query.model.covariance}
@@ -35,7 +35,7 @@ def write_task(directory: Path, query: ReplayQuery, log: SensorLog) -> None:
 
 
 def read_task(directory: Path) -> tuple[ReplayQuery, SensorLog]:
-    """What `write_task` left."""
+    """Read the task that `write_task` wrote."""
     with np.load(directory / _TASK, allow_pickle=False) as found:
         rest = json.loads(str(found["rest"]))
         model = GaussianModel(found["mean"], found["covariance"], rest.pop("names"))
@@ -51,7 +51,7 @@ def passed(directory: Path) -> dict[tuple[str, int], float]:
 
 
 def main(place: str, kind: str, point: str = "", batch: str = "0") -> None:
-    """Recover what an earlier process left, then stream the rest.
+    """Recover the batch of an earlier process, then stream the rest.
 
     This process kills itself by SIGKILL when it passes the point of the batch. Spark is loaded once
     the recovery is committed: none of its start is part of T_rec.

@@ -222,7 +222,7 @@ def fitted(points: pd.DataFrame, reserve: float, title: str) -> go.Figure:
 
 
 def t_sla(recoveries: pd.DataFrame) -> go.Figure:
-    """Every recovery's T_rec beside the T_SLA that it was planned for."""
+    """Every recovery's T_rec and the T_SLA that it was planned for."""
     figure = go.Figure()
     for t_sla_ms, rows in recoveries.groupby("t_sla_ms"):
         figure.add_box(

@@ -32,16 +32,16 @@ GUARDED = "guarded"
 
 @dataclass(eq=False)
 class Trail:
-    """What was read of the window that runs: sums and samples a stretch of the grid and sensor."""
+    """Samples read of the running window: sums and counts per segment of the grid and sensor."""
 
-    sums: np.ndarray  # (stretches, n)
-    counts: np.ndarray  # (stretches, n); −1 where not read
-    lost: int = -1  # stretch at which a failure left the sensors outside O unread
+    sums: np.ndarray  # (segments, n)
+    counts: np.ndarray  # (segments, n); −1 where not read
+    lost: int = -1  # segment at which a failure left the sensors outside O unread
 
     @classmethod
-    def empty(cls, stretches: int, sensors: int) -> Self:
+    def empty(cls, segments: int, sensors: int) -> Self:
         """Nothing was read yet."""
-        return cls(np.zeros((stretches, sensors)), np.full((stretches, sensors), -1, np.int64))
+        return cls(np.zeros((segments, sensors)), np.full((segments, sensors), -1, np.int64))
 
     def samples(self, sizes: np.ndarray) -> np.ndarray:
         """A window (w, n) with these sums and gaps, which is what a guard of means looks at.
@@ -77,7 +77,7 @@ class GuardedReplay(PartialReplay):
         if not q.t_sla_ms >= longest:
             raise ValueError(
                 f"t_sla_ms must be at least {longest:.6g} to replay all {n} sensors over the "
-                f"grid's longest stretch of {int(self.sizes.max())} steps, got {q.t_sla_ms!r}; "
+                f"grid's longest segment of {int(self.sizes.max())} steps, got {q.t_sla_ms!r}; "
                 "give a finer grid or more time"
             )
         per_mean = float(q.aggregate.of_mean(1.0, q.window))  # a result, by the window's mean
@@ -127,13 +127,13 @@ class GuardedReplay(PartialReplay):
 
         sums, counts = np.zeros(n), np.zeros(n, np.int64)
         last = int(np.searchsorted(self.grid, stop - window))
-        for stretch in range(first, last):
-            begin, end = (self.grid[stretch : stretch + 2] + window).tolist()
-            self.trail.sums[stretch, keys], self.trail.counts[stretch, keys] = read(
+        for segment in range(first, last):
+            begin, end = (self.grid[segment : segment + 2] + window).tolist()
+            self.trail.sums[segment, keys], self.trail.counts[segment, keys] = read(
                 keys, begin, end
             )
-            sums[keys] += self.trail.sums[stretch, keys]
-            counts[keys] += self.trail.counts[stretch, keys]
+            sums[keys] += self.trail.sums[segment, keys]
+            counts[keys] += self.trail.counts[segment, keys]
         phases.end("replayed")
 
         aggregated = replace(
@@ -147,7 +147,7 @@ class GuardedReplay(PartialReplay):
             results = self._finish(aggregated)
             memory[GUARDED] = self.guard.to_bytes()
             aggregated = self._planned(fresh(self.query, stop))
-        elif failed:  # what is read from now on differs from what was planned to be
+        elif failed:  # other sensors are read from now on than was planned
             asked = self.query.recovery_time, self.query.t_sla_ms
             rest = plan_guarded(self.guard, *asked, keys, start=stop - window)
             aggregated = replace(aggregated, times=tuple(window + tau for tau in rest.times))
@@ -169,12 +169,12 @@ class GuardedReplay(PartialReplay):
             self.store.keep(planned, {"trail": self._to_bytes()})
         return self.audited
 
-    def _lose(self, window: int, stretch: int) -> None:
-        """Settle which sensors stay unread, by the guard and what became of earlier estimates."""
+    def _lose(self, window: int, segment: int) -> None:
+        """Settle which sensors stay unread, by the guard and the audit of earlier estimates."""
         others = np.ones(self.query.model.size, bool)
-        others[self.guard.replay[stretch]] = False
-        self.estimates.declare((window, stretch), others, np.nan)
-        self.trail.lost = stretch
+        others[self.guard.replay[segment]] = False
+        self.estimates.declare((window, segment), others, np.nan)
+        self.trail.lost = segment
 
     def _unread(self, window: int) -> np.ndarray:
         """Sensors that are not read again."""
@@ -198,7 +198,7 @@ class GuardedReplay(PartialReplay):
         return results_of(self.query, checkpoint, values, half, np.where(unread, w, counts))
 
     def _audit(self, position: int) -> None:
-        """Read what was estimated of windows that end by a step, and book it in their order."""
+        """Read the truth of estimates in windows that end by a step, and book them in order."""
         w = self.query.window
 
         def off(place: tuple[int, ...], keys: list[int], estimate: np.ndarray) -> np.ndarray:
@@ -210,7 +210,7 @@ class GuardedReplay(PartialReplay):
         self.estimates.audit(off, self.limit, position - w)
 
     def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint at a window's beginning, planned by what both accounts bear."""
+        """The checkpoint at a window's beginning, planned by both accounts."""
         self._audit(checkpoint.window - self.query.window)
         closed = np.flatnonzero(self.estimates.account.declare(np.ones(self.query.model.size)) != 2)
         asked = self.query.recovery_time, self.query.t_sla_ms
@@ -273,8 +273,8 @@ def plan_guarded(
 ) -> GuardedPlan:
     """From each time the largest of the guard's grid that T_SLA lets reach (D2 fig. 4).
 
-    Each window has its own plan, for O follows the accounts: made when the last is through. The
-    sensors in `also` are read in any case. What is left after a failure is planned from a `start`.
+    Each window has its own plan, because O depends on the accounts. The sensors in `also` are read
+    in any case. After a failure the rest of the window is planned from a `start`.
 
     ValueError when T_SLA does not reach from one time of the grid to the next.
     """

@@ -43,7 +43,7 @@ class ReplayQuery:
     The model is of the n sensors' values at one step, `window` counts steps; all are as
     `plan_checkpoints` takes them. Where `planned` has the times of a plan and its replay sets, an
     undisturbed window follows these; what comes after a failure is planned here.
-    By `recover` "guard" what is read again follows the data, at the times of a `grid`; see
+    By `recover` "guard" the replayed sensors depend on the data, at the times of a `grid`; see
     `guarded_replay`.
     """
 
@@ -59,7 +59,7 @@ class ReplayQuery:
     grid: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what no operator could recover by."""
+        """Refuse settings that no operator could recover by."""
         if self.recover not in RECOVER:
             raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
         if self.query not in QUERIES:
@@ -104,7 +104,7 @@ class ReplayQuery:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What identifies the query: another one must not go on with its state."""
+        """Identity of the query: another one must not go on with its state."""
         digest = self.model.digest()
         digest.update(json.dumps([self.model.names, self.settings], sort_keys=True).encode())
         return digest.hexdigest()[:16]
@@ -260,7 +260,7 @@ class PartialReplay:
             sensors, more = [*sensors, *lacking[first[:more]].tolist()], 2 * more
 
     def _commit(self, checkpoint: Checkpoint, record: IntervalRecord) -> None:
-        """Make the batch durable; only then plan anew what follows a recovery."""
+        """Make the batch durable; only then plan the rest after a recovery."""
         window, results = checkpoint.window, []
         if checkpoint.position == window + self.query.window:
             results = window_results(self.query, checkpoint)
@@ -280,7 +280,7 @@ class PartialReplay:
         q, window, done = self.query, checkpoint.window, checkpoint.position - checkpoint.window
         variance = checkpoint.variance / q.aggregate.divisor(max(done, 1)) ** 2
         if checkpoint.variance.max() > q.allowed * (1 + COMPARED_TO):
-            q = replace(q, method="exactly-once")  # which adds no error to what is lost already
+            q = replace(q, method="exactly-once")  # which adds no error
         elif not q.aggregate.gaussian and variance.any():
             q, variance = replace(q, method="exactly-once"), np.zeros(variance.size)
         plan = q.plan(done, variance) if done else q.first_plan

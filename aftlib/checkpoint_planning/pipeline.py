@@ -1,6 +1,6 @@
 """Partial replay on Structured Streaming: micro-batch boundaries are the planned τ_k (D2).
 
-A batch that had begun when the driver died is recovered by the next driver before Spark's stream
+A batch that had begun when the driver crashed is recovered by the next driver before Spark's stream
 starts; Spark then runs it again, and the operator finds it committed.
 """
 
@@ -62,7 +62,7 @@ class PlannedLog(PlannedInput):
     stop: int  # step at which the stream ends: its last window is whole
     tasks: int  # slices of the sensors that are read in parallel
     window: int = 0
-    grid: tuple[int, ...] = ()  # steps of a window at which sums are told apart
+    grid: tuple[int, ...] = ()  # steps of a window at which sums are kept apart
     query: str = "mean"
 
     schema: ClassVar[StructType] = SUM_SCHEMA
@@ -92,7 +92,7 @@ class PlannedLog(PlannedInput):
         return [SensorSlice(part, start, stop) for part in sliced(keys, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Sums of the slice, in one row, or one a stretch of the grid."""
+        """Sums of the slice, in one row, or one per segment of the grid."""
         piece = cast("SensorSlice", partition)
         log = LogReader(SensorLog.open(self.log))
         first = piece.start - piece.start % max(1, self.window)
@@ -119,7 +119,7 @@ def sum_slice(
 def collected(frame: DataFrame) -> Read:
     """Reader that runs the tasks of a frame of `SUM` rows and puts their sums in order.
 
-    The tasks run once, for all stretches of the batch.
+    The tasks run once for all segments of the batch.
     """
     rows: list[dict] = []
 
@@ -157,11 +157,11 @@ def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
 
 @dataclass(frozen=True)
 class ReplayedStream:
-    """What a stream left: finished windows, and what each batch did."""
+    """Result of a stream: finished windows, and a record of each batch."""
 
     results: list[WindowResult]
     records: list[IntervalRecord]
-    audited: Audit | None = None  # what became of a guard's estimates
+    audited: Audit | None = None  # of a guard's estimates
 
 
 def replay_stream(
@@ -172,14 +172,14 @@ def replay_stream(
     passes: Callable[[str, int], None] = lambda point, batch: None,
     tasks: int = 2,
 ) -> ReplayedStream:
-    """Stream the whole windows of a log; go on where an earlier process died.
+    """Stream the whole windows of a log; go on where an earlier process crashed.
 
     The log's keys are the model's, in the same order, and a cluster's machines share its folder;
     else a ValueError. The directory is the place of the state, the prepared replay sets and Spark's
     own checkpoint. Those of another stream, and a checkpoint that is torn or ahead of the state,
-    are refused by a ValueError, a driver that is at work on it by a TimeoutError. `passes` is told
-    of each point that a batch passes, for faults to strike there; the sensors are read in so many
-    parallel `tasks`.
+    are refused by a ValueError, a driver that is at work on it by a TimeoutError. `passes` is
+    called with each point that a batch passes, where faults are injected; the sensors are read in
+    so many parallel `tasks`.
     """
     require_shared(spark, log.path)
     with QueryDirectory(directory).locked():
@@ -210,7 +210,7 @@ def replay_stream(
 def require_in_step(operator: PartialReplay, directory: Path) -> None:
     """Refuse a checkpoint of Spark's that is torn, or ahead of the state.
 
-    One that is behind it is no harm: what the state has committed is not done again.
+    One that is behind it is no harm: committed batches are not done again.
     """
     place = QueryDirectory(
         directory,

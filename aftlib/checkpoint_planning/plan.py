@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METHODS = ("proposed", "no-relaxation", "exactly-once")
-"""Ways to choose what is replayed (D2 section 6.2)."""
+"""Methods to choose the replayed sensors (D2 section 6.2)."""
 ADAPTIVE = "adaptive"
-"""Beyond the document: every interval as if it alone failed, and planned anew once one has."""
+"""Beyond the document: every interval as if it alone failed, and planned again once one has."""
 
 QUERIES = tuple(AGGREGATES)
 
@@ -35,8 +35,8 @@ class CheckpointPlan(ShortRepr):
 
     A plan holds until a failure has been recovered from approximately; its later replay sets
     count on exact checkpoints. After a failure in interval k, plan again with `start` =
-    times[k + 1] and `checkpoint_variance` = restored_variance(k). An "adaptive" plan promises
-    `single_failure_variance`; what may fail after that is the next plan's business.
+    times[k + 1] and `checkpoint_variance` = restored_variance(k). An "adaptive" plan guarantees
+    `single_failure_variance`; later failures are the next plan's business.
 
         R(c^k, O) = min_i P(|Y_i − y_i| ≤ ε | c^k, o)     (D2 eq. (12))
 
@@ -109,7 +109,7 @@ class CheckpointPlan(ShortRepr):
         return self.requirement.reliability(self.worst_case_variance)
 
     def to_frame(self, step: Any = None, start: Any = None) -> pd.DataFrame:
-        """A row an interval: begin, end, sensors replayed, tuples, least worst-case reliability.
+        """One row per interval: begin, end, sensors replayed, tuples, least worst-case reliability.
 
         Times are steps; with `step`, a duration such as "1min", Timedeltas since the window began;
         and with `start` too, its Timestamp, they are Timestamps.
@@ -196,9 +196,9 @@ def plan_checkpoints(
     t_sla_ms : float
         Longest recovery permitted.
     method : {"proposed", "no-relaxation", "exactly-once", "adaptive"}
-        "proposed" chooses what to replay anew at each checkpoint by eq. (20); "no-relaxation"
+        "proposed" chooses the sensors again at each checkpoint by eq. (20); "no-relaxation"
         keeps the choice of the window's beginning; "exactly-once" replays every sensor; "adaptive"
-        lets each interval alone spend all of ε, and has to be planned anew after each failure.
+        lets each interval alone spend all of ε, and has to be planned again after each failure.
     query : {"mean", "sum", "min", "max"}
         The window's query, over the steps of each sensor.
     start : int
@@ -232,7 +232,7 @@ def plan_checkpoints(
     being 1 for a sum. As τ grows all targets grow alike, so the sensors are put in order once and
     each later set is a prefix of it.
 
-    "adaptive" keeps ε, δ and T_SLA for every pattern of failures, if it is planned anew after each.
+    "adaptive" keeps ε, δ and T_SLA for every pattern of failures if it is planned again after each.
     Let A = w² σ* be the variance that the error of the window's sum may have (1 for w² and a sum),
     and d_i what the restored aggregate of sensor i already has: 0 while nothing has failed, for a
     checkpoint that is reached undisturbed is exact. Interval k replays a set O with

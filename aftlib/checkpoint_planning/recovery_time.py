@@ -59,7 +59,9 @@ class RecoveryTime:
             When `tuples` is negative or not a number.
         """
         if not tuples >= 0:
-            raise ValueError(f"tuples must be at least 0, got {tuples!r}; count what is replayed")
+            raise ValueError(
+                f"tuples must be at least 0, got {tuples!r}; count the replayed tuples"
+            )
         return float(self.fixed_ms + self.per_tuple_ms * tuples)
 
     def max_tuples(self, t_sla_ms: float) -> int:

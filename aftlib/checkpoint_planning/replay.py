@@ -28,7 +28,7 @@ _FEW = 128
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReplaySet(ShortRepr):
-    """Sensors O that are replayed after a failure, and what is then known of all n sensors.
+    """Sensors O that are replayed after a failure, and the variances of all n sensors then.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ def prepare(
     elif begun != own:
         raise ValueError(
             f"log must be the one that the stream in {str(directory)!r} began with, "
-            f"{begun.decode()}, got {own.decode()}: go on with that one, or start anew in another "
+            f"{begun.decode()}, got {own.decode()}: go on with that one, or start again in another "
             "directory"
         )
     if query.recover == "guard":  # which others need not load

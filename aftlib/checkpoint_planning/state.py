@@ -69,7 +69,7 @@ class Checkpoint:
         if data[: -len(body)] != _head(body):
             raise ValueError(
                 f"data is no intact checkpoint ({len(data)} bytes begin with {data[:16]!r}); "
-                "restore the file from a copy, or delete it to start the stream anew"
+                "restore the file from a copy, or delete it to start the stream again"
             )
         line, _, numbers = body.partition(b"\n")
         window, position, times, plan = json.loads(line)
@@ -90,17 +90,17 @@ class WindowResult:
     value: float  # mean or sum; NaN when every sample was missing
     half_width: float  # of the interval of probability 1 − δ; 0 when exact
     samples: int  # aggregated, estimated ones included
-    kept: bool  # half_width ≤ ε; False: not recoverable, for too little was observed
+    kept: bool  # half_width ≤ ε; False: not recoverable, because too little was observed
 
 
 @dataclass(frozen=True)
 class IntervalRecord:
-    """What one batch did, over the steps [start, stop); T_… in milliseconds (D2 section 6.1)."""
+    """Record of one batch, over the steps [start, stop); T_… in milliseconds (D2 section 6.1)."""
 
     batch: int  # Spark's id
     start: int
     stop: int
-    recovered: bool  # begun by a process that died
+    recovered: bool  # begun by a process that crashed
     sensors: int  # that were read
     res_ms: float
     rep_ms: float
@@ -149,9 +149,9 @@ class CheckpointStore:
         self._connection = open_database(path, what, APPLICATION, create=create, check=check)
 
     def begin(self, batch: int, start: int, process_id: str) -> bool:
-        """Note that a process begins a batch; True when another began it before and died.
+        """Record that a process begins a batch; True when another began it before and crashed.
 
-        The note outlives the process, but a power failure may take it: the batch is then read
+        The record outlives the process, but a power failure may take it: the batch is then read
         whole.
         """
         act = f"begin batch {batch} in"
@@ -167,16 +167,16 @@ class CheckpointStore:
         return rows[0][0] if rows else None
 
     def end(self, process_id: str) -> None:
-        """Note that a process ends of itself: what it had begun has not failed."""
+        """Record that a process ends of itself: the batches that it began have not failed."""
         with transaction(self._connection, "end the process in") as connection:
             connection.execute("DELETE FROM begun WHERE process = ?", (process_id,))
 
     def keep(
         self, checkpoint: Checkpoint, memory: Mapping[str, bytes] = MappingProxyType({})
     ) -> None:
-        """Make a checkpoint durable that finishes no batch: the first, or one planned anew.
+        """Make a checkpoint durable that finishes no batch: the first, or one with a new plan.
 
-        What it was planned by is to be remembered with it, by name.
+        `memory` is what it was planned by, by name.
         """
         with transaction(self._connection, "keep the plan in") as connection:
             connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
@@ -211,12 +211,12 @@ class CheckpointStore:
             connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
     def remember(self, memory: Mapping[str, bytes]) -> None:
-        """Make durable what an operator knows beyond its checkpoint, by name."""
+        """Make an operator's state beyond its checkpoint durable, by name."""
         with transaction(self._connection, "keep the memory in") as connection:
             connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
     def memory(self, name: str) -> bytes:
-        """What was remembered by that name last; empty when nothing was."""
+        """The state last remembered by that name; empty when there is none."""
         rows = self._rows("SELECT data FROM memory WHERE name = ?", name)
         return bytes(rows[0][0]) if rows else b""
 
@@ -244,8 +244,8 @@ class CheckpointStore:
 class Preparation:
     """Replay sets and gain matrices on disk, made with the plan so that recovery only loads them.
 
-    The directory has a folder a plan: sensors, gain and variance of each interval. It is named by
-    what determines its contents, so no other plan's or model's is ever taken for it.
+    The directory has one folder per plan: sensors, gain and variance of each interval. Its name is
+    a hash of its contents' origin, so no other plan's or model's is ever taken for it.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -266,7 +266,7 @@ class Preparation:
         return name
 
     def load(self, name: str, interval: int) -> PreparedReplay:
-        """What a failure in an interval of a plan needs; ValueError when it is gone or damaged."""
+        """Load the preparation of an interval; ValueError when it is gone or damaged."""
         parts = {}
         for part in ("sensors", "gain", "variance"):
             path = self.directory / name / f"{interval}-{part}.npy"
@@ -275,14 +275,14 @@ class Preparation:
             except (OSError, ValueError) as error:
                 raise ValueError(
                     f"directory lacks an intact {path.name} of plan {name} ({error}); restore "
-                    f"{str(self.directory)!r} from a copy, or start the stream anew"
+                    f"{str(self.directory)!r} from a copy, or start the stream again"
                 ) from error
         return PreparedReplay(**parts | {"sensors": parts["sensors"].tolist()})
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedReplay:
-    """What a recovery loads: the replay set O and how the others follow from it."""
+    """Contents of a preparation: the replay set O and how the others follow from it."""
 
     sensors: list[int]  # O
     gain: np.ndarray  # (n − |O|, |O|)

@@ -76,8 +76,8 @@ def estimate_extremes(
     """Extremes over some steps of all n sensors, those `known` before included, and variances.
 
     `values` is as in `estimate_with_gaps`. A variance is (h / z)² of the half-width h of a sensor's
-    extreme, and 0 where each of its samples is there. What is aggregated later, exactly, makes that
-    error no larger: |max(Y, x) − max(y, x)| ≤ |Y − y|.
+    extreme, and 0 where each of its samples is there. Exact samples that are aggregated later make
+    that error no larger: |max(Y, x) − max(y, x)| ≤ |Y − y|.
     """
     replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
     means, variance = np.zeros((2, len(values), model.size))
