@@ -17,7 +17,8 @@ from aftlib.reports.runs import Executed
 PARAMETERS = """\
 m = 4  # number of workers
 epsilons = [0.65, 0.7]  # tolerances
-path: str | None = None  # a file of one's own"""
+path: str | None = None  # a file of one's own
+from tests.tiny_parameters import NotebookParameters"""
 
 FIGURE = """\
 import plotly.graph_objects as go
@@ -40,7 +41,8 @@ FIRST = [
     new_markdown_cell("## Formulas\n\n$$\\frac{1}{2} \\tag{7}$$\n\n## Verdicts"),
     new_code_cell(CLAIMS),
 ]
-SEEDED = [FIRST[0], new_code_cell("m = 4\nseed = 1", metadata={"tags": ["parameters"]})]
+SEEDS = "m = 4\nseed = 1\nfrom tests.tiny_parameters import NotebookParameters"
+SEEDED = [FIRST[0], new_code_cell(SEEDS, metadata={"tags": ["parameters"]})]
 FAILING = [
     new_markdown_cell("# A failure\n\nIt divides by zero."),
     new_code_cell("workers = 2  # workers", metadata={"tags": ["parameters"]}),
@@ -48,12 +50,6 @@ FAILING = [
     new_code_cell("workers / 0"),
     new_code_cell("print('after')"),
 ]
-PROFILES = """\
-[smoke.01_approximately_once]
-m = 3
-[quick]
-[full]
-"""
 
 
 def only_tiny_claims(patch: pytest.MonkeyPatch) -> None:
@@ -82,7 +78,6 @@ def make_project(root: Path, **notebooks: list[nbformat.NotebookNode]) -> Path:
     """Make a project folder with `notebooks` by name (n01_x becomes 01_x); return it."""
     (root / "notebooks").mkdir(parents=True)
     (root / "pyproject.toml").touch()
-    (root / "notebooks" / "profiles.toml").write_text(PROFILES)
     chosen = notebooks or {"n01_approximately_once": FIRST, "n02_failing": FAILING}
     for name, cells in chosen.items():
         write_notebook(root / "notebooks" / f"{name[1:]}.ipynb", cells)

@@ -7,7 +7,6 @@ parameters and cells name.
 
 from __future__ import annotations
 
-import ast
 import glob
 import hashlib
 import importlib.metadata
@@ -15,7 +14,6 @@ import json
 import os
 import platform
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -26,7 +24,7 @@ from typing import Any
 import nbformat
 
 from aftlib.core.paths import notebooks_dir, project_root
-from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.documents import DOCUMENTS, PROFILES
 from aftlib.reports.parameter_cell import Parameter, check_parameters, listing, read_parameters
 from aftlib.reports.parameter_model import ParameterModel
 
@@ -98,33 +96,9 @@ class Notebook:
         return run_key(self.content, self.values(given))
 
     def check_values(self, given: Mapping[str, Any]) -> None:
-        """Have the model of the parameters check the values, before a kernel or Spark is started.
-
-        Where there is none, ``check_parameters`` of the package, if the notebook calls that first.
-        """
+        """Have the parameters' model check the values, before a kernel or Spark is started."""
         if self.model is not None:
             self.model(**self.values(given))
-            return
-        code = [c.source for c in self.content.cells if c.cell_type == "code"]
-        try:
-            nodes = [node for part in code[1:2] for node in ast.walk(ast.parse(part))]
-        except SyntaxError:  # a magic: that cell checks nothing
-            nodes = []
-        homes = {
-            alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in nodes
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-        values = self.values(given)
-        for node in nodes:
-            match node:
-                case ast.Call(ast.Attribute(ast.Name(package), "check_parameters")) if (
-                    package in homes
-                ):
-                    named = {k.arg: k.value for k in node.keywords if k.arg}
-                    asked = {a: values[v.id] for a, v in named.items() if isinstance(v, ast.Name)}
-                    import_module(homes[package]).check_parameters(**asked)
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
@@ -158,31 +132,13 @@ def find_notebook(wanted: str) -> Notebook:
 
 
 def profile_parameters(profile: str, notebook: Notebook) -> dict[str, Any]:
-    """Return the checked parameters that `profile` gives `notebook` (none when it names none).
+    """Return the parameters of `notebook` that `profile` sets; none for a notebook without a model.
 
-    They are those of its model, otherwise of ``notebooks/profiles.toml``: ValueError when that is
-    missing or broken, or names a notebook or parameter that there is not.
+    ValueError for an unknown profile.
     """
-    if notebook.model is not None:
-        return notebook.model.profile(profile)
-    path = notebooks_dir() / "profiles.toml"
-    try:
-        profiles = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ValueError(f"{path} is missing: it says how large each profile is") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from error
-
-    if profile not in profiles:
-        raise ValueError(f"profile {profile!r} is not in {path.name}: {', '.join(profiles)} are")
-    names = [known.name for known in all_notebooks()]
-    for name in profiles[profile]:
-        if name not in names:
-            raise ValueError(f"{path.name}: [{profile}.{name}] names none of {', '.join(names)}")
-    try:
-        return notebook.check(profiles[profile].get(notebook.name, {}))
-    except ValueError as error:
-        raise ValueError(f"profile {profile} of {path.name}: {error}") from error
+    if profile not in PROFILES:
+        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
+    return notebook.model.profile(profile) if notebook.model else {}
 
 
 def title_of(content: nbformat.NotebookNode, otherwise: str) -> str:

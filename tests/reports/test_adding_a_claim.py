@@ -64,7 +64,6 @@ def test_a_claim_is_added_in_one_file(tmp_path):
     own = [cell for cell in code if "Scorecard(" in cell and "import" not in cell]
     shown = [new_code_cell(frames), *map(new_code_cell, own)]
     write_notebook(tmp_path / "notebooks" / f"{name}.ipynb", shown)
-    (tmp_path / "notebooks" / "profiles.toml").write_text("[quick]\n")
 
     done = subprocess.run(
         [sys.executable, "-m", "aftlib.reports.cli", "reproduce", "--only", "D5"],
