@@ -7,15 +7,10 @@ from pathlib import Path
 import pytest
 
 import aftlib
+from aftlib.reports.documents import DOCUMENTS
 
 HOUSE = Path(aftlib.__file__).parent
-PACKAGES = [
-    "approximately_once",
-    "checkpoint_planning",
-    "exponential_histogram",
-    "shared_state",
-    "upstream_backup",
-]
+PACKAGES = [document.package for id, document in DOCUMENTS.items() if id.startswith("D")]
 MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
     package: {"core", "spark", "guard", "reports"} for package in PACKAGES
 }

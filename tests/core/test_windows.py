@@ -42,8 +42,8 @@ def test_extremes_are_of_the_samples_present(query, fold):
         ((0, 1), "width must be at least 1 step, got 0"),
         ((3, 0), "slide must lie in 1 … width = 3, got 0"),
         ((3, 4), "slide must lie in 1 … width = 3, got 4; a larger slide would leave steps out"),
-        ((3, 1, "mode"), "query must be 'mean', 'sum', 'min' or 'max', got 'mode'"),
-        ((3, 1, ["sum"]), r"query must be 'mean', 'sum', 'min' or 'max', got \['sum'\]"),
+        ((3, 1, "mode"), "query must be 'mean', 'sum', .* got 'mode'"),
+        ((3, 1, ["sum"]), r"query must be 'mean', 'sum', .* got \['sum'\]"),
     ],
 )
 def test_bad_windows_are_refused(arguments, message):
