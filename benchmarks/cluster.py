@@ -21,7 +21,8 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.operator import HistogramQuery
-from aftlib.exponential_histogram.parallel import Drawn, aggregate
+from aftlib.exponential_histogram.pipeline import aggregate
+from aftlib.exponential_histogram.source import Drawn
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.strategies import merge_log
 from aftlib.shared_state.tuplelog import TupleStream, write_tuples

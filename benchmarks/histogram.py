@@ -24,7 +24,8 @@ from pyspark.sql import functions as F
 from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram, experiments
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.operator import HistogramQuery
-from aftlib.exponential_histogram.parallel import Drawn, aggregate
+from aftlib.exponential_histogram.pipeline import aggregate
+from aftlib.exponential_histogram.source import Drawn
 from aftlib.spark.session import session
 from benchmarks import histogram_stream
 

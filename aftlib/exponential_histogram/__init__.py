@@ -1,13 +1,14 @@
 """D5: counts, sums and variances over sliding windows, within a relative error ε, from few buckets.
 
-An event's way: `events` checks what is fed and counts its units. `buckets` holds the canonical
-form and takes the units in, one by one or (by `kernels`) a whole array at once, with the same
-result. `histogram` is the public face: estimates, merging, and bytes sealed by `record`. `variance`
-does the like for real values. `ring` is the exact rival.
+`sketch` checks inputs and counts their units. `buckets` holds the canonical form and adds the
+units, one by one or (by `kernels`) a whole array at once, with the same result. `histogram` is the
+public class: estimates, merging and bytes. `variance` does the same for real values. `bits` has
+seeded streams and their exact counts.
 
-On Spark: `source` draws the bits of `bits` as a stream. `pipeline` runs it into `operator`, whose
-histogram a key is state that Spark commits with each micro-batch. `parallel` merges one of each
-partition.
+On Spark: `source` reads bits as a stream or per partition. `pipeline` runs a stream into
+`operator`, whose histograms, one per key, are state that Spark commits with each micro-batch. It
+also merges one histogram of each partition. `experiments` produce frames, `figures` draw them, and
+`claims` judge.
 """
 
 from aftlib.exponential_histogram.histogram import ExponentialHistogram

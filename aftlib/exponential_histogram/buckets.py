@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.exponential_histogram.events import MAX_UNITS, Units
+from aftlib.exponential_histogram.sketch import MAX_UNITS, Units
 
 NO_TIMES = np.empty(0, np.int64)
 NO_ANSWERS = np.empty(0, np.float64)

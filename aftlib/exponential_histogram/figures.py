@@ -28,7 +28,7 @@ LOOK: Mapping[str, dict] = {
     "article": {"name": "article's ⌈total − last/2⌉", "color": RED, "symbol": "square"},
     "sound": {"name": "sound total − (last − 1)/2", "color": BLUE, "symbol": "circle"},
 }
-PROMISED = {"color": "#333", "dash": "dash"}
+LIMIT = {"color": "#333", "dash": "dash"}
 _AXES = {
     "epsilon": "promised relative error ε (logarithmic)",
     "window": "window N (events, logarithmic)",
@@ -120,17 +120,17 @@ def explore(window: int, epsilon: float, share: float, seed: int) -> Any:
     )
 
 
-def _with_promise(
+def _with_guarantee(
     curves: Mapping[Any, tuple[pd.DataFrame, Any]],
     slider: str,
     start: float,
     titles: tuple[str, str, str],
     mode: str = "lines+markers",
 ) -> go.Figure:
-    """Both estimates and the promise at each stop of a slider: a frame over x, and the promise."""
+    """Both estimates and the guaranteed error at each stop of a slider."""
     frames = {}
-    for stop, (each, promised) in curves.items():
-        table, x = each[list(LOOK)].assign(promised=promised), each.index.tolist()
+    for stop, (each, guaranteed) in curves.items():
+        table, x = each[list(LOOK)].assign(guaranteed=guaranteed), each.index.tolist()
         rows = table.astype(object).where(table.notna(), None)  # JSON has no NaN
         frames[str(float(stop))] = [{"x": x, "y": rows[name].tolist()} for name in rows]
     active = list(curves).index(start)
@@ -139,7 +139,7 @@ def _with_promise(
         marker = {"symbol": look["symbol"], "size": 6, "color": look["color"]}
         line = {"color": look["color"]}
         figure.add_scatter(mode=mode, name=look["name"], marker=marker, line=line, **data)
-    figure.add_scatter(mode="lines", name="promised ε", line=PROMISED, **shown[-1])
+    figure.add_scatter(mode="lines", name="promised ε", line=LIMIT, **shown[-1])
     return with_slider(styled(figure, *titles), slider, frames, active)
 
 
@@ -150,7 +150,7 @@ def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
         named = {f"{name}_error": name for name in LOOK}
         curves[epsilon] = each.set_index("ones")[[*named]].rename(columns=named), epsilon
     titles = "Few ones break the article's promise", "ones in the window", "relative error"
-    figure = _with_promise(curves, "ε", start, titles, "lines")
+    figure = _with_guarantee(curves, "ε", start, titles, "lines")
     figure.update_xaxes(type="log", dtick=1).update_yaxes(rangemode="tozero", tickformat=".2~%")
     return figure
 
@@ -165,10 +165,8 @@ def errors(swept: pd.DataFrame, start: float) -> go.Figure:
         worst = each.groupby("epsilon")[list(LOOK)].max()
         curves[share] = worst.where(worst > 0), worst.index  # a logarithmic axis has no place for 0
     titles = "Largest relative error measured", _AXES["epsilon"], "relative error"
-    figure = _with_promise(curves, "P(1)", start, titles)
-    return figure.update_xaxes(type="log", dtick=1).update_yaxes(
-        type="log", dtick=1, tickformat=".2~%"
-    )
+    figure = _with_guarantee(curves, "P(1)", start, titles)
+    return _logarithmic(figure).update_yaxes(tickformat=".2~%")
 
 
 def error_ratios(
@@ -190,7 +188,7 @@ def error_ratios(
         worst = each.groupby(x)[list(LOOK)].max() / float(each["epsilon"].iloc[0])
         curves[epsilon] = worst.rename(index="{:g}".format) if x == "burst" else worst, 1.0
     titles = title, _AXES[x], "largest relative error / ε"
-    figure = _with_promise(curves, "ε", start, titles)
+    figure = _with_guarantee(curves, "ε", start, titles)
     figure.update_xaxes(**({"type": "category"} if x == "burst" else {"type": "log", "dtick": 1}))
     return figure.update_yaxes(rangemode="tozero")
 
@@ -201,13 +199,18 @@ def _lines(figure: go.Figure, x: pd.Series, y: Any, name: str, color: str, **loo
     figure.add_scatter(x=x, y=y, name=name, **look)
 
 
+def _logarithmic(figure: go.Figure) -> go.Figure:
+    """Give both axes ticks at the powers of ten."""
+    return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
+
+
 def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title: str) -> go.Figure:
-    """Relative errors along a stream under the promised line; `columns` names each estimate's."""
+    """Relative errors along a stream under the guaranteed line; `columns` names each estimate's."""
     figure = go.Figure()
     for name, column in columns.items():
         line = {"color": LOOK[name]["color"], "width": 1}
         figure.add_scatter(x=table["at"], y=table[column], name=LOOK[name]["name"], line=line)
-    figure.add_hline(epsilon, line=PROMISED, annotation_text=f"promised ε = {epsilon:g}")
+    figure.add_hline(epsilon, line=LIMIT, annotation_text=f"promised ε = {epsilon:g}")
     styled(figure, title, "events so far", "relative error")
     return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")
 
@@ -220,10 +223,10 @@ def variances(table: pd.DataFrame) -> go.Figure:
             where = {"legendgroup": name, "showlegend": column == 1, "row": 1, "col": column}
             _lines(figure, each["epsilon"], each[y], str(name), color, **where)
     ends = [table["epsilon"].min(), table["epsilon"].max()]
-    figure.add_scatter(x=ends, y=ends, mode="lines", name="promised ε", line=PROMISED, row=1, col=1)
+    figure.add_scatter(x=ends, y=ends, mode="lines", name="promised ε", line=LIMIT, row=1, col=1)
     styled(figure, "Variance: error and memory", _AXES["epsilon"], "relative error")
     figure.update_yaxes(title_text="buckets", col=2)
-    return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
+    return _logarithmic(figure)
 
 
 def demo(table: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
@@ -250,9 +253,9 @@ def sizes(table: pd.DataFrame) -> go.Figure:
         color = colors[i % len(colors)]
         _lines(figure, each["window"], each["bytes"], f"ε = {epsilon:g}", color)
     ring = table.groupby("window")["ring_bytes"].first()
-    figure.add_scatter(x=ring.index, y=ring, mode="lines", name="exact ring of bits", line=PROMISED)
+    figure.add_scatter(x=ring.index, y=ring, mode="lines", name="exact ring of bits", line=LIMIT)
     styled(figure, "Memory of a window full of ones", _AXES["window"], "bytes (logarithmic)")
-    return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
+    return _logarithmic(figure)
 
 
 def rates(table: pd.DataFrame, document: float) -> go.Figure:
@@ -262,18 +265,15 @@ def rates(table: pd.DataFrame, document: float) -> go.Figure:
         _lines(figure, table["chunk"], table[column], name, color)
     ends = [table["chunk"].min(), table["chunk"].max()]
     name = f"the document: {document:,.0f}"
-    figure.add_scatter(x=ends, y=[document] * 2, mode="lines", name=name, line=PROMISED)
+    figure.add_scatter(x=ends, y=[document] * 2, mode="lines", name=name, line=LIMIT)
     styled(figure, "Speed on one core", "events a call (logarithmic)", "events/s (logarithmic)")
-    return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
+    return _logarithmic(figure)
 
 
 def parallel(table: pd.DataFrame) -> go.Figure:
     """Seconds to draw and count events in Spark tasks, and to draw them into histograms."""
-    figure = go.Figure()
-    x = [f"{events:,} events" for events in table["events"]]
-    for column, name, color in (
-        ("count_s", "draw and count", GREY),
-        ("histogram_s", "draw, histograms, merge", BLUE),
-    ):
-        figure.add_bar(x=x, y=table[column], name=name, marker={"color": color})
+    figure, x = go.Figure(), [f"{events:,} events" for events in table["events"]]
+    grey, blue = {"color": GREY}, {"color": BLUE}
+    figure.add_bar(x=x, y=table["count_s"], name="draw and count", marker=grey)
+    figure.add_bar(x=x, y=table["histogram_s"], name="draw, histograms, merge", marker=blue)
     return styled(figure, "A histogram a partition, merged", "", "seconds")

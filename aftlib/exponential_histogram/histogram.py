@@ -18,8 +18,7 @@ from aftlib.exponential_histogram.buckets import (
     halves,
     least_buckets,
 )
-from aftlib.exponential_histogram.events import MAX_UNITS, as_times, running, units_of
-from aftlib.exponential_histogram.record import Sketch
+from aftlib.exponential_histogram.sketch import MAX_UNITS, Sketch, as_times, running, units_of
 
 #: Up to so many units of an event go in one by one.
 _FEW = 16

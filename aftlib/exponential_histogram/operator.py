@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from pyspark.sql.streaming.state import GroupState
 
 from aftlib.core.checks import require_number
-from aftlib.exponential_histogram.events import MAX_UNITS
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
+from aftlib.exponential_histogram.sketch import MAX_UNITS
 
 POLICIES = ("refuse", "drop", "keep")
 _NO_ROWS = pd.DataFrame({"key": [], "at": [], "event": [], "reason": []}).astype(

@@ -1,20 +1,26 @@
-"""Streams of events into estimates: a query with its place, its state and its rejects (D5)."""
+"""Streams of events into estimates, and partitions of events into one merged histogram (D5)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from aftlib.core.query_directory import QueryDirectory, last_number
-from aftlib.exponential_histogram.events import MAX_UNITS
+from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
+from aftlib.exponential_histogram.sketch import MAX_UNITS
+from aftlib.exponential_histogram.source import Reader, rows
 from aftlib.spark.streams import drain
 from aftlib.spark.sweep import require_shared
 
@@ -80,17 +86,18 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
     key = F.to_json(F.struct("key"), _EXACT)
     group = F.pmod(F.xxhash64(key), F.lit(query.groups)).alias("group")
     columns = {"key": key, "at": at, "event": event, "reason": reason}
-    rows = events.select(group, *(column.alias(name) for name, column in columns.items()))
+    table = events.select(group, *(column.alias(name) for name, column in columns.items()))
     timeout = GroupStateTimeout.NoTimeout
     if query.lateness is not None:
         # Spark drops rows behind the watermark without a word. So the times that move it are rows
         # of their own, which are dropped here, and the events go without a time.
         time = F.when(F.col("reason").isNull(), F.timestamp_millis("at"))
         both = F.array_distinct(F.array(time, F.lit(None).cast("timestamp")))
-        rows = rows.withColumn("time", F.explode(both))
-        rows = rows.withWatermark("time", f"{query.lateness} milliseconds")
-        rows, timeout = rows.filter(F.col("time").isNull()), GroupStateTimeout.EventTimeTimeout
-    found = rows.groupBy("group").applyInPandasWithState(
+        table = table.withColumn("time", F.explode(both))
+        table = table.withWatermark("time", f"{query.lateness} milliseconds")
+        table = table.filter(F.col("time").isNull())
+        timeout = GroupStateTimeout.EventTimeTimeout
+    answers = table.groupBy("group").applyInPandasWithState(
         query,
         "key string, at long, estimate double, event long, reason string, number long",
         "keys binary",
@@ -98,7 +105,7 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
         timeout,
     )
     structure = T.StructType([T.StructField("key", events.schema["key"].dataType)])
-    return found.withColumn("key", F.from_json("key", structure, _EXACT)["key"])
+    return answers.withColumn("key", F.from_json("key", structure, _EXACT)["key"])
 
 
 def run(
@@ -204,3 +211,65 @@ def rejects(spark: SparkSession, directory: Path) -> DataFrame:
         return spark.createDataFrame([], schema)
     table = spark.read.parquet(str(place / "estimates"))
     return table.filter("reason is not null").select("key", "at", "event", "reason", "number")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What an aggregate found: the histogram of all events, their number, and the partitions'."""
+
+    histogram: ExponentialHistogram
+    events: int
+    partitions: int
+
+
+def aggregate(frame: DataFrame, query: HistogramQuery, reader: Reader = rows) -> Merged:
+    """Merge one histogram of each partition of a frame; its error is at most ε + ε + ε².
+
+    The frame's rows mean events to the reader, by default one each, with the columns at and event;
+    within a partition they are in order of time. Raises ValueError if the query is no time window,
+    for only these merge, or (in a task) the timestamps go back.
+    """
+    if not query.timed:
+        raise ValueError(
+            "query must have timed=True to be merged, got False: count windows of parts of a "
+            "stream say nothing about the window of the whole"
+        )
+
+    def part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        histogram, events = query.histogram(), 0
+        for at, event in reader(batches):
+            histogram.update(event, at)
+            events += at.size
+        data = histogram.to_bytes()
+        yield pa.RecordBatch.from_pydict({"events": [events], "histogram": [data]})
+
+    from aftlib.exponential_histogram import kernels  # noqa: F401 - compiled before the tasks start
+
+    parts = _mapped(frame, part, "events long, histogram binary")
+    histograms = [ExponentialHistogram.from_bytes(data) for data in parts["histogram"]]
+    merged = query.histogram().merge(*histograms) if histograms else query.histogram()
+    return Merged(merged, sum(parts["events"]), len(histograms))
+
+
+def _mapped(frame: DataFrame, part: Any, schema: str) -> dict[str, list[Any]]:
+    """Columns that the tasks return, to which rows go in batches a hundred times Spark's own."""
+    conf, name = frame.sparkSession.conf, "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = str(conf.get(name))
+    try:
+        conf.set(name, str(10**6))
+        return frame.mapInArrow(part, schema).toArrow().to_pydict()
+    finally:
+        conf.set(name, before)
+
+
+def count(frame: DataFrame, reader: Reader = rows) -> tuple[int, int]:
+    """Number of events, and of those that are not 0: what `aggregate` is compared with."""
+
+    def part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        events, ones = 0, 0
+        for at, event in reader(batches):
+            events, ones = events + at.size, ones + int(np.count_nonzero(event))
+        yield pa.RecordBatch.from_pydict({"events": [events], "ones": [ones]})
+
+    parts = _mapped(frame, part, "events long, ones long")
+    return sum(parts["events"]), sum(parts["ones"])

@@ -1,13 +1,15 @@
-"""A replayable stream of bits for Structured Streaming: offsets are event numbers."""
+"""Where events of Spark queries come from: seeded bits, streamed or per partition, and frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
 from aftlib.exponential_histogram.bits import EVENTS_PER_RANGE, BitStream
@@ -63,3 +65,40 @@ class BitEvents(PlannedInput):
                 at = np.arange(first + 1, first + size + 1)
                 columns = {"key": np.full(size, key), "at": at, "event": stream.draw(size, first)}
                 yield pa.RecordBatch.from_pydict(columns)
+
+
+#: Timestamps and events, a chunk at a time, in order of time within a partition.
+Chunks = Iterator[tuple[NDArray[np.int64], NDArray[Any]]]
+Reader = Callable[[Iterator[pa.RecordBatch]], Chunks]
+
+
+def rows(batches: Iterator[pa.RecordBatch]) -> Chunks:
+    """Reader of a frame with the columns `at` and `event`, one row an event."""
+    for batch in batches:
+        at, event = (batch.column(name) for name in ("at", "event"))
+        yield at.to_numpy(), event.to_numpy(zero_copy_only=False)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Reader of a seeded stream: task i of m draws the ranges i, i + m, … where it counts them.
+
+    So every task has events from all over the time, and merging has something to merge.
+    """
+
+    stream: BitStream
+    size: int
+    tasks: int
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """One partition a task, holding its number."""
+        return spark.range(0, self.tasks, 1, self.tasks)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Chunks:
+        """Timestamps 1 … `size`, and bits."""
+        ranges = -(-self.size // EVENTS_PER_RANGE)
+        for task in (task for batch in batches for task in batch.column(0).to_pylist()):
+            for index in range(task, ranges, self.tasks):
+                first = index * EVENTS_PER_RANGE
+                at = np.arange(first + 1, min(first + EVENTS_PER_RANGE, self.size) + 1)
+                yield at, self.stream.range(index)[: at.size]

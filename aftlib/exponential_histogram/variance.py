@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aftlib.exponential_histogram.events import LARGEST_REAL, MAX_UNITS, as_reals
-from aftlib.exponential_histogram.record import Sketch
+from aftlib.exponential_histogram.sketch import LARGEST_REAL, MAX_UNITS, Sketch, as_reals
 
 #: Single values wait until there are so many, or until someone asks.
 _WAITING = 1024

@@ -11,7 +11,7 @@ import pytest
 from aftlib.exponential_histogram import ExponentialHistogram, experiments
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.claims import CLAIMS
-from aftlib.exponential_histogram.experiments import costs, errors, examples
+from aftlib.exponential_histogram.experiments import costs, errors
 from tests import judging
 
 
@@ -139,7 +139,7 @@ def mutated(monkeypatch):
     """Let the experiments use another histogram."""
 
     def use(histogram):
-        for module in (errors, costs, examples):
+        for module in (errors, costs):
             monkeypatch.setattr(module, "ExponentialHistogram", histogram)
         return SimpleNamespace(**{k.replace("-", "_"): v.verdict for k, v in settled().items()})
 

@@ -8,10 +8,9 @@ import plotly.graph_objects as go
 import pytest
 
 from aftlib.exponential_histogram import ExponentialHistogram, experiments, figures
-from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.bits import BitStream, exact_counts
 from aftlib.exponential_histogram.experiments.costs import filled
 from aftlib.exponential_histogram.experiments.errors import measure
-from aftlib.exponential_histogram.ring import exact_counts
 from aftlib.exponential_histogram.source import BitEvents
 from tests.exponential_histogram.article_histogram import ArticleHistogram
 

@@ -16,8 +16,8 @@ from aftlib.exponential_histogram.buckets import (
     least_buckets,
     top_level,
 )
-from aftlib.exponential_histogram.events import MAX_UNITS
-from aftlib.exponential_histogram.experiments.examples import EVENTS, FIGURE_3
+from aftlib.exponential_histogram.experiments.errors import EVENTS, FIGURE_3
+from aftlib.exponential_histogram.sketch import MAX_UNITS
 from tests.exponential_histogram.article_histogram import ArticleHistogram, exact
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.operator import HistogramQuery
-from aftlib.exponential_histogram.parallel import Drawn, aggregate, count
+from aftlib.exponential_histogram.pipeline import aggregate, count
+from aftlib.exponential_histogram.source import Drawn
 
 
 @pytest.mark.parametrize("tasks", [1, 5])

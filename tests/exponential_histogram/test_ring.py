@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aftlib.exponential_histogram.ring import BitRing, exact_counts, relative
+from aftlib.exponential_histogram.bits import BitRing, exact_counts, relative
 
 
 @pytest.mark.parametrize("window", [1, 7, 8, 9, 100])

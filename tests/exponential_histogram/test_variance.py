@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram, record
+from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram, sketch
 
 
 def walk(seed: int, size: int) -> np.ndarray:
@@ -113,8 +113,8 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
     for broken, message in (
         (data[:60] + bytes([data[60] ^ 1]) + data[61:], "is damaged"),
         (ExponentialHistogram(5, 0.1).to_bytes(), "must be of kind 2, got 1"),
-        (record.seal(2, b"short"), "holds no histogram in its 5 bytes"),
-        (record.seal(2, bytes(VarianceHistogram._head.size + 8)), "holds no histogram in its"),
+        (sketch.seal(2, b"short"), "holds no histogram in its 5 bytes"),
+        (sketch.seal(2, bytes(VarianceHistogram._head.size + 8)), "holds no histogram in its"),
     ):
         with pytest.raises(ValueError, match=message):
             VarianceHistogram.from_bytes(broken)
@@ -127,11 +127,11 @@ def test_damaged_and_foreign_bytes_are_refused() -> None:
 def test_bytes_that_contradict_themselves_are_refused(column: int, value: float) -> None:
     columns = [np.array(x) for x in ([1, 2], [1, 1], [0.5, 0.7], [0.0, 0.0])]
     head = VarianceHistogram._head.pack(10, 0.1, 2, 64)
-    good = record.seal(2, head + b"".join(x.tobytes() for x in columns))
+    good = sketch.seal(2, head + b"".join(x.tobytes() for x in columns))
     assert VarianceHistogram.from_bytes(good).estimate() == pytest.approx(0.01)
     columns[column][1] = value
     with pytest.raises(ValueError, match="its buckets contradict VarianceHistogram"):
-        VarianceHistogram.from_bytes(record.seal(2, head + b"".join(x.tobytes() for x in columns)))
+        VarianceHistogram.from_bytes(sketch.seal(2, head + b"".join(x.tobytes() for x in columns)))
 
 
 def test_texts_name_the_parameters() -> None:

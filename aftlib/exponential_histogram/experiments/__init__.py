@@ -11,14 +11,16 @@ from aftlib.exponential_histogram.experiments.costs import (
     sizes,
 )
 from aftlib.exponential_histogram.experiments.errors import (
+    FIGURE_3_WINDOW,
     counterexamples,
     error_curve,
     few_ones,
+    figure_3,
+    operator_demo,
+    shown,
     sweep,
     variances,
 )
-from aftlib.exponential_histogram.experiments.examples import WINDOW as FIGURE_3_WINDOW
-from aftlib.exponential_histogram.experiments.examples import figure_3, operator_demo, shown
 from aftlib.exponential_histogram.experiments.parameters import NotebookParameters
 
 __all__ = [

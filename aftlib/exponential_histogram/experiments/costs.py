@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.bits import BitRing, BitStream, relative
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import HistogramQuery
-from aftlib.exponential_histogram.parallel import Drawn, aggregate, count
-from aftlib.exponential_histogram.ring import BitRing, relative
+from aftlib.exponential_histogram.pipeline import aggregate, count
+from aftlib.exponential_histogram.source import Drawn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
