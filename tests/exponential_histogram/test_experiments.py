@@ -89,11 +89,6 @@ def test_long_run_is_the_histograms(long_run):
     assert long_run["seconds"].is_monotonic_increasing
 
 
-def test_rates_are_positive(rates):
-    assert rates["chunk"].tolist() == [1, 1000]
-    assert (rates[["count_nonzero", "ring", "update", "estimates"]] > 0).all(axis=None)
-
-
 def test_error_curve_keeps_the_largest_of_each_stretch():
     curve = experiments.error_curve(BitStream(0.01, None, 1), 20_000, 1000, 0.1, points=40)
     found = measure(BitStream(0.01, None, 1).draw(20_000), 1000, 0.1)

@@ -283,18 +283,6 @@ def test_a_part_that_is_no_part_is_refused(last: int) -> None:
         ExponentialHistogram(10, 0.1).estimate(last)
 
 
-def test_what_is_no_bit_is_refused_by_its_position() -> None:
-    with pytest.raises(ValueError, match="events must be bits, got 3 at position 600"):
-        ExponentialHistogram(10, 0.1).update(np.array([1] * 600 + [3], np.uint8))
-
-
-def test_texts_name_the_parameters() -> None:
-    histogram = filled(timed=True)
-    assert repr(histogram).startswith("ExponentialHistogram(window=1000, epsilon=0.05, timed=True")
-    assert (histogram.window, histogram.epsilon, histogram.error_bound) == (1000, 0.05, 0.05)
-    assert histogram.now == 4999 // 3
-
-
 def test_merging_what_does_not_fit_is_refused() -> None:
     timed = ExponentialHistogram(10, 0.1, timed=True)
     for one, other, message in (
@@ -356,12 +344,3 @@ def test_the_bound_of_many_merges_holds_what_rounding_adds() -> None:
     error = merged.error_bound + 0.5 / FINEST
     merged.merge(other)
     assert merged.error_bound == pytest.approx(error + epsilon + error * epsilon, rel=1e-12)
-
-
-def test_readme_example() -> None:
-    events = bits(13, 2_100_000)
-    histogram = ExponentialHistogram(window=1_000_000, epsilon=0.01)
-    histogram.update(events)
-    for last in (1_000_000, 10_000):
-        count = events[-last:].sum()
-        assert abs(histogram.estimate(last=last) - count) <= 0.01 * count

@@ -515,8 +515,3 @@ def test_a_new_key_does_not_take_another_query(spark, tmp_path):
 def test_columns_of_another_type_are_refused_before_the_start(spark, tmp_path, schema, message):
     with pytest.raises(ValueError, match=message):
         estimates(spark.readStream.schema(schema).parquet(str(tmp_path)), HistogramQuery(10, 0.1))
-
-
-def test_parameters_are_refused_before_the_stream_starts(spark):
-    with pytest.raises(ValueError, match=r"epsilon must lie in \(0, 1\), got 2"):
-        estimates(bit_events(spark, 10, 1), HistogramQuery(500, 2))

@@ -66,20 +66,6 @@ def test_single_values_of_any_kind_are_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "epsilon", "message"),
-    [
-        (0, 0.1, "window must be a whole number from 1 to .*, got 0"),
-        (2.5, 0.1, "window must be a whole number"),
-        (10, 0, r"epsilon must lie in \(0, 1\), got 0"),
-        (10, 1.0, r"epsilon must lie in \(0, 1\), got 1.0"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(window: float, epsilon: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        VarianceHistogram(window, epsilon)
-
-
-@pytest.mark.parametrize(
     ("values", "message"),
     [
         (float("nan"), "values must be finite and within .*, got nan at position 0"),
@@ -132,9 +118,3 @@ def test_bytes_that_contradict_themselves_are_refused(column: int, value: float)
     columns[column][1] = value
     with pytest.raises(ValueError, match="its buckets contradict VarianceHistogram"):
         VarianceHistogram.from_bytes(sketch.seal(2, head + b"".join(x.tobytes() for x in columns)))
-
-
-def test_texts_name_the_parameters() -> None:
-    histogram = VarianceHistogram(50, 0.1)
-    assert repr(histogram) == "VarianceHistogram(window=50, epsilon=0.1)"
-    assert (histogram.window, histogram.epsilon) == (50, 0.1)

@@ -103,31 +103,17 @@ def text(f, name):
     name.write_text("hello world\nthis is a text\nof no table\n")
 
 
-def ragged(f, name):
-    name.write_text("hello, world\nthis is, a text\nof no table, really, at all\n")
-
-
 @pytest.mark.parametrize(
     ("write", "given", "message"),
     [
         (text, (), "f.csv: column 'hello world' must hold numbers or ISO 8601 times"),
-        (ragged, (), "path must hold a table, got 'f.csv'"),
         (lambda f, name: name.write_text(""), (), "path must hold a table, got 'f.csv'"),
         (lambda f, name: None, (), "path must be an existing file, got 'f.csv'"),
-        (lambda f, name: f[:1].to_csv(name), (), "f.csv: the file must hold at least two rows"),
-        (lambda f, name: f[["a"]].to_csv(name), (), "f.csv: the file must hold at least two sen"),
-        (lambda f, name: (f * 0).to_csv(name), (), "f.csv: no column varies"),
         (
             lambda f, name: f.assign(b=1, c=2).to_csv(name),
             (),
             "f.csv: column 'b', 'c' must vary, got one value only; leave it out with --drop 'b'",
         ),
-        (
-            lambda f, name: f.where(np.random.default_rng(1).random(f.shape) > 0.6).to_csv(name),
-            (),
-            "f.csv: each column must have most of its samples, got 6",
-        ),
-        (None, ("--epsilon-sd", "0"), "f.csv: --epsilon-sd must be above 0, got 0.0"),
         (None, ("--epsilon", "0"), "f.csv: --epsilon or --epsilon-sd must be given, and not both"),
         (
             lambda f, name: pd.concat([f, f + 1]).to_csv(name),
@@ -135,41 +121,18 @@ def ragged(f, name):
             "keep one of them, or average them by --resample '1h'",
         ),
         (None, ("--t-sla", "1ms"), "f.csv: --t-sla must be at least 28.33"),
-        (None, ("--t-sla", "soon"), "f.csv: --t-sla must be a duration such as '2s', '500ms'"),
         (None, ("--workers", "5"), "f.csv: --workers must be at most the 4 sensors, got 5"),
-        (None, ("--window", "0"), "f.csv: --window must be a whole number at least 1, got 0"),
         (None, ("--window", "900"), "f.csv: --window must leave at least 8 windows, got 1"),
         (None, ("--resample", "x"), "f.csv: --resample must be a duration such as '2s'"),
         (None, ("--time", "x"), "f.csv: --time must be a column, got 'x'"),
         (None, ("--drop", "x"), "f.csv: --drop must be a list of columns, got ['x']"),
         (None, ("--long", "a,b"), "f.csv: --long must name three columns"),
         (None, ("--output", "plan.txt"), "f.csv: --output must end in .json, got 'plan.txt'"),
-        (None, ("--resample", "-5min"), "f.csv: --resample must be a duration"),
         (None, ("--output", "there.json"), "f.csv: --output must be a file, got the directory"),
-        (
-            lambda f, name: at_seven(f.astype(str), "?").to_csv(name),
-            (),
-            "f.csv: column 'a' must be numeric, got str such as '?' (1 such)",
-        ),
-        (
-            lambda f, name: at_seven(f, 9.96921e36).to_csv(name),
-            (),
-            "f.csv: column 'a' must hold measurements, got 9.96921e+36 (1 such) where others lie",
-        ),
         (
             lambda f, name: at_seven(f, -999.0).to_csv(name),
             (),
             "f.csv: column 'a' must hold measurements, got -999 (1 such) where others lie",
-        ),
-        (
-            lambda f, name: f.assign(a=f["a"] * 1e300).to_csv(name),
-            (),
-            "f.csv: column 'a' must hold measurements, got",
-        ),
-        (
-            lambda f, name: name.write_text("Hello,you\nthis,is,a,text\n"),
-            (),
-            "(its rows have 2 values more than its first line, which names the columns",
         ),
         (
             lambda f, name: name.write_bytes("time,für\n".encode("latin-1")),

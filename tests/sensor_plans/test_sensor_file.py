@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.sensor_plans.sensor_file import Inventory, longest_run, read_sensors, step_of
+from aftlib.sensor_plans.sensor_file import Inventory, read_sensors, step_of
 
 
 @pytest.fixture
@@ -109,10 +109,3 @@ def test_a_file_without_times(wide, tmp_path):
     assert step_of(table) is None
     assert "time: none; 48 rows are taken as even steps" in Inventory.of(table).summary_lines
     assert "gaps: none" in Inventory.of(table).summary_lines
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"), [([], 0), ([0, 0], 0), ([1], 1), ([1, 1, 0, 1, 1, 1], 3), ([0, 1, 1], 2)]
-)
-def test_longest_run(flags, expected):
-    assert longest_run(np.array(flags, bool)) == expected
