@@ -37,9 +37,6 @@ class BitStream:
 
     def draw(self, size: int, first: int = 0) -> NDArray[np.bool_]:
         """Events `first` … `first + size`, counted from 0, shape (size,)."""
-        for argument, value in (("size", size), ("first", first)):
-            if value < 0:
-                raise ValueError(f"{argument} must be at least 0, got {value!r}")
         ranges = range(first // EVENTS_PER_RANGE, -(-(first + size) // EVENTS_PER_RANGE))
         parts = [self.range(index) for index in ranges]
         whole = np.concatenate(parts) if parts else np.empty(0, bool)

@@ -30,32 +30,32 @@ _NO_ROWS = pd.DataFrame({"key": [], "at": [], "event": [], "reason": []}).astype
 )
 #: Milliseconds since 1970 that Spark can hold as a timestamp.
 LAST_TIME = 2**53
-_KEPT = pa.schema(
+_STATE = pa.schema(
     {"key": pa.string(), "at": pa.int64(), "histogram": pa.binary(), "waiting": pa.binary()}
     | {"due": pa.int64()}
 )
 
 
-class Kept(NamedTuple):
-    """What the state holds of a key."""
+class KeyState(NamedTuple):
+    """The state of one key."""
 
     at: int | None = None  # of its last event
     histogram: bytes = b""
     waiting: bytes = b""  # rows (at, event) of 64-bit integers
-    due: int | None = None  # when it has something to say, though no event comes
+    due: int | None = None  # time of its next answer without a new event
 
 
-def packed(kept: dict[str, Kept]) -> bytes:
+def packed(states: dict[str, KeyState]) -> bytes:
     """A group's keys as bytes."""
-    columns = zip(*((key, *each) for key, each in kept.items()), strict=True)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, _KEPT.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_KEPT).serialize().to_pybytes()
+    columns = zip(*((key, *each) for key, each in states.items()), strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, _STATE.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_STATE).serialize().to_pybytes()
 
 
-def unpacked(data: bytes) -> dict[str, Kept]:
+def unpacked(data: bytes) -> dict[str, KeyState]:
     """The keys that were packed."""
-    keys, *columns = pa.ipc.read_record_batch(pa.py_buffer(data), _KEPT).to_pydict().values()
-    return dict(zip(keys, map(Kept, *columns), strict=True))
+    keys, *columns = pa.ipc.read_record_batch(pa.py_buffer(data), _STATE).to_pydict().values()
+    return dict(zip(keys, map(KeyState, *columns), strict=True))
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class HistogramQuery:
 
     `bad` says what becomes of a row without time or event, of an event that is none, and of one
     that comes too late: "refuse" ends the stream, with nothing of its micro-batch committed; with
-    "drop" it is left out and counted, with "keep" it is kept among the `rejects`. A stream may go
+    "drop" it is left out and counted, with "keep" it is stored among the `rejects`. A stream may go
     on with another policy.
 
     With a lateness, times are milliseconds since 1970, and events wait until none can come before
@@ -116,31 +116,31 @@ class HistogramQuery:
         self, group: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Restore the keys of a group, take in their events, answer, and hand them to Spark."""
-        kept = self.restore(group, state)
+        states = self.restore(group, state)
         limit = None if self.lateness is None else state.getCurrentWatermarkMs()
-        keys, rows, rejects = self.sort_out(list(frames), kept, limit)
+        keys, rows, rejects = self.split_rows(list(frames), states, limit)
         if rejects is not None:
             yield rejects
 
         edges = [0, *np.flatnonzero(keys[1:] != keys[:-1]) + 1, len(keys)] if len(keys) else []
         parts = {keys[i]: rows[i:j] for i, j in zip(edges, edges[1:], strict=False)}
         if limit is not None:
-            due = [key for key, each in kept.items() if each.due is not None and each.due < limit]
+            due = [key for key, each in states.items() if each.due is not None and each.due < limit]
             parts = dict.fromkeys(due, rows[:0]) | parts
         times, estimates = [], []
         for key, part in parts.items():
-            at, estimate, left = self.step(kept.pop(key, Kept()), part, limit)
+            at, estimate, left = self.step(states.pop(key, KeyState()), part, limit)
             times.append(at)
             estimates.append(estimate)
             if left is not None:
-                kept[key] = left
+                states[key] = left
         if parts:
             key = np.repeat(np.array([*parts], object), [at.size for at in times])
-            yield _told(key=key, at=np.concatenate(times), estimate=np.concatenate(estimates))
-        self.save(group, state, kept)
+            yield _output(key=key, at=np.concatenate(times), estimate=np.concatenate(estimates))
+        self.save(group, state, states)
 
-    def sort_out(
-        self, frames: list[pd.DataFrame], kept: dict[str, Kept], limit: int | None
+    def split_rows(
+        self, frames: list[pd.DataFrame], states: dict[str, KeyState], limit: int | None
     ) -> tuple[NDArray[np.object_], NDArray[np.int64], pd.DataFrame | None]:
         """Keys and good rows (at, event) by key and time, and what to tell of the others.
 
@@ -161,7 +161,7 @@ class HistogramQuery:
         if limit is not None:
             late, why = when < limit, "at is behind the watermark"
         else:
-            ends = [kept[text].at if text in kept else None for text in texts]
+            ends = [states[text].at if text in states else None for text in texts]
             last = np.array([-MAX_UNITS if end is None else end for end in ends], np.int64)[whose]
             late, why = when < last, "at goes back"
             if not self.timed:
@@ -172,14 +172,14 @@ class HistogramQuery:
         rows = np.column_stack([at, event])
         if not len(bad):
             return keys[good], rows[good], None
-        told = {"key": keys[bad], "at": at[bad], "event": event[bad], "reason": reason[bad]}
-        return keys[good], rows[good], self.reject(pd.DataFrame(told), kept)
+        rows_bad = {"key": keys[bad], "at": at[bad], "event": event[bad], "reason": reason[bad]}
+        return keys[good], rows[good], self.reject(pd.DataFrame(rows_bad), states)
 
-    def reject(self, bad: pd.DataFrame, kept: dict[str, Kept]) -> pd.DataFrame:
+    def reject(self, bad: pd.DataFrame, states: dict[str, KeyState]) -> pd.DataFrame:
         """What to tell of bad rows, by the policy; ValueError if it is to refuse them."""
         if self.bad == "refuse":
             row = bad.iloc[0]
-            before = kept.get(row["key"], Kept()).at
+            before = states.get(row["key"], KeyState()).at
             raise ValueError(
                 f"key {json.loads(row['key'])['key']!r} has a row whose {row['reason']}, got "
                 f"at={row['at']}, event={row['event']} after at={before}: nothing of its "
@@ -188,19 +188,19 @@ class HistogramQuery:
             )
         if self.bad == "drop":
             counts = bad.groupby(["key", "reason"], sort=False).size().rename("number")
-            return _told(**counts.reset_index())
-        told = {name: bad[name].astype(object) for name in ("at", "event")}
-        for name, column in told.items():
+            return _output(**counts.reset_index())
+        columns = {name: bad[name].astype(object) for name in ("at", "event")}
+        for name, column in columns.items():
             column[bad["reason"] == f"{name} is null"] = None
-        return _told(key=bad["key"], **told, reason=bad["reason"], number=1)
+        return _output(key=bad["key"], **columns, reason=bad["reason"], number=1)
 
     def step(
-        self, kept: Kept, rows: NDArray[np.int64], limit: int | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], Kept | None]:
-        """Answers of a key to good rows (at, event): times, estimates; and what to keep of it."""
-        last, waiting = kept.at, rows[:0]
-        if kept.histogram:
-            histogram = ExponentialHistogram.from_bytes(kept.histogram)
+        self, before: KeyState, rows: NDArray[np.int64], limit: int | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], KeyState | None]:
+        """Answers of a key to good rows (at, event): times, estimates; and its next state."""
+        last, waiting = before.at, rows[:0]
+        if before.histogram:
+            histogram = ExponentialHistogram.from_bytes(before.histogram)
             asked = self.window, self.epsilon, self.timed, self.values
             if asked != (histogram.window, histogram.epsilon, histogram.timed, histogram.values):
                 raise ValueError(
@@ -210,7 +210,7 @@ class HistogramQuery:
         else:
             histogram = self.histogram()
         if limit is not None:  # only what is before the watermark has no more predecessors to come
-            rows = np.concatenate((np.frombuffer(kept.waiting, np.int64).reshape(-1, 2), rows))
+            rows = np.concatenate((np.frombuffer(before.waiting, np.int64).reshape(-1, 2), rows))
             rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
             final = int(np.searchsorted(rows[:, 0], limit))
             rows, waiting = rows[:final], rows[final:]
@@ -224,7 +224,7 @@ class HistogramQuery:
             histogram.update(units, times)
             at, estimate = at[-1:], np.array([histogram.estimate()])
         if limit is None:
-            return at, estimate, Kept(last, histogram.to_bytes())
+            return at, estimate, KeyState(last, histogram.to_bytes())
 
         due = waiting[:1, 0].tolist()
         if histogram.total:
@@ -234,25 +234,25 @@ class HistogramQuery:
                 histogram = self.histogram()
             else:
                 due.append(empties)
-        left = Kept(last, histogram.to_bytes(), waiting.tobytes(), min(due)) if due else None
+        left = KeyState(last, histogram.to_bytes(), waiting.tobytes(), min(due)) if due else None
         return at, estimate, left
 
-    def restore(self, group: tuple[Any, ...], state: GroupState) -> dict[str, Kept]:
+    def restore(self, group: tuple[Any, ...], state: GroupState) -> dict[str, KeyState]:
         """What the state holds of each key of a group."""
         return unpacked(*state.get) if state.exists else {}
 
-    def save(self, group: tuple[Any, ...], state: GroupState, kept: dict[str, Kept]) -> None:
+    def save(self, group: tuple[Any, ...], state: GroupState, states: dict[str, KeyState]) -> None:
         """Give the state to Spark, which commits it with the micro-batch."""
-        if kept:
-            state.update((packed(kept),))
+        if states:
+            state.update((packed(states),))
         elif state.exists:
             state.remove()
-        due = [each.due for each in kept.values() if each.due is not None]
+        due = [each.due for each in states.values() if each.due is not None]
         if due:
             state.setTimeoutTimestamp(max(min(due), state.getCurrentWatermarkMs() + 1))
 
 
-def _told(**columns: Any) -> pd.DataFrame:
+def _output(**columns: Any) -> pd.DataFrame:
     """Rows of the stream's output."""
     names = ("key", "at", "estimate", "event", "reason", "number")
     return pd.DataFrame(dict.fromkeys(names) | columns)[[*names]]

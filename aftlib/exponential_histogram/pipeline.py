@@ -170,7 +170,7 @@ def require_in_step(place: Path) -> None:
             f"{spark.committed} as the last that was committed, {spark.started} that began and "
             f"{written} that was put out (-1: none): {_ANEW}"
         )
-    for file, size in put_out(log):
+    for file, size in logged_files(log):
         if file.parent != log.parent:
             raise ValueError(
                 f"estimates must lie where they were written, in {str(file.parent)!r}, got "
@@ -184,7 +184,7 @@ def require_in_step(place: Path) -> None:
             )
 
 
-def put_out(log: Path) -> Iterator[tuple[Path, int]]:
+def logged_files(log: Path) -> Iterator[tuple[Path, int]]:
     """Files of estimates that Spark's log of them names, and their bytes."""
     for path in log.glob("[0-9]*"):
         version, *lines = path.read_text().splitlines() or [""]
@@ -206,7 +206,7 @@ def rejects(spark: SparkSession, directory: Path) -> DataFrame:
     The key is of the stream's own type; it is text where nothing has been put out yet.
     """
     place = Path(directory).absolute()
-    if (place / "query.json").exists() and not any(put_out(place / _LOG)):
+    if (place / "query.json").exists() and not any(logged_files(place / _LOG)):
         schema = "key string, at long, event long, reason string, number long"
         return spark.createDataFrame([], schema)
     table = spark.read.parquet(str(place / "estimates"))

@@ -44,12 +44,6 @@ def test_parameters_out_of_range_are_refused(arguments, message):
         BitStream(**({"share": 0.5} | arguments))
 
 
-@pytest.mark.parametrize("arguments", [{"size": -1}, {"size": 3, "first": -2}])
-def test_a_negative_place_is_refused(arguments):
-    with pytest.raises(ValueError, match="must be at least 0, got -"):
-        BitStream(0.5).draw(**arguments)
-
-
 def test_a_range_holds_no_more_than_its_events():
     """Runs of zeros last six million events here, longer than many ranges."""
     part = BitStream(0.0005, 3000.0, 1).range(0)

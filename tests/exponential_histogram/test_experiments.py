@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-import plotly.graph_objects as go
 import pytest
 
 from aftlib.exponential_histogram import ExponentialHistogram, experiments, figures
@@ -160,16 +158,3 @@ def test_error_figures_show_both_estimates_and_the_promise(few, swept):
             limit = dict(zip(promised["x"], at_most, strict=True))
             for x, y in zip(sound["x"], sound["y"], strict=True):
                 assert y is None or y <= limit.get(x, at_most[0]) * (1 + 1e-12)
-
-
-def test_other_figures_draw_what_they_are_given(sizes, rates, long_run):
-    curve = pd.DataFrame({"at": [1, 2], "sound": [0.0, 0.01], "article": [0.0, 0.02]})
-    for figure, traces in (
-        (figures.sizes(sizes), 3),
-        (figures.rates(rates, 1e5), 5),
-        (figures.along(long_run, {"article": "article_error", "sound": "error"}, 0.05, "t"), 2),
-        (figures.along(curve, {"article": "article", "sound": "sound"}, 0.01, "t"), 2),
-        (figures.variances(experiments.variances([0.1, 0.5], 300, seed=1, looks=20)), 7),
-    ):
-        assert isinstance(figure, go.Figure)
-        assert len(figure.data) == traces

@@ -310,20 +310,6 @@ def test_a_merge_that_overflows_is_refused() -> None:
     assert twin.to_bytes() == before
 
 
-def test_merging_two_shards_of_a_stream() -> None:
-    times = np.arange(20_000)
-    events = bits(11, 20_000)
-    one, other = (ExponentialHistogram(5000, 0.02, timed=True) for _ in range(2))
-    one.update(events[::2], times[::2])
-    other.update(events[1::2], times[1::2])
-    merged = one.merge(other)
-    assert merged is one and merged.now == 19_999
-    assert merged.error_bound == pytest.approx(0.02 + 0.02 + 0.02 * 0.02)
-    for last in (100, 2500, 5000):
-        count = events[-last:].sum()
-        assert abs(merged.estimate(last) - count) <= merged.error_bound * count
-
-
 def test_merging_different_epsilons_adds_their_errors() -> None:
     coarse, fine = (ExponentialHistogram(50, e, timed=True) for e in (0.5, 0.1))
     for histogram in (coarse, fine):

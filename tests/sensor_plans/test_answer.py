@@ -1,6 +1,7 @@
 """The plan: assignments that do not divide evenly, variances as measured, a file as documented."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,11 +10,12 @@ from threadpoolctl import threadpool_info
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.datasets import even_grid
+from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.planfile import VERSION, Plan, read_plan, write_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
-from aftlib.sensor_plans.answer import answer, assign_sensors, plan_window
+from aftlib.sensor_plans.answer import answer, assign_sensors, measure_replay, plan_window
 from aftlib.sensor_plans.command import report_text
 from aftlib.sensor_plans.survey import Question
 
@@ -106,6 +108,14 @@ def test_the_planner_sees_the_variance_that_windows_have(query):
     np.testing.assert_allclose(
         everything_lost, model.posterior_variance(list(read.sensors)), atol=1e-9
     )
+
+
+def test_a_replay_set_is_scored_by_the_windows_within_epsilon_of_its_estimates():
+    model = GaussianModel(np.zeros(3), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
+    plan = SimpleNamespace(replay=[SimpleNamespace(sensors=(0,))])
+    scaled = np.array([[0, 0.5, 0.2], [0, 1.5, 0.1], [2, 1.5, 0], [np.nan, 0, 9], [2, np.nan, 1]])
+    found = measure_replay(model, plan, scaled)
+    assert found == {"replay_within": 6 / 7, "replay_worst_sensor": 2 / 3}
 
 
 def test_the_replay_sets_promise_is_tested_too():
