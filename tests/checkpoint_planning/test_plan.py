@@ -7,6 +7,7 @@ import pytest
 
 from aftlib.checkpoint_planning.plan import ADAPTIVE, METHODS, plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -292,3 +293,15 @@ def some(value):
 def test_impossible_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         plan(**options)
+
+
+@pytest.mark.parametrize("epsilon", np.linspace(0.1, 0.4, 13))
+def test_each_replay_set_is_the_one_of_equation_20(epsilon):
+    rng = np.random.default_rng(4)
+    loads = rng.normal(size=(12, 12))
+    model = GaussianModel(np.zeros(12), loads @ loads.T / 12 + 0.2 * np.eye(12))
+    requirement = Requirement(epsilon, 0.05)
+    found = plan_checkpoints(model, 24, requirement, RecoveryTime(0, 1), 30)
+    for tau, replay in zip(found.times, found.replay, strict=False):
+        target = 24**2 * requirement.max_variance / (24 - tau)
+        assert replay.sensors == select_replay(model, target).sensors
