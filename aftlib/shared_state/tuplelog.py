@@ -49,10 +49,7 @@ class TupleStream:
     def __post_init__(self) -> None:
         least = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 0}
         for name, low in least.items():
-            value = getattr(self, name)
-            if not value >= low:
-                hint = " (0 is uniform)" if name == "skew" else ""
-                raise ValueError(f"{name} must be at least {low}{hint}, got {value!r}")
+            require_number(name, getattr(self, name), least=low)
 
     @property
     def name(self) -> str:
@@ -120,7 +117,7 @@ class TupleLog:
     """Lines ``timestamp,key,value`` in one file a partition, each in the order of its queue.
 
     `path` is the folder of `part-00000.csv` … and the manifest, which is written last; `tuples` the
-    number of lines written, `about` whatever the writer noted.
+    number of lines written, `about` the parameters of a drawn stream.
     """
 
     path: Path
@@ -133,9 +130,9 @@ class TupleLog:
         """Open a log that was written whole; a ValueError where there is none."""
         path = Path(path)
         try:
-            noted = json.loads((path / MANIFEST).read_text())
-            log = cls(path, noted["partitions"], noted["tuples"], noted["about"])
-            written, sizes = noted["sizes"], [log.size(p) for p in range(log.partitions)]
+            manifest = json.loads((path / MANIFEST).read_text())
+            log = cls(path, *(manifest[name] for name in ("partitions", "tuples", "about")))
+            written, sizes = manifest["sizes"], [log.size(p) for p in range(log.partitions)]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"path holds no complete tuple log, got {str(path)!r} ({error}); "
@@ -149,14 +146,14 @@ class TupleLog:
         return log
 
     @classmethod
-    def write(cls, path: Path | str, texts: Iterable[bytes], about: dict | None = None) -> TupleLog:
+    def write(cls, path: Path | str, texts: Iterable[bytes]) -> TupleLog:
         """Write each partition's bytes as they are; a FileExistsError where there is something."""
         with atomic_directory(Path(path)) as scratch:
             partitions = lines = 0
             for text in texts:
                 part_path(scratch, partitions).write_bytes(text)
                 partitions, lines = partitions + 1, lines + text.count(b"\n")
-            write_manifest(scratch, partitions, lines, about or {})
+            write_manifest(scratch, partitions, lines, {})
         return cls.open(path)
 
     @classmethod
@@ -178,7 +175,7 @@ class TupleLog:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What offsets into it stand for: where it is, its files' bytes, what the writer noted."""
+        """What offsets into it stand for: where it is, its files' bytes, its stream."""
         sizes, path = [*map(self.size, range(self.partitions))], str(Path(self.path).resolve())
         return {"path": path, "bytes": sizes, "tuples": self.tuples, "about": self.about}
 
@@ -197,8 +194,8 @@ def draw_part(directory: Path, stream: TupleStream, partition: int, partitions: 
 def write_manifest(directory: Path, partitions: int, tuples: int, about: dict) -> None:
     """Write the manifest, which makes a folder of parts a log."""
     sizes = [part_path(directory, partition).stat().st_size for partition in range(partitions)]
-    noted = {"partitions": partitions, "tuples": tuples, "sizes": sizes, "about": about}
-    (directory / MANIFEST).write_text(json.dumps(noted, indent=1))
+    manifest = {"partitions": partitions, "tuples": tuples, "sizes": sizes, "about": about}
+    (directory / MANIFEST).write_text(json.dumps(manifest, indent=1))
 
 
 def write_tuples(
@@ -228,9 +225,7 @@ def write_tuples(
             draw_part(scratch, stream, partition, partitions)
             yield pa.RecordBatch.from_pydict({"id": [partition]})
 
-        written = by_number(spark, partitions, write, "id long").count()
-        if written != partitions:
-            raise RuntimeError(f"wrote {written} of {partitions} partitions; run again")
+        by_number(spark, partitions, write, "id long").count()
         write_manifest(scratch, partitions, stream.tuples, asdict(stream))
     return TupleLog.open(path)
 

@@ -11,10 +11,10 @@ def pieces(path, offset=0, size=16):
 
 
 def test_what_is_written_is_read(tmp_path):
-    log = TupleLog.write(tmp_path / "log", [b"1,2,3\n", b"", b"bad\n4,5,6"], {"seed": 1})
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\n", b"", b"bad\n4,5,6"])
     again = TupleLog.open(tmp_path / "log")
     assert again == log
-    assert (log.partitions, log.tuples, log.about, log.size(2)) == (3, 2, {"seed": 1}, 9)
+    assert (log.partitions, log.tuples, log.about, log.size(2)) == (3, 2, {}, 9)
     assert log.part(2).read_bytes() == b"bad\n4,5,6"
 
 

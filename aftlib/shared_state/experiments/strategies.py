@@ -93,7 +93,6 @@ def measured(
     given: Sequence[Input],
     tasks: Sequence[int],
     repeats: int,
-    strategies: Sequence[str] = STRATEGIES,
     warm_up: bool = True,
 ) -> pd.DataFrame:
     """Time every strategy on every input at every parallelism (`measure`).
@@ -134,7 +133,7 @@ def measured(
             "receiver_s": receiver_s,
         }
 
-    return measure(run, given, strategies, tasks, repeats, warm_up)
+    return measure(run, given, STRATEGIES, tasks, repeats, warm_up)
 
 
 @contextmanager
