@@ -80,10 +80,11 @@ def learn_outcome(risk: Any, slot: int, h: int, i: int, y: float, wrong: float) 
             count_outcome(risk.bins[h, i], predicted, wrong, 1)
             risk.risks[h, i, place], risk.wrongs[h, i, place] = predicted, wrong
             count[1] += 1
-        risk.moment[h, i] = (1 - FORGET) * risk.moment[h, i] + features * y
+        normal, moment = risk.normal[h, i], risk.moment[h, i]
         for a in range(FEATURES):
-            row = (1 - FORGET) * risk.normal[h, i, a] + features[a] * features
-            risk.normal[h, i, a] = row
+            moment[a] = (1 - FORGET) * moment[a] + features[a] * y
+            for b in range(FEATURES):
+                normal[a, b] = (1 - FORGET) * normal[a, b] + features[a] * features[b]
     risk.fast[h, i] += 0.3 * (y - risk.fast[h, i])
     risk.slow[h, i] += 0.03 * (y - risk.slow[h, i])
 
@@ -130,10 +131,13 @@ def propose(risk: Any, slot: int, h: int, i: int, limit: float, delta: float) ->
     risk.risk[slot, h, i] = predicted
     if risk.seen[h, i, 1] < LEAST_OUTCOMES:
         return False
-    totals, largest = np.zeros(3), -1  # number, errors and risk of the smallest risks
+    number = wrong = expected = 0.0
+    largest, bins = -1, risk.bins[h, i]
     for b in range(BINS):
-        totals += risk.bins[h, i, b]
-        if 0.5 * (totals[1] + totals[2] + 1) / (totals[0] + 0.5) <= SAFETY * delta:
+        number += bins[b, 0]
+        wrong += bins[b, 1]
+        expected += bins[b, 2]
+        if 0.5 * (wrong + expected + 1) / (number + 0.5) <= SAFETY * delta:
             largest = b
     return bin_of(predicted) <= largest
 

@@ -88,11 +88,13 @@ def is_joint(model: Any, sensors: int) -> bool:
 
 
 @jit()
-def expect(state: Any, model: Any, rules: Any, now: Any, t: int, h: int, out: Any) -> None:
+def expect(
+    state: Any, model: Any, rules: Any, now: Any, waves: Any, t: int, h: int, out: Any
+) -> None:
     """Fill `out` with each sensor's window as predicted if its worker had failed h rounds ago."""
     slot, joint = (t - h) % len(state.windows), is_joint(model, now.size)
     level = state.levels[slot]
-    z = row_of(model, now, state.windows[slot], level, harmonics(rules.seasons, t))
+    z = row_of(model, now, state.windows[slot], level, waves)
     predict(model, h - 1 if joint else 0, z, rules.workers, out)
     out += level
     if not joint:
@@ -101,15 +103,19 @@ def expect(state: Any, model: Any, rules: Any, now: Any, t: int, h: int, out: An
 
 
 @jit()
-def look_back(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int, out: Any) -> None:
+def look_back(
+    state: Any, model: Any, risk: Any, rules: Any, now: Any, waves: Any, t: int, out: Any
+) -> None:
     """Shadow-predict the current window at every horizon, and book the outcomes."""
     horizons, n = state.accounts.shape[:2]
     for h in range(min(horizons, t)):
         slot = (t - h - 1) % len(state.windows)
-        expect(state, model, rules, now, t, h + 1, out[h])
+        expect(state, model, rules, now, waves, t, h + 1, out[h])
         error, decisions = np.abs(now - out[h]), state.decisions[slot, h]
         wrong = np.where(error > rules.epsilon, 1.0, 0.0 * error)
-        for i in np.flatnonzero(~np.isnan(error)):
+        for i in range(n):
+            if np.isnan(error[i]):
+                continue
             if decisions[i] == 2:
                 state.counts[h, i, 0] += 1
                 state.counts[h, i, 1] += wrong[i]
@@ -120,18 +126,21 @@ def look_back(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int, o
 
 
 @jit()
-def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, t: int) -> None:
+def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, waves: Any, t: int) -> None:
     """Declare which sensors could be lost from now on, and for how long."""
     horizons, n = state.accounts.shape[:2]
     slot, before = t % len(state.windows), (t - 1) % len(state.windows)
     usable = (model.scale[0] > 0) & ~np.isnan(now)
-    seasonal, waves = np.zeros(SEASONAL), harmonics(rules.seasons, t)[:SEASONAL]
-    seasonal[: waves.size] = waves
+    proposed, seasonal = np.zeros(n, np.bool_), np.zeros(SEASONAL)
+    seasonal[: min(waves.size, SEASONAL)] = waves[:SEASONAL]
     for h in range(horizons):
-        proposed, average = np.zeros(n, np.bool_), risk.fast[h].mean()
+        average = risk.fast[h].mean()
         risk.features[slot, h, :, 0] = usable
         risk.risk[slot, h] = -1.0
-        for i in np.flatnonzero(usable):
+        for i in range(n):
+            proposed[i] = False
+            if not usable[i]:
+                continue
             scale, features = model.scale[0, i], risk.features[slot, h, i]
             change = abs(now[i] - state.windows[before, i]) / scale
             height = min(max((now[i] - state.level[0, i]) / scale, -HIGHEST), HIGHEST)
@@ -166,7 +175,7 @@ def recover(state: Any, model: Any, risk: Any, rules: Any, t: int, expected: Any
 
 
 @jit()
-def fill_gaps(state: Any, model: Any, now: Any, t: int, waves: Any) -> Any:
+def fill_gaps(state: Any, model: Any, now: Any, waves: Any, t: int) -> Any:
     """Return the window with the model's values in its gaps."""
     filled, before = now.copy(), (t - 1) % len(state.windows)
     if t == 0 or not np.isnan(now).any():
@@ -182,11 +191,10 @@ def fill_gaps(state: Any, model: Any, now: Any, t: int, waves: Any) -> Any:
 
 
 @jit()
-def remember(state: Any, model: Any, rules: Any, now: Any, t: int) -> None:
+def remember(state: Any, model: Any, rules: Any, now: Any, waves: Any, t: int) -> None:
     """Put the window into rings, means and moments, with its gaps filled by the model."""
     n, slot, horizons = now.size, t % len(state.windows), len(state.accounts)
-    joint, waves = is_joint(model, n), harmonics(rules.seasons, t)
-    filled = fill_gaps(state, model, now, t, waves)
+    joint, filled = is_joint(model, n), fill_gaps(state, model, now, waves, t)
     for i in range(n):
         if not np.isnan(now[i]):
             state.level[1, i] = state.level[1, i] * (1 - LEVEL_FORGET) + 1
@@ -225,16 +233,16 @@ def advance(
     expected = np.empty((horizons, n))
     for r in range(len(windows)):
         t, now = state.clock[0], windows[r]
-        expected[:] = np.nan
-        look_back(state, model, risk, rules, now, t, expected)
+        expected[:], waves = np.nan, harmonics(rules.seasons, t)
+        look_back(state, model, risk, rules, now, waves, t, expected)
         state.missing[:] = np.where(np.isnan(now), state.missing + 1, 0)
         recover(state, model, risk, rules, t, expected, recovered[r])
         if len(decisions):
             shadow[r] = expected
             for h in range(horizons):
                 decisions[r, h] = state.decisions[(t - h - 1) % len(state.windows), h]
-        remember(state, model, rules, now, t)
-        look_ahead(state, model, risk, rules, now, t)
+        remember(state, model, rules, now, waves, t)
+        look_ahead(state, model, risk, rules, now, waves, t)
         state.clock[0] = t + 1
         if (t + 1) % rules.every:
             continue
