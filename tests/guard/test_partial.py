@@ -125,8 +125,10 @@ def test_losses_are_estimated_from_what_is_read_and_settle_nothing():
         one.update(windows[:199])
     lost = windows[199].copy()
     lost[START:, 1:] = np.nan
+    booked = blind.intervals[0].accounts.accounts[1:].copy()
     estimate = blind.update(lost).estimate
     np.testing.assert_allclose(estimate[0, 0, 1:], seen.update(windows[199]).estimate[0, 0, 1:])
+    np.testing.assert_array_equal(blind.intervals[0].accounts.accounts[1:], booked)
     number = [one.outcomes[0, 0] for one in (blind, seen)]
     np.testing.assert_array_equal(number[1] - number[0], [0, 1, 1, 1])
 
