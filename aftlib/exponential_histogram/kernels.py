@@ -1,8 +1,7 @@
 """The inner loops of bulk updates, compiled.
 
 Import this module only when a bulk update needs it, because it imports numba, where installed. The
-entry points `count_blocks`, `apply` and `compact` call functions of this file only, because numba
-renews an entry point's cache on disk when the entry point's own file changes.
+entry points are `count_blocks`, `apply` and `compact`.
 
 Units are counted from 1: the units that are held first, oldest first, then the chunk's. A *rank*
 counts the other way, from the newest unit.
