@@ -8,7 +8,7 @@ from aftlib.reports.parameter_model import ParameterModel, parameter
 class NotebookParameters(ParameterModel):
     """Of the first notebook, with or without a seed."""
 
-    m: int = parameter(4, "number of workers", smoke=3)
+    m: int = parameter(4, "number of workers", least=1, smoke=3)
     epsilons: list[float] = parameter([0.65, 0.7], "tolerances")
     path: str | None = parameter(None, "a file of one's own")
     seed: int = parameter(1)

@@ -141,6 +141,7 @@ def test_the_index_shows_each_report_as_soon_as_it_is_there(home, monkeypatch):
         (("reproduce", "-p", "m=many"), "parameter m wants int, got 'many'"),
         (("reproduce", "D1"), "unexpected 'D1': name notebooks after --only"),
         (("run", "9"), "no notebook '9'"),
+        (("run", "1", "-p", "m=0"), "m must be at least 1, got 0"),
         (
             ("run", "1", "-p", "mm=3"),
             "has no parameter 'mm', perhaps 'm'; known are:\n  m: int = 4  # number",
