@@ -4,8 +4,9 @@ Spark forks the workers of tasks from a daemon (``spark.python.daemon.module``),
 all of them import. A micro-batch in which a worker is killed takes 0.65 s with it, 1.3 s without.
 
 Spark starts any other process, such as the one that plans the micro-batches of a streaming source,
-by itself, and waits 10 s for its connection. No property changes these 10 s. On a busy machine the
-imports alone may take longer, so such a process connects first and imports afterwards.
+by itself, and waits 10 s for its connection and 10 s for its secret. No property changes these
+limits. On a busy machine the imports alone may take longer, so such a process connects and sends
+the secret first, and imports afterwards.
 """
 
 import os
@@ -49,18 +50,20 @@ def launcher(folder: Path) -> Path:
 
 
 def connect_first(module: str) -> None:
-    """Connect to the JVM, then run the module, which authenticates on that connection."""
+    """Connect to the JVM and authenticate as `SocketAuthHelper` expects it, then run the module."""
     host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "").lower() == "true" else "127.0.0.1"
     connection = socket.create_connection((host, int(os.environ[_PORT])))
+    file = connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", 65536)))
+    secret = os.environ["PYTHON_WORKER_FACTORY_SECRET"].encode()
+    file.write(len(secret).to_bytes(4, "big") + secret)
+    file.flush()
+    reply = file.read(int.from_bytes(file.read(4), "big"))
+    if reply != b"ok":
+        raise ConnectionError(f"the JVM must answer the secret by b'ok', got {reply!r}")
 
     import pyspark.util
 
-    def authenticate(_: object, secret: str) -> tuple[object, socket.socket]:
-        file = connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", 65536)))
-        pyspark.util._do_server_auth(file, secret)
-        return file, connection
-
-    pyspark.util.local_connect_and_auth = authenticate  # type: ignore[assignment]
+    pyspark.util.local_connect_and_auth = lambda *_: (file, connection)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -45,7 +45,7 @@ with get_sock_file_to_executor(timeout=None) as file:
 """
 
 
-def test_a_process_of_its_own_connects_before_it_imports(tmp_path):
+def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_path):
     (tmp_path / "planner.py").write_text(PLANNER)
     os.mkfifo(tmp_path / "gate")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -59,11 +59,12 @@ def test_a_process_of_its_own_connects_before_it_imports(tmp_path):
         )
         try:
             connection, _ = server.accept()  # while the module stands at the gate
-            (tmp_path / "gate").write_text("open")
+            connection.settimeout(60)
             with connection, connection.makefile("rwb") as file:
                 assert file.read(4 + len("secret")) == b"\0\0\0\6secret"
                 file.write(b"\0\0\0\2ok")
                 file.flush()
+                (tmp_path / "gate").write_text("open")
                 assert int.from_bytes(file.read(4), "big") == process.pid
                 assert file.read() == b"planned"
             assert process.wait(60) == 0
