@@ -24,8 +24,9 @@ from aftlib.core.generators import block_model, draw
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.paths import atomic_file, data_dir
 from aftlib.core.sensorlog import SensorLog
-from aftlib.failure_drill.drill import DIGITS, folder_bytes
 from aftlib.failure_drill.experiments import SOAK
+from aftlib.failure_drill.metrics import folder_bytes
+from aftlib.failure_drill.schedule import DIGITS
 from aftlib.reports.notebook import library_hash
 from benchmarks.soak_processes import MODEL_SIZE, REQUIREMENT, ROOT, SCHEMES
 
@@ -45,10 +46,10 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     """Run all schemes side by side for some seconds; what came of each, and of memory and files.
 
     The `directory` is a new one. The result has `seconds` and, for each scheme of
-    `benchmarks.soak_processes.SCHEMES`, `found` (its own account: rounds, failures, due, lost,
+    `benchmarks.soak_processes.SCHEMES`, `score` (its own account: rounds, failures, due, lost,
     doubled, wrong, estimated, outside: of these, those off by more than ε), `memory_mb` and
-    `kept_mb` over `at_s`, and `growth`, the slope of its memory after a third of the time with its
-    interval, MB an hour. RuntimeError when one ends with an error, or comes to no end.
+    `stored_mb` over `at_s`, and `growth`: the slope of its memory after a third of the time with
+    its interval, MB an hour. RuntimeError when one ends with an error, or comes to no end.
     """
     model, steps = block_model(MODEL_SIZE, 3), int(max(seconds, 20) * STEPS_A_SECOND)
     samples = np.round(draw(model, steps, seed) * DIGITS) / DIGITS
@@ -69,13 +70,13 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
         if process.returncode:
             output = (directory / f"{name}.log").read_text(errors="replace")[-2000:]
             raise RuntimeError(f"{name} ended with status {process.returncode}: {output}")
-        at, memory_mb, kept_mb = np.array(samples_of[name]).reshape(-1, 3).T
-        found = json.loads((directory / name / "found.json").read_text())
+        at, memory_mb, stored_mb = np.array(samples_of[name]).reshape(-1, 3).T
+        score = json.loads((directory / name / "score.json").read_text())
         result["schemes"][name] = {
-            "found": found,
+            "score": score,
             "at_s": at.round(1).tolist(),
             "memory_mb": memory_mb.round(1).tolist(),
-            "kept_mb": kept_mb.round(3).tolist(),
+            "stored_mb": stored_mb.round(3).tolist(),
             "growth": growth(at, memory_mb, seconds),
         }
     return result
@@ -106,7 +107,7 @@ def watch(
             raise RuntimeError(f"{', '.join(running)} came to no end within {GRACE_S:g} s")
         for name in running:
             if now < seconds:
-                kept = folder_bytes([directory / name / "kept"]) / 1e6
+                kept = folder_bytes([directory / name / "stored"]) / 1e6
                 found[name].append((now, memory.get(processes[name].pid, 0.0), kept))
         time.sleep(SAMPLE_S)
     return found
@@ -155,7 +156,7 @@ def broken(result: Mapping) -> list[str]:
     """
     said = []
     for name, one in result["schemes"].items():
-        own = one["found"]
+        own = one["score"]
         harm = [what for what in ("lost", "doubled", "wrong") if own[what]]
         said += [f"{name}: {own[what]} {what}" for what in harm]
         share, count = REQUIREMENT.delta, own["estimated"]
@@ -175,7 +176,7 @@ def main(seconds: str = "") -> None:
     with atomic_file(data_dir() / SOAK) as note:
         note.write_text(json.dumps(result))
     for name, one in result["schemes"].items():
-        sys.stdout.write(f"{name}: {one['found']}, memory {one['growth']} MB an hour\n")
+        sys.stdout.write(f"{name}: {one['score']}, memory {one['growth']} MB an hour\n")
     if said := broken(result):
         sys.exit("\n".join(said))
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks.soak_processes NAME LOG DIRECTORY SECONDS
 
-What a scheme stores beyond its results lies in ``kept``.
+What a scheme stores beyond its results lies in ``stored``.
 """
 
 from __future__ import annotations
@@ -31,61 +31,72 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
-from aftlib.failure_drill.drill import Drill
-from aftlib.failure_drill.drivers import TUPLES, begun, ended, results_of
-from aftlib.failure_drill.schedule import Strike
-from aftlib.failure_drill.stages import share
+from aftlib.failure_drill.schedule import Drill
+from aftlib.failure_drill.schemes_process import (
+    TUPLES,
+    driver_command,
+    emitted_results,
+    run_process,
+    shared_state,
+)
+from aftlib.spark.faults import Fault
 from benchmarks import soak_counting as counting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MODEL_SIZE, WORKERS, WIDTH, EVERY = 12, 4, 20, 400
-BATCHES, LONGEST, BUDGET, STRETCH = 4, 32, 48, 4000
-"""Micro-batches of D1 for each death, and between two starts at most; samples that D2 may read
-again; steps of a stage."""
+BATCHES, LONGEST, BUDGET, SEGMENT = 4, 32, 48, 4000
+"""Micro-batches of D1 for each kill, and between two starts at most; samples that D2 may read
+again; steps of a job."""
 REQUIREMENT = Requirement(0.8 / float(np.sqrt(WIDTH)), 0.05)
 WINDOWS = Windows(WIDTH, WIDTH)
 FAULT_S = 2.0
 ROOT = Path(__file__).resolve().parents[1]
-Found = dict[str, float]
+Score = dict[str, float]
 
 
-def run_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+def run_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
     """Kill a worker every few micro-batches; now and then the stream ends, and goes on there.
 
     It is started ever more seldom, as Spark keeps a thread of each stream that reads from Python.
     """
     from aftlib.approximately_once.pipeline import Query, staff
     from aftlib.approximately_once.sink import Outage
-    from aftlib.failure_drill.pipeline import committed
+    from aftlib.failure_drill.schemes_spark import committed
     from aftlib.spark.session import session
     from aftlib.spark.streams import drain
 
     spark, model = session("soak"), block_model(MODEL_SIZE, 3).aggregate(WIDTH)
     assignment = assign_spread(model, WORKERS, REQUIREMENT)
     query = Query(log, WINDOWS, model, assignment, REQUIREMENT, EVERY, recover="guard")
-    rng, rounds, stop, kept, part = np.random.default_rng(1), 0, 0, place / "kept", BATCHES * EVERY
+    rng, rounds, stop, stored, part = (
+        np.random.default_rng(1),
+        0,
+        0,
+        place / "stored",
+        BATCHES * EVERY,
+    )
     heap_mb = list[float]()  # after each part
     while not (rounds and over()) and stop + part <= log.steps:
         begin, stop, outages = stop, stop + part, []
         for start in range(begin, stop, BATCHES * EVERY):
             at = start + int(rng.integers(EVERY, 3 * EVERY))
             outages.append(Outage(int(rng.integers(WORKERS)), at, at + 2 * WIDTH))
-        shutil.rmtree(kept / "messages", ignore_errors=True)
-        splits, handler = staff(replace(query, stop=stop), kept, outages)
-        drain(splits.stream(spark).writeStream, kept, handler)
+        shutil.rmtree(stored / "messages", ignore_errors=True)
+        splits, handler = staff(replace(query, stop=stop), stored, outages)
+        drain(splits.stream(spark).writeStream, stored, handler)
         rounds, part = rounds + 1, min(2 * part, LONGEST * EVERY)
         heap_mb.append(live_heap_mb(spark))
     audit = handler.close()  # of the last part; the sink has what all parts told it
-    failures = len([*(kept / "faults").glob("fault-*.json")])
+    failures = len([*(stored / "faults").glob("fault-*.json")])
     spark.stop()
-    found = score_windows(log, committed(log, WIDTH, handler.sink.windows()), stop)
+    score = score_windows(log, committed(log, WIDTH, handler), stop)
     if audit:
-        found |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
+        score |= {"audited": audit.estimates, "wrong_promises": audit.wrong, "bound": audit.bound}
     third = heap_mb[len(heap_mb) // 3]
-    found |= {"heap_mb_after_a_third": third, "heap_mb": heap_mb[-1]}
-    return {"rounds": rounds, "failures": failures} | found
+    score |= {"heap_mb_after_a_third": third, "heap_mb": heap_mb[-1]}
+    return {"rounds": rounds, "failures": failures} | score
 
 
 def live_heap_mb(spark: SparkSession) -> float:
@@ -95,68 +106,69 @@ def live_heap_mb(spark: SparkSession) -> float:
     return java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 1e6
 
 
-def run_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
-    """Start the driver again and again; each dies some batches on, with its samples read."""
-    budget, kept = BUDGET, place / "kept"
+def run_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
+    """Start the driver again and again; each is killed some batches on, with its samples read."""
+    budget, stored = BUDGET, place / "stored"
     query = ReplayQuery(block_model(MODEL_SIZE, 3), WIDTH, REQUIREMENT, TUPLES, budget, "adaptive")
-    write_task(kept, query, log)
+    write_task(stored, query, log)
     rng, rounds, batch = np.random.default_rng(2), 0, 0
-    while not (rounds > 1 and over()):  # somebody recovers what another one left
+    while not (rounds > 1 and over()):  # one recovers the state of another
         batch += int(rng.integers(30, 120))
-        ended(begun(kept, "replayed", batch), -signal.SIGKILL)
+        fault = Fault("kill", "driver", batch, "replayed")
+        run_process(driver_command(stored, [fault]), (-signal.SIGKILL,))
         rounds += 1
-    store = CheckpointStore(kept / "state.sqlite", query.fingerprint)
+    store = CheckpointStore(stored / "state.sqlite", query.fingerprint)
     checkpoint = store.restore()
     reached = checkpoint.window if checkpoint else 0
-    found = score_windows(log, results_of(store, log, WIDTH), reached)
-    return {"rounds": rounds, "failures": rounds} | found
+    score = score_windows(log, emitted_results(store, log, WIDTH), reached)
+    return {"rounds": rounds, "failures": rounds} | score
 
 
-def run_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
-    """Stage after stage over the next stretch, in each of which a task and a server are killed."""
+def run_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
+    """Job after job over the next segment, in each of which a task and a server are killed."""
     model, total, rounds = block_model(MODEL_SIZE, 3), Counter[str](), 0
     rng = np.random.default_rng(3)
-    while not (rounds and over()) and (rounds + 1) * STRETCH <= log.steps:
-        begin = rounds * STRETCH
-        part = SensorLog.write(place / "part", log.read(None, begin, begin + STRETCH), log.names)
+    while not (rounds and over()) and (rounds + 1) * SEGMENT <= log.steps:
+        begin = rounds * SEGMENT
+        part = SensorLog.write(place / "part", log.read(None, begin, begin + SEGMENT), log.names)
         victims = rng.permutation(WORKERS)[:2].tolist()
-        strikes = tuple(Strike(i, victim, "single", i) for i, victim in enumerate(victims))
-        drill = Drill(part, model, WINDOWS, WORKERS, REQUIREMENT, EVERY, 0, 0.0, strikes)
-        shared = share(drill, place / "kept", compared=False)
-        total.update(score_windows(part, shared.came, STRETCH))
-        total["failures"] += shared.fallen
+        schedule = tuple(Fault("kill", f"worker-{w}", i, event=i) for i, w in enumerate(victims))
+        drill = Drill(part, model, WINDOWS, WORKERS, REQUIREMENT, EVERY, 0, schedule)
+        shared = shared_state(drill, place / "stored", compared=False)
+        total.update(score_windows(part, shared.emitted, SEGMENT))
+        total["failures"] += shared.faults
         rounds += 1
-        for folder in ("part", "kept"):
+        for folder in ("part", "stored"):
             shutil.rmtree(place / folder)
     return {"rounds": rounds, **total}
 
 
-def run_d5(log: SensorLog, place: Path, over: Callable[[], bool]) -> Found:
+def run_d5(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
     """Kill the process that counts now and then; its state is to be as if nothing had been."""
-    kept, rng, failures = place / "kept", np.random.default_rng(4), 0
-    kept.mkdir()
-    command = [sys.executable, "-m", counting.__name__, str(log.path), str(kept)]
-    while not (failures > 1 and over()):  # somebody goes on where another one died
-        before, process = written(kept / "answers.jsonl"), subprocess.Popen(command, cwd=ROOT)
-        while process.poll() is None and written(kept / "answers.jsonl") == before:
+    stored, rng, failures = place / "stored", np.random.default_rng(4), 0
+    stored.mkdir()
+    command = [sys.executable, "-m", counting.__name__, str(log.path), str(stored)]
+    while not (failures > 1 and over()):  # another process goes on where another one was killed
+        before, process = written(stored / "answers.jsonl"), subprocess.Popen(command, cwd=ROOT)
+        while process.poll() is None and written(stored / "answers.jsonl") == before:
             time.sleep(0.05)  # it imports and compiles first
         time.sleep(float(rng.exponential(FAULT_S)))
         process.kill()
         failures += process.wait() == -signal.SIGKILL
-    return {"rounds": failures, "failures": failures} | score_counts(log, kept)
+    return {"rounds": failures, "failures": failures} | score_counts(log, stored)
 
 
-def score_counts(log: SensorLog, kept: Path) -> Found:
+def score_counts(log: SensorLog, stored: Path) -> Score:
     """Compare answers and state of the process that counts with an undisturbed histogram.
 
     An answer may be there twice, as a kill after it makes the next process repeat it; it is doubled
     when the two differ.
     """
-    lines = (kept / "answers.jsonl").read_text().splitlines()
+    lines = (stored / "answers.jsonl").read_text().splitlines()
     answers = [tuple(json.loads(line)) for line in lines]
     distinct = dict(answers)
     due = range(counting.BATCH, max(distinct) + 1, counting.BATCH)
-    state = ExponentialHistogram.from_bytes((kept / "state").read_bytes())
+    state = ExponentialHistogram.from_bytes((stored / "state").read_bytes())
     undisturbed = ExponentialHistogram(counting.WINDOW, counting.EPSILON)
     bits = counting.events(log, 0, state.now or 0)
     undisturbed.update(bits)
@@ -178,25 +190,25 @@ def written(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def score_windows(log: SensorLog, came: pd.DataFrame, steps: int) -> Found:
-    """Compare what came with the windows of the steps [0, steps); later ones may come, but once."""
+def score_windows(log: SensorLog, emitted: pd.DataFrame, steps: int) -> Score:
+    """Compare emitted values with the windows of [0, steps); later ones may come, but once."""
     due, places = WINDOWS.ending_in(0, steps), ["window", "sensor"]
     truth, _ = WINDOWS.aggregate(log.read(None, 0, steps), 0, due)
-    inside = came[came["window"] < len(due)]
+    inside = emitted[emitted["window"] < len(due)]
     window, sensor = inside[places].to_numpy(int).T
     off = np.abs(inside["value"].to_numpy(float) - truth[window, sensor])
     guessed = inside["estimated"].to_numpy(bool)
     return {
         "due": truth.size,
         "lost": truth.size - len(inside.drop_duplicates(places)),
-        "doubled": int(came.duplicated(places).sum()),
+        "doubled": int(emitted.duplicated(places).sum()),
         "wrong": int((~(off[~guessed] <= 1e-9)).sum()),
         "estimated": int(guessed.sum()),
         "outside": int((~(off[guessed] <= REQUIREMENT.epsilon)).sum()),
     }
 
 
-SCHEMES: dict[str, Callable[[SensorLog, Path, Callable[[], bool]], Found]] = {
+SCHEMES: dict[str, Callable[[SensorLog, Path, Callable[[], bool]], Score]] = {
     "D1 by guard": run_d1,
     "D2 adaptive": run_d2,
     "D3 shared state": run_d3,
@@ -207,8 +219,8 @@ SCHEMES: dict[str, Callable[[SensorLog, Path, Callable[[], bool]], Found]] = {
 def main(name: str, log: str, directory: str, seconds: str) -> None:
     """Run a scheme until the time is over, then score it."""
     until = time.monotonic() + float(seconds)
-    found = SCHEMES[name](SensorLog.open(log), Path(directory), lambda: time.monotonic() > until)
-    (Path(directory) / "found.json").write_text(json.dumps(found))
+    score = SCHEMES[name](SensorLog.open(log), Path(directory), lambda: time.monotonic() > until)
+    (Path(directory) / "score.json").write_text(json.dumps(score))
 
 
 if __name__ == "__main__":

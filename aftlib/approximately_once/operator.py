@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,8 @@ from aftlib.approximately_once.message_log import MessageLog, SentMessages
 from aftlib.approximately_once.sink import WindowSink
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.core.windows import Windows
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Injector
 from aftlib.spark.streams import PlannedInput
-
-if TYPE_CHECKING:
-    from aftlib.approximately_once.sink import Outage
 
 _NUMBERS = (
     *("worker", "attempt", "pid", "start", "begin", "stop", "again"),
@@ -80,13 +77,12 @@ class Memory:
 class Worker:
     """The work of a task on its split: fill windows, and send each when it is finished.
 
-    The first to work on a split crashes when it reaches an outage of its own. A replacement that
+    Faults are injected into the first to work on a split. A replacement that
     can prove the crash of all before it, and may be estimated, goes on where its split resumes.
     """
 
     windows: Windows
-    outages: tuple[Outage, ...]
-    notes: Path
+    injector: Injector  # of faults at ``worker-N``, by steps
     messages: Path
 
     def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
@@ -105,26 +101,23 @@ class Worker:
             about |= {"crashed": lost.pid, "failure": lost.reached, "recovery": recovery}
         about |= {"start": split.start, "begin": begin, "stop": split.stop, "again": 0}
 
-        memory, spans = self.memory(split, begin), range(split.start, split.stop)
+        memory, target = self.memory(split, begin), f"worker-{split.worker}"
         earlier = [log.read(split.worker, split.start, i, keys) for i in range(attempt)]
         known = max((sent.reached for sent in earlier if sent), default=0)
-        mine = [o for o in self.outages if o.worker == split.worker and o.failure in spans]
-        own = [] if attempt else mine
+        due = range(split.start, split.start if attempt else split.stop)
+        injector = self.injector.part(target, due)
         taken = range(self.windows.ending_in(split.start, split.stop).start, memory.next)
         if taken:
             yield result_row(about, taken)
         with log.writing(split.worker, split.start, attempt, begin) as send:
             for block in blocks(split.keys, begin, split.stop):
                 about["again"] += max(0, min(known - memory.reached, len(block))) * keys
-                cuts = [max(0, o.failure - memory.reached) for o in own]
+                cuts = [max(0, fault.step - memory.reached) for fault in injector.schedule]
                 for part in np.split(block, sorted(cut for cut in cuts if cut < len(block))):
                     finished = memory.take(part)
                     send(memory.reached, *finished)
                     yield result_row(about, *finished)
-                    for outage in own:
-                        if outage.failure <= memory.reached:
-                            point = f"worker-{outage.worker}"
-                            Fault(self.notes, point, outage.failure).passes(point, outage.failure)
+                    injector.reach(target, memory.reached)
         yield result_row(about)
 
     def gives_up(self, split: InputSplit) -> bool:

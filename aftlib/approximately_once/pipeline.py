@@ -36,6 +36,7 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.guard.accounts import Audit
+from aftlib.spark.faults import Fault, Injector
 from aftlib.spark.streams import drain
 from aftlib.spark.sweep import require_shared
 
@@ -285,10 +286,11 @@ def staff(
     directory.mkdir(parents=True, exist_ok=True)
     sink = WindowSink(directory / "sink.sqlite", query.fingerprint)
     messages = directory.absolute() / "messages" / uuid4().hex
+    faults = tuple(Fault("kill", f"worker-{o.worker}", o.failure) for o in outages)
     splits = SensorSplits(
         log=str(query.log.path.absolute()),
         sink=str(sink.path.absolute()),
-        worker=Worker(query.windows, tuple(outages), directory.absolute() / "faults", messages),
+        worker=Worker(query.windows, Injector(directory.absolute() / "faults", faults), messages),
         every=query.every,
         workers=[list(keys) for keys in query.assignment.workers],
         approximate=query.approximate,

@@ -1,26 +1,30 @@
 """A driver process of its own that streams a log by partial replay, to be killed and started again.
 
-python -m aftlib.checkpoint_planning.driver DIRECTORY {bare,spark} [POINT BATCH]
+python -m aftlib.checkpoint_planning.driver DIRECTORY {bare,spark} [FAULTS as JSON]
+
+A fault at a point counts batches; one without counts steps of the stream, and is injected when the
+samples of the batch that has the step are read.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.startup import prepare
+from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Injector, schedule_from_json
 
 KINDS = ("bare", "spark")
 _TASK, _PASSED = "task.npz", "passed.jsonl"
@@ -44,27 +48,37 @@ def read_task(directory: Path) -> tuple[ReplayQuery, SensorLog]:
     return ReplayQuery(model, requirement=asked, recovery_time=cost, **rest), log
 
 
+def passed_points(directory: Path) -> list[tuple[str, int, float]]:
+    """Points that the processes in a directory passed: point, batch, seconds since the epoch."""
+    lines = (directory / _PASSED).read_text().splitlines()
+    return [(point, batch, at) for point, batch, at in map(json.loads, lines)]
+
+
 def passed(directory: Path) -> dict[tuple[str, int], float]:
     """When the processes in a directory last passed each (point, batch), in s since the epoch."""
-    lines = (directory / _PASSED).read_text().splitlines()
-    return {(point, batch): at for point, batch, at in map(json.loads, lines)}
+    return {(point, batch): at for point, batch, at in passed_points(directory)}
 
 
-def main(place: str, kind: str, point: str = "", batch: str = "0") -> None:
+def main(place: str, kind: str, schedule: str = "[]") -> None:
     """Recover the batch of an earlier process, then stream the rest.
 
-    This process kills itself by SIGKILL when it passes the point of the batch. Spark is loaded once
-    the recovery is committed: none of its start is part of T_rec.
+    Spark is loaded once the recovery is committed: none of its start is part of T_rec.
     """
     directory = Path(place)
-    fault = Fault(directory / "faults" / f"{os.getpid()}-{time.time_ns()}", point, int(batch))
+    injector, step = Injector(directory / "faults", schedule_from_json(schedule)), 0
+    query, log = read_task(directory)
 
     def passes(point: str, number: int) -> None:
+        nonlocal step
+        if point == "begun" and injector.schedule:  # before the time is taken
+            store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
+            step = cast("Checkpoint", store.restore()).next_boundary - 1
         with (directory / _PASSED).open("a") as file:
             file.write(json.dumps([point, number, time.time()]) + "\n")
-        fault.passes(point, number)
+        injector.reach("driver", number, point)
+        if point == "replayed":
+            injector.reach("driver", step)
 
-    query, log = read_task(directory)
     passes("loaded", -1)
     with QueryDirectory(directory).locked():
         prepare(query, log, directory, passes).recover()

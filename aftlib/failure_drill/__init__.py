@@ -1,14 +1,13 @@
-"""Every scheme under one schedule of failures, on one stream of sensors.
+"""Every scheme under one schedule of faults, on one stream of sensors.
 
-What goes through the package, in order:
+The modules, in the order in which data pass through them:
 
-1. `schedule` draws who is struck, when and how; `drill` the stream, its true windows, the promise.
-2. `pipeline` runs what is on Spark: no fault tolerance, at most once, at least once, exactly once,
-   and D1 by its model and by its guard.
-3. `drivers` does so with D2's processes, `stages` with D3's, `nodes` with D4's, and simulates D4;
-   `coordinators` kills D1's driver and D3's supervisor.
-4. `pace`: how long the latency takes to be normal again, from how far each had come by when.
-5. `experiments` puts it into one table, `figures` draw it, `claims` settle F-1 … F-7.
+1. `schedule` draws the stream, its true windows and the schedule of faults.
+2. `schemes_spark` runs the schemes on Spark: no fault tolerance, at most once, at least once,
+   exactly once, D1 by its model and by its guard, and D1 with its driver killed.
+   `schemes_process` runs D2's driver, D3's servers and tasks and D4's nodes.
+3. `metrics` scores a `Run`: windows lost and doubled, errors, time until latency is normal again.
+4. `experiments` makes one table of all schemes, `figures` draw it, `claims` judge F-1 … F-7.
 
 `make soak` (in `benchmarks`) runs D1, D2, D3 and D5 under faults for half an hour.
 """

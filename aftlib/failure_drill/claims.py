@@ -6,135 +6,137 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.claims import DEVIATES, Claim, Finding, Limit, nothing
-from aftlib.failure_drill.coordinators import COORDINATORS
-from aftlib.failure_drill.drivers import METHODS
-from aftlib.failure_drill.experiments import Drilled
-from aftlib.failure_drill.stages import SHARED
+from aftlib.failure_drill.experiments import DRIVER, SUPERVISOR, DrillResult
+from aftlib.failure_drill.schemes_process import METHODS, SHARED
 
-DELIVERY = ("at most once", "at least once")
-EXACT = ("exactly once", SHARED)
-BY_D1 = ("D1 by model", "D1 by guard")
+DELIVERY = ["at most once", "at least once"]
+EXACT = ["exactly once", SHARED]
+BY_D1 = ["D1 by model", "D1 by guard"]
 NEAR = 0.02
-"""By so much a share read again may differ from the plan's."""
+"""Largest difference of a share read again from the plan's."""
 LITTLE = 0.05
-"""The overhead that is claimed at most."""
+"""Largest overhead of the claims."""
 
 
-def delivery(done: Drilled) -> Finding:
+def rows_of(done: DrillResult, names: list[str]) -> pd.DataFrame:
+    """The rows of those schemes that were run."""
+    return done.table.loc[[name for name in names if name in done.table.index]]
+
+
+def without(names: list[str]) -> Finding:
+    """Nothing to judge."""
+    return nothing(f"Without {', '.join(names)}.")
+
+
+def delivery(done: DrillResult) -> Finding:
     """F-1: at most once loses and never doubles, at least once doubles and never loses."""
-    table = done.table
-    if missing := [name for name in DELIVERY if name not in table.index]:
-        return _without(missing)
-    most, least = (table.loc[name] for name in DELIVERY)
+    rows = rows_of(done, DELIVERY)
+    if len(rows) < len(DELIVERY):
+        return without([name for name in DELIVERY if name not in rows.index])
+    most, least = (row for _, row in rows.iterrows())
     good = most["lost"] > 0 == most["doubled"] and least["doubled"] > 0 == least["lost"]
     return Finding(
-        f"{most['lost']} / {most['doubled']}; {least['lost']} / {least['doubled']}",
+        f"{most['lost']:g} / {most['doubled']:g}; {least['lost']:g} / {least['doubled']:g}",
         conditions=bool(good),
-        note=f"Lost / doubled of {most['due']} windows of all sensors: at most once; at least "
-        f"once. {most['strikes']} strikes each.",
+        note=f"Lost / doubled of {most['due']:g} windows of all sensors: at most once; at least "
+        f"once. {most['faults']:g} faults each.",
     )
 
 
-def exactness(done: Drilled) -> Finding:
-    """F-2: what is exact loses nothing, doubles nothing, and every value is the truth."""
-    table, asked = done.table, {*EXACT, *COORDINATORS}
-    exact = [name for name in table.index if name in asked or name.startswith("D4 ")]
-    if missing := [name for name in EXACT if name not in exact]:
-        return _without(missing)
-    counts = table.loc[exact, ["lost", "doubled", "wrong", "estimated"]]
-    bad, worst = counts.to_numpy(float), counts.sum(axis=1)
+def exactness(done: DrillResult) -> Finding:
+    """F-2: the exact schemes lose nothing, double nothing, and every value is the truth."""
+    table = done.table
+    if missing := [name for name in EXACT if name not in table.index]:
+        return without(missing)
+    others = [n for n in table.index if n in (DRIVER, SUPERVISOR) or n.startswith("D4 ")]
+    rows = rows_of(done, [*EXACT, *others])
+    harms = rows[["lost", "doubled", "wrong", "estimated"]].astype(float)
     return Finding(
-        int(np.nansum(bad)),
-        conditions=bool((bad == 0).all() and table.loc[exact, "strikes"].gt(0).all()),
-        note=f"Windows lost, doubled, estimated or wrong, over {', '.join(exact)}; the most in "
-        f"one: {int(worst.max())}.",
+        int(np.nansum(harms)),
+        conditions=bool((harms == 0).all(axis=None) and rows["faults"].gt(0).all()),
+        note=f"Windows lost, doubled, estimated or wrong, over {', '.join(rows.index)}; the most "
+        f"in one: {harms.sum(axis=1).max():g}.",
     )
 
 
-def d1_reads_again(done: Drilled) -> Finding:
+def d1_reads_again(done: DrillResult) -> Finding:
     """F-3: D1 reads the planned share again."""
-    return _reads_again(done.table, ["D1 by model"])
+    return reads_again(done, ["D1 by model"])
 
 
-def d2_reads_again(done: Drilled) -> Finding:
+def d2_reads_again(done: DrillResult) -> Finding:
     """F-4: so does D2."""
-    return _reads_again(done.table, [*METHODS])
+    return reads_again(done, [*METHODS])
 
 
-def _reads_again(table: pd.DataFrame, names: list[str]) -> Finding:
+def reads_again(done: DrillResult, names: list[str]) -> Finding:
     """Whether the share that is read again is the plan's, and less than all."""
-    asked = table.loc[[name for name in names if name in table.index]]
-    off = (asked["read"] - asked["planned"]).abs()
-    if not len(asked) or off.isna().any():
-        return _without(names)
-    furthest = off.argmax()
-    read, planned = (float(asked[name].iloc[furthest]) for name in ("read", "planned"))
-    said = "; ".join(
-        f"{n}: {row['read']:.3f}, planned {row['planned']:.3f}" for n, row in asked.iterrows()
+    rows = rows_of(done, names)
+    off = (rows["read"] - rows["planned"]).abs().astype(float)
+    if not len(rows) or off.isna().any():
+        return without(names)
+    furthest = rows.iloc[int(off.to_numpy().argmax())]
+    shares = "; ".join(
+        f"{n}: {row['read']:.3f}, planned {row['planned']:.3f}" for n, row in rows.iterrows()
     )
     return Finding(
-        read,
-        expected=f"{planned:.3f} ± {NEAR}",
-        conditions=bool(off.max() <= NEAR and asked["read"].max() < 1),
+        float(furthest["read"]),
+        expected=f"{furthest['planned']:.3f} ± {NEAR}",
+        conditions=bool(off.max() <= NEAR and rows["read"].max() < 1),
         note="Samples read again over those that an exact recovery reads of the same kills. "
-        f"{said}.",
+        f"{shares}.",
     )
 
 
-def promise(done: Drilled) -> Finding:
-    """F-5: of the estimates a share of 1 − δ is within ε, and nothing else is lost or wrong."""
-    table, delta = done.table, done.drill.requirement.delta
-    asked = table.loc[[n for n in (*BY_D1, *METHODS) if n in table.index]]
-    judged = asked[asked["estimated"] > 0]
+def guarantee(done: DrillResult) -> Finding:
+    """F-5: a share of 1 − δ of the estimates is within ε, and nothing else is lost or wrong."""
+    rows, delta = rows_of(done, [*BY_D1, *METHODS]), done.drill.requirement.delta
+    judged = rows[rows["estimated"] > 0]
     if not len(judged):
-        return _without(["estimates"])
-    row = judged.iloc[int(judged["within"].argmin())]
-    broken = judged[judged["share_high"] < 1 - delta]
-    bad = int(asked[["lost", "doubled", "wrong"]].sum().sum())
-    over = (asked["wrong_promises"] > asked["bound"]).any()
+        return without(["estimates"])
+    lowest = judged.iloc[int(judged["within"].astype(float).argmin())]
+    broken = int((judged["share_high"] < 1 - delta).sum())
+    bad = int(rows[["lost", "doubled", "wrong"]].sum().sum())
+    over = (rows["wrong_promises"] > rows["bound"]).any()
     return Finding(
-        row["within"],
-        (row["share_low"], row["share_high"]),
+        lowest["within"],
+        (lowest["share_low"], lowest["share_high"]),
         expected=f"≥ {1 - delta:g}",
         limit=Limit(low=1 - delta, by_interval=True),
-        conditions=bool(broken.empty and not bad and not over),
-        note=f"Lowest of {len(judged)} schemes, {row.name}; its upper end is below 1 − δ "
-        f"in {len(broken)}. Windows lost, doubled, or wrong without being called estimated: {bad}."
-        + " The guard's wrong promises are beyond their bound."
+        conditions=not (broken or bad or over),
+        note=f"Lowest of {len(judged)} schemes, {lowest.name}; its upper end is below 1 − δ "
+        f"in {broken}. Windows lost, doubled, or wrong without being called estimated: {bad}."
+        + " The guard's wrong guarantees exceed their bound."
         * int(over),
     )
 
 
-def d1_costs_little(done: Drilled) -> Finding:
-    """F-6: what D1 costs while nothing fails."""
-    return _overhead(done.table, [*BY_D1])
+def d1_costs_little(done: DrillResult) -> Finding:
+    """F-6: overhead of D1 while nothing fails."""
+    return largest_overhead(done, BY_D1)
 
 
-def d2_costs_little(done: Drilled) -> Finding:
-    """F-7: what D2's checkpoints cost while nothing fails."""
-    return _overhead(done.table, [*METHODS])
+def d2_costs_little(done: DrillResult) -> Finding:
+    """F-7: overhead of D2's checkpoints while nothing fails."""
+    return largest_overhead(done, [*METHODS])
 
 
-def _overhead(table: pd.DataFrame, names: list[str]) -> Finding:
+def largest_overhead(done: DrillResult, names: list[str]) -> Finding:
     """The largest overhead of some schemes while nothing fails."""
-    asked = table.loc[[name for name in names if name in table.index]]
-    if not len(asked) or asked["overhead"].isna().any():
-        return _without([f"the overhead of {', '.join(names)}"])
-    row = asked.iloc[int(asked["overhead"].argmax())]
-    interval = float(row["overhead_low"]), float(row["overhead_high"])
-    said = "; ".join(f"{n}: {o:+.1%}" for n, o in asked["overhead"].items())
-    took = float(asked["checkpoint_ms"].median())
-    said += f"; a checkpoint takes {took:.2g} ms" if took > 0 else ""
+    rows = rows_of(done, names)
+    if not len(rows) or rows["overhead"].isna().any():
+        return without([f"the overhead of {', '.join(names)}"])
+    largest = rows.iloc[int(rows["overhead"].astype(float).argmax())]
+    interval = float(largest["overhead_low"]), float(largest["overhead_high"])
+    note = "; ".join(f"{n}: {o:+.1%}" for n, o in rows["overhead"].items())
+    took = float(rows["checkpoint_ms"].median())
+    note += f"; a checkpoint takes {took:.2g} ms" if took > 0 else ""
     return Finding(
-        row["overhead"],
+        largest["overhead"],
         None if np.isnan(interval[0]) else interval,
-        note=f"{said}. Micro-batches before the first strike against those without fault "
+        note=f"{note}. Micro-batches before the first fault against those without fault "
         "tolerance; of D2, its checkpoints against the rest of an interval.",
     )
-
-
-def _without(missing: list[str]) -> Finding:
-    return nothing(f"Without {', '.join(missing)}.")
 
 
 SHARE_FIGURE = "Samples read again, of what an exact recovery reads"
@@ -147,24 +149,24 @@ CLAIMS = [
         delivery, expected="some / 0; 0 / some", figure="What came of the windows",
     ),
     Claim(
-        "F-2", "Exactly once, shared state and every way to stand by lose and double nothing.",
+        "F-2", "Exactly once, shared state and every standby scheme lose and double nothing.",
         exactness, expected=0, limit=Limit(high=0), unit="windows",
         figure="What came of the windows",
     ),
     Claim(
-        "F-3", "D1 reads again the share that its plan promises of what exactly once reads again.",
+        "F-3", "D1 reads again the planned share of what exactly once reads again.",
         d1_reads_again, expected=f"the plan's ± {NEAR}", unit="of an exact recovery's",
         figure=SHARE_FIGURE,
     ),
     Claim(
-        "F-4", "D2 reads again the share that its plan promises of what an exact replay reads.",
+        "F-4", "D2 reads again the planned share of what an exact replay reads.",
         d2_reads_again, expected=f"the plan's ± {NEAR}", unit="of an exact recovery's",
         figure=SHARE_FIGURE,
     ),
     Claim(
-        "F-5", "Every promise (ε, δ) of D1 and D2 is kept, and nothing else is lost or wrong.",
-        promise, expected="≥ 1 − δ", unit="of the promises", figure=SCHEMES_FIGURE,
-        formula=r"\text{kept} / \text{promised} \ge 1 - \delta",
+        "F-5", "Every guarantee (ε, δ) of D1 and D2 holds, and nothing else is lost or wrong.",
+        guarantee, expected="≥ 1 − δ", unit="of the guarantees", figure=SCHEMES_FIGURE,
+        formula=r"\text{satisfied} / \text{guaranteed} \ge 1 - \delta",
     ),
     Claim(
         "F-6", "While nothing fails, D1 costs at most 5 % of a micro-batch's time.",

@@ -1,64 +1,193 @@
-"""The schedule of a drill: which process is struck, when, and how; the same for every scheme."""
+"""The drill: a stream of sensors, and a schedule of faults that is the same for every scheme."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from signal import SIGKILL, SIGSTOP, Signals
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 
-FORMS = ("single", "repeated", "simultaneous", "stall")
-"""A worker dies; it dies again in the next micro-batch; two die at once; one is stopped for a while
-and lives on."""
+from aftlib.approximately_once.assignment import Assignment, assign_spread
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+from aftlib.spark.faults import Fault
+
+PATTERNS = ("single", "repeated", "simultaneous", "pause")
+"""A worker is killed; it is killed again in the next micro-batch; two are killed at once; one is
+paused and goes on."""
+DIGITS = 1000
+"""Samples are whole thousandths, so that their sums are exact in every scheme."""
+BLOCKS, COVARIANCE = 3, 0.9
 
 
-@dataclass(frozen=True)
-class Strike:
-    """A signal to the process that has a worker's sensors, when it has come to a step."""
+def draw_schedule(
+    faults: int, workers: int, begin: int, steps: int, every: int, pause_s: float, seed: int
+) -> tuple[Fault, ...]:
+    """Draw a seeded schedule over the micro-batches of `every` steps in [begin, steps).
 
-    step: int
-    worker: int
-    form: str  # one of `FORMS`
-    number: int  # of the event; the strikes of one have the same
-
-    @property
-    def kills(self) -> bool:
-        """Whether it is SIGKILL; else SIGSTOP, and SIGCONT later."""
-        return self.form != "stall"
-
-    @property
-    def signal(self) -> Signals:
-        """What is sent."""
-        return SIGKILL if self.kills else SIGSTOP
-
-
-def drawn(
-    strikes: int, workers: int, begin: int, steps: int, every: int, seed: int
-) -> tuple[Strike, ...]:
-    """A seeded schedule over the micro-batches of `every` steps in [begin, steps).
-
-    The forms take turns, workers and moments are random, and an undisturbed micro-batch follows
-    each event. At least so many strikes are drawn: the last event is whole. ValueError when the
-    stream is too short for them, or has one worker only.
+    The patterns take turns, workers and moments are random, and a micro-batch without faults
+    follows each event. At least `faults` are drawn, because the last event is complete. ValueError
+    when the stream is too short for them, or has one worker only.
     """
     if workers < 2:
         raise ValueError(
-            f"workers must be at least 2 for one to die and one to live, got {workers}"
+            f"workers must be at least 2 for one to fail and one to live, got {workers}"
         )
-    rng, found = np.random.default_rng(seed), list[Strike]()
-    batch, number = -(-begin // every), 0
-    while len(found) < strikes:
-        form = FORMS[number % len(FORMS)]
-        needs = 2 if form == "repeated" else 1
-        if (batch + needs + 1) * every > steps:
+    rng = np.random.default_rng(seed)
+    schedule = list[Fault]()
+    batch, event = -(-begin // every), 0
+    while len(schedule) < faults:
+        pattern = PATTERNS[event % len(PATTERNS)]
+        batches = 2 if pattern == "repeated" else 1
+        if (batch + batches + 1) * every > steps:
             raise ValueError(
-                f"strikes must fit between step {begin} and {steps}, got {strikes}: give more "
-                "steps, fewer strikes or smaller micro-batches"
+                f"faults must fit between step {begin} and {steps}, got {faults}: give more "
+                "steps, fewer faults or smaller micro-batches"
             )
-        struck = rng.permutation(workers)[: 2 if form == "simultaneous" else 1]
-        for later in range(needs):
-            # not at the very edges: something is lost, and something comes after it
+        targets = rng.permutation(workers)[: 2 if pattern == "simultaneous" else 1]
+        for later in range(batches):
+            # not at the edges: some samples are lost, and some follow
             step = (batch + later) * every + int(rng.integers(every // 4, 3 * every // 4))
-            found += [Strike(step, int(worker), form, number) for worker in struck]
-        batch, number = batch + needs + 1, number + 1
-    return tuple(found)
+            for worker in targets:
+                fault = Fault("kill", f"worker-{worker}", step, event=event)
+                if pattern == "pause":
+                    fault = replace(fault, kind="pause", lasts_s=pause_s)
+                schedule.append(fault)
+        batch += batches + 1
+        event += 1
+    return tuple(schedule)
+
+
+def worker_of(fault: Fault) -> int:
+    """Number of the worker that a fault of the schedule hits."""
+    return int(fault.target.removeprefix("worker-"))
+
+
+def pattern_of(event: list[Fault]) -> str:
+    """Pattern of the faults of one event."""
+    if event[0].kind != "kill":
+        return event[0].kind
+    if len(event) == 1:
+        return "single"
+    return "simultaneous" if len({fault.step for fault in event}) == 1 else "repeated"
+
+
+@dataclass(frozen=True)
+class Drill:
+    """A stream of sensors, windows over it, a guarantee, and a schedule of faults at workers."""
+
+    log: SensorLog
+    model: GaussianModel  # of the sensors' values at one step
+    windows: Windows  # tumbling
+    workers: int
+    requirement: Requirement  # ε and δ of a window's mean
+    every: int  # steps of a micro-batch, whole windows
+    away: int  # steps until a replacement that does not read again goes on
+    schedule: tuple[Fault, ...]
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Sensors of each worker."""
+        model = self.model.aggregate(self.windows.width)
+        return assign_spread(model, self.workers, self.requirement)
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """All samples, shape (steps, n)."""
+        return self.log.read(None, 0, self.log.steps)
+
+    @cached_property
+    def truth(self) -> np.ndarray:
+        """True means of the windows, shape (windows, n)."""
+        due = self.windows.ending_in(0, self.log.steps)
+        return self.windows.aggregate(self.samples, 0, due)[0]
+
+    @property
+    def rows(self) -> int:
+        """Number of samples in the stream."""
+        return self.log.steps * self.model.size
+
+    @property
+    def kills(self) -> list[Fault]:
+        """Faults that end a process."""
+        return [fault for fault in self.schedule if fault.kind == "kill"]
+
+    @property
+    def events(self) -> list[list[Fault]]:
+        """Faults of each event."""
+        return [list(event) for _, event in groupby(self.schedule, key=lambda f: f.event)]
+
+    @property
+    def event_batches(self) -> list[tuple[int, int]]:
+        """First and last micro-batch of each event."""
+        return [(self.batch_of(e[0].step), self.batch_of(e[-1].step)) for e in self.events]
+
+    @property
+    def estimated_kills(self) -> np.ndarray:
+        """Whether D1 estimates each kill's loss: the first at its step, of an estimable worker."""
+        steps = [fault.step for fault in self.kills]
+        first = [steps.index(step) == i for i, step in enumerate(steps)]
+        estimable = [self.assignment.estimable[worker_of(fault)] for fault in self.kills]
+        return np.array(first, bool) & np.array(estimable, bool)
+
+    @property
+    def wasted_samples(self) -> np.ndarray:
+        """Samples of its micro-batch that a worker has read when it is killed, one per kill."""
+        keys = self.model.size // self.workers
+        return np.array([(fault.step % self.every) * keys for fault in self.kills], dtype=int)
+
+    def batch_of(self, step: int) -> int:
+        """Number of the micro-batch of a step."""
+        return step // self.every
+
+    def aimed(self, target: Callable[[int], str]) -> tuple[Fault, ...]:
+        """The schedule at processes other than workers, one fault at each step."""
+        by_step = {fault.step: fault for fault in self.schedule}
+        return tuple(replace(f, target=target(worker_of(f))) for f in by_step.values())
+
+
+def draw_drill(
+    directory: Path,
+    *,
+    sensors: int,
+    workers: int,
+    width: int,
+    windows: int,
+    batch_windows: int,
+    calm: float,
+    faults: int,
+    epsilon_sd: float,
+    delta: float,
+    pause_s: float,
+    seed: int,
+) -> Drill:
+    """Draw the stream into a log below the directory, and its schedule.
+
+    The stream has `windows` windows of `width` steps, a micro-batch `batch_windows` of them; faults
+    come after the share `calm` of the stream. ε is `epsilon_sd` standard deviations of a window's
+    mean. Errors as `block_model` and `draw_schedule`.
+    """
+    model, steps = block_model(sensors, BLOCKS, covariance=COVARIANCE), windows * width
+    every = batch_windows * width
+    schedule = draw_schedule(faults, workers, int(calm * steps), steps, every, pause_s, seed)
+    place = directory / f"drill-n{sensors}-steps{steps}-seed{seed}"
+    if not place.exists():
+        values = np.round(draw(model, steps, seed) * DIGITS) / DIGITS
+        SensorLog.write(place, values, model.names)
+    requirement = Requirement(epsilon_sd / float(np.sqrt(width)), delta)
+    return Drill(
+        SensorLog.open(place),
+        model,
+        Windows(width, width),
+        workers,
+        requirement,
+        every,
+        away=2 * width,
+        schedule=schedule,
+    )

@@ -22,7 +22,7 @@ from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores import claim, open_table, redact
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.tuplelog import TupleLog
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, Injector
 
 JOURNAL = "journal.jsonl"
 T = TypeVar("T")
@@ -87,9 +87,9 @@ IDENTITY = "job.json"
 class Job:
     """A log → windows → an aggregate by key → the next log (D3 fig. 3).
 
-    Partition p belongs to server p mod servers. The point of a fault is a process and what it has
-    just done, such as ``task-0-1 read`` or ``server-0 merged``, passed with how often it has done
-    that. A number out of its range, or a name that is unknown, is a ValueError.
+    Partition p belongs to server p mod servers. A fault's target is a process, such as ``task-0-1``
+    or ``server-0``, its point what that has just done, such as ``read`` or ``merged``, and its step
+    how often it has done so. A number out of its range, or a name that is unknown, is a ValueError.
     """
 
     log: TupleLog
@@ -140,7 +140,7 @@ class Job:
         return cls(
             TupleLog(**log | {"path": Path(log["path"])}),
             Rules(**rules | {"windows": Windows(**rules["windows"])}),
-            faults=tuple(Fault(**fault | {"notes": Path(fault["notes"])}) for fault in faults),
+            faults=tuple(Fault(**fault) for fault in faults),
             **given,
         )
 
@@ -189,14 +189,18 @@ class Job:
             return open_table(self.place, self.function, timeout_s=self.patience_s)
         return open_table(self.shared, self.function, schema=self.schema, timeout_s=self.patience_s)
 
+    @property
+    def injector(self) -> Injector:
+        """What injects the job's faults."""
+        return Injector(self.directory / "faults", self.faults)
+
     def points(self, who: str) -> Callable[[str], None]:
         """What a process calls with each point that it passes: a fault may end it there."""
-        passed: Counter[str] = Counter()
+        injector, passed = self.injector, Counter[str]()
 
         def passes(point: str) -> None:
             passed[point] += 1
-            for fault in self.faults:
-                fault.passes(f"{who} {point}", passed[point])
+            injector.reach(who, passed[point], point)
 
         return passes
 

@@ -27,7 +27,7 @@ from aftlib.shared_state.stores.tables import Progress, StateTable
 from aftlib.shared_state.sums import SUMS, SliceSums, merged, window_sums
 from aftlib.shared_state.task import Intake, pack_message, read_markers, unpack_message
 from aftlib.shared_state.tuplelog import TupleLog
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, Injector
 from aftlib.spark.sweep import by_number, other_machines, require_shared
 
 OUTPUTS = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*", "message-*")
@@ -86,7 +86,7 @@ class LogMerge:
     """A log that tasks sum together, and how.
 
     Tasks leave their reports and malformed lines in `directory`, one that all machines share. The
-    point of the fault is ``task-N``, passed with the tuples read.
+    target of the fault is ``task-N``, its step the tuples read.
     """
 
     log: TupleLog
@@ -95,14 +95,18 @@ class LogMerge:
     directory: Path
     fault: Fault | None = None
 
+    @property
+    def injector(self) -> Injector:
+        """What injects the failure."""
+        return Injector(self.directory / "faults", (self.fault,) if self.fault else ())
+
     def partitions(self, task: int) -> range:
         """Partitions that a task reads, one after another: t, t + tasks, …."""
         return range(task, self.log.partitions, self.tasks)
 
     def passes(self, task: int, tuples: int) -> None:
         """Let a task crash here if it is its turn."""
-        if self.fault is not None:
-            self.fault.passes(f"task-{task}", tuples)
+        self.injector.reach(f"task-{task}", tuples)
 
 
 @dataclass(frozen=True)

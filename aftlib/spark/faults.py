@@ -1,15 +1,19 @@
-"""Fault injection: a process ends itself by a real signal, once, at a point of its work."""
+"""Fault injection: processes are killed, paused, disconnected or slowed at a point of their work.
+
+A schedule is a tuple of `Fault`; an `Injector` injects them, in the target itself or from outside.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 TICK_S = 0.002
@@ -17,64 +21,142 @@ TICK_S = 0.002
 
 @dataclass(frozen=True)
 class Fault:
-    """Signal the process that first comes to a point, and only that one.
+    """One fault: its kind, the process that it hits, and the step at which it does.
 
-    A note of the process stays behind, written before the signal; by it, later processes that pass
-    the same point are spared.
+    `kind` is a method of the injector: "kill", "pause", "disconnect" or "slow". `target` names a
+    process by its role, and its number where there are several, such as ``worker-3``, ``server-0``,
+    ``driver``, ``primary``. `step` counts what the target has gone through: steps, tuples, results
+    or micro-batches; `point` says where in its work, if there are several places.
     """
 
-    notes: Path  # folder of the note, made when missing
-    point: str  # name of the point, such as "task-1"
-    after: int = 0  # steps, tuples or batches that the process must have gone through by then
-    signal: int = signal.SIGKILL  # which nothing can catch; or SIGSTOP
-
-    @property
-    def note(self) -> Path:
-        """File that says which process was signalled, and how much it had gone through."""
-        return self.notes / f"fault-{self.point}-{self.after}.json"
-
-    @property
-    def fallen(self) -> dict[str, int] | None:
-        """The note: ``pid`` and ``reached``; None while the fault has not fallen."""
-        return json.loads(self.note.read_text()) if self.note.exists() else None
-
-    def passes(self, point: str, reached: int = 0) -> None:
-        """Signal this process if it is its turn."""
-        if point != self.point or reached < self.after or self.note.exists():
-            return
-        self.notes.mkdir(parents=True, exist_ok=True)
-        draft = self.notes / f".{os.getpid()}"
-        draft.write_text(json.dumps({"pid": os.getpid(), "reached": reached}))
-        draft.replace(self.note)  # whole or not there: others look for it all the time
-        os.kill(os.getpid(), self.signal)
+    kind: str = "kill"
+    target: str = "driver"
+    step: int = 0
+    point: str = ""
+    lasts_s: float = 0.0  # of a pause or a slow step; a pause of 0 lasts until somebody ends it
+    event: int = 0  # faults of one event have the same number
 
 
-@contextmanager
-def woken(notes: Path, after_s: float) -> Iterator[None]:
-    """Let what faults have stopped, as their notes in a folder say, go on after some seconds.
+@dataclass(frozen=True)
+class Injector:
+    """Injects each fault of a schedule once: into the process that first comes to its point.
 
-    When the block ends, whoever stands still then is woken, too.
+    A marker file in `directory` is written before the fault is injected; later processes that come
+    to the same point are spared by it. A kind without a method is a ValueError.
     """
-    over = threading.Event()
 
-    def watch() -> None:
-        awake = set[Path]()
-        while True:
-            ended = over.is_set()  # asked for first: what falls before the end is seen
-            waiting = {*notes.glob("fault-*.json")} - awake
-            if ended and not waiting:
-                return
-            for note in waiting:
-                if time.time() - note.stat().st_mtime >= after_s:
-                    with suppress(ProcessLookupError):
-                        os.kill(json.loads(note.read_text())["pid"], signal.SIGCONT)
-                    awake.add(note)
-            time.sleep(TICK_S)
+    directory: Path
+    schedule: tuple[Fault, ...] = ()
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    def __post_init__(self) -> None:
+        for fault in self.schedule:
+            if fault.kind.startswith("_") or not callable(getattr(type(self), fault.kind, None)):
+                raise ValueError(
+                    f"kind must name a method of {type(self).__name__} such as 'kill' or 'pause', "
+                    f"got {fault!r}"
+                )
+
+    def marker(self, fault: Fault) -> Path:
+        """Marker file of a fault."""
+        about = (fault.kind, fault.target, fault.point, str(fault.step))
+        return self.directory / f"fault-{'-'.join(filter(None, about))}.json"
+
+    def injected(self, fault: Fault) -> dict[str, int] | None:
+        """``pid`` and ``reached`` of the process that a fault has hit; None before."""
+        marker = self.marker(fault)
+        return json.loads(marker.read_text()) if marker.exists() else None
+
+    @property
+    def count(self) -> int:
+        """Faults of the schedule that have been injected; those at one point count once."""
+        return sum(marker.exists() for marker in {*map(self.marker, self.schedule)})
+
+    def part(self, target: str, steps: range) -> Injector:
+        """The same for the faults of one target at some steps only."""
+        own = (f for f in self.schedule if f.target == target and f.step in steps)
+        return replace(self, schedule=tuple(own))
+
+    def reach(self, target: str, step: int = 0, point: str = "") -> None:
+        """Inject the due faults into this process, a target that has come to a step or point."""
+        for fault in self.schedule:
+            there = (fault.target, fault.point) == (target, point) and step >= fault.step
+            if there and not self.marker(fault).exists():
+                self.inject(fault, os.getpid(), step)
+
+    def inject(self, fault: Fault, pid: int, reached: int = 0) -> None:
+        """Write the marker file, then inject a fault into a process."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        draft = self.directory / f".{os.getpid()}-{threading.get_ident()}"
+        draft.write_text(json.dumps({"pid": pid, "reached": reached}))
+        draft.replace(self.marker(fault))  # whole or absent: others poll it
+        getattr(self, fault.kind)(fault, pid)
+
+    def kill(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Send SIGKILL, which nothing can catch."""
+        os.kill(pid, signal.SIGKILL)
+
+    def pause(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Stop the whole process, heartbeats included; `resuming` lets it go on."""
+        os.kill(pid, signal.SIGSTOP)
+
+    def slow(self, fault: Fault, pid: int) -> None:
+        """Hold up the thread that came to the point; other threads go on."""
+        _require_own("slow", pid)
+        time.sleep(fault.lasts_s)
+
+    def disconnect(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Shut down every connection of the process; what it listens on stays open."""
+        _require_own("disconnect", pid)
+        for number in map(int, os.listdir("/dev/fd")):
+            with (
+                suppress(OSError),
+                socket.fromfd(number, socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+            ):
+                if connection.getpeername() or connection.getsockname():  # else a pair of its own
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
+    def resuming(self) -> Iterator[None]:
+        """Resume each paused process after its time, and all of them when the block ends."""
+        over = threading.Event()
+
+        def watch() -> None:
+            pauses = {f for f in self.schedule if f.kind == "pause" and f.lasts_s > 0}
+            while True:
+                ended = over.is_set()  # read first: a pause just before the end is seen
+                waiting = {fault for fault in pauses if self.marker(fault).exists()}
+                if ended and not waiting:
+                    return
+                for fault in waiting:
+                    marker = self.marker(fault)
+                    if time.time() - marker.stat().st_mtime >= fault.lasts_s:
+                        with suppress(ProcessLookupError):
+                            os.kill(json.loads(marker.read_text())["pid"], signal.SIGCONT)
+                        pauses.remove(fault)
+                time.sleep(TICK_S)
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _require_own(kind: str, pid: int) -> None:
+    if pid != os.getpid():
+        raise ValueError(
+            f"kind {kind!r} can hit the calling process only, got process {pid}: let the target "
+            "call Injector.reach"
+        )
+
+
+def schedule_to_json(schedule: Sequence[Fault]) -> str:
+    """A schedule as text, for a process's command line."""
+    return json.dumps([asdict(fault) for fault in schedule])
+
+
+def schedule_from_json(text: str) -> tuple[Fault, ...]:
+    """The schedule of which `schedule_to_json` made the text."""
+    return tuple(Fault(**fields) for fields in json.loads(text))

@@ -17,7 +17,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from typing import Any
 from aftlib.upstream_backup.parameters import OTHER
 
 ACK_S, HEARTBEAT_S = 0.025, 0.25
+POLL_S = 0.002
 LIMIT = 1 << 26  # bytes of a message: a whole queue is one
 LONGEST_FOLDER = 85
 """Bytes of a folder of sockets: a socket's path has at most 103 on some systems."""
@@ -69,6 +71,24 @@ def write_message(writer: asyncio.StreamWriter, message: Message) -> None:
     """Send a message; one to a process that has ended is lost silently, as on a network."""
     if not writer.is_closing():
         writer.write(json.dumps(message).encode() + b"\n")
+
+
+async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait for a condition, at most for some seconds; return whether it came true."""
+    limit = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < limit:
+        await asyncio.sleep(POLL_S)
+    return met
+
+
+def introduced(hello: Message, starts: Mapping[str, int], greeted: dict[str, int]) -> str | None:
+    """Return the node that a hello names; None unless it is the first of its newest process."""
+    match hello:
+        case {"hello": str(name), "start": int(number)}:
+            if greeted.get(name, number) < number == starts[name]:
+                greeted[name] = number
+                return name
+    return None
 
 
 async def pass_on(kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,7 +8,6 @@ Every wait has a limit, and no node process outlives a delivery. Times are the m
 from __future__ import annotations
 
 import asyncio
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from aftlib.core.checks import require_number
+from aftlib.spark.faults import Fault, Injector
 from aftlib.upstream_backup.node_process import (
     ACK_S,
     DOWN,
@@ -29,8 +30,10 @@ from aftlib.upstream_backup.node_process import (
     UP,
     Message,
     end_process,
+    introduced,
     read_messages,
     serve,
+    wait_until,
     write_message,
 )
 from aftlib.upstream_backup.ordering import Reorder
@@ -42,13 +45,8 @@ TURN = 10
 """Batches that a node is sent in its turn (the proposal)."""
 
 
-@dataclass(frozen=True)
-class NodeKill:
-    """SIGKILL to a node, from outside, once so many results have arrived downstream."""
-
-    after: int
-    node: str = "primary"
-    stalled: bool = False  # stopped only (SIGSTOP): alive, but taken for failed
+KINDS = ("kill", "pause", "disconnect")
+"""Faults that can hit a node; a paused one is alive, but taken for failed."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Request:
     """A failure that was detected, and the tuples that upstream sent again."""
 
     node: str  # taken for failed
-    unnoticed_ms: float | None  # from the kill until the request; None without a kill
+    unnoticed_ms: float | None  # from the fault until the request; None without one
     resent: tuple[int, ...]
     recovery_ms: float  # from the request until downstream has the last result of them, or 0
 
@@ -68,7 +66,7 @@ class Delivery:
     arrived: tuple[int, ...]  # every result in order of arrival, copies included
     released: tuple[int, ...]  # handed on: without copies, in order if the operator needs it
     requests: tuple[Request, ...]  # failures that were detected
-    kills: int  # carried out, stalls included
+    faults: int  # injected
     rate: float  # tuples per second that upstream sent
 
     @property
@@ -80,13 +78,13 @@ class Delivery:
 def deliver(
     scheme: Scheme,
     tuples: int,
-    kills: Sequence[NodeKill] = (),
+    faults: Sequence[Fault] = (),
     ordered: bool = False,
     ack_s: float = ACK_S,
     heartbeat_s: float = HEARTBEAT_S,
     patience_s: float = PATIENCE_S,
 ) -> Delivery:
-    """Stream tuples through real processes, kill some, and return the results that arrived.
+    """Stream tuples through real processes, inject faults, and return the results that arrived.
 
     A failed node is started anew once its failure is detected, and takes part again. A node that
     does not answer a heartbeat in time is taken for failed and killed for certain.
@@ -96,7 +94,8 @@ def deliver(
     scheme : Scheme
         Upstream backup or the proposal.
     tuples : int
-    kills : sequence of NodeKill, optional
+    faults : sequence of Fault, optional
+        Target: "primary" or "secondary"; step: results that have arrived downstream by then.
     ordered : bool, optional
         Whether the downstream operator needs its input in order.
     ack_s, heartbeat_s : float, optional
@@ -108,7 +107,7 @@ def deliver(
     Raises
     ------
     ValueError
-        For another scheme, or a kill of no node or after the stream's end.
+        For another scheme, or a fault of another kind, at no node, or after the stream's end.
     RuntimeError, TimeoutError
         When a node does not start in time, with its error output, or does not come back.
     """
@@ -119,25 +118,18 @@ def deliver(
     require_number("tuples", tuples, least=0, whole=True)
     for name, value in dict(ack_s=ack_s, heartbeat_s=heartbeat_s, patience_s=patience_s).items():
         require_number(name, value, above=0)
-    for kill in kills:
-        if kill.node not in NODES or not 0 < kill.after < tuples:
+    for fault in faults:
+        if fault.kind not in KINDS or fault.target not in NODES or not 0 < fault.step < tuples:
             raise ValueError(
-                f"kills must name a node and come after 1 … {tuples - 1} results, got {kill!r}"
+                f"faults must be of a kind in {KINDS}, at a node, after 1 … {tuples - 1} results, "
+                f"got {fault!r}"
             )
     with (
         tempfile.TemporaryDirectory(prefix="aft-") as folder,  # of mode 0700
         ThreadPoolExecutor(1) as thread,  # a notebook's own thread has an event loop already
     ):
         system = _System(Path(folder), scheme, ordered, heartbeat_s, patience_s)
-        return thread.submit(asyncio.run, system.stream(tuples, kills, ack_s)).result()
-
-
-async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait for a condition, at most for some seconds; return whether it came true."""
-    limit = time.monotonic() + seconds
-    while not (met := condition()) and time.monotonic() < limit:
-        await asyncio.sleep(PAUSE_S)
-    return met
+        return thread.submit(asyncio.run, system.stream(tuples, faults, ack_s)).result()
 
 
 class _System:
@@ -150,14 +142,15 @@ class _System:
         self.starts = dict.fromkeys(NODES, 0)  # number of each node's newest process
         self.upstream = Upstream(scheme, self.starts, self.restart)
         self.downstream = Downstream(ordered, self.starts)
+        self.injector = NodeInjector(folder / "faults", upstream=self.upstream)
         self.processes = dict[str, subprocess.Popen[bytes]]()
         self.restarts = list[asyncio.Task[None]]()
-        self.kills = list[tuple[float, str]]()
+        self.injected = list[tuple[float, str]]()
         self.undetected = set[str]()
 
-    async def stream(self, tuples: int, kills: Sequence[NodeKill], ack_s: float) -> Delivery:
-        """Send all tuples, kill as told, and return what arrived."""
-        due = deque(sorted(kills, key=lambda kill: kill.after))
+    async def stream(self, tuples: int, faults: Sequence[Fault], ack_s: float) -> Delivery:
+        """Send all tuples, inject the faults, and return the results that arrived."""
+        due = deque(sorted(faults, key=lambda fault: fault.step))
         parts = ((self.upstream.meet, UP), (self.downstream.meet, DOWN))
         servers = [await serve(meet, self.folder / socket) for meet, socket in parts]
         acknowledging = asyncio.create_task(self.downstream.acknowledge(ack_s))
@@ -167,16 +160,16 @@ class _System:
                 raise error
             began = time.perf_counter()
             for begin in range(0, tuples, BATCH):
-                while due and self.downstream.has(due[0].after):
-                    await self.settled()  # the last kill's victim must be back
-                    self.kill(due.popleft())
+                while due and self.downstream.has(due[0].step):
+                    await self.settled()  # the last failed node must be back
+                    self.inject(due.popleft())
                 self.upstream.send(list(range(begin, min(begin + BATCH, tuples))))
                 await asyncio.sleep(PAUSE_S)
             rate = tuples / (time.perf_counter() - began)
-            for kill in due:
-                await wait_until(partial(self.downstream.has, kill.after), self.patience_s)
+            for fault in due:
+                await wait_until(partial(self.downstream.has, fault.step), self.patience_s)
                 await self.settled()
-                self.kill(kill)
+                self.inject(fault)
             await self.settled()
             await wait_until(partial(self.downstream.has, tuples), self.patience_s)
         finally:
@@ -192,7 +185,7 @@ class _System:
             await wait_until(lambda: not any(left), self.patience_s)
         arrived = tuple(i for i, _ in self.downstream.arrived)
         released, requests = tuple(self.downstream.released), tuple(self._requests())
-        return Delivery(arrived, released, requests, len(self.kills), rate)
+        return Delivery(arrived, released, requests, len(self.injected), rate)
 
     async def start(self, name: str) -> None:
         """Start a node's process and wait for its hello; RuntimeError when it does not come."""
@@ -224,14 +217,15 @@ class _System:
         self.undetected.discard(name)
         self.restarts.append(asyncio.create_task(self.start(name)))
 
-    def kill(self, kill: NodeKill) -> None:
-        """Send a node its signal."""
-        self.undetected.add(kill.node)
-        self.kills.append((time.perf_counter(), kill.node))
-        self.processes[kill.node].send_signal(signal.SIGSTOP if kill.stalled else signal.SIGKILL)
+    def inject(self, fault: Fault) -> None:
+        """Inject a fault into a node's newest process."""
+        self.undetected.add(fault.target)
+        self.injected.append((time.perf_counter(), fault.target))
+        with suppress(ProcessLookupError):  # it has ended by itself
+            self.injector.inject(fault, self.processes[fault.target].pid)
 
     async def settled(self) -> None:
-        """Wait until every killed node takes part again; TimeoutError when one does not."""
+        """Wait until every failed node takes part again; TimeoutError when one does not."""
 
         def away() -> set[str]:
             for task in filter(asyncio.Task.done, self.restarts):
@@ -246,7 +240,7 @@ class _System:
             )
 
     def _requests(self) -> list[Request]:
-        requests, left = [], deque(self.kills)
+        requests, left = [], deque(self.injected)
         for name, at, resent in self.upstream.requests:
             unnoticed = None
             if left and left[0][1] == name and left[0][0] < at:
@@ -337,6 +331,18 @@ class Upstream:
         self.restart(failed)
 
 
+@dataclass(frozen=True)
+class NodeInjector(Injector):
+    """Injects faults into the nodes' processes from outside."""
+
+    upstream: Upstream | None = None
+
+    def disconnect(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Close the upstream node's connection to a node, whose process then ends."""
+        if self.upstream is not None:
+            self.upstream.nodes[fault.target].writer.close()
+
+
 class Downstream:
     """Takes results, acknowledges them at their interval, and hands on those that are new."""
 
@@ -387,13 +393,3 @@ class Downstream:
                 if count > told:
                     self.acknowledged[writer] = count, count
                     write_message(writer, {"ack": count})
-
-
-def introduced(hello: Message, starts: Mapping[str, int], greeted: dict[str, int]) -> str | None:
-    """Return the node that a hello names; None unless it is the first of its newest process."""
-    match hello:
-        case {"hello": str(name), "start": int(number)}:
-            if greeted.get(name, number) < number == starts[name]:
-                greeted[name] = number
-                return name
-    return None

@@ -11,6 +11,7 @@ from aftlib.approximately_once.operator import SensorSplits, Worker
 from aftlib.approximately_once.sink import Outage, WindowSink
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from aftlib.spark.faults import Injector
 
 VALUES = np.arange(200.0).reshape(50, 4)
 
@@ -21,7 +22,7 @@ def splits(tmp_path):
     return SensorSplits(
         log=str(tmp_path / "log"),
         sink=str(tmp_path / "sink.sqlite"),
-        worker=Worker(Windows(10, 5), (), tmp_path / "faults", tmp_path / "messages"),
+        worker=Worker(Windows(10, 5), Injector(tmp_path / "faults"), tmp_path / "messages"),
         every=20,
         workers=[[0, 2], [1, 3]],
         approximate=[True, False],

@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aftlib.spark.faults import Fault, Injector
 from tests.crash import nemesis_lives
 from tests.crash.nemesis_jobs import JOBS, ROOT, Job
 from tests.crash.nemesis_stores import Disk, Schema
@@ -37,12 +38,12 @@ PACKAGES += ["exponential_histogram"] * 3
 JOBS_WITHOUT_SPARK, JOBS_ON_SPARK = 300, 8
 STORES = r"is an older copy|has been emptied|was replaced|must be an intact|restore .* from a copy"
 SAYS = {
-    "full disk": r"No space left|File too large|disk is full|disk I/O error",
+    "full_disk": r"No space left|File too large|disk is full|disk I/O error",
     "freeze": r"has given no sign of life",
     "rival": r"is held by process \d+",
-    "older copy": STORES,
+    "older_copy": STORES,
     "deleted": STORES,
-    "journal lost": STORES,
+    "journal_lost": STORES,
     "replaced": STORES,
 }
 """What an error must say of its cause; the other faults are to be borne."""
@@ -57,22 +58,19 @@ def package_of(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One strike: what, how long after the life's beginning or the last strike, and at whom.
+class TimedFault(Fault):
+    """A fault some time after the process was started or the last one was injected.
 
-    Not before so many results are out, in a job that tells how many there are.
+    Its step counts results, in a job that reports how many there are.
     """
 
-    kind: str
-    after_s: float
-    whom: float
-    lasts_s: float
-    results: int = 0
+    after_s: float = 0.0
+    whom: float = 0.0  # which of the job's processes, as a share of them
 
 
 @dataclass
 class Outcome:
-    """What became of a job: its faults that fell, its stops, and what was wrong, if anything."""
+    """What became of a job: its injected faults, its stops, and what was wrong, if anything."""
 
     number: int
     package: str
@@ -82,19 +80,20 @@ class Outcome:
     seconds: float = 0.0
 
 
-def schedule(job: Job, chance: random.Random) -> list[tuple[list[Fault], Fault | None]]:
-    """Lives of a job: the strikes in each, and what happens to its stores after it."""
+def schedule(job: Job, chance: random.Random) -> list[tuple[list[TimedFault], TimedFault | None]]:
+    """Lives of a job: the faults in each, and what happens to its stores after it."""
 
-    def fault(kinds: Iterable[str]) -> Fault:
+    def fault(kinds: Iterable[str]) -> TimedFault:
         kind = chance.choice([*kinds])
         after_s, lasts_s = chance.uniform(0.0, 0.3), chance.choice([0.05, 0.3, 1.5])
-        return Fault(kind, after_s, chance.random(), lasts_s, chance.choice([0, 0, 1, 4, 7]))
+        whom, results = chance.random(), chance.choice([0, 0, 1, 4, 7])
+        return TimedFault(kind, "", results, lasts_s=lasts_s, after_s=after_s, whom=whom)
 
-    lives: list[tuple[list[Fault], Fault | None]] = []
+    lives: list[tuple[list[TimedFault], TimedFault | None]] = []
     for _ in range(chance.randint(1, 2)):
-        strikes = [fault(job.while_alive) for _ in range(chance.randint(0, 2))]
+        faults = [fault(job.while_alive) for _ in range(chance.randint(0, 2))]
         taken = bool(job.stores) and chance.random() < 0.6
-        lives.append(([*strikes, fault(["restart"])], fault(job.between) if taken else None))
+        lives.append(([*faults, fault(["restart"])], fault(job.between) if taken else None))
     return [*lives, ([fault(job.while_alive) for _ in range(chance.randint(1, 3))], None)]
 
 
@@ -223,12 +222,12 @@ class Nemesis:
         self.taken: dict[str, Any] = {}
         self.causes: set[str] = set()
 
-    def run(self, lives: list[tuple[list[Fault], Fault | None]] | None = None) -> Outcome:
+    def run(self, lives: list[tuple[list[TimedFault], TimedFault | None]] | None = None) -> Outcome:
         """The whole of a schedule, or of these lives."""
         began, lives = time.monotonic(), lives or schedule(self.job, self.chance)
         while lives and not self.outcome.wrong:
-            strikes, between = lives.pop(0)
-            if self._live(strikes) != 0:
+            faults, between = lives.pop(0)
+            if self._live(faults) != 0:
                 lives = lives or [([], None)]  # mended or killed: it has to come to its end
             elif not lives:
                 break
@@ -247,17 +246,17 @@ class Nemesis:
             store.delete()
         self.disk.remove()
 
-    def _live(self, strikes: list[Fault]) -> int | None:
+    def _live(self, faults: list[TimedFault]) -> int | None:
         """One life of the job; its exit status."""
         life, killed = Life(self.job), False
-        for fault in strikes:
+        for fault in faults:
             time.sleep(fault.after_s)
             until = time.monotonic() + BEGIN_S
-            while life.alive and self.job.results < fault.results and time.monotonic() < until:
+            while life.alive and self.job.results < fault.step and time.monotonic() < until:
                 time.sleep(0.01)
             if not life.alive:
                 break
-            killed = self._strike(life, fault) or killed
+            killed = self._inject(life, fault) or killed
         code, said = life.end(self.job.hung_s)
         self.disk.free()
         for kind in self.job.struck() if code == 0 else ():
@@ -269,51 +268,19 @@ class Nemesis:
             self.outcome.wrong = self.outcome.wrong or self.job.wrong(whole)
         if not self.outcome.wrong and not whole and not (killed and code == -signal.SIGKILL):
             self._mend(code, said)
-        self.causes -= {"full disk", "freeze", "rival"}
+        self.causes -= {"full_disk", "freeze", "rival"}
         return code
 
-    def _strike(self, life: Life, fault: Fault) -> bool:
-        """Let a fault fall; True when it ends the driver."""
+    def _inject(self, life: Life, fault: TimedFault) -> bool:
+        """Inject a fault; True when it ends the driver."""
         members = self.job.victims(life.members())
         if not members and fault.kind != "restart":
             return False
         victim = members[int(fault.whom * len(members))] if members else life.process.pid
         self._note(fault.kind)
-        match fault.kind:
-            case "restart" if self.package == "approximately_once":
-                os.killpg(life.process.pid, signal.SIGKILL)  # with its JVM, as their machine would
-            case "restart":
-                life.signal(life.process.pid, signal.SIGKILL)
-            case "kill":
-                life.signal(victim, signal.SIGKILL)
-            case "pause":
-                life.signal(victim, signal.SIGSTOP)
-                time.sleep(fault.lasts_s)
-                life.signal(victim, signal.SIGCONT)
-            case "freeze":
-                life.signal(victim, signal.SIGSTOP)
-                if victim != life.process.pid:
-                    with suppress(subprocess.TimeoutExpired):
-                        life.process.wait(30)
-                life.thaw()
-            case "full disk":
-                self.disk.fill(life.members())
-                with suppress(subprocess.TimeoutExpired):
-                    life.process.wait(2 * fault.lasts_s)
-                self.disk.free(life.members())
-            case "rival":
-                life.signal(life.process.pid, signal.SIGSTOP)
-                rival = Life(self.job)
-                self._judge_rival(*rival.end(self.job.hung_s))
-                life.thaw()
-            case "cut off":
-                self.job.stores["shared"].cut_off()
-            case "replaced":
-                self._replace(fault)
-            case "database down":
-                self.job.server.stop()
-                time.sleep(fault.lasts_s)
-                self.job.server.start()
+        markers = self.disk.place.parent / "faults"
+        with suppress(ProcessLookupError):
+            StressInjector(markers, (fault,), self, life).inject(fault, victim)
         return fault.kind == "restart" or (fault.kind == "kill" and victim == life.process.pid)
 
     def _note(self, kind: str) -> None:
@@ -331,32 +298,23 @@ class Nemesis:
         ):
             self.outcome.wrong = f"stopped without reason beside another: {said[-1500:]}"
 
-    def _take_back(self, fault: Fault) -> None:
+    def _take_back(self, fault: TimedFault) -> None:
         """What is kept goes back to an older copy, or away, wholly or in part."""
         names = sorted(self.job.stores)
         name = names[int(fault.whom * len(names))]
         store, (*older, newest) = self.job.stores[name], self.copies[name]
-        has_none = fault.kind == "journal lost" and isinstance(store, Schema)
+        has_none = fault.kind == "journal_lost" and isinstance(store, Schema)
         kind = "deleted" if has_none else fault.kind
         match kind:
-            case "older copy":
+            case "older_copy":
                 store.restore(older[int(fault.after_s * 100) % len(older)] if older else newest)
             case "deleted":
                 store.delete()
-            case "journal lost":
+            case "journal_lost":
                 store.lose_journal()
         if store.differs(newest):
             self._note(kind)
             self.taken[name] = newest
-
-    def _replace(self, fault: Fault) -> None:
-        """The store that all share goes back, or away, under those who have it open."""
-        store, older = self.job.stores["shared"], self.copies["shared"]
-        if older and fault.whom < 0.5:
-            store.restore(older[int(fault.after_s * 100) % len(older)])
-        else:
-            store.delete()
-        self.taken = {}  # nobody has the newest
 
     def _mend(self, code: int | None, said: str) -> None:
         """Do what an error asks for, if it names one of the causes that there are."""
@@ -376,6 +334,66 @@ class Nemesis:
             self.copies.clear()
             self.causes.clear()
         self.taken = {}
+
+
+@dataclass(frozen=True)
+class StressInjector(Injector):
+    """Faults at a process of a job, at its driver, its disk, its stores or its database."""
+
+    nemesis: Nemesis = None  # type: ignore[assignment]
+    life: Life = None  # type: ignore[assignment]
+
+    def restart(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Kill the driver; on Spark with its JVM, as their machine would."""
+        ends = os.killpg if self.nemesis.package == "approximately_once" else os.kill
+        ends(self.life.process.pid, signal.SIGKILL)
+
+    def pause(self, fault: Fault, pid: int) -> None:
+        """Stop a process for a while."""
+        super().pause(fault, pid)
+        time.sleep(fault.lasts_s)
+        os.kill(pid, signal.SIGCONT)
+
+    def freeze(self, fault: Fault, pid: int) -> None:
+        """Stop a process until its job has ended."""
+        super().pause(fault, pid)
+        if pid != self.life.process.pid:
+            with suppress(subprocess.TimeoutExpired):
+                self.life.process.wait(30)
+        self.life.thaw()
+
+    def full_disk(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Fill the disk for a while."""
+        self.nemesis.disk.fill(self.life.members())
+        with suppress(subprocess.TimeoutExpired):
+            self.life.process.wait(2 * fault.lasts_s)
+        self.nemesis.disk.free(self.life.members())
+
+    def rival(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Start a second driver while the first one is stopped."""
+        super().pause(fault, self.life.process.pid)
+        rival = Life(self.nemesis.job)
+        self.nemesis._judge_rival(*rival.end(self.nemesis.job.hung_s))
+        self.life.thaw()
+
+    def disconnect(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Cut the connections to the shared store."""
+        self.nemesis.job.stores["shared"].cut_off()
+
+    def replaced(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Take the shared store back, or away, while processes have it open."""
+        store, older = self.nemesis.job.stores["shared"], self.nemesis.copies["shared"]
+        if older and fault.whom < 0.5:
+            store.restore(older[int(fault.after_s * 100) % len(older)])
+        else:
+            store.delete()
+        self.nemesis.taken = {}  # nobody has the newest
+
+    def database_down(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+        """Stop the database for a while."""
+        self.nemesis.job.server.stop()
+        time.sleep(fault.lasts_s)
+        self.nemesis.job.server.start()
 
 
 def suffer(number: int, directory: Path, **more: str) -> Outcome:

@@ -21,6 +21,7 @@ import numpy as np
 from aftlib.core.generators import draw
 from aftlib.core.sensorlog import SensorLog
 from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.spark.faults import Fault, schedule_to_json
 from tests.crash.nemesis_stores import Files, Schema
 from tests.postgres import OwnServer
 
@@ -34,9 +35,9 @@ class Job(ABC):
     """
 
     package = ""
-    while_alive: tuple[str, ...] = ("kill", "pause", "full disk")
+    while_alive: tuple[str, ...] = ("kill", "pause", "full_disk")
     """Faults that strike while it lives."""
-    between: tuple[str, ...] = ("older copy", "deleted", "journal lost")
+    between: tuple[str, ...] = ("older_copy", "deleted", "journal_lost")
     """Faults that strike what it has kept while it is down."""
     hung_s = 180.0
     forks = True
@@ -106,7 +107,7 @@ class SharedState(Job):
     """D3: servers, tasks and an output task under their supervisor."""
 
     package = "shared_state"
-    while_alive = (*["kill"] * 6, *["pause"] * 4, "full disk", "freeze", "rival", "replaced")
+    while_alive = (*["kill"] * 6, *["pause"] * 4, "full_disk", "freeze", "rival", "replaced")
     server: OwnServer | None = None
     batch = 100
     faults: ClassVar[dict[str, Any]] = {}
@@ -120,7 +121,7 @@ class SharedState(Job):
             if SharedState.server is None:
                 SharedState.server = OwnServer()
                 atexit.register(SharedState.server.remove)
-            self.while_alive += ("cut off", "cut off", "database down")
+            self.while_alive += ("disconnect", "disconnect", "database_down")
             self.name = f"aft_{time.time_ns()}"
         from tests.crash import test_shared_state
 
@@ -234,21 +235,23 @@ class Standby(Job):
     def prepare(self) -> None:
         chance, count = self.chance, self.chance.randint(1, 4)
         at = sorted(chance.sample(range(200, self.tuples - 200, 100), count))
-        kinds = [chance.random() < 0.4 for _ in at]
-        self.kills = [
-            (a, chance.choice(["primary", "secondary"]), k) for a, k in zip(at, kinds, strict=True)
+        kinds = ["pause" if chance.random() < 0.4 else "kill" for _ in at]
+        self.schedule = [
+            Fault(kind, chance.choice(["primary", "secondary"]), step)
+            for step, kind in zip(at, kinds, strict=True)
         ]
         self.scheme, self.ordered = chance.choice(["upstream", "proposed"]), chance.random() < 0.5
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"kills": self.kills, "scheme": self.scheme, "ordered": self.ordered}
+        schedule = schedule_to_json(self.schedule)
+        return {"schedule": schedule, "scheme": self.scheme, "ordered": self.ordered}
 
     def victims(self, members: list[int]) -> list[int]:
         return members[:1]
 
     def struck(self) -> list[str]:
-        return ["pause" if stalls else "kill" for _, _, stalls in self.kills]
+        return [fault.kind for fault in self.schedule]
 
     def wrong(self, whole: bool) -> str:
         path = self.place / "released.json"
@@ -257,8 +260,8 @@ class Standby(Job):
         found = json.loads(path.read_text())
         if self.ordered and found["released"] != sorted(found["released"]):
             return "wrong: out of order"
-        if found["kills"] != len(self.kills):
-            return f"wrong: {found['kills']} of {len(self.kills)} strikes fell"
+        if found["faults"] != len(self.schedule):
+            return f"wrong: {found['faults']} of {len(self.schedule)} faults were injected"
         return compared(Counter(found["released"]), Counter(range(self.tuples)), whole)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from aftlib.core.paths import atomic_file
 from aftlib.core.sensorlog import SensorLog
 from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.spark.faults import schedule_from_json
 from tests.crash.nemesis_jobs import Histogram, Standby, bits_of, stage_of
 
 Told = dict[str, Any]
@@ -74,15 +75,15 @@ def live_checkpoint_planning(directory: Path, place: Path, told: Told) -> None:
 
 
 def live_upstream_backup(directory: Path, place: Path, told: Told) -> None:
-    from aftlib.upstream_backup.processes import NodeKill, deliver
+    from aftlib.upstream_backup.processes import deliver
     from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
 
     scheme = {"upstream": UPSTREAM, "proposed": PROPOSED}[told["scheme"]]
-    kills = [NodeKill(*kill) for kill in told["kills"]]
+    schedule = schedule_from_json(told["schedule"])
     begin(place)
-    found = deliver(scheme, Standby.tuples, kills, ordered=told["ordered"], patience_s=20)
+    found = deliver(scheme, Standby.tuples, schedule, ordered=told["ordered"], patience_s=20)
     with atomic_file(place / "released.json") as scratch:
-        scratch.write_text(json.dumps({"released": found.released, "kills": found.kills}))
+        scratch.write_text(json.dumps({"released": found.released, "faults": found.faults}))
 
 
 def live_exponential_histogram(directory: Path, place: Path, told: Told) -> None:

@@ -22,7 +22,7 @@ from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, Injector
 
 MODEL, WINDOWS, STEPS = block_model(6, 2), Windows(100, 50), 60_000
 EVERY = STEPS // 6
@@ -73,9 +73,9 @@ def main(place: str) -> None:
         written[name] += 1
 
     def watch() -> None:
-        while not list((directory / "together" / "faults").glob("fault-worker-*")):
+        while not list((directory / "together" / "faults").glob("fault-kill-worker-*")):
             time.sleep(0.001)
-        Fault(directory, "struck").passes("struck")
+        Injector(directory, (Fault(),)).reach("driver")
 
     WindowSink.write = write_and_stand
     threading.Thread(target=watch, daemon=True).start()

@@ -18,7 +18,7 @@ from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.sqlite import transaction
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, Injector
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
 WINDOW, WINDOWS = 60, 3
@@ -49,17 +49,22 @@ class SplitStore(CheckpointStore):
 def main(place: str, kind: str, store: str, point: str = "", batch: str = "0") -> None:
     """Stream what is left of the log; SIGKILL this very process at a point of a batch."""
     directory = Path(place)
-    fault = Fault(Path(tempfile.mkdtemp(dir=directory)), point, int(batch))
+    fault = Fault(step=int(batch), point=point)
+    injector = Injector(Path(tempfile.mkdtemp(dir=directory)), (fault,))
+
+    def reach(point: str, batch: int) -> None:
+        injector.reach("driver", batch, point)
+
     log = SensorLog.open(directory / "log")
     if store == "split":
-        SplitStore.passes = staticmethod(fault.passes)
+        SplitStore.passes = staticmethod(reach)
         startup.CheckpointStore = SplitStore
     if kind == "spark":
         from aftlib.spark.session import session
 
-        pipeline.replay_stream(session("crash"), QUERY, log, directory, fault.passes)
+        pipeline.replay_stream(session("crash"), QUERY, log, directory, reach)
     else:
-        pipeline.replay_in_process(QUERY, log, directory, fault.passes)
+        pipeline.replay_in_process(QUERY, log, directory, reach)
 
 
 if __name__ == "__main__":

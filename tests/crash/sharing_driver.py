@@ -41,10 +41,8 @@ class Settings:
         As `Job` has them.
     others_s, most_crashes : float, int
         How long the supervisor waits for another's processes, and how often one of its own may die.
-    stops : list of (who, point, number)
-        Where a process is stopped, at its so-manieth passing, and lives on.
-    strikes : list of (who, point, number)
-        Where a process kills itself, at its so-manieth passing, once in the trial.
+    faults : list of Fault
+        The job's; a pause lasts until the test ends it.
     random_kills, seed : int
         Processes killed at moments of nobody's choosing.
     hold : int
@@ -60,8 +58,7 @@ class Settings:
     patience_s: float = 600.0
     others_s: float = supervisor.OTHERS_S
     most_crashes: int = supervisor.MOST_CRASHES
-    stops: list = field(default_factory=list)
-    strikes: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
     random_kills: int = 0
     seed: int = 0
     hold: int = 0
@@ -167,14 +164,11 @@ class BreakableJob(Job):
 
 def notes_in(directory: Path) -> Path:
     """Folder of a trial's notes, one for each death."""
-    return directory / "deaths"
+    return directory / "job" / "faults"
 
 
 def job_in(directory: Path, settings: Settings) -> Job:
     """The job of a trial."""
-    notes = notes_in(directory)
-    strikes = [(*strike, signal.SIGKILL) for strike in settings.strikes]
-    stops = [(*stop, signal.SIGSTOP) for stop in settings.stops]
     return BreakableJob(
         TupleLog.open(directory / "log"),
         Rules(WINDOWS, DELAY),
@@ -185,10 +179,7 @@ def job_in(directory: Path, settings: Settings) -> Job:
         batch=100,
         checkpoint_s=settings.checkpoint_s,
         patience_s=settings.patience_s,
-        faults=tuple(
-            Fault(notes, f"{who} {point}", number, how)
-            for who, point, number, how in strikes + stops
-        ),
+        faults=tuple(settings.faults),
         broken=settings.broken,
         hold=settings.hold,
     )
@@ -196,7 +187,8 @@ def job_in(directory: Path, settings: Settings) -> Job:
 
 def main(place: str, said: str) -> None:
     """Run what is left of the trial."""
-    settings, directory = Settings(**json.loads(said)), Path(place).resolve()
+    given, directory = json.loads(said), Path(place).resolve()
+    settings = Settings(**given | {"faults": [Fault(**fault) for fault in given["faults"]]})
     supervisor.OTHERS_S, supervisor.MOST_CRASHES = settings.others_s, settings.most_crashes
     supervisor.SILENT_S = 1.0
     job = job_in(directory, settings)

@@ -70,7 +70,7 @@ class Mortal(Worker):
         if (split.worker, split.start) not in chosen:
             return memory
         step = split.start + steps[chosen.index((split.worker, split.start))]
-        marker = self.notes / f"killed-{split.worker}-{split.start}"
+        marker = self.injector.directory / f"killed-{split.worker}-{split.start}"
         return MortalMemory(**vars(memory), step=step, marker=marker)
 
 
@@ -147,7 +147,7 @@ def test_a_driver_dies_and_in_the_re_run_a_worker(spark, lives, name, estimated,
     check(done, log, stop)
     assert done.windows["estimated"].sum() == before["estimated"].sum() == estimated
     assert gone_on(before, done.windows)
-    assert (directory / "faults" / "fault-worker-0-6000.json").exists()
+    assert (directory / "faults" / "fault-kill-worker-0-6000.json").exists()
     assert {outage.worker for outage in done.outages} == recorded
 
 

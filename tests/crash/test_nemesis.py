@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import asdict
 
 import pytest
 
+from aftlib.spark.faults import Fault
 from tests.crash import nemesis, sharing_driver
-from tests.crash.nemesis import Fault, Nemesis, Outcome, suffer, table
+from tests.crash.nemesis import Nemesis, Outcome, TimedFault, suffer, table
 from tests.crash.nemesis_jobs import Job, compared
 from tests.crash.test_shared_state import TUPLES
 
@@ -18,7 +20,7 @@ SAMPLE = [0, 1, 2, 5, 17, 18, 23, 29]
 """Of each package, and among them every kind of store and of fault but the database's own."""
 NUMBERS = range(nemesis.JOBS_WITHOUT_SPARK) if FULL else SAMPLE
 ON_SPARK = range(nemesis.JOBS_WITHOUT_SPARK, nemesis.JOBS_WITHOUT_SPARK + nemesis.JOBS_ON_SPARK)
-OLDER = Fault("older copy", 0.0, 0.99, 0.0)
+OLDER = TimedFault("older_copy", whom=0.99)
 """Of the last store by name, which is the shared one."""
 LIVES = (1, 50, 5), (4, 90, 3)
 """Of each life: the window at which the output task dies, the reads at which each task does, and
@@ -65,8 +67,11 @@ def taken_back(directory, broken):
     job.on_postgres, job.own = False, "rocksdb"
     try:
         for number, (windows, reads, restarts) in enumerate(LIVES, 1):
-            strikes = [("output", "written", windows), ("supervisor", "restarted", restarts)]
-            job.faults = {"strikes": strikes, "hold": reads}
+            faults = [
+                asdict(Fault("kill", "output", windows, "written")),
+                asdict(Fault("kill", "supervisor", restarts, "restarted")),
+            ]
+            job.faults = {"faults": faults, "hold": reads}
             assert nemesis.Life(job).end(60)[0] == -signal.SIGKILL
             assert len(list(notes.glob("fault-*"))) == 2 * number
             for name, store in job.stores.items():
@@ -75,7 +80,7 @@ def taken_back(directory, broken):
         assert min(at.tuples for at in unread.progress().values()) < TUPLES
         unread.close()
         struck._take_back(OLDER)
-        assert struck.outcome.faults == {"older copy": 1}
+        assert struck.outcome.faults == {"older_copy": 1}
         job.faults = {}
         return struck.run([([], None)])
     finally:
@@ -87,8 +92,8 @@ def test_a_store_that_forgets_is_caught(tmp_path):
     """The broken control: servers tell the global store where it stands, and compare nothing."""
     assert taken_back(tmp_path / "broken", "trusting").wrong.startswith("lost")
     sound = taken_back(tmp_path / "sound", "")
-    assert (sound.wrong, sound.faults) == ("", {"older copy": 1})
-    assert sound.stops[0].startswith("older copy")
+    assert (sound.wrong, sound.faults) == ("", {"older_copy": 1})
+    assert sound.stops[0].startswith("older_copy")
 
 
 class Toy(Job):
@@ -113,7 +118,7 @@ class Toy(Job):
         return ""
 
 
-FULL_DISK = Fault("full disk", 0.0, 0.0, 0.05)
+FULL_DISK = TimedFault("full_disk", lasts_s=0.05)
 STRUCK = "while not os.path.exists('PLACE/struck'): time.sleep(.01)\n"
 ENDS = {
     "works": ("pass", [], ""),

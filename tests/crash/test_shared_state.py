@@ -21,6 +21,7 @@ import pytest
 from aftlib.shared_state.job import Account
 from aftlib.shared_state.stores.tables import END
 from aftlib.shared_state.tuplelog import TupleLog
+from aftlib.spark.faults import Fault
 from tests.postgres import own_server
 
 _DRIVER = Path(__file__).with_name("sharing_driver.py")
@@ -159,7 +160,7 @@ def check(directory, settings, expected):
     assert sum(now.late for now in progress.values()) == late > 0
 
 
-def chosen_strikes(chance, own):
+def chosen_faults(chance, own):
     """Three points of servers, two of tasks, one of the output task, and one of the supervisor."""
     most = {"met": 4, "merged": 30}
     servers = [
@@ -172,7 +173,8 @@ def chosen_strikes(chance, own):
         for p in TASK
     ]
     outputs = [("output", chance.choice(OUTPUT), chance.randint(1, 3))]
-    return [*chance.sample(servers, 3), *tasks, *outputs, ("supervisor", "restarted", 2)]
+    chosen = [*chance.sample(servers, 3), *tasks, *outputs, ("supervisor", "restarted", 2)]
+    return [Fault("kill", target, step, point) for target, point, step in chosen]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -181,7 +183,7 @@ def test_processes_killed(trial, expected, own, shared, seed, once):
     """Seven chosen points, two moments of nobody's choosing, and one supervisor from outside."""
     chance = random.Random(f"{own} {shared} {seed}")
     directory, settings = trial(
-        shared, own=own, strikes=chosen_strikes(chance, own), random_kills=2, seed=seed
+        shared, own=own, faults=chosen_faults(chance, own), random_kills=2, seed=seed
     )
     finished(directory, settings, [chance.uniform(0.0, 0.5)])
     check(directory, settings, expected)
@@ -191,7 +193,7 @@ def test_processes_killed(trial, expected, own, shared, seed, once):
 
 def test_a_dead_task_disturbs_nobody(trial, expected):
     """Its substitute reads no more again than the batch that was in its hands (D3 fig. 1)."""
-    directory, settings = trial("sqlite", strikes=[("task-0-1", "read", 5)])
+    directory, settings = trial("sqlite", faults=[Fault("kill", "task-0-1", 5, "read")])
     account = Account.of(finished(directory, settings))
     check(directory, settings, expected)
     assert account.joined == {"task-0-0": 1, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
@@ -201,7 +203,7 @@ def test_a_dead_task_disturbs_nobody(trial, expected):
 
 def test_a_dead_server_disturbs_its_own_tasks_only(trial, expected):
     """They go back to what the last barrier flushed, and the other server's tasks go on."""
-    directory, settings = trial("sqlite", strikes=[("server-0", "merged", 60)])
+    directory, settings = trial("sqlite", faults=[Fault("kill", "server-0", 60, "merged")])
     account = Account.of(finished(directory, settings))
     check(directory, settings, expected)
     assert (account.joined["task-1-0"], account.joined["task-1-1"]) == (1, 1)
@@ -212,8 +214,8 @@ def test_a_dead_server_disturbs_its_own_tasks_only(trial, expected):
 
 def test_a_server_that_dies_after_the_last_tuple_has_it_read_again(trial, expected):
     """Its tasks have come to the end, but no barrier has; they must still be there."""
-    strikes = [(f"server-{i}", "complete", 1) for i in (0, 1)]
-    directory, settings = trial("sqlite", own="memory", checkpoint_s=60.0, strikes=strikes)
+    faults = [Fault("kill", f"server-{i}", 1, "complete") for i in (0, 1)]
+    directory, settings = trial("sqlite", own="memory", checkpoint_s=60.0, faults=faults)
     account = Account.of(finished(directory, settings))
     check(directory, settings, expected)
     assert account.tuples == 2 * PARTITIONS * TUPLES
@@ -291,7 +293,9 @@ def test_a_task_that_always_dies_ends_the_run(trial):
 
 def test_a_stopped_server_is_named(trial, expected):
     """Once, nothing was said, for ever."""
-    directory, settings = trial("sqlite", stops=[("server-0", "merged", 20)], patience_s=4.0)
+    directory, settings = trial(
+        "sqlite", faults=[Fault("pause", "server-0", 20, "merged")], patience_s=4.0
+    )
     said = ends_with_an_error(directory, settings)
     assert re.search(r"server-0 \(process \d+\) has given no sign of life for \d+ s", said)
     assert re.search(r"waiting: server-0 \(process \d+\) .* \d s: .*the job ends after 4 s", said)
@@ -303,7 +307,9 @@ def test_a_stopped_server_is_named(trial, expected):
 
 def test_a_stopped_output_task_of_a_dead_supervisor_is_waited_for(trial, expected):
     """Once, a second one began beside it, and when it woke up it overwrote finished windows."""
-    directory, settings = trial("sqlite", stops=[("output", "written", 2)], others_s=3.0)
+    directory, settings = trial(
+        "sqlite", faults=[Fault("pause", "output", 2, "written")], others_s=3.0
+    )
     process, notes = start(directory, settings), driver.notes_in(directory)
     while process.poll() is None and not list(notes.glob("*.json")):
         time.sleep(0.01)
@@ -328,15 +334,15 @@ def test_a_full_disk_is_explained_and_the_folder_stays_usable(trial, expected):
 
 
 BROKEN = [
-    ("sqlite", "rows first", ("server-0", "between", 40)),
-    ("rocksdb", "offsets first", ("server-0", "between", 40)),
+    ("sqlite", "rows first", Fault("kill", "server-0", 40, "between")),
+    ("rocksdb", "offsets first", Fault("kill", "server-0", 40, "between")),
 ]
 
 
-@pytest.mark.parametrize(("own", "broken", "strike"), BROKEN)
-def test_a_broken_store_is_caught(trial, expected, own, broken, strike):
+@pytest.mark.parametrize(("own", "broken", "fault"), BROKEN)
+def test_a_broken_store_is_caught(trial, expected, own, broken, fault):
     """The broken controls: the same check over them must not pass."""
-    directory, settings = trial("sqlite", own=own, broken=broken, strikes=[strike])
+    directory, settings = trial("sqlite", own=own, broken=broken, faults=[fault])
     finished(directory, settings)
     assert deaths(directory) == 1
     with pytest.raises(AssertionError):
@@ -345,8 +351,8 @@ def test_a_broken_store_is_caught(trial, expected, own, broken, strike):
 
 def test_a_hand_over_that_is_not_remembered_is_noticed(trial):
     """The broken control of the hand-over: the offsets say that it has been there before."""
-    broken, strike = "tokenless", ("server-0", "committed", 2)
-    directory, settings = trial("sqlite", own="sqlite", broken=broken, strikes=[strike])
+    broken, fault = "tokenless", Fault("kill", "server-0", 2, "committed")
+    directory, settings = trial("sqlite", own="sqlite", broken=broken, faults=[fault])
     with pytest.raises(AssertionError, match="instead of .* was replaced or is an older copy"):
         finished(directory, settings)
     assert deaths(directory) == 1

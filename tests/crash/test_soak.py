@@ -18,6 +18,6 @@ def test_nothing_is_lost_or_doubled_under_faults(tmp_path):
     assert list(found["schemes"]) == list(SCHEMES)
     assert broken(found) == []
     for name, one in found["schemes"].items():
-        own = one["found"]
+        own = one["score"]
         assert own["failures"] >= 1 + name.startswith(("D2", "D5")) and own["due"] > 0, name
         assert len(one["memory_mb"]) == len(one["at_s"]) > 0 and max(one["memory_mb"]) > 0, name

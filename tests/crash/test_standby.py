@@ -16,16 +16,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aftlib.spark.faults import Fault
 from aftlib.upstream_backup import experiments, figures, processes
 from aftlib.upstream_backup.parameters import NODES, OTHER
-from aftlib.upstream_backup.processes import NodeKill, deliver
+from aftlib.upstream_backup.processes import deliver
 from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
 
 pytestmark = pytest.mark.crash
 TRIALS = 40 if os.environ.get("AFT_TRIALS") == "full" else 2
 TUPLES = 3000
 BOTH = pytest.mark.parametrize("scheme", [UPSTREAM, PROPOSED], ids=lambda s: s.slug)
-IN_TURN = [NodeKill(1000), NodeKill(1800, "secondary")]
+IN_TURN = [Fault("kill", "primary", 1000), Fault("kill", "secondary", 1800)]
 
 
 def check(delivery, ordered=False, tuples=TUPLES):
@@ -56,37 +57,47 @@ def started(monkeypatch):
 def test_a_killed_node(scheme, seed, once):
     chance = random.Random(f"{scheme.name} {seed}")
     kill, ordered = (
-        NodeKill(chance.randrange(200, TUPLES - 200), NODES[seed % 2]),
+        Fault("kill", NODES[seed % 2], chance.randrange(200, TUPLES - 200)),
         chance.random() < 0.5,
     )
     found = deliver(scheme, TUPLES, [kill], ordered=ordered)
     check(found, ordered)
-    assert len(found.requests) >= found.kills == 1
+    assert len(found.requests) >= found.faults == 1
     once()
 
 
 @BOTH
 def test_failures_in_a_row(scheme, once):
-    kills = [NodeKill(400), NodeKill(1200, "secondary"), NodeKill(2000)]
+    kills = [
+        Fault("kill", "primary", 400),
+        Fault("kill", "secondary", 1200),
+        Fault("kill", "primary", 2000),
+    ]
     found = deliver(scheme, TUPLES, kills, ordered=True)
     check(found, ordered=True)
-    assert len(found.requests) >= found.kills == 3
+    assert len(found.requests) >= found.faults == 3
     once()
 
 
 @BOTH
 def test_a_node_that_stalls_is_fenced(scheme):
     """Taken for failed while it is stopped: it is killed, comes back, and can fail again."""
-    found = deliver(scheme, TUPLES, [NodeKill(400, stalled=True), NodeKill(1200)])
+    found = deliver(
+        scheme, TUPLES, [Fault("pause", "primary", 400), Fault("kill", "primary", 1200)]
+    )
     check(found)
-    assert len(found.requests) >= found.kills == 2
+    assert len(found.requests) >= found.faults == 2
 
 
 def test_failures_at_the_very_end():
     """Two with the last results: neither is passed over."""
-    found = deliver(PROPOSED, TUPLES, [NodeKill(TUPLES - 3), NodeKill(TUPLES - 2, "secondary")])
+    found = deliver(
+        PROPOSED,
+        TUPLES,
+        [Fault("kill", "primary", TUPLES - 3), Fault("kill", "secondary", TUPLES - 2)],
+    )
     check(found)
-    assert found.kills == 2
+    assert found.faults == 2
 
 
 @contextmanager
@@ -119,11 +130,14 @@ def pauses(started, chance):
 def test_pauses_of_the_nodes_hang_no_delivery(scheme, seed, once, started):
     """Once, 1 of 20 had a node process that was started while the delivery ended, and hung."""
     chance = random.Random(f"pauses {scheme.name} {seed}")
-    kills = [NodeKill(chance.randrange(200, TUPLES - 200)), NodeKill(TUPLES - 1, "secondary")]
+    kills = [
+        Fault("kill", "primary", chance.randrange(200, TUPLES - 200)),
+        Fault("kill", "secondary", TUPLES - 1),
+    ]
     with pauses(started, chance):
         found = deliver(scheme, TUPLES, kills, ordered=True, patience_s=60)
     check(found, ordered=True)
-    assert found.kills == 2
+    assert found.faults == 2
     once()
 
 
@@ -137,7 +151,7 @@ def test_without_removing_copies_the_check_fails(scheme, monkeypatch):
     check(deliver(scheme, TUPLES, IN_TURN, ack_s=600))
     monkeypatch.setattr(processes.Downstream, "is_new", lambda downstream, i: True)
     found = deliver(scheme, TUPLES, IN_TURN, ack_s=600)
-    assert (found.duplicates > 0, found.kills) == (True, 2)
+    assert (found.duplicates > 0, found.faults) == (True, 2)
     with pytest.raises(AssertionError):
         check(found)
 
@@ -152,17 +166,17 @@ def test_forgetting_before_the_ack_is_caught(scheme, monkeypatch):
     def send(upstream, node, ids):
         processes.write_message(node.writer, {"ids": ids})
 
-    def kill_next(system, kill):
+    def inject_next(system, fault):
         upstream = system.upstream
         turn = NODES[upstream.sent // processes.TURN % 2] if scheme.switching else upstream.active
         node = turn if turn in upstream.nodes else OTHER[turn]
-        killed(system, replace(kill, node=node))
+        inject(system, replace(fault, target=node))
 
-    killed = processes._System.kill
+    inject = processes._System.inject
     monkeypatch.setattr(processes.Upstream, "_send", send)
-    monkeypatch.setattr(processes._System, "kill", kill_next)
-    found = deliver(scheme, TUPLES, [NodeKill(1250)], patience_s=10)
-    assert found.kills == 1
+    monkeypatch.setattr(processes._System, "inject", inject_next)
+    found = deliver(scheme, TUPLES, [Fault("kill", "primary", 1250)], patience_s=10)
+    assert found.faults == 1
     with pytest.raises(AssertionError):
         check(found)
 
@@ -205,7 +219,7 @@ def children(pid, name):
 def test_nobody_fails(scheme):
     found = deliver(scheme, TUPLES, ordered=True, heartbeat_s=600)
     check(found, ordered=True)
-    assert (found.requests, found.kills, found.duplicates) == ((), 0, 0)
+    assert (found.requests, found.faults, found.duplicates) == ((), 0, 0)
 
 
 @pytest.mark.parametrize(

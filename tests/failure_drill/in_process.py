@@ -1,7 +1,7 @@
-"""The drill's schemes in this process: who is struck by SIGKILL raises `Died` instead.
+"""The drill's schemes in this process: a process that is killed raises `Killed` instead.
 
-Times are those of a clock that only moves when something is read or kept. So the code that judges,
-and what it judges, is the project's, and a mutation of it is a patch.
+Times are those of a clock that only moves when something is read or stored. So a mutation of the
+project's code is a patch.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import time
 from functools import partial
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from aftlib.approximately_once.sink import WindowSink
 from aftlib.checkpoint_planning import driver
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.sensorlog import LogReader, SensorLog
-from aftlib.failure_drill import drivers, pipeline, stages
+from aftlib.failure_drill import schemes_process, schemes_spark
 from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.job import Account, Journal
 from aftlib.shared_state.output import Output
@@ -34,35 +35,33 @@ BATCH_S = 1.0
 CLOCK = SimpleNamespace(now=time.time())
 
 
-class Died(BaseException):
-    """A process that is no more."""
+class Killed(BaseException):
+    """A process was killed."""
 
 
-def struck(pid, number):
-    """Instead of `os.kill`; who is stopped goes on at once."""
+def injected(pid, number):
+    """Instead of `os.kill`; a paused process goes on at once."""
     if number == signal.SIGKILL:
-        raise Died
+        raise Killed
 
 
 def all_here(patch):
     """Let the functions of the package that start processes, or Spark, do their work here."""
-    patch.setattr(os, "kill", struck)
-    patch.setattr(pipeline.SensorSplits, "stream", lambda splits, _: SimpleNamespace(
+    patch.setattr(os, "kill", injected)
+    patch.setattr(schemes_spark.SensorSplits, "stream", lambda splits, _: SimpleNamespace(
         writeStream=splits
     ))  # fmt: skip
-    for module in (pipeline, streams):
+    for module in (schemes_spark, streams):
         patch.setattr(module, "drain", batch_by_batch)
-    patch.setattr(CheckpointStore, "end", lambda *_: None)  # who is killed says no farewell
-    for timed in (driver, pipeline):
+    patch.setattr(CheckpointStore, "end", lambda *_: None)  # a killed process ends nothing
+    for timed in (driver, schemes_spark):
         own = SimpleNamespace(time=lambda: CLOCK.now, time_ns=time.time_ns)
         patch.setattr(timed, "time", own)
     costly = ((LogReader, "blocks"), (CheckpointStore, "commit"), (WindowSink, "write"))
     for owner, name in costly:
         patch.setattr(owner, name, taking(1e-3, getattr(owner, name)))
-    patch.setattr(drivers, "begun", lambda directory, *strike: (str(directory), *strike))
-    patch.setattr(drivers, "ended", lives)
-    patch.setattr(drivers, "stalled", lambda *_: True)
-    patch.setattr(stages, "run_job", stage_by_stage)
+    patch.setattr(schemes_process, "run_process", run_process)
+    patch.setattr(schemes_process, "run_job", run_job)
 
 
 def taking(seconds, function):
@@ -90,7 +89,7 @@ def batch_by_batch(splits, directory, handler):
                 try:
                     rows += [*splits.worker.work(split, attempt, log.blocks)]
                     break
-                except Died:
+                except Killed:
                     path = MessageLog(splits.worker.messages)._path(
                         split.worker, split.start, attempt
                     )
@@ -100,39 +99,43 @@ def batch_by_batch(splits, directory, handler):
         checkpoint.write_text(str(number + 1))
 
 
-def lives(life, status):
-    """A process of D2."""
-    directory, point, batch = (*life, "", 0)[:3]
+def run_process(command, expected=(0,), env=None):  # noqa: ARG001
+    """D2's driver, or D1's, in this process."""
+    module, *given = command[2:]
     try:
-        driver.main(directory, "bare", point, str(batch))
-        ended = 0
-    except Died:
-        ended = -signal.SIGKILL
-    assert ended == status
+        if module == driver.__name__:
+            driver.main(*given)
+        else:
+            schemes_spark.drive(None, Path(*given))
+        status = 0
+    except Killed:
+        status = -signal.SIGKILL
+    assert status in expected
+    return status
 
 
-def stage_by_stage(stage):
+def run_job(job):
     """D3's servers one after the other, each with its tasks, in stores in memory."""
-    stage.claim_folder()
-    os.chdir(stage.directory)
+    job.claim_folder()
+    os.chdir(job.directory)
     shared = MemoryTable(SUM)
-    for number in range(stage.servers):
-        server = Server(stage, number, MemoryTable(SUM), shared)
-        for task in range(stage.tasks):
-            journal, mine = Journal(f"task-{number}-{task}"), stage.partitions_of(number, task)
+    for number in range(job.servers):
+        server = Server(job, number, MemoryTable(SUM), shared)
+        for task in range(job.tasks):
+            journal, mine = Journal(f"task-{number}-{task}"), job.partitions_of(number, task)
             for visit in count():
                 name = f"{task}-{visit}"
                 link = SimpleNamespace(
                     join=partial(server.join, name), merge=partial(server.merge, name)
                 )
                 try:
-                    read_on(stage, link, mine, journal, stage.points(journal.who))
+                    read_on(job, link, mine, journal, job.points(journal.who))
                     break
-                except Died:
+                except Killed:
                     continue
                 finally:
                     server.leave(name)
         server.checkpoint()
         server.commit_epochs()
-    Output(stage, shared).emit()
-    return Account.of(stage.directory)
+    Output(job, shared).emit()
+    return Account.of(job.directory)

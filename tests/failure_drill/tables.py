@@ -5,7 +5,7 @@ import pandas as pd
 from aftlib.failure_drill.experiments import COLUMNS
 
 PLAIN = {
-    "basis": "measured", "strikes": 6, "due": 1000, "lost": 0, "doubled": 0, "estimated": 0,
+    "basis": "measured", "faults": 6, "due": 1000, "lost": 0, "doubled": 0, "estimated": 0,
     "wrong": 0, "largest_error": 0.0, "rows": 24_000, "again": 500, "restart_ms": 400.0,
     "rework_ms": 300.0, "recovery_ms": 700.0,
 }  # fmt: skip

@@ -36,9 +36,9 @@ def test_all_claims_come_out_as_recorded():
         ("D3 shared state", "wrong", 1, {"F-2"}),
         ("D3 shared state", "doubled", 1, {"F-2"}),
         ("D1, its driver killed", "doubled", 1, {"F-2"}),
-        ("D3, its supervisor killed", "strikes", 0, {"F-2"}),
+        ("D3, its supervisor killed", "faults", 0, {"F-2"}),
         ("D4 proposed", "lost", 24, {"F-2"}),
-        ("exactly once", "strikes", 0, {"F-2"}),  # nobody died
+        ("exactly once", "faults", 0, {"F-2"}),  # no fault was injected
         ("D1 by model", "read", 0.35, {"F-3"}),
         ("D1 by model", "read", 0.21, {"F-3"}),
         ("D2 adaptive", "read", 0.40, {"F-4"}),

@@ -1,19 +1,18 @@
-"""What the notebook refuses before anything runs, and what a schedule promises of a plan."""
+"""Parameters that the notebook refuses before anything runs, and the table of a schedule."""
 
 from itertools import product
 
-import numpy as np
 import pytest
 
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.failure_drill import experiments
-from aftlib.failure_drill.drill import drill
-from aftlib.failure_drill.drivers import METHODS, TUPLES
+from aftlib.failure_drill.schedule import PATTERNS, draw_drill
+from aftlib.failure_drill.schemes_process import METHODS, TUPLES
 from tests.failure_drill.conftest import SMALL
 
-GIVEN = SMALL | {"windows": 150, "strikes": 8}
+GIVEN = SMALL | {"windows": 150, "faults": 8}
 SCHEMES = ["no fault tolerance", "exactly once"]
 
 
@@ -40,8 +39,8 @@ def test_what_is_well_passes():
         ),
         ({"calm": 0.05}, "calm must leave 4 micro-batches undisturbed, got 0.05"),
         ({"calm": 1.0}, "calm must be above 0 and below 1, got 1.0"),
-        ({"stall_s": 0}, "stall_s must be above 0 and at most 60, got 0"),
-        ({"strikes": 100}, "strikes must fit between step 600 and 1500, got 100"),
+        ({"pause_s": 0}, "pause_s must be above 0 and at most 60, got 0"),
+        ({"faults": 100}, "faults must fit between step 600 and 1500, got 100"),
         ({"schemes": "all"}, r"schemes must fit list\[str\], got 'all'"),
         ({"schemes": [*SCHEMES, ["D1"]]}, "each of schemes must fit .* got .*'D1'"),
         ({"schemes": [*SCHEMES, "exactly once"]}, "schemes must be .* each once, got"),
@@ -62,24 +61,8 @@ def test_the_shortest_window_has_a_plan_of_d2_whatever_epsilon():
         assert query.first_plan.times[-1] == width
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    return drill(tmp_path_factory.mktemp("drill"), **GIVEN)
-
-
-def test_the_schedule_is_shown_event_by_event(small):
-    shown = experiments.schedule_table(small)
-    assert list(shown["form"])[:4] == ["single", "repeated", "simultaneous", "stall"]
-    assert shown["signal"][4] == "SIGSTOP" and shown["signal"][1] == "SIGKILL"
+def test_the_schedule_is_shown_event_by_event(tmp_path):
+    shown = experiments.schedule_table(draw_drill(tmp_path, **GIVEN))
+    assert list(shown["pattern"])[:4] == [*PATTERNS]
+    assert shown["kind"][4] == "pause" and shown["kind"][1] == "kill"
     assert shown["workers"][3].count(",") == 1
-    batches = experiments.struck_batches(small)
-    assert [last - first for first, last in batches][:4] == [0, 1, 0, 0]
-
-
-def test_d1_spares_the_first_of_two_at_once(small):
-    spared, kills = small.spared, small.kills
-    assert small.assignment.estimable.all()
-    again = [s.form == "simultaneous" and i and kills[i - 1].step == s.step
-             for i, s in enumerate(kills)]  # fmt: skip
-    np.testing.assert_array_equal(spared, ~np.array(again, dtype=bool))
-    assert 0 < spared.sum() < len(spared)

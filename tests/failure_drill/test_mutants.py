@@ -12,13 +12,12 @@ from aftlib.checkpoint_planning.operator import PartialReplay
 from aftlib.checkpoint_planning.state import CheckpointStore, Preparation, PreparedReplay
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader
-from aftlib.failure_drill import pipeline
+from aftlib.failure_drill import schemes_spark
 from aftlib.failure_drill.claims import CLAIMS
-from aftlib.failure_drill.drill import drill
-from aftlib.failure_drill.drivers import ADAPTIVE, PROPOSED, replay
-from aftlib.failure_drill.experiments import OVERHEAD, run_row
-from aftlib.failure_drill.pace import overhead
-from aftlib.failure_drill.pipeline import (
+from aftlib.failure_drill.metrics import overhead, score_run
+from aftlib.failure_drill.schedule import draw_drill
+from aftlib.failure_drill.schemes_process import SHARED, partial_replay, shared_state
+from aftlib.failure_drill.schemes_spark import (
     AT_LEAST,
     AT_MOST,
     EXACTLY,
@@ -26,7 +25,6 @@ from aftlib.failure_drill.pipeline import (
     BatchHandler,
     stream,
 )
-from aftlib.failure_drill.stages import SHARED, share
 from aftlib.shared_state.server import Server
 from aftlib.shared_state.stores.tables import MemoryTable
 from tests import judging
@@ -34,6 +32,7 @@ from tests.failure_drill.conftest import SMALL
 from tests.failure_drill.in_process import BATCH_S, all_here, taking
 from tests.failure_drill.tables import good_table
 
+PROPOSED = "D2 proposed"
 BUDGET = 18
 """Samples that D2 may read again: so few that windows have checkpoints inside."""
 WHERE, COMMIT = ["window", "sensor"], CheckpointStore.commit
@@ -41,8 +40,8 @@ WHERE, COMMIT = ["window", "sensor"], CheckpointStore.commit
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    changed = {"windows": 80, "calm": 0.3, "strikes": 6, "stall_s": 0.01}
-    return drill(tmp_path_factory.mktemp("drill"), **SMALL | changed)
+    changed = {"windows": 80, "calm": 0.3, "faults": 6, "pause_s": 0.01}
+    return draw_drill(tmp_path_factory.mktemp("drill"), **SMALL | changed)
 
 
 @pytest.fixture
@@ -54,16 +53,16 @@ def row(small, tmp_path, monkeypatch):
     def of(scheme, name):
         place = tmp_path / name
         if scheme == SHARED:
-            run = share(small, place, compared=False)
+            run = shared_state(small, place, compared=False)
         elif scheme == PROPOSED:
-            run = replay(small, PROPOSED, BUDGET, place)
+            run = partial_replay(small, place, PROPOSED, BUDGET)
         else:
             run = stream(None, scheme, small, place)
-        found, rng = run_row(small, run, np.random.default_rng(1)), np.random.default_rng(1)
+        found, rng = score_run(small, run, np.random.default_rng(1)), np.random.default_rng(1)
         if scheme == MODEL:
             own = np.diff([at for _, at in run.progress])
-            found |= zip(OVERHEAD, overhead(own, np.full(4, BATCH_S), rng), strict=True)
-        assert found["strikes"] > 0
+            found |= overhead(own, np.full(4, BATCH_S), rng)
+        assert found["faults"] > 0
         return found
 
     return of
@@ -82,7 +81,7 @@ def sound():
 
 def verdict(claim, scheme, row, small):
     """Verdict of a claim when a scheme has this row, and the others are as they should be."""
-    table = good_table().drop(index=ADAPTIVE)
+    table = good_table().drop(index="D2 adaptive")
     known = {name: value for name, value in row.items() if name in table.columns}
     table.loc[scheme, [*known]] = known.values()
     drilled = SimpleNamespace(table=table, drill=small)
@@ -100,12 +99,12 @@ def begins_anew(patch):
 
 def puts_out_at_once(patch):
     """Exactly once: what a worker sends is put out before its micro-batch is whole."""
-    patch.setattr(pipeline, "RELAYED", (*pipeline.RELAYED, EXACTLY))
+    patch.setattr(schemes_spark, "BASELINE", (*schemes_spark.BASELINE, EXACTLY))
 
 
 def reads_all_again(patch):
     """D1: no worker's loss is ever given up, whatever the plan says."""
-    patch.setattr(pipeline.ClockedWorker, "gives_up", lambda *_: False)
+    patch.setattr(schemes_spark.DrillWorker, "gives_up", lambda *_: False)
 
 
 def replays_all(patch):
@@ -155,18 +154,18 @@ def acknowledges_first(patch):
 
 def tells_each_window_once(patch):
     """At least once: what comes again is left out, though a process did send it."""
-    relayed = pipeline.relayed
-    patch.setattr(pipeline, "relayed", lambda *given: relayed(*given).drop_duplicates(WHERE))
+    relayed = schemes_spark.relayed
+    patch.setattr(schemes_spark, "relayed", lambda *given: relayed(*given).drop_duplicates(WHERE))
 
 
 def goes_on_from_the_present(patch):
     """At least once: a substitute goes on where it is, as with at most once."""
-    patch.setattr(pipeline, "AT_MOST", AT_LEAST)
+    patch.setattr(schemes_spark, "AT_MOST", AT_LEAST)
 
 
 def estimates_what_is_exact(patch):
     """Exactly once: what was lost is estimated."""
-    patch.setattr(pipeline, "ON_SPARK", pipeline.ON_SPARK | {EXACTLY: "model"})
+    patch.setattr(schemes_spark, "ON_SPARK", schemes_spark.ON_SPARK | {EXACTLY: "model"})
 
 
 def keeps_its_slices(patch):
@@ -176,18 +175,18 @@ def keeps_its_slices(patch):
 
 def starts_over(patch):
     """D1: who is given up goes on from the beginning of its split nevertheless."""
-    partitions = pipeline.SensorSplits.partitions
+    partitions = schemes_spark.SensorSplits.partitions
 
     def over(splits, start, stop):
         found = partitions(splits, start, stop)
         return [replace(s, resume=start if s.resume is not None else None) for s in found]
 
-    patch.setattr(pipeline.SensorSplits, "partitions", over)
+    patch.setattr(schemes_spark.SensorSplits, "partitions", over)
 
 
 def gives_up_everybody(patch):
     """D1: of workers that die at once none is read again."""
-    patch.setattr(pipeline.ClockedWorker, "gives_up", lambda *_: True)
+    patch.setattr(schemes_spark.DrillWorker, "gives_up", lambda *_: True)
 
 
 def replays_more(patch):
@@ -226,9 +225,9 @@ def estimates_the_mean(patch):
 
 def calls_estimates_exact(patch):
     """D1: what was estimated is put out as if it had been computed."""
-    committed = pipeline.committed
+    committed = schemes_spark.committed
     exact = lambda *given: committed(*given).assign(estimated=False)  # noqa: E731
-    patch.setattr(pipeline, "committed", exact)
+    patch.setattr(schemes_spark, "committed", exact)
 
 
 def writes_slowly(patch):

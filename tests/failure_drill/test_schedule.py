@@ -1,53 +1,84 @@
-"""The schedule: every form of failure, the same whenever it is drawn, calm between events."""
+"""The schedule: every pattern of faults, the same whenever it is drawn, calm between events."""
 
-import signal
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from aftlib.failure_drill.schedule import FORMS, drawn
+from aftlib.failure_drill.schedule import (
+    DIGITS,
+    PATTERNS,
+    draw_drill,
+    draw_schedule,
+    pattern_of,
+)
+from tests.failure_drill.conftest import SMALL
 
-DRAWN = {"strikes": 12, "workers": 4, "begin": 400, "steps": 4000, "every": 100, "seed": 3}
+DRAWN = {
+    "faults": 12, "workers": 4, "begin": 400, "steps": 4000, "every": 100, "pause_s": 1, "seed": 3,
+}  # fmt: skip
 
 
-def test_a_schedule_has_every_form_and_is_seeded():
-    found = drawn(**DRAWN)
-    assert {s.form for s in found} == set(FORMS)
-    assert found == drawn(**DRAWN)
-    assert found != drawn(**DRAWN | {"seed": 4})
-    assert len(found) >= 12
-    assert all(400 <= s.step < 4000 for s in found)
-
-
-def test_forms_are_what_they_are_called():
+def events_of(schedule):
     events = {}
-    for strike in drawn(**DRAWN):
-        events.setdefault(strike.number, []).append(strike)
-    for mine in events.values():
-        form, batches = mine[0].form, [s.step // 100 for s in mine]
-        workers, steps = {s.worker for s in mine}, {s.step for s in mine}
-        if form == "repeated":
-            assert batches[1] == batches[0] + 1 and len(workers) == 1
-        elif form == "simultaneous":
-            assert len(workers) == 2 and len(steps) == 1
-        else:
-            assert len(mine) == 1
-        wanted = signal.SIGSTOP if form == "stall" else signal.SIGKILL
-        assert {s.signal for s in mine} == {wanted}
+    for fault in schedule:
+        events.setdefault(fault.event, []).append(fault)
+    return [*events.values()]
+
+
+def test_a_schedule_has_every_pattern_and_is_seeded():
+    schedule = draw_schedule(**DRAWN)
+    assert [pattern_of(event) for event in events_of(schedule)][:4] == [*PATTERNS]
+    assert schedule == draw_schedule(**DRAWN) != draw_schedule(**DRAWN | {"seed": 4})
+    assert len(schedule) >= 12
+    assert all(400 <= fault.step < 4000 for fault in schedule)
+
+
+def test_patterns_are_what_they_are_called():
+    for number, event in enumerate(events_of(draw_schedule(**DRAWN))):
+        pattern, batches = PATTERNS[number % 4], [fault.step // 100 for fault in event]
+        workers, steps = {f.target for f in event}, {f.step for f in event}
+        shape = (len(event), len(workers), len(steps))
+        assert shape == {"repeated": (2, 1, 2), "simultaneous": (2, 2, 1)}.get(pattern, (1, 1, 1))
+        assert batches[-1] - batches[0] == (pattern == "repeated")
+        kind, lasts_s = ("pause", 1) if pattern == "pause" else ("kill", 0)
+        assert {(f.kind, f.lasts_s) for f in event} == {(kind, lasts_s)}
 
 
 def test_an_undisturbed_micro_batch_follows_each_event():
-    found = drawn(**DRAWN)
-    for before, after in zip(found, found[1:], strict=False):
-        if before.number != after.number:
+    schedule = draw_schedule(**DRAWN)
+    for before, after in pairwise(schedule):
+        if before.event != after.event:
             assert after.step // 100 >= before.step // 100 + 2
-    assert found[-1].step // 100 < 4000 // 100 - 1
+    assert schedule[-1].step // 100 < 4000 // 100 - 1
 
 
-def test_a_stream_that_is_too_short_is_refused():
-    with pytest.raises(ValueError, match="strikes must fit between step 400 and 700, got 12"):
-        drawn(**DRAWN | {"steps": 700})
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"steps": 700}, "faults must fit between step 400 and 700, got 12"),
+        ({"workers": 1}, "workers must be at least 2 for one to fail.* got 1"),
+    ],
+)
+def test_an_impossible_schedule_is_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        draw_schedule(**DRAWN | changed)
 
 
-def test_one_worker_is_refused():
-    with pytest.raises(ValueError, match="workers must be at least 2 for one to die.* got 1"):
-        drawn(**DRAWN | {"workers": 1})
+def test_the_stream_is_stored_and_shows_thousandths(small):
+    again = draw_drill(small.log.path.parent, **SMALL)
+    assert again.schedule == small.schedule
+    np.testing.assert_array_equal(again.samples, small.samples)
+    np.testing.assert_allclose(small.samples * DIGITS, np.rint(small.samples * DIGITS), atol=1e-9)
+    np.testing.assert_allclose(small.truth[3], small.samples[30:40].mean(axis=0))
+    assert small.requirement.epsilon == pytest.approx(0.8 / np.sqrt(10))
+
+
+def test_d1_estimates_the_first_of_two_kills_at_once(tmp_path):
+    drill = draw_drill(tmp_path, **SMALL | {"windows": 150, "faults": 8})
+    estimated, kills = drill.estimated_kills, drill.kills
+    assert drill.assignment.estimable.all()
+    second = [i > 0 and kills[i - 1].step == fault.step for i, fault in enumerate(kills)]
+    np.testing.assert_array_equal(estimated, ~np.array(second))
+    assert 0 < estimated.sum() < len(estimated)
+    assert [last - first for first, last in drill.event_batches][:4] == [0, 1, 0, 0]

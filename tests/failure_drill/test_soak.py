@@ -103,7 +103,7 @@ def test_the_judge_of_counts_sees_each_harm(tmp_path, monkeypatch):
 )
 def test_a_broken_promise_ends_the_command_with_an_error(changed, said, tmp_path, monkeypatch):
     own = {"lost": 0, "doubled": 0, "wrong": 0, "estimated": 20000, "outside": 0} | changed
-    result = {"schemes": {"D2": {"found": own, "growth": None}}}
+    result = {"schemes": {"D2": {"score": own, "growth": None}}}
     assert soak.broken(result) == said
     monkeypatch.setattr(soak, "soak", lambda *_: result)
     monkeypatch.setattr(soak, "data_dir", lambda: tmp_path)
@@ -138,7 +138,7 @@ def test_a_life_without_end_is_ended(tmp_path, monkeypatch):
 def test_the_last_result_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(experiments, "data_dir", lambda: tmp_path)
     assert experiments.last_soak() is None
-    one = {"found": {"lost": 0}, "at_s": [0, 60], "memory_mb": [5, 6], "kept_mb": [1, 2]}
+    one = {"score": {"lost": 0}, "at_s": [0, 60], "memory_mb": [5, 6], "stored_mb": [1, 2]}
     result = {"schemes": {"D2": one | {"growth": {"slope": 1.5, "low": -1, "high": 4}}}}
     (tmp_path / "soak.json").write_text(json.dumps(result))
     shown = figures.soak(experiments.last_soak())

@@ -70,8 +70,9 @@ def again(sharing, ran):  # noqa: ARG001
         before, account = ran[job.directory.name]
         shutil.copytree(before.output, job.output)
         for fault in job.faults:
-            fault.notes.mkdir(exist_ok=True)
-            fault.note.write_text(json.dumps({"pid": 1, "reached": fault.after}))
+            marker = job.injector.marker(fault)
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.write_text(json.dumps({"pid": 1, "reached": fault.step}))
         return account
 
     return copy
@@ -244,7 +245,7 @@ def test_a_crash_that_takes_the_server_along_turns_its_claim(tmp_path, monkeypat
     def takes_the_server_along(job):
         if job.directory.name != "a-task-crashes":
             return again(job)
-        along = [replace(fault, point="server-0 merged") for fault in job.faults]
+        along = [replace(f, target="server-0", point="merged") for f in job.faults]
         return run_job(replace(job, faults=(*job.faults, *along)))
 
     monkeypatch.setattr(servers, "run_job", takes_the_server_along)

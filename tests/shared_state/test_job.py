@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
-from signal import SIGKILL, SIGSTOP
+from signal import SIGKILL
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -61,8 +61,8 @@ def test_impossible_jobs_are_refused(job, other, message):
         replace(job, **other)
 
 
-def test_a_job_is_read_back_from_its_text(job, tmp_path):
-    faults = Fault(tmp_path / "faults", "task-0-0 read", 3), Fault(tmp_path, "x", 1, SIGSTOP)
+def test_a_job_is_read_back_from_its_text(job):
+    faults = Fault("kill", "task-0-0", 3, "read"), Fault("pause", "x", 1)
     url = "postgresql://me:word@h/d"
     other = replace(job, rules=Rules(Windows(9, 3), 4, 5), shared=url, faults=faults, servers=1)
     for one in (job, other):

@@ -81,10 +81,11 @@ def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path,
 
 
 def test_a_killed_task_goes_on_from_the_tables_offset(spark, log, expected, tmp_path):
-    fault = Fault(tmp_path, "task-1", 55_000)
+    fault = Fault("kill", "task-1", 55_000)
     table = shared(tmp_path)
     done = merge_log(spark, log, RULES, "late global", 2, tmp_path, table, 20_000, fault)
-    assert fault.fallen
+    injected = LogMerge(log, RULES, 2, tmp_path, fault).injector.injected(fault)
+    assert injected
     assert same(done.sums, expected[0])
     assert done.partitions["late"].sum() == expected[1]
     assert done.tuples == 300_000
@@ -92,20 +93,20 @@ def test_a_killed_task_goes_on_from_the_tables_offset(spark, log, expected, tmp_
         assert sum(p.late for p in store.progress().values()) == expected[1]
     gone = {(each["task"], each["attempt"]): each["tuples"] for each in done.tries}
     assert gone.keys() == {(0, 0), (1, 0), (1, 1)}
-    assert gone[1, 0] == fault.fallen["reached"]
+    assert gone[1, 0] == injected["reached"]
     assert 300_000 < sum(gone.values()) <= 300_000 + 20_000 + BLOCK
 
 
 def test_a_killed_receiver_reads_the_shuffle_again(spark, log, expected, tmp_path):
     sums, tries = received(
-        spark, LogMerge(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 10_000))
+        spark, LogMerge(log, RULES, 2, tmp_path, Fault("kill", "task-1", 10_000))
     )
     assert same(window_sums(sums, RULES.windows), expected[0])
     assert sorted(t["task"] for t in tries) == [0, 1, 1]
 
 
 def test_a_pipelined_shuffle_restarts_all_tasks(spark, log, expected, tmp_path):
-    job = LogMerge(log, RULES, 2, tmp_path, Fault(tmp_path, "task-1", 60_000))
+    job = LogMerge(log, RULES, 2, tmp_path, Fault("kill", "task-1", 60_000))
     sums, tries = pipelined(spark, job, every=10_000, checkpoint=2)
     assert same(window_sums(sums, RULES.windows), expected[0])
     assert sorted((t["task"], t["attempt"]) for t in tries) == [(0, 0), (0, 1), (1, 0), (1, 1)]

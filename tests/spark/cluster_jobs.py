@@ -1,8 +1,8 @@
-"""A small job of each package that works on Spark; run as a program, on a cluster that is struck.
+"""A small job of each package that works on Spark; run as a program, on a cluster with faults.
 
 python -m tests.spark.cluster_jobs DIRECTORY POSTGRES_URL
 
-Leaves a result a job, and what was struck, in the directory's `found.json`.
+Leaves a result a job, and what was hit, in the directory's `found.json`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.strategies import merge_log
 from aftlib.shared_state.sums import SUMS
 from aftlib.shared_state.tuplelog import TupleStream, write_tuples
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, Injector
 from aftlib.spark.sweep import write_samples
 
-Strike = Callable[[Path], None]
+STOP = Fault("pause", "task-0", 10_000)
+"""Pause of the task of D3 whose executor is then killed."""
+Inject = Callable[[Path], None]
 
 
 def _nobody(notes: Path) -> None:
@@ -80,13 +82,13 @@ def checkpoint_planning(spark: SparkSession, place: Path, killed: str = "spark")
     return found, restarted[["batch", "sensors"]].to_dict("list")
 
 
-def shared_state(spark: SparkSession, place: Path, url: str, strike: Strike = _nobody) -> Any:
-    """D3: tasks merge into one PostgreSQL, one of them stopped in the middle to be struck."""
+def shared_state(spark: SparkSession, place: Path, url: str, inject: Inject = _nobody) -> Any:
+    """D3: tasks merge into one PostgreSQL, one of them stopped in the middle to be killed."""
     log = write_tuples(spark, TupleStream(60_000, keys=500, skew=1.2), 4, place / "tuples")
-    stops = strike is not _nobody
-    fault = Fault(place / "faults", "task-0", 10_000, signal.SIGSTOP) if stops else None
+    fault = None if inject is _nobody else STOP
+    injector = Injector(place / "d3" / "faults")
     table = partial(PostgresTable, url, SUMS, schema=f"aft_{place.name.replace('-', '_')}")
-    with after(lambda: not stops or fault.fallen, lambda: strike(place)):
+    with after(lambda: not fault or injector.injected(fault), lambda: inject(place)):
         done = merge_log(
             spark, log, Rules(Windows(100, 40), delay=10), "late global", 2, place / "d3",
             table, every=2_000, fault=fault,
@@ -94,11 +96,11 @@ def shared_state(spark: SparkSession, place: Path, url: str, strike: Strike = _n
     return [getattr(done.sums, name).tolist() for name in ("windows", "keys", "values")]
 
 
-def exponential_histogram(spark: SparkSession, place: Path, strike: Strike = _nobody) -> Any:
-    """D5: a histogram a key over two micro-batches; after the first somebody may be struck."""
+def exponential_histogram(spark: SparkSession, place: Path, inject: Inject = _nobody) -> Any:
+    """D5: a histogram a key over two micro-batches; after the first somebody may be killed."""
     events = BitEvents(0.3, None, 7, 4, 1_000, 500, 2).stream(spark)
     commits = place / "d5" / "checkpoint" / "commits"
-    with after(lambda: (commits / "0").exists(), lambda: strike(place)):
+    with after(lambda: (commits / "0").exists(), lambda: inject(place)):
         table = run(spark, events, HistogramQuery(400, 0.1), place / "d5", partitions=2)
     found = table.toPandas().sort_values(["key", "at"])
     return found.to_dict("list") | {"key": found["key"].astype(str).tolist()}
@@ -175,7 +177,7 @@ def main(folder: str, url: str) -> None:
 
         def executor_of_the_stopped(place: Path) -> None:
             """The JVM that waits for the stopped task, and then that task itself."""
-            stopped = Fault(place / "faults", "task-0", 10_000).fallen["pid"]
+            stopped = Injector(place / "d3" / "faults").injected(STOP)["pid"]
             of = {p: w.pid for w in cluster.workers for p, _ in family(w.pid)}
             executor = next(p for p, a in family(of[stopped]) if "CoarseGrained" in a)
             kill(executor, "executor in D3")

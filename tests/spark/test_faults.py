@@ -1,47 +1,117 @@
-"""Faults: who looks for their notes finds them whole, and nobody is left standing still."""
+"""Faults: markers are whole, each fault is injected once, and no process stays paused."""
 
 from __future__ import annotations
 
 import math
 import os
 import signal
+import socket
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from aftlib.spark import faults
-from aftlib.spark.faults import Fault, woken
+from aftlib.spark.faults import Fault, Injector, schedule_from_json, schedule_to_json
 
 
-def test_a_note_is_whole_or_not_there(tmp_path, monkeypatch):
-    fault, write, seen = Fault(tmp_path / "notes", "here"), Path.write_text, []
+@pytest.fixture
+def signals(monkeypatch):
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *call: sent.append(call))
+    return sent
+
+
+def test_a_marker_is_whole_or_absent(tmp_path, monkeypatch, signals):
+    fault, write, seen = Fault("kill", "worker-1", 5), Path.write_text, []
+    injector = Injector(tmp_path / "faults", (fault,))
 
     def in_two_parts(path, text):
         write(path, text[:5])
-        seen.append(fault.fallen)
+        seen.append(injector.injected(fault))
         write(path, text)
 
     monkeypatch.setattr(Path, "write_text", in_two_parts)
-    monkeypatch.setattr(os, "kill", lambda *_: None)
-    fault.passes("here", 7)
-    assert seen == [None]
-    assert fault.fallen == {"pid": os.getpid(), "reached": 7}
+    injector.reach("worker-1", 7)
+    assert seen == [None] and signals == [(os.getpid(), signal.SIGKILL)]
+    assert injector.injected(fault) == {"pid": os.getpid(), "reached": 7}
 
 
-def test_who_is_stopped_just_before_the_end_is_woken(tmp_path, monkeypatch):
+def test_a_fault_hits_the_first_process_at_its_point_only(tmp_path, signals):
+    schedule = Fault("kill", "server-0", 3, "merged"), Fault("pause", "worker-1", 2)
+    injector = Injector(tmp_path, schedule)
+    for target, step, point in (
+        ("server-0", 2, "merged"), ("server-1", 3, "merged"), ("server-0", 3, "read"),
+        ("worker-1", 1, ""), ("worker-1", 9, "read"),
+    ):  # fmt: skip
+        injector.reach(target, step, point)
+    assert (signals, injector.count) == ([], 0)
+    for _ in range(2):
+        injector.reach("server-0", 4, "merged")
+        Injector(tmp_path, schedule).reach("worker-1", 2)
+    assert [number for _, number in signals] == [signal.SIGKILL, signal.SIGSTOP]
+    assert injector.count == 2
+    assert injector.part("worker-1", range(2, 3)).schedule == schedule[1:]
+    assert injector.part("worker-1", range(2)).schedule == ()
+
+
+def test_a_schedule_is_handed_over_as_text():
+    schedule = Fault("pause", "worker-3", 7, lasts_s=0.5, event=2), Fault(point="read")
+    assert schedule_from_json(schedule_to_json(schedule)) == schedule
+
+
+@pytest.mark.parametrize("kind", ["melt", "_kill", "__init__", "directory"])
+def test_an_unknown_kind_is_refused(kind, tmp_path):
+    with pytest.raises(ValueError, match=f"kind must name a method of Injector .*'{kind}'"):
+        Injector(tmp_path, (Fault(kind),))
+
+
+def test_a_slow_thread_waits_and_others_go_on(tmp_path, monkeypatch):
+    waits = []
+    monkeypatch.setattr(faults.time, "sleep", waits.append)
+    Injector(tmp_path, (Fault("slow", "driver", lasts_s=0.2),)).reach("driver")
+    assert waits == [0.2]
+    for kind in ("slow", "disconnect"):
+        with pytest.raises(ValueError, match=f"kind '{kind}' can hit the calling process only"):
+            Injector(tmp_path).inject(Fault(kind), os.getpid() + 1)
+
+
+def test_a_disconnected_process_keeps_its_listeners(tmp_path, monkeypatch):
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(tmp_path / "s"))
+    server.listen()
+    client, pair = socket.socket(socket.AF_UNIX), socket.socketpair()
+    client.connect(str(tmp_path / "s"))
+    own = [str(s.fileno()) for s in (server, client, *pair)]  # and none of the test runner's
+    monkeypatch.setattr(os, "listdir", lambda _: own)
+    Injector(tmp_path, (Fault("disconnect"),)).reach("driver")
+    assert client.recv(1) == b""
+    second = socket.socket(socket.AF_UNIX)
+    second.connect(str(tmp_path / "s"))
+    pair[0].send(b"x")
+    assert pair[1].recv(1) == b"x"
+    for each in (server, client, second, *pair):
+        each.close()
+
+
+def test_a_process_paused_just_before_the_end_is_resumed(tmp_path, monkeypatch, signals):
     """The watcher looks, finds nothing and sleeps until the block has ended."""
-    signals, sleeping, ended = [], threading.Event(), threading.Event()
+    sleeping, ended = threading.Event(), threading.Event()
 
     def sleep(_):
         sleeping.set()
         ended.wait()
 
     clock = SimpleNamespace(time=lambda: math.inf, sleep=sleep)
-    own = SimpleNamespace(Thread=threading.Thread, Event=lambda: ended)
+    own = SimpleNamespace(
+        Thread=threading.Thread, Event=lambda: ended, get_ident=threading.get_ident
+    )
     monkeypatch.setattr(faults, "time", clock)
     monkeypatch.setattr(faults, "threading", own)
-    monkeypatch.setattr(os, "kill", lambda *call: signals.append(call))
-    with woken(tmp_path, 0.01):
+    injector = Injector(tmp_path, (Fault("pause", "late", lasts_s=0.01), Fault("pause", "ever")))
+    with injector.resuming():
         sleeping.wait()
-        Fault(tmp_path, "late", signal=signal.SIGSTOP).passes("late")
-    assert signals == [(os.getpid(), signal.SIGSTOP), (os.getpid(), signal.SIGCONT)]
+        injector.reach("late")
+        injector.reach("ever")  # until somebody ends it
+    assert [number for _, number in signals] == [signal.SIGSTOP, signal.SIGSTOP, signal.SIGCONT]

@@ -9,9 +9,10 @@ import stat
 
 import pytest
 
+from aftlib.spark.faults import Fault
 from aftlib.upstream_backup import node_process, processes
 from aftlib.upstream_backup.node_process import NodeProcess, read_messages, serve
-from aftlib.upstream_backup.processes import Downstream, NodeKill, Upstream, deliver
+from aftlib.upstream_backup.processes import Downstream, Upstream, deliver
 from aftlib.upstream_backup.schemes import ACTIVE, PROPOSED, UPSTREAM
 
 LIMIT_S = 60
@@ -326,7 +327,7 @@ def test_a_node_that_does_not_come_back_is_named(actors, monkeypatch):
     monkeypatch.setattr(Downstream, "has", lambda downstream, number: number < 100)
     message = "the secondary did not take part again within 0.3 s .*; give a longer patience_s"
     with pytest.raises(TimeoutError, match=message):
-        deliver(UPSTREAM, 100, [NodeKill(30, "secondary")], patience_s=0.3)
+        deliver(UPSTREAM, 100, [Fault("kill", "secondary", 30)], patience_s=0.3)
     assert actors == ["primary", "secondary"]
 
 
@@ -340,9 +341,14 @@ def test_no_node_is_heard_after_the_end(actors):
 def test_what_is_refused():
     with pytest.raises(ValueError, match="scheme 'active standby' has no processes here"):
         deliver(ACTIVE, 3000)
-    for kill in (NodeKill(3000), NodeKill(0), NodeKill(30, "upstream")):
-        with pytest.raises(ValueError, match="kills must name a node and come after 1 … 2999 res"):
-            deliver(UPSTREAM, 3000, [kill])
+    for fault in (
+        Fault("kill", "primary", 3000),
+        Fault("kill", "primary", 0),
+        Fault("kill", "upstream", 30),
+        Fault("slow", "primary", 30),
+    ):
+        with pytest.raises(ValueError, match="faults must be .* at a node, after 1 … 2999 results"):
+            deliver(UPSTREAM, 3000, [fault])
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "x"])

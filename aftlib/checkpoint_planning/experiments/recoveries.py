@@ -29,6 +29,7 @@ from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.faults import Fault, schedule_to_json
 from aftlib.spark.java import short_lived
 from aftlib.spark.session import cores_lent
 
@@ -267,7 +268,8 @@ def killed_driver(directory: Path, kind: str, point: str, batch: int) -> float:
 
     On a cluster it waits for cores: a session of this process must lend its own (`cores_lent`).
     """
-    command, start = [*_DRIVER, str(directory), kind, point, str(batch)], time.time()
+    schedule = schedule_to_json([Fault("kill", "driver", batch, point)])
+    command, start = [*_DRIVER, str(directory), kind, schedule], time.time()
     done = subprocess.run(command, capture_output=True, text=True, env=short_lived())
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(

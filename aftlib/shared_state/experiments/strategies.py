@@ -212,10 +212,10 @@ def one_task_crashes(
     for name, method in METHODS.items():
         victim = int(np.bincount(receivers[name], true.values[:, 1]).argmax())
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
-            fault = Fault(Path(scratch), f"task-{victim}", after)
+            fault = Fault("kill", f"task-{victim}", after)
             job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
             sums, tries = method(spark, job, every)
-            note = fault.fallen
+            note = job.injector.injected(fault)
         if note is None:
             raise ValueError(
                 f"after must be below the tuples of task {victim}, got {after}: no task crashed; "

@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import with_value
+from aftlib.spark.faults import Fault
 from aftlib.spark.sweep import sweep
 from aftlib.upstream_backup.experiments.recoveries import Sweep
 from aftlib.upstream_backup.failures import Failure, drawn_phases
 from aftlib.upstream_backup.node_process import ACK_S, HEARTBEAT_S
 from aftlib.upstream_backup.ordering import aggregate, join, sorting
 from aftlib.upstream_backup.parameters import MS, NODES, Link, Parameters, Tcp
-from aftlib.upstream_backup.processes import BATCH, PAUSE_S, TURN, NodeKill, deliver
+from aftlib.upstream_backup.processes import BATCH, PAUSE_S, TURN, deliver
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
 
@@ -135,7 +136,9 @@ def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.Da
     for scheme in (UPSTREAM, PROPOSED):
         for kill in range(kills):
             after = int(chance.integers(beat, 2 * beat))
-            found = deliver(scheme, tuples, [NodeKill(after)], heartbeat_s=heartbeat_s)
+            found = deliver(
+                scheme, tuples, [Fault("kill", "primary", after)], heartbeat_s=heartbeat_s
+            )
             noticed = next(r for r in found.requests if r.unnoticed_ms is not None)
             batch_ms = 1000 * BATCH / found.rate
             system = Parameters(

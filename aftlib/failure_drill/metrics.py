@@ -1,0 +1,209 @@
+"""What a scheme has lost, doubled and estimated, and when its latency is normal again.
+
+The recovery metrics are those of Vogel et al., "A Comprehensive Benchmarking Analysis of Fault
+Recovery in Stream Processing Frameworks" (DEBS 2024): time until latency and throughput are normal
+again, latency meanwhile, and whether it stays so. There the input comes at a constant rate. Here it
+is replayed at full speed, and Lindley's recursion over the measured times of the micro-batches
+gives the latency at a constant rate.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from aftlib.failure_drill.schedule import Drill
+
+LOAD = 0.7
+"""Rate of the input, as a share of the throughput while nothing fails."""
+WARM = 2
+"""First micro-batches, which are slow and not counted as normal."""
+NORMAL = 1.1
+"""Normal is up to this factor of the longest undisturbed latency, or time of a micro-batch."""
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Run:
+    """Results of a scheme under a drill."""
+
+    # emitted values, one row each: window, sensor (indices), value, estimated; None: only counted
+    emitted: pd.DataFrame | None
+    read_again: int  # samples read a second time
+    faults: int  # injected
+    stored_bytes: float  # on disk at the end; NaN where not known
+    measures: dict[str, float]  # further columns of the scheme's row
+    # step reached and seconds since the epoch for each micro-batch, beginning with step 0
+    progress: list[tuple[int, float]] = field(default_factory=list)
+    # one row per kill: restart_ms until a process works in place of the failed one, and rework_ms
+    # from there until the lost results are emitted
+    recoveries: pd.DataFrame = field(default_factory=pd.DataFrame)
+    drill: Drill | None = None  # where it is not the whole drill
+
+
+@dataclass(frozen=True)
+class Score:
+    """Emitted values compared with the truth, window by window and sensor by sensor.
+
+    `share_low` … `share_high` is the interval at 95 % of the share within ε, resampled by whole
+    windows because the errors of one window are correlated.
+    """
+
+    due: int
+    lost: int
+    doubled: int
+    estimated: int
+    wrong: int  # not marked as estimated, and not the truth
+    within: float  # share of the estimates off by at most ε; NaN without estimates
+    share_low: float
+    share_high: float
+    largest_error: float  # of all values, in ε
+
+
+def score_emitted(drill: Drill, emitted: pd.DataFrame, rng: np.random.Generator) -> Score:
+    """Compare emitted values with the truth; a pair of window and sensor is doubled once."""
+    counts = np.zeros(drill.truth.shape, int)
+    at = emitted["window"].to_numpy(int), emitted["sensor"].to_numpy(int)
+    np.add.at(counts, at, 1)
+    off = np.abs(emitted["value"].to_numpy(float) - drill.truth[at])
+    estimated, epsilon = emitted["estimated"].to_numpy(bool), drill.requirement.epsilon
+    good = off[estimated] <= epsilon
+    low = high = float("nan")
+    if estimated.any():
+        windows, number = np.unique(at[0][estimated], return_inverse=True)
+        hits = np.bincount(number, good, len(windows))
+        totals = np.bincount(number, minlength=len(windows))
+        again = rng.integers(0, len(windows), (RESAMPLES, len(windows)))
+        low, high = np.quantile(hits[again].sum(1) / totals[again].sum(1), [0.025, 0.975])
+    return Score(
+        due=counts.size,
+        lost=int((counts == 0).sum()),
+        doubled=int((counts > 1).sum()),
+        estimated=int(estimated.sum()),
+        wrong=int((~(off[~estimated] <= 1e-9)).sum()),
+        within=float(good.mean()) if estimated.any() else float("nan"),
+        share_low=float(low),
+        share_high=float(high),
+        largest_error=float(off.max(initial=0) / epsilon),
+    )
+
+
+def score_run(drill: Drill, run: Run, rng: np.random.Generator) -> dict[str, object]:
+    """Columns of a scheme's row in the table, except those of `recovery_metrics`."""
+    drill = run.drill or drill
+    row = {"basis": "measured", "faults": run.faults, "rows": drill.rows}
+    row |= {"again": run.read_again, "stored_bytes": run.stored_bytes}
+    if run.emitted is not None:
+        row |= asdict(score_emitted(drill, run.emitted, rng))
+    if len(run.recoveries):
+        medians = run.recoveries[["restart_ms", "rework_ms"]].median()
+        row |= {**medians, "recovery_ms": float(medians.sum())}
+    return row | run.measures
+
+
+@dataclass(frozen=True)
+class RecoveryMetrics:
+    """Times of the micro-batches, shape (batches,), and of the recoveries, shape (events,).
+
+    Latency is the time from the arrival of a micro-batch's last input to its results.
+    """
+
+    service_s: np.ndarray
+    latency_s: np.ndarray
+    normal_s: float  # median latency while nothing failed
+    latency_again_s: np.ndarray  # from the failed micro-batch's input to a normal latency
+    throughput_again_s: np.ndarray  # likewise, to a normal rate
+    worst_s: np.ndarray  # the longest latency meanwhile
+    unsteady: int  # later micro-batches without a fault whose latency is not normal
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """Medians over the events, as columns of the table."""
+        return {
+            "latency_s": float(np.median(self.latency_again_s)),
+            "throughput_s": float(np.median(self.throughput_again_s)),
+            "worst": float(np.median(self.worst_s) / self.normal_s),
+            "unsteady": self.unsteady,
+        }
+
+
+def latencies(service_s: np.ndarray, every_s: float) -> np.ndarray:
+    """Lindley's recursion: micro-batch i is complete at (i + 1)·T and waits for those before it.
+
+    With completion C_i = max((i + 1)·T, C_{i−1}) + S_i, latency is C_i − (i + 1)·T.
+    """
+    latency, done = np.empty(len(service_s)), 0.0
+    for i, service in enumerate(service_s):
+        done = max((i + 1) * every_s, done) + service
+        latency[i] = done - (i + 1) * every_s
+    return latency
+
+
+def recovery_metrics(
+    progress: Sequence[tuple[int, float]], events: Sequence[tuple[int, int]]
+) -> RecoveryMetrics:
+    """Return when latency and throughput are normal again after each event.
+
+    `progress` is the step and the second at which each micro-batch was done, beginning with step 0;
+    `events` are the first and the last micro-batch with a fault of each event, in order.
+    ValueError when fewer than `WARM` + 2 micro-batches were done before the first.
+    """
+    service = np.diff([at for _, at in progress])
+    calm = service[WARM : events[0][0]]
+    if len(calm) < 2:
+        raise ValueError(
+            f"events must begin after {WARM + 2} micro-batches, got one in number {events[0][0]}: "
+            "let more pass before the first"
+        )
+    every = float(np.median(calm)) / LOAD
+    latency = latencies(service, every)
+    usual = latency[WARM : WARM + len(calm)]
+    normal = latency <= NORMAL * usual.max()
+    quick = service <= NORMAL * calm.max()
+    again, rate, worst = list[float](), list[float](), list[float]()
+    unsteady = 0
+    ends = [*(first for first, _ in events[1:]), len(service)]
+    for (first, last), until in zip(events, ends, strict=True):
+        for ok, times in ((normal, again), (quick, rate)):
+            end = next((i for i in range(last, until) if ok[i]), until - 1)
+            times.append((end - first) * every + latency[end])
+        worst.append(latency[first:until].max())
+        settled = next((i for i in range(last, until) if normal[i]), until)
+        unsteady += int((~normal[settled:until]).sum())
+    return RecoveryMetrics(
+        service_s=service,
+        latency_s=latency,
+        normal_s=float(np.median(usual)),
+        latency_again_s=np.array(again),
+        throughput_again_s=np.array(rate),
+        worst_s=np.array(worst),
+        unsteady=unsteady,
+    )
+
+
+def overhead(own_s: np.ndarray, base_s: np.ndarray, rng: np.random.Generator) -> dict[str, float]:
+    """Relative difference of the medians of times, with its interval by resampling."""
+
+    def median(times: np.ndarray) -> np.ndarray:
+        return np.median(times[rng.integers(0, len(times), (RESAMPLES, len(times)))], axis=1)
+
+    low, high = np.quantile(median(own_s) / median(base_s) - 1, [0.025, 0.975])
+    share = float(np.median(own_s) / np.median(base_s) - 1)
+    return {"overhead": share, "overhead_low": float(low), "overhead_high": float(high)}
+
+
+def folder_bytes(paths: Iterable[Path]) -> int:
+    """Bytes of files, and of all files in folders; files that vanish meanwhile are not counted."""
+    total = 0
+    for path in paths:
+        inside = (Path(top, name) for top, _, names in os.walk(path) for name in names)
+        for file in [path] if path.is_file() else inside:
+            with suppress(FileNotFoundError):
+                total += file.stat().st_size
+    return total

@@ -1,0 +1,125 @@
+"""Scores of emitted values, and recovery metrics: by hand, and by a queue that is followed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.failure_drill.metrics import (
+    LOAD,
+    folder_bytes,
+    latencies,
+    overhead,
+    recovery_metrics,
+    score_emitted,
+)
+
+
+def whole(small):
+    """Everything, right and once."""
+    window, sensor = (places.ravel() for places in np.indices(small.truth.shape))
+    value = small.truth.ravel().copy()
+    return pd.DataFrame({"window": window, "sensor": sensor, "value": value, "estimated": False})
+
+
+def score(small, emitted):
+    return score_emitted(small, emitted, np.random.default_rng(1))
+
+
+def test_a_perfect_run_has_no_harm(small):
+    found = score(small, whole(small))
+    assert (found.due, found.lost, found.doubled, found.estimated) == (720, 0, 0, 0)
+    assert found.wrong == 0 and np.isnan(found.within) and found.largest_error == 0
+
+
+def test_each_kind_of_harm_is_counted(small):
+    emitted, epsilon = whole(small), small.requirement.epsilon
+    emitted.loc[3, "value"] += 0.01  # wrong, and not marked as an estimate
+    emitted.loc[[20, 40], "estimated"] = True
+    emitted.loc[20, "value"] += 0.5 * epsilon
+    emitted.loc[40, "value"] -= 2 * epsilon
+    found = score(small, pd.concat([emitted.drop(index=[5, 6, 7]), emitted.loc[[9, 9]]]))
+    assert (found.lost, found.doubled, found.estimated, found.wrong) == (3, 1, 2, 1)
+    assert found.within == 0.5 and (found.share_low, found.share_high) == (0.0, 1.0)
+    assert found.largest_error == pytest.approx(2)
+
+
+def test_a_missing_value_is_wrong(small):
+    emitted = whole(small)
+    emitted.loc[3, "value"] = np.nan
+    emitted.loc[20, ["value", "estimated"]] = np.nan, True
+    found = score(small, emitted)
+    assert (found.wrong, found.within) == (1, 0.0)
+
+
+def test_bytes_of_files_and_folders(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_bytes(b"12345")
+    (tmp_path / "y").write_bytes(b"12")
+    assert folder_bytes([tmp_path / "a", tmp_path / "y"]) == 7
+    vanished = [(str(tmp_path / "a"), [], ["x", "gone"])]
+    monkeypatch.setattr("os.walk", lambda path: vanished)
+    assert folder_bytes([tmp_path / "a"]) == 5
+
+
+def queued(service, every):
+    """The slow, obvious twin: a server that looks at a clock."""
+    found, free = [], 0.0
+    for i, needed in enumerate(service):
+        complete = (i + 1) * every
+        begin = max(free, complete)
+        free = begin + needed
+        found.append(free - complete)
+    return found
+
+
+def test_latency_is_a_queues():
+    service = np.random.default_rng(2).exponential(1, 200)
+    np.testing.assert_allclose(latencies(service, 1.2), queued(service, 1.2))
+
+
+def metrics(slow, events, batches=20):
+    """Of micro-batches of a second each, but for the slow ones, which take 4 s."""
+    service = np.ones(batches)
+    service[slow] = 4.0
+    progress = [(i * 10, float(at)) for i, at in enumerate([0, *np.cumsum(service)])]
+    return recovery_metrics(progress, events)
+
+
+def test_a_failure_and_its_backlog():
+    found, every = metrics([8], [(8, 8)]), 1 / LOAD  # input comes every 1 / LOAD s
+    assert found.normal_s == pytest.approx(1)
+    assert found.worst_s == pytest.approx([4])
+    # backlog: latencies 4, 5 − T, 6 − 2T, … until it is within a tenth of 1
+    late = [4 + k - k * every for k in range(20)]
+    normal = next(k for k, latency in enumerate(late) if latency <= 1.1)
+    done = normal * every + max(late[normal], 1)
+    assert found.latency_again_s == pytest.approx([done])
+    assert found.throughput_again_s == pytest.approx([every + late[1]])
+    assert found.unsteady == 0
+    assert found.columns["worst"] == pytest.approx(4)
+
+
+def test_latency_is_normal_again_after_the_last_of_an_event_only():
+    """The first of the two failed micro-batches was quick; the second was not."""
+    found, alone, every = metrics([9], [(8, 9)]), metrics([9], [(9, 9)]), 1 / LOAD
+    assert found.latency_again_s == pytest.approx(every + alone.latency_again_s)
+    assert found.throughput_again_s == pytest.approx(every + alone.throughput_again_s)
+    assert found.worst_s == pytest.approx([4]) and found.unsteady == 0
+
+
+def test_a_later_slow_micro_batch_is_unsteady():
+    assert metrics([8, 16], [(8, 8)]).unsteady > 0
+
+
+def test_an_event_too_early_is_refused():
+    with pytest.raises(ValueError, match="events must begin after 4 micro-batches, got .* 3"):
+        metrics([], [(3, 3)], 10)
+
+
+def test_overhead_is_a_ratio_of_medians():
+    rng = np.random.default_rng(1)
+    base = rng.normal(1, 0.01, 50)
+    found = overhead(1.2 * base, base, rng)
+    assert found["overhead"] == pytest.approx(0.2)
+    low, high = found["overhead_low"], found["overhead_high"]
+    assert low <= 0.2 <= high and high - low < 0.05
