@@ -294,6 +294,8 @@ def actors(monkeypatch):
     started = []
 
     class Actor:
+        pid = 2**22 + 1  # of no process
+
         def __init__(self, at_end):
             self.at_end = at_end
 
@@ -302,9 +304,6 @@ def actors(monkeypatch):
                 self.node.send(**self.at_end)
 
         def wait(self, timeout):
-            """It has no process."""
-
-        def send_signal(self, number):
             """It has no process."""
 
     async def start(system, name):
