@@ -56,6 +56,14 @@ def test_a_fault_hits_the_first_process_at_its_point_only(tmp_path, signals):
     assert injector.part("worker-1", range(2)).schedule == ()
 
 
+def test_the_marker_is_written_before_the_fault_is_injected(tmp_path, monkeypatch):
+    fault, known = Fault("kill", "worker-1", 5), []
+    injector = Injector(tmp_path, (fault,))
+    monkeypatch.setattr(os, "kill", lambda *_: known.append(injector.marker(fault).exists()))
+    injector.reach("worker-1", 5)
+    assert known == [True]
+
+
 def test_a_schedule_is_handed_over_as_text():
     schedule = Fault("pause", "worker-3", 7, lasts_s=0.5, event=2), Fault(point="read")
     assert schedule_from_json(schedule_to_json(schedule)) == schedule
@@ -96,22 +104,22 @@ def test_a_disconnected_process_keeps_its_listeners(tmp_path, monkeypatch):
 
 
 def test_a_process_paused_just_before_the_end_is_resumed(tmp_path, monkeypatch, signals):
-    """The watcher looks, finds nothing and sleeps until the block has ended."""
-    sleeping, ended = threading.Event(), threading.Event()
-
-    def sleep(_):
-        sleeping.set()
-        ended.wait()
-
-    clock = SimpleNamespace(time=lambda: math.inf, sleep=sleep)
-    own = SimpleNamespace(
-        Thread=threading.Thread, Event=lambda: ended, get_ident=threading.get_ident
-    )
-    monkeypatch.setattr(faults, "time", clock)
-    monkeypatch.setattr(faults, "threading", own)
+    """The fault is injected while the watcher looks whether the block has ended."""
     injector = Injector(tmp_path, (Fault("pause", "late", lasts_s=0.01), Fault("pause", "ever")))
+
+    class Ended:
+        def is_set(self):
+            injector.reach("late")
+            injector.reach("ever")  # a pause of 0 s is not ended here
+            return True
+
+        def set(self):
+            pass
+
+    own = SimpleNamespace(Thread=threading.Thread, Event=Ended, get_ident=threading.get_ident)
+    monkeypatch.setattr(faults, "time", SimpleNamespace(time=lambda: math.inf, sleep=len))
+    monkeypatch.setattr(faults, "TICK_S", "")
+    monkeypatch.setattr(faults, "threading", own)
     with injector.resuming():
-        sleeping.wait()
-        injector.reach("late")
-        injector.reach("ever")  # until somebody ends it
+        pass
     assert [number for _, number in signals] == [signal.SIGSTOP, signal.SIGSTOP, signal.SIGCONT]
