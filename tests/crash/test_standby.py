@@ -184,7 +184,7 @@ def test_forgetting_before_the_ack_is_caught(scheme, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux's")
 def test_a_stopped_node_ends_with_its_coordinator(tmp_path):
     """Once, it stayed for ever when the coordinator was killed."""
-    program = "from aftlib.upstream_backup import processes as p; p.deliver(p.UPSTREAM, 10**6)"
+    program = "from aftlib.upstream_backup import processes as p; p.deliver(p.UPSTREAM, 10**12)"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     coordinator = subprocess.Popen([sys.executable, "-c", program], env=environment)
     while not (nodes := children(coordinator.pid, "node_process")):

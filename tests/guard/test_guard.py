@@ -91,9 +91,10 @@ def test_related_sensors_are_declared_and_within_epsilon():
 
 def test_unrelated_sensors_are_not_declared():
     guard = Guard(WORKERS, 0.5, 0.05)
-    guard.update(np.random.default_rng(1).normal(size=(1500, 6)))
+    history = guard.replay(np.random.default_rng(1).normal(size=(1500, 6)))
     assert not guard.recoverable.any()
     assert guard.outcomes[0].sum() < 300
+    assert (history.decisions[500:] == 0).mean() > 0.95
 
 
 def test_the_bound_holds_when_the_data_turn_against_it():
