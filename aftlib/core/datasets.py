@@ -211,21 +211,7 @@ def even_grid(
     sensors, times = _apart(frame.drop(columns=numbering), time)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
-    for column in sensors.columns:
-        if not pd.api.types.is_numeric_dtype(sensors[column].dtype):
-            texts = sensors.select_dtypes(exclude="number").columns
-            # one row a sample: its times repeat, and names stand beside one column of numbers
-            pairs = len(texts) == 1 and sensors.shape[1] == 2
-            if pairs and times is not None and times.has_duplicates:
-                columns = ",".join(map(str, [times.name, column, *sensors.columns.drop(column)]))
-                raise ValueError(
-                    f"column {column!r} holds names, such as {sensors[column].iloc[0]!r}: if a row "
-                    f"is one sample, give long={columns!r}"
-                )
-            raise ValueError(
-                f"column {column!r} must be numeric, got {no_number(sensors[column])}; leave such "
-                f"cells empty, or the column out with drop=[{column!r}]"
-            )
+    _require_numbers(sensors, times)
     values = sensors.to_numpy(dtype=float, copy=True)
     marked = mark_missing(values, missing)
     empty = [str(c) for c in sensors.columns[~np.isfinite(values).any(axis=0)]]
@@ -251,6 +237,26 @@ def even_grid(
     _require_no_counters(sensors.columns, values, timed=times is not None)
     numbered = tuple(str(name) for name in numbering)
     return SensorTable(values, names, grid, Quality(len(frame), **counts), numbered, found)
+
+
+def _require_numbers(sensors: pd.DataFrame, times: pd.DatetimeIndex | None) -> None:
+    """Raise a ValueError for a column of texts; it names long= where one row is one sample."""
+    for column in sensors.columns:
+        if pd.api.types.is_numeric_dtype(sensors[column].dtype):
+            continue
+        texts = sensors.select_dtypes(exclude="number").columns
+        # one row per sample: its times repeat, and names stand next to one column of numbers
+        pairs = len(texts) == 1 and sensors.shape[1] == 2
+        if pairs and times is not None and times.has_duplicates:
+            columns = ",".join(map(str, [times.name, column, *sensors.columns.drop(column)]))
+            raise ValueError(
+                f"column {column!r} holds names, such as {sensors[column].iloc[0]!r}: if a row "
+                f"is one sample, give long={columns!r}"
+            )
+        raise ValueError(
+            f"column {column!r} must be numeric, got {no_number(sensors[column])}; leave such "
+            f"cells empty, or the column out with drop=[{column!r}]"
+        )
 
 
 def _numbers_rows(column: pd.Series) -> bool:
