@@ -14,6 +14,7 @@ from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
+from aftlib.spark.faults import Fault
 from tests.approximately_once.processes import attempt, micro_batch
 
 MODEL, WINDOWS, REQUIREMENT = block_model(6, 2), Windows(10, 5), Requirement(1.0, 0.05)
@@ -60,10 +61,11 @@ def test_what_overlaps_the_outage_is_estimated_and_nothing_else(query, tmp_path)
     assert outage.crashed_pid not in (None, outage.replacement_pid)
 
 
-def test_an_unscheduled_death_lasts_until_the_end_of_the_micro_batch(query, tmp_path):
+def test_an_unscheduled_crash_lasts_until_the_end_of_the_micro_batch(query, tmp_path):
     splits, coordinator = staff(query, tmp_path)
-    dying = replace(splits.worker, outages=(Outage(1, 52, 53),))
-    people = replace(splits, worker=dying), coordinator
+    injector = replace(splits.worker.injector, schedule=(Fault("kill", "worker-1", 52),))
+    worker = replace(splits.worker, injector=injector)
+    people = replace(splits, worker=worker), coordinator
     for start in (0, 40, 80):
         sink = micro_batch(people, start, start + 40)
     assert estimated(sink, query) == {1: set(range(45, 80, 5))}

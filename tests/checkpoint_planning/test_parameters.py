@@ -125,7 +125,9 @@ def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, 
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)
 
 
-@pytest.mark.parametrize("odd", [{"budgets": [6]}, {"budgets": [10**9, 6]}, {"window": 1}], ids=str)
+@pytest.mark.parametrize(
+    "odd", [{"budgets": [6]}, {"budgets": [10**9, 6]}, {"window": 1, "slide": 1}], ids=str
+)
 def test_odd_measurements_come_through(spark, tmp_path, odd):
     """A budget may permit one step or everything, and a window may be one step."""
     p = NotebookParameters(**SMALL | {"budgets": [6, 40]} | odd)

@@ -183,6 +183,7 @@ def stage_of(directory: Path, place: Path, told: dict[str, Any]) -> Any:
 
     told = dict(told)
     batch = told.pop("batch")
+    told["faults"] = [Fault(**fields) for fields in told.get("faults", [])]
     stage = sharing_driver.job_in(directory, sharing_driver.Settings(**told))
     return replace(stage, directory=place, batch=batch)
 

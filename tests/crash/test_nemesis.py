@@ -10,7 +10,7 @@ from dataclasses import asdict
 import pytest
 
 from aftlib.spark.faults import Fault
-from tests.crash import nemesis, sharing_driver
+from tests.crash import nemesis
 from tests.crash.nemesis import Nemesis, Outcome, TimedFault, suffer, table
 from tests.crash.nemesis_jobs import Job, compared
 from tests.crash.test_shared_state import TUPLES
@@ -63,7 +63,7 @@ def taken_back(directory, broken):
     Each life ends when all that its faults want has happened, in whatever order.
     """
     struck = Nemesis(0, directory, "shared_state", broken)
-    job, notes = struck.job, sharing_driver.notes_in(directory)
+    job, notes = struck.job, struck.job.place / "faults"
     job.on_postgres, job.own = False, "rocksdb"
     try:
         for number, (windows, reads, restarts) in enumerate(LIVES, 1):
