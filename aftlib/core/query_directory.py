@@ -29,6 +29,17 @@ class SparkCheckpoint:
     offset: Any = None  # at which the last committed one ended; None before the first
 
 
+def read_claim(path: Path, what: str) -> dict:
+    """Return the identity stored in a claim file; ValueError when its text is damaged."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{what} must be named whole in {str(path)!r}, got damaged text ({error}): restore "
+            "that file from a copy, or start anew in another directory"
+        ) from error
+
+
 class QueryDirectory:
     """The directory of one streaming query: its state, its output and Spark's own checkpoint.
 
@@ -53,13 +64,7 @@ class QueryDirectory:
         claim = self.path / f"{what}.json"
         own = json.loads(json.dumps(identity, default=lambda value: value.tolist()))
         if claim.exists():
-            try:
-                first = dict(json.loads(claim.read_text()))
-            except (ValueError, TypeError) as error:
-                raise ValueError(
-                    f"{what} must be named whole in {claim}, got damaged text ({error}): restore "
-                    "that file from a copy, or start anew in another directory"
-                ) from error
+            first = read_claim(claim, what)
             if first != own:
                 values = ((name, first.get(name), own.get(name)) for name in first | own)
                 differences = [f"{name} = {a}, got {b}" for name, a, b in values if a != b]

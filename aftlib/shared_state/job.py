@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from aftlib.core.checks import require_number
 from aftlib.core.paths import write_whole
+from aftlib.core.query_directory import read_claim
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
 from aftlib.shared_state.liveness import LONGEST_S, patiently
@@ -229,13 +230,7 @@ class Job:
         path, now = self.directory / IDENTITY, self.identity
         if not path.exists():
             write_whole(path, json.dumps(now | {"id": uuid.uuid4().hex}, default=str))
-        try:
-            before = dict(json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"job must be named whole in {str(path)!r}, got damaged text ({error}): "
-                "restore it from a copy, or choose a new directory and schema"
-            ) from error
+        before = read_claim(path, "job")
         differ = [name for name in now if before.get(name) != now[name]]
         if differ:
             differences = "; ".join(f"{n} was {before.get(n)!r}, is {now[n]!r}" for n in differ)

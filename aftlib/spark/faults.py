@@ -62,7 +62,7 @@ class Injector:
         return self.directory / f"fault-{'-'.join(filter(None, about))}.json"
 
     def injected(self, fault: Fault) -> dict[str, int] | None:
-        """``pid`` and ``reached`` of the process that a fault has hit; None before."""
+        """Return ``pid`` and ``reached`` of the process that a fault hit, else None."""
         marker = self.marker(fault)
         return json.loads(marker.read_text()) if marker.exists() else None
 
@@ -72,7 +72,7 @@ class Injector:
         return sum(marker.exists() for marker in {*map(self.marker, self.schedule)})
 
     def part(self, target: str, steps: range) -> Injector:
-        """The same for the faults of one target at some steps only."""
+        """Return an injector for the faults of one target at some steps."""
         own = (f for f in self.schedule if f.target == target and f.step in steps)
         return replace(self, schedule=tuple(own))
 
@@ -158,5 +158,5 @@ def schedule_to_json(schedule: Sequence[Fault]) -> str:
 
 
 def schedule_from_json(text: str) -> tuple[Fault, ...]:
-    """The schedule of which `schedule_to_json` made the text."""
+    """Return the schedule that `schedule_to_json` wrote."""
     return tuple(Fault(**fields) for fields in json.loads(text))
