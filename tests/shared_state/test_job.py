@@ -393,7 +393,8 @@ def test_a_folder_belongs_to_the_job_that_started_there(job, other, message):
 def test_a_folder_whose_identity_is_damaged_is_refused(job, text):
     job.claim_folder()
     (job.directory / "job.json").write_text(text)
-    with pytest.raises(ValueError, match="job .*(choose a new directory|restore that file from a copy)"):
+    message = "job .*(choose a new directory|restore that file from a copy)"
+    with pytest.raises(ValueError, match=message):
         job.claim_folder()
 
 
