@@ -9,7 +9,7 @@ import inspect
 import math
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 HOLDS, DEVIATES, UNDECIDED, NOT_RUN = "holds", "deviates", "undecided", "not run"
@@ -17,24 +17,54 @@ VERDICTS = (HOLDS, DEVIATES, UNDECIDED, NOT_RUN)
 MEASURED, SIMULATED, MODELLED, DERIVED = "measured", "simulated", "modelled", "derived"
 BASES = (MEASURED, SIMULATED, MODELLED, DERIVED)
 
+POWER = 1 + 0.8416 / 1.96
+"""Half-widths of a 95 % interval from a threshold at which 80 % of such intervals exclude it."""
+
 Value = str | int | float | None
 
 
 @dataclass(frozen=True)
-class Limit:
+class Threshold:
     """The values with which a claim holds: from `low` to `high`, both excluded if `strict`.
 
-    By default the measured value decides. With `by_interval` the claim holds as long as its
-    confidence interval reaches into the limit: chance alone breaks no guarantee.
+    Parameters
+    ----------
+    source
+        Where the numbers come from: the document's sentence, a statistical rule, or ``"ours: "``
+        and the reason.
+    low, high
+        Bounds, in the claim's unit.
+    strict
+        Whether a value equal to a bound is outside.
+    margin
+        How far an interval may reach beyond a bound that the tested plan uses up entirely, because
+        no sample is large enough to show that a rate of exactly δ is at most δ.
     """
 
+    source: str
     low: float = -math.inf
     high: float = math.inf
     strict: bool = False
-    by_interval: bool = False
+    margin: float = 0.0
 
-    def permits(self, low: float, high: float) -> bool:
-        """Return whether any value from `low` to `high` is within the limit."""
+    def __post_init__(self) -> None:
+        if not self.source:
+            raise ValueError("source must say where the threshold comes from, got ''")
+        if not self.low <= self.high or self.margin < 0:
+            raise ValueError(f"low must be at most high and margin at least 0, got {self!r}")
+
+    def decide(self, low: float, high: float) -> str:
+        """Return the verdict on a confidence interval; a value without one is both its ends."""
+        if self._covers(low + self.margin, high - self.margin):
+            return HOLDS
+        return UNDECIDED if self._meets(low, high) else DEVIATES
+
+    def _covers(self, low: float, high: float) -> bool:
+        if self.strict:
+            return self.low < low and high < self.high
+        return self.low <= low and high <= self.high
+
+    def _meets(self, low: float, high: float) -> bool:
         if self.strict:
             return high > self.low and low < self.high
         return high >= self.low and low <= self.high
@@ -53,8 +83,18 @@ class Finding:
     note
         What a reader must know to judge the verdict.
     conditions
-        Whether all else is so that the claim needs beside its limit.
-    expected, limit
+        Whether all else is so that the claim needs beside its threshold.
+    control
+        Whether the experiment could have shown the contrary; if not, the verdict is undecided.
+    n, counted
+        On how many independent observations `value` rests, and what they are: ``"kills"``.
+    detectable
+        The smallest deviation from the threshold that would have shown. By default it follows from
+        the interval.
+    readings
+        Findings under other plausible readings of the document, by name. The verdict is undecided
+        when they disagree.
+    expected, threshold
         These instead of the claim's own, where they depend on the experiment.
     missing
         Why nothing can be judged; the claim counts as not run.
@@ -64,16 +104,22 @@ class Finding:
     interval: tuple[float, float] | None = None
     note: str = ""
     conditions: bool = True
+    control: bool = True
+    n: int | None = None
+    counted: str = ""
+    detectable: float | None = None
+    readings: Mapping[str, Finding] = field(default_factory=dict)
     expected: Value = None
-    limit: Limit | None = None
+    threshold: Threshold | None = None
     missing: str = ""
 
     def __post_init__(self) -> None:
-        if str(self.conditions) not in ("True", "False"):  # numpy's bool too, but no count
-            raise ValueError(
-                f"conditions must be True or False, got {self.conditions!r}: compare first"
-            )
-        for name in ("value", "expected"):
+        for name in ("conditions", "control"):
+            if str(getattr(self, name)) not in ("True", "False"):  # numpy's bool too, but no count
+                raise ValueError(
+                    f"{name} must be True or False, got {getattr(self, name)!r}: compare first"
+                )
+        for name in ("value", "expected", "n", "detectable"):
             object.__setattr__(self, name, _plain(name, getattr(self, name)))
         if self.interval is None:
             return
@@ -84,6 +130,8 @@ class Finding:
         if low > high:
             raise ValueError(f"interval must run from low to high, got {self.interval!r}")
         object.__setattr__(self, "interval", (low, high))
+        if self.detectable is None:
+            object.__setattr__(self, "detectable", (high - low) / 2 * POWER)
 
 
 def nothing(why: str) -> Finding:
@@ -107,13 +155,15 @@ class Claim:
         Where the document says so, such as ``"fig. 12"``.
     expected
         What the document says is measured, as a reader wants it.
-    limit
+    threshold
         Values with which the claim holds; None where `Finding.conditions` alone decides.
     unit
         What a measured number counts, or is a share or multiple of.
     basis
         One of `BASES`: whether the value is observed, simulated, made by a cost model, or follows
         from a formula.
+    project
+        Whether the claim is ours and not the document's.
     timed
         Whether a time decides, which a busy machine may change.
     figure
@@ -129,9 +179,10 @@ class Claim:
     judge: Callable[..., Finding]
     source: str = ""
     expected: Value = None
-    limit: Limit | None = None
+    threshold: Threshold | None = None
     unit: str = ""
     basis: str = MEASURED
+    project: bool = False
     timed: bool = False
     figure: str = ""
     formula: str = ""
@@ -165,16 +216,33 @@ class Claim:
         return self.judge(**{name: frames[name] for name in names})
 
     def decide(self, finding: Finding) -> str:
-        """Return the verdict: from value, interval and limit, and from the finding's conditions."""
+        """Return the verdict on a finding and on those under other readings.
+
+        A confidence interval wholly within the threshold holds, one wholly outside deviates, and
+        one across it is undecided, as are readings that disagree and a failed control.
+        """
         if finding.missing:
             return NOT_RUN
-        limit = finding.limit or self.limit
-        value, permitted = finding.value, True
-        if limit is not None:
+        verdicts = {self._decide(each) for each in (finding, *finding.readings.values())}
+        return verdicts.pop() if len(verdicts) == 1 else UNDECIDED
+
+    def reading(self, finding: Finding) -> str:
+        """Return value and verdict of a finding under another reading, as a text."""
+        found = finding.value
+        value = f"{found:.4g}" if isinstance(found, float) else found
+        unit = f" {self.unit}" if self.unit and not isinstance(found, str) else ""
+        return f"{value}{unit}, {self._decide(finding)}"
+
+    def _decide(self, finding: Finding) -> str:
+        """Return the verdict under one reading."""
+        threshold, value = finding.threshold or self.threshold, finding.value
+        verdict = HOLDS
+        if threshold is not None:
             at = (value, value) if isinstance(value, int | float) else (math.nan, math.nan)
-            reach = finding.interval if limit.by_interval and finding.interval else at
-            permitted = limit.permits(*reach)
-        return HOLDS if permitted and finding.conditions else DEVIATES
+            verdict = threshold.decide(*(finding.interval or at))
+        if not finding.conditions:
+            return DEVIATES
+        return verdict if finding.control else UNDECIDED
 
 
 def _plain(name: str, value: Any) -> Value:

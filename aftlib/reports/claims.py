@@ -27,7 +27,7 @@ class ClaimRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     id: str
     document: str
     statement: str
@@ -36,9 +36,15 @@ class ClaimRecord(BaseModel):
     measured: Value
     unit: str  # of `measured`; empty for a text
     interval: tuple[float, float] | None
+    n: int | None = None
+    counted: str = ""
+    detectable: float | None = None
+    readings: dict[str, str] = {}
+    threshold: str = ""
     verdict: str = Field(pattern=f"^({'|'.join(VERDICTS)})$")
     basis: str = Field(pattern=f"^({'|'.join(BASES)})$")
     note: str
+    project: bool
     timed: bool
     recorded: str
     figure: str
@@ -52,12 +58,18 @@ class ClaimRecord(BaseModel):
     def of(cls, claim: Claim, finding: Finding) -> ClaimRecord:
         """Return the record of what was found about `claim`."""
         same = {name: value for name, value in vars(claim).items() if name in cls.model_fields}
+        threshold = finding.threshold or claim.threshold
         found = {
             "document": claim.document,
             "expected": claim.expected if finding.expected is None else finding.expected,
             "measured": finding.value,
             "unit": "" if isinstance(finding.value, str | None) else claim.unit,
             "interval": finding.interval,
+            "n": finding.n,
+            "counted": finding.counted,
+            "detectable": finding.detectable,
+            "readings": {name: claim.reading(each) for name, each in finding.readings.items()},
+            "threshold": threshold.source if threshold else "",
             "verdict": claim.decide(finding),
             "note": " ".join(filter(None, [finding.missing, finding.note])),
         }
@@ -105,9 +117,10 @@ class ClaimRecord(BaseModel):
     def contradicts(self) -> bool:
         """Whether the verdict contradicts the recorded one.
 
-        An undecided verdict does not, nor does one that depends on how busy the machine is.
+        Neither of them does if it is undecided or depends on how busy the machine is.
         """
-        return not (self.as_recorded or self.verdict == UNDECIDED or self.timed)
+        undecided = UNDECIDED in (self.verdict, self.recorded)
+        return not (self.as_recorded or undecided or self.timed)
 
 
 def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aftlib.core.claims import Claim, Finding, Limit, nothing
+from aftlib.core.claims import UNDECIDED, Claim, Finding, Threshold, nothing
 from aftlib.sensor_plans.backtest import GUARD, HINDSIGHT, MANY, Walk
 from aftlib.sensor_plans.experiments import SENSORS, against_adversary
 
@@ -24,7 +24,7 @@ def keeps_promise(plans: Mapping[str, Mapping]) -> Finding:
         tests[lowest]["within_epsilon"],
         tests[lowest]["interval"],
         expected=f"≥ {least:g}",
-        limit=Limit(low=least, by_interval=True),
+        threshold=Threshold("the guarantee (ε, δ)", low=least),
         conditions=not broken,
         note=f"Lowest of {len(judged)} sets with {MANY} promises or more, {lowest}. The interval's "
         f"upper end is below 1 − δ in {len(broken)} of them. Worst sensors: "
@@ -62,7 +62,7 @@ def declares_more(plans: Mapping[str, Mapping]) -> Finding:
     return Finding(
         guard,
         expected=f"above {plain:.3f}",
-        limit=Limit(low=plain, strict=True),
+        threshold=Threshold("the baseline model of the same run", low=plain, strict=True),
         note="Mean share of the windows promised, beside that of the baseline model for the most "
         "sensors with which, in hindsight, it would have kept its promise (guard / plain): "
         f"{named}.",
@@ -73,17 +73,19 @@ CLAIMS = [
     Claim(
         "G-1",
         "Of the losses that the guard declared recoverable, a share of 1 − δ is estimated "
-        "within ε, on every set.", keeps_promise, expected="≥ 1 − δ", unit="of the promises",
-        figure="Promise and measurement", formula=r"\text{kept} / \text{promised} \ge 1 - \delta",
+        "within ε, on every set.",
+        keeps_promise, expected="≥ 1 − δ", unit="of the promises", figure="Promise and measurement",
+        formula=r"\text{kept} / \text{promised} \ge 1 - \delta", project=True, recorded=UNDECIDED,
     ),
     Claim(
         "G-2", "The theorem's bound on wrong promises is never passed.", keeps_bound,
-        expected="≤ 0", limit=Limit(high=0), unit="wrong beyond it",
-        figure="When something goes wrong", formula=r"\text{wrong} \le \delta N + \text{slack}",
+        expected="≤ 0", threshold=Threshold("the theorem of the guard", high=0),
+        unit="wrong beyond it", figure="When something goes wrong",
+        formula=r"\text{wrong} \le \delta N + \text{slack}", project=True,
     ),
     Claim(
         "G-3", "The guard promises for more windows than the plain model Σ/w could have kept.",
         declares_more, expected="above the plain model's", unit="of the windows",
-        figure="Promise and measurement",
+        figure="Promise and measurement", project=True,
     ),
 ]  # fmt: skip

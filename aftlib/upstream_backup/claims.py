@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from aftlib.core.claims import DERIVED, DEVIATES, Claim, Finding
+from aftlib.core.claims import DERIVED, DEVIATES, SIMULATED, Claim, Finding
 from aftlib.upstream_backup.experiments.recoveries import SHARES, saved
 from aftlib.upstream_backup.experiments.references import BYTES_LIMIT, TIME_LIMIT, explained
 
@@ -163,29 +163,29 @@ CLAIMS = [
     Claim(
         "D4-1", "Fewer tuples are processed again than in upstream backup.", sends_less,
         source="fig. 5", expected="fewer at every rate", unit="× upstream backup's",
-        figure=RESENT_FIGURE,
+        figure=RESENT_FIGURE, basis=SIMULATED,
     ),
     Claim(
         "D4-2",
         "At low rates there is hardly any difference in their number; it grows with the rate.",
         grows_with_rate, source="fig. 5", expected="small at low rates, growing with the rate",
-        figure=RESENT_FIGURE,
+        figure=RESENT_FIGURE, basis=SIMULATED,
     ),
     Claim(
         "D4-3", "Recovery is shorter at all rates.", recovers_sooner, source="fig. 6",
         expected="shorter at every rate", unit="× upstream backup's", figure=RECOVERY_FIGURE,
+        basis=SIMULATED,
     ),
     Claim(
         "D4-4",
         "Below 1,000 tuples/s the gap in recovery time comes from Nagle's algorithm on a "
-        "connection that was not used before.", blames_nagle, source="fig. 6",
-        expected="most of the gap up to 1,000 tuples/s",
+        "connection that was not used before.",
+        blames_nagle, source="fig. 6", expected="most of the gap up to 1,000 tuples/s",
         figure="Upstream backup's recovery time, TCP's parts switched one by one",
-        recorded=DEVIATES,
+        recorded=DEVIATES, basis=SIMULATED,
     ),
     Claim(
-        "D4-5",
-        "Bandwidth overhead: active standby ≈ 100 %, passive between, upstream backup ≈ 0.",
+        "D4-5", "Bandwidth overhead: active standby ≈ 100 %, passive between, upstream backup ≈ 0.",
         costs_as_named, source="after Hwang et al.",
         expected="active ≈ 100 %, passive between, upstream ≈ 0", basis=DERIVED,
         figure="Bandwidth overhead", recorded=DEVIATES,
@@ -193,6 +193,6 @@ CLAIMS = [
     Claim(
         "D4-6", "Recovery time: active standby < passive standby < upstream backup.",
         recovers_as_named, source="after Hwang et al.",
-        expected="active < passive < upstream backup", figure=RECOVERY_FIGURE,
+        expected="active < passive < upstream backup", figure=RECOVERY_FIGURE, basis=SIMULATED,
     ),
 ]  # fmt: skip

@@ -256,6 +256,6 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
         records = judging.judged(CLAIMS, {"killed": killed}, "D2-8", "D2-9")
         return [record.verdict for record in records.values()]
 
-    assert found("as it is", 40, 0.01) == ["holds", "deviates"]
-    assert found("long", 3_600_000, 0.01) == ["holds", "holds"]
+    assert found("as it is", 40, 0.01) == ["undecided", "deviates"]
+    assert found("long", 3_600_000, 0.01) == ["undecided", "undecided"]
     assert found("slow", 40, 0.05) == ["deviates", "deviates"]

@@ -1,43 +1,57 @@
-"""A claim's verdict from value, interval and limit, and findings that do not fit."""
+"""A claim's verdict from value, interval and threshold, and findings that do not fit."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import FrozenInstanceError, replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from aftlib.core.claims import Claim, Finding, Limit, nothing
+from aftlib.core.claims import Claim, Finding, Threshold, nothing
 
+OURS = partial(Threshold, "ours: a test")
 CLAIM = Claim("D1-1", "It is so.", lambda grid, delta, more=1: Finding(grid + delta + more))
 
 
 @pytest.mark.parametrize(
-    ("limit", "finding", "verdict"),
+    ("threshold", "finding", "verdict"),
     [
-        (Limit(high=1), Finding(1.0), "holds"),
-        (Limit(high=1), Finding(1.1), "deviates"),
-        (Limit(high=1, strict=True), Finding(1.0), "deviates"),
-        (Limit(low=1), Finding(1), "holds"),
-        (Limit(low=1, strict=True), Finding(1), "deviates"),
-        (Limit(16, 36), Finding(24), "holds"),
-        (Limit(16, 36), Finding(37), "deviates"),
-        (Limit(high=1), Finding(1.1, (0.9, 1.3)), "deviates"),
-        (Limit(high=1, by_interval=True), Finding(1.1, (0.9, 1.3)), "holds"),
-        (Limit(high=1, by_interval=True), Finding(1.2, (1.1, 1.3)), "deviates"),
-        (Limit(low=1, by_interval=True), Finding(0.8, (0.7, 1.0)), "holds"),
-        (Limit(low=1, by_interval=True), Finding(0.8), "deviates"),
-        (Limit(high=1), Finding(0.5, conditions=False), "deviates"),
-        (Limit(high=1), Finding("infinite"), "deviates"),
-        (Limit(high=1), Finding(2, limit=Limit(high=3)), "holds"),
-        (Limit(high=1), nothing("No rows."), "not run"),
+        (OURS(high=1), Finding(1.0), "holds"),
+        (OURS(high=1), Finding(1.1), "deviates"),
+        (OURS(high=1, strict=True), Finding(1.0), "deviates"),
+        (OURS(low=1), Finding(1), "holds"),
+        (OURS(low=1, strict=True), Finding(1), "deviates"),
+        (OURS(16, 36), Finding(24), "holds"),
+        (OURS(16, 36), Finding(37), "deviates"),
+        (OURS(high=1), Finding(0.8, (0.7, 1.0)), "holds"),
+        (OURS(high=1), Finding(0.9, (0.8, 1.1)), "undecided"),
+        (OURS(high=1), Finding(1.2, (1.1, 1.3)), "deviates"),
+        (OURS(high=1), Finding(1.2, (1.0, 1.3)), "undecided"),
+        (OURS(high=1, strict=True), Finding(1.2, (1.0, 1.3)), "deviates"),
+        (OURS(high=1, strict=True), Finding(0.8, (0.7, 1.0)), "undecided"),
+        (OURS(low=1), Finding(0.8, (0.7, 1.1)), "undecided"),
+        (OURS(low=1), Finding(0.8, (0.7, 0.9)), "deviates"),
+        (OURS(high=1, margin=0.25), Finding(1, (0.75, 1.25)), "holds"),
+        (OURS(high=1, margin=0.125), Finding(1, (0.75, 1.25)), "undecided"),
+        (OURS(high=1, margin=0.125), Finding(1.2, (1.1, 1.3)), "deviates"),
+        (OURS(low=1, margin=0.25), Finding(1, (0.75, 1.25)), "holds"),
+        (OURS(high=1), Finding(0.5, control=False), "undecided"),
+        (OURS(high=1), Finding(0.5, readings={"other": Finding(0.6)}), "holds"),
+        (OURS(high=1), Finding(0.5, readings={"other": Finding(1.6)}), "undecided"),
+        (OURS(high=1), Finding(1.5, readings={"other": Finding(1.6)}), "deviates"),
+        (OURS(high=1), Finding(0.5, conditions=False, control=False), "deviates"),
+        (OURS(high=1), Finding(0.5, conditions=False), "deviates"),
+        (OURS(high=1), Finding("infinite"), "deviates"),
+        (OURS(high=1), Finding(2, threshold=OURS(high=3)), "holds"),
+        (OURS(high=1), nothing("No rows."), "not run"),
         (None, Finding("some / 0"), "holds"),
         (None, Finding("some / 0", conditions=np.bool_(False)), "deviates"),
     ],
 )
-def test_the_verdict_follows_from_value_interval_and_limit(limit, finding, verdict):
-    assert replace(CLAIM, limit=limit).decide(finding) == verdict
+def test_the_verdict_follows_from_value_interval_and_threshold(threshold, finding, verdict):
+    assert replace(CLAIM, threshold=threshold).decide(finding) == verdict
 
 
 def test_a_judge_gets_the_frames_that_it_names():
@@ -74,6 +88,8 @@ def test_a_claim_must_fit(change, message):
         ({"value": 1, "interval": (0.1, float("nan"))}, "interval must be a finite number"),
         ({"value": 1, "conditions": 1}, "conditions must be True or False, got 1"),
         ({"value": 1, "conditions": None}, "conditions must be True or False"),
+        ({"value": 1, "control": 0}, "control must be True or False, got 0"),
+        ({"value": 1, "detectable": np.nan}, "detectable must be a finite number"),
     ],
 )
 def test_a_finding_must_fit(fields, message):
@@ -87,3 +103,20 @@ def test_values_of_numpy_become_plain():
     assert json.loads(json.dumps(plain)) == [0.5, [0.25, 0.75], 3]
     with pytest.raises(FrozenInstanceError):
         finding.value = 1
+
+
+def test_a_threshold_must_have_a_source_and_bounds_in_order():
+    with pytest.raises(ValueError, match="source must say where the threshold comes from, got ''"):
+        Threshold("", high=1)
+    with pytest.raises(ValueError, match="low must be at most high and margin at least 0, got Th"):
+        OURS(low=2, high=1)
+    with pytest.raises(ValueError, match="margin at least 0"):
+        OURS(high=1, margin=-0.1)
+
+
+def test_the_detectable_deviation_is_excluded_by_four_intervals_of_five():
+    rng, half = np.random.default_rng(0), 1.96
+    detectable = Finding(0, (-half, half)).detectable
+    centres = rng.normal(1 + detectable, 1, size=100_000)  # the threshold is 1
+    assert np.mean(centres - half > 1) == pytest.approx(0.8, abs=0.005)
+    assert Finding(0, (-half, half), detectable=2).detectable == 2 and Finding(0).detectable is None

@@ -1,5 +1,6 @@
 """The guard over a stream: its rows are those of a guard with the same windows."""
 
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -35,7 +36,9 @@ def streamed(spark, directory, parts, promise):
     """All rows that a stream over these parts, a file each, handed over."""
     (directory / "incoming").mkdir()
     for number, part in enumerate(parts):
-        part.to_parquet(directory / "incoming" / f"{number}.parquet", coerce_timestamps="us")
+        path = directory / "incoming" / f"{number}.parquet"
+        part.to_parquet(path, coerce_timestamps="us")
+        os.utime(path, (number, number))  # Spark reads files by age
     reader = spark.readStream.schema("time timestamp, sensor string, value double")
     stream = reader.option("maxFilesPerTrigger", 1).parquet(str(directory / "incoming"))
     handed = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from aftlib.core.claims import Claim, Finding, Limit
+from aftlib.core.claims import Claim, Finding, Threshold
 from aftlib.reports.claims import (
     MIME,
     ClaimRecord,
@@ -20,7 +20,11 @@ from aftlib.reports.pages import shown, shown_interval, tally
 from tests.tiny_project import only_tiny_claims, settled
 
 CLAIM = Claim(
-    "D1-1", "It is so.", lambda m: Finding(m, (0, 9)), limit=Limit(low=3), source="fig. 1"
+    "D1-1",
+    "It is so.",
+    lambda m: Finding(m, (m - 0.5, m + 0.5), n=12, counted="kills"),
+    threshold=Threshold("ours", low=3),
+    source="fig. 1",
 )
 
 
@@ -48,7 +52,7 @@ def test_documents_name_notebooks_in_order():
 
 @pytest.mark.parametrize(
     "change",
-    [{"verdict": "true"}, {"basis": "guessed"}, {"version": 2}, {"measured": float("inf")}],
+    [{"verdict": "true"}, {"basis": "guessed"}, {"version": 1}, {"measured": float("inf")}],
     ids=str,
 )
 def test_a_record_must_fit(change):
@@ -61,15 +65,45 @@ def test_a_record_must_fit(change):
 def test_a_scorecard_is_a_table_and_a_record():
     bundle = Scorecard([CLAIM], {"m": 4})._repr_mimebundle_()
     assert set(bundle) == {"text/html", "text/plain", MIME}
-    assert ClaimRecord(**bundle[MIME][0]) == ClaimRecord.of(CLAIM, Finding(4, (0, 9)))
+    assert ClaimRecord(**bundle[MIME][0]) == ClaimRecord.of(CLAIM, CLAIM.judge(4))
     assert bundle["text/plain"] == "D1-1: holds"
     assert "It is so. <small>(fig. 1)</small>" in bundle["text/html"]
     assert 'id="claim-D1-1"' in bundle["text/html"]
 
 
 def test_a_verdict_is_told_by_word_and_symbol_not_by_colour_alone():
-    html = shown_html(CLAIM, replace(CLAIM, id="D1-2", limit=Limit(low=5)), m=4)
+    html = shown_html(CLAIM, replace(CLAIM, id="D1-2", threshold=Threshold("ours", low=5)), m=4)
     assert "✔ holds" in html and "✘ deviates" in html and "measured<br>recorded: holds" in html
+
+
+def test_a_finding_shows_n_what_it_could_detect_and_where_its_threshold_comes_from():
+    html = shown_html(CLAIM, m=4)
+    assert "n = 12 kills" in html and "would show ± 0.71" in html and ">ours</small>" in html
+    assert "project" not in html
+
+
+def test_other_readings_are_shown_and_must_agree():
+    other = {"by Hwang": Finding(2.5), "by D4": Finding(4)}
+    html = shown_html(replace(CLAIM, judge=lambda m: Finding(m, readings=other)), m=4)
+    assert "≈ undecided" in html and "by D4: 4, holds" in html
+    assert "by Hwang: 2.5, deviates" in html
+
+
+def test_the_projects_own_claims_follow_under_a_heading_of_their_own():
+    own, document = replace(CLAIM, id="D1-1", project=True), replace(CLAIM, id="D1-2")
+    html = shown_html(own, document, m=4)
+    heading = html.index("The project's own claims")
+    assert html.index("claim-D1-2") < heading < html.index("claim-D1-1")
+    assert "own claims" not in shown_html(own, m=4)
+
+
+def test_a_verdict_contradicts_its_record_only_when_both_are_decided_and_no_time_decides():
+    decided, undecided = (
+        settled("D1-1", holds=False),
+        settled("D1-1", holds=False, recorded="undecided"),
+    )
+    assert decided.contradicts and not undecided.contradicts
+    assert not settled("D1-1", holds=False, timed=True).contradicts
 
 
 def test_as_recorded_is_said_of_a_profiles_own_values_only():

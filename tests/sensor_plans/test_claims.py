@@ -76,7 +76,7 @@ def estimates_too_high(told):
     [
         (promises_for_its_neighbour, {"G-2"}),
         (promises_every_other_window, {"G-3"}),
-        (promises_by_its_furthest_horizon, {"G-3"}),
+        (promises_by_its_furthest_horizon, {"G-1", "G-3"}),
         (estimates_one_window_late, {"G-1", "G-2"}),
         (estimates_too_high, {"G-1", "G-2"}),
     ],
