@@ -1,9 +1,9 @@
-"""The exponential histogram as a stateful streaming operator: one a key (D5).
+"""The exponential histogram as a stateful streaming operator, one histogram per key (D5).
 
-`applyInPandasWithState` hands over a group of keys with their events of a micro-batch in one call,
-and what it has to remember is one row; Spark commits that with the micro-batch, so that after any
-death the micro-batch runs again from the state before it. A call costs Spark most of a millisecond,
-hence groups: keys share them by their hash. (`transformWithStateInPandas` would add the dependency
+`applyInPandasWithState` passes a group of keys with their events of a micro-batch in one call, and
+the state of the group is one row. Spark commits that row with the micro-batch, so after any failure
+the micro-batch runs again from the state before it. A call costs Spark most of a millisecond, hence
+groups: keys share them by their hash. (`transformWithStateInPandas` would add the dependency
 protobuf, for timers and typed states that are not needed here.)
 """
 

@@ -115,7 +115,7 @@ def run(
     directory: Path,
     partitions: int | None = None,
 ) -> DataFrame:
-    """Stream all events that are there into estimates; go on where an earlier process died.
+    """Stream all events that are there into estimates; go on where an earlier process stopped.
 
     The directory is the place of the query, of Spark's checkpoint (offsets and state) and of the
     estimates, as Parquet files; all of these so far are returned: key, at, estimate. `partitions`
@@ -168,7 +168,7 @@ def require_in_step(place: Path) -> None:
         raise ValueError(
             f"checkpoint and estimates in {str(place)!r} must be of one moment, got micro-batch "
             f"{spark.committed} as the last that was committed, {spark.started} that began and "
-            f"{written} that was put out (-1: none): {_ANEW}"
+            f"{written} that was emitted (-1: none): {_ANEW}"
         )
     for file, size in logged_files(log):
         if file.parent != log.parent:
@@ -203,7 +203,7 @@ def logged_files(log: Path) -> Iterator[tuple[Path, int]]:
 def rejects(spark: SparkSession, directory: Path) -> DataFrame:
     """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows.
 
-    The key is of the stream's own type; it is text where nothing has been put out yet.
+    The key is of the stream's own type; it is text where nothing has been emitted yet.
     """
     place = Path(directory).absolute()
     if (place / "query.json").exists() and not any(logged_files(place / _LOG)):

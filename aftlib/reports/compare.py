@@ -193,8 +193,8 @@ def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
 def comparison_lines(runs: Sequence[Run]) -> list[str]:
     """Return the comparison of `runs` as lines of text; equal values are only counted."""
     lines = []
-    for letter, run in zip(ascii_uppercase, runs, strict=False):
-        lines.append(f"{letter}  {run.name}  {started(run.record)}")
+    for label, run in zip(ascii_uppercase, runs, strict=False):
+        lines.append(f"{label}  {run.name}  {started(run.record)}")
     for title, found in _parts(runs).items():
         same = sum(line.state == "same" for line in found)
         lines.append(f"\n{title}: {len(found) - same} differ, {same} the same")
@@ -234,7 +234,7 @@ def write_comparison(runs: Sequence[Run]) -> Path:
     page = render(
         "compare.html.j2",
         runs=runs,
-        letters=ascii_uppercase[: len(runs)],
+        labels=ascii_uppercase[: len(runs)],
         home="../../",
         parts=_parts(runs),
         statements={id: claim.statement for id, claim in all_claims().items()},
@@ -257,7 +257,7 @@ def command(chosen: tuple[str, ...]) -> None:
         if (count := len({run.name for run in found})) < 2:
             raise ValueError(f"give at least two different runs, got {count}: see `aft runs`")
         if len(found) > 26:
-            raise ValueError(f"give at most 26 runs, a letter each, got {len(found)}")
+            raise ValueError(f"give at most 26 runs, one label each, got {len(found)}")
         click.echo("\n".join(comparison_lines(found)))
         page = write_comparison(found)
     click.echo(f"\nPage: {page}")

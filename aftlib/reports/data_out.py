@@ -199,11 +199,11 @@ def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, l
 
 
 def _title(layout: Mapping[str, Any], axis: str, trace: Mapping[str, Any]) -> str:
-    """Return the title of a trace's axis; the plain letter where both axes would have the same."""
+    """Return the title of a trace's axis; its letter where both axes would have the same."""
     found = []
-    for letter in (axis, "y" if axis == "x" else "x"):
-        name = str(trace.get(f"{letter}axis") or letter)
-        axes = (layout.get(f"{letter}axis{number}") or {} for number in (name[1:], ""))
+    for each in (axis, "y" if axis == "x" else "x"):
+        name = str(trace.get(f"{each}axis") or each)
+        axes = (layout.get(f"{each}axis{number}") or {} for number in (name[1:], ""))
         titles = [axis.get("title") or "" for axis in axes]  # its own, else the first axis's
         texts = [t if isinstance(t, str) else t.get("text") or "" for t in titles]
         text = plain_text(next(filter(None, texts), ""))
@@ -263,9 +263,13 @@ def latex_text(text: str) -> str:
     $\varepsilon$ $\le$ 5 \%, a\_b
     """
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special |= {letter: f"\\{letter}" for letter in "&%$#_{}"} | {"–": "--", "✔": "+", "✘": "--"}
+    special |= {character: f"\\{character}" for character in "&%$#_{}"} | {
+        "–": "--",
+        "✔": "+",
+        "✘": "--",
+    }
     special |= {s: f"${name}$" if name == "-" else f"$\\{name}$" for s, name in _SYMBOLS.items()}
-    return "".join(special.get(letter, letter) for letter in text)
+    return "".join(special.get(character, character) for character in text)
 
 
 class _TableFormatter(BaseFormatter):

@@ -151,8 +151,8 @@ def export(
     size = {"width": round(width), "height": round(height or width * 5 / 8)}
     drawn = {"data": figure["data"], "layout": for_paper(figure.get("layout", {})) | size}
     if height is None:  # what legend and labels take is given back to the plot
-        room = "then((box) => `${box._fullLayout._size.h}`)"
-        plot = float(evaluate(f"Plotly.newPlot('figure', {in_script(drawn)}).{room}", browser))
+        inner = "then((box) => `${box._fullLayout._size.h}`)"
+        plot = float(evaluate(f"Plotly.newPlot('figure', {in_script(drawn)}).{inner}", browser))
         size["height"] += round(max(0, size["height"] - 40 - plot))
         drawn["layout"] |= size
     if kind == "pdf":

@@ -106,16 +106,16 @@ def split_values(text: str) -> list[str]:
     ['[1, 2]', '[3]']
     """
     parts, depth, quote = [""], 0, ""
-    for letter in text:
-        if letter in "'\"":
+    for character in text:
+        if character in "'\"":
             word = re.split(r"\W", parts[-1])[-1]  # an apostrophe in one is no quote, as r' is
             begins = not word or re.fullmatch("[rbuf]|[bf]r|r[bf]", word, re.IGNORECASE)
-            quote = "" if letter == quote else quote or letter * bool(begins)
-        depth += (letter in "[{(") - (letter in "]})") if not quote else 0
-        if letter == "," and not depth and not quote:
+            quote = "" if character == quote else quote or character * bool(begins)
+        depth += (character in "[{(") - (character in "]})") if not quote else 0
+        if character == "," and not depth and not quote:
             parts.append("")
         else:
-            parts[-1] += letter
+            parts[-1] += character
     return [part.strip() for part in parts]
 
 

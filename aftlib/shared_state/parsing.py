@@ -134,10 +134,10 @@ def parse_lines(
     the newest before it (`NO_DELAY`: it stays), is counted late and left out.
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
-    room, status, begin, part = columns.shape[1], DONE, -pane, -1
+    capacity, status, begin, part = columns.shape[1], DONE, -pane, -1
     stamp, stamp_size, stamped = np.uint64(0), 0, 0
     while i < stop:
-        if used >= room:
+        if used >= capacity:
             status = FULL
             break
         after = time = key = value = 0

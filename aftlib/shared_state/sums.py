@@ -134,7 +134,7 @@ def merge_rows(
     most half of them, so that a free one is never far.
     """
     here, low, cells = dense
-    mask, room, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
+    mask, capacity, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
     tuples = single and how == ADD and len(cells) > 0
     row = add_to_cells(parts, keys, values, row, dense) if tuples else row
     while row < len(keys):
@@ -162,7 +162,7 @@ def merge_rows(
                     status = OVERFLOW
                     break
             elif held == 0:
-                if used == room:
+                if used == capacity:
                     status = FULL
                     break
                 table[slot, SLICE], table[slot, KEY] = part, key

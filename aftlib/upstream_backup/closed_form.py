@@ -53,7 +53,7 @@ def expected_queue(parameters: Parameters, scheme: Scheme) -> float:
 def expected_resent(parameters: Parameters, scheme: Scheme) -> float:
     """Tuples sent again after the primary's failure at a random moment, on average.
 
-    The ACK that the node passed on last before it died still arrives: its last hop does not count.
+    The last ACK that the node forwarded before its failure arrives: its last hop does not count.
     """
     cut_off = _LOST[scheme.name] * parameters.link.delay_ms + _half_interval(parameters, scheme)
     return _per_ms(parameters, scheme) * (cut_off + unnoticed_ms(parameters, scheme))

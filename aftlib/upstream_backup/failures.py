@@ -1,4 +1,4 @@
-"""Which node dies when, and when that is noticed."""
+"""Which node fails when, and when the failure is detected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Downtime:
 def downtimes(
     parameters: Parameters, scheme: Scheme, failures: Sequence[Failure]
 ) -> tuple[Downtime, ...]:
-    """When each failure is noticed and mended.
+    """When each failure is detected and repaired.
 
     A ValueError when a failure comes before steady state, a node is killed while it is down, both
     nodes would be down at once, or a scheme that needs both nodes' state is to fail twice.

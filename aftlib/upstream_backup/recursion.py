@@ -51,7 +51,7 @@ class Recovery:
     def recovery_ms(self) -> float:
         """The experiment's: from the request's arrival until the last one is processed again.
 
-        Infinite, like the others, if the survivor died before.
+        Infinite, like the others, if the survivor failed before.
         """
         return self._since(self.downtime.request, self.done) if self.reprocessed else 0.0
 
@@ -67,7 +67,7 @@ class Recovery:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the survivor died before it had processed and sent everything again."""
+        """Whether the survivor failed before it had processed and sent everything again."""
         return NEVER in (*self.done[-1:], *self.delivered[-1:])
 
     def _since(self, begin: int, times: np.ndarray) -> float:
@@ -150,7 +150,7 @@ Burst = tuple[str, int, np.ndarray]
 def sent_to_one(
     parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
 ) -> Outcome:
-    """Each tuple goes to one node, and again to the other if that one dies."""
+    """Each tuple goes to one node, and again to the other if that one fails."""
     owner, idle = _owners(parameters, scheme, written, known)
     upstream = _Upstream(parameters, scheme, written, owner)
     taken = acknowledged if scheme.trimmed_by == "ack" else checkpointed
@@ -192,10 +192,10 @@ class _Upstream:
     owner: np.ndarray
 
     def feed(
-        self, node: str, begin: int, bursts: Sequence[Burst], dies: Downtime | None = None
+        self, node: str, begin: int, bursts: Sequence[Burst], failing: Downtime | None = None
     ) -> Feed:
         """What a node is sent from a time on: its own tuples, and those sent again to it."""
-        end, crash = (dies.request, dies.crash) if dies else (NEVER, NEVER)
+        end, crash = (failing.request, failing.crash) if failing else (NEVER, NEVER)
         first, last = np.searchsorted(self.written, (begin, end))
         own = first + np.flatnonzero(self.owner[first:last] == NODES.index(node))
         again = [(at, ids) for to, at, ids in bursts if to == node and begin <= at < end]

@@ -22,7 +22,7 @@ class Feed:
     queued: np.ndarray  # when each entered the queue kept for the node
     begin: int = 0  # when the node takes part
     end: int = NEVER  # when the request for its queue comes
-    crash: int = NEVER  # when it dies
+    crash: int = NEVER  # when the node fails
     opened: int = 0  # when the connection can be written to; earlier tuples wait
     window: int | None = None  # its initial window; None when it has carried data before
 

@@ -276,7 +276,7 @@ AHEAD = {
     "D2, an older state": ("D2", put_back, "state must have come to step .*, got 20"),
     "D2, no state": ("D2", lose_own, "state must have come to step .*, got 0"),
     "D5, a batch not put out": ("D5", lose_put_out, "must be of one moment, got micro-batch"),
-    "D5, no estimates": ("D5", lose_estimates, "must be of one moment, .* -1 that was put out"),
+    "D5, no estimates": ("D5", lose_estimates, "must be of one moment, .* -1 that was emitted"),
 }
 
 

@@ -442,7 +442,7 @@ def test_a_checkpoint_and_estimates_of_two_moments_are_refused(tmp_path, put_out
         for number in numbers:
             (folder / str(number)).write_text(text)
     (checkpoint / "metadata").write_text("{}")
-    refused = pytest.raises(ValueError, match=rf"of one moment, got .* {put_out} that was put out")
+    refused = pytest.raises(ValueError, match=rf"of one moment, got .* {put_out} that was emitted")
     with nullcontext() if fine else refused:
         require_in_step(tmp_path)
 

@@ -93,7 +93,7 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     """Nodes that fail one after the other, each when the last one is back and has settled.
 
     Of `nodes` in order, for upstream backup and for the proposal: scheme, failure_ms, node, resent,
-    recovery_ms, interrupted (the survivor died before the end of it), duplicates, lost (results
+    recovery_ms, interrupted (the survivor failed before its end), duplicates, lost (results
     that never came in the whole stream: 0).
     """
     parameters, rows = case.at(rate), []
@@ -116,13 +116,13 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
 def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.DataFrame:
     """Kill the primary of a real system as often, and simulate the same.
 
-    Each kill strikes a system of its own, at a random moment of its stream. The simulation is given
+    Each kill hits a system of its own, at a random moment of its stream. The simulation is given
     the rate that was reached, the real intervals, and the time that a tuple takes to be decoded and
     encoded here; it takes the mean over failures at other moments.
 
     `kills` for upstream backup and as many for the proposal; `seed` is of the moments. Rows:
     scheme, kill, rate: tuples a second, lost: results that never came, twice: results that came
-    more than once, requests: deaths noticed (more than one: a node was too slow to answer); of the
+    more than once, requests: failures detected (more than one: a node answered too late); of the
     primary's, unnoticed_ms: until the request, resent, recovery_ms: until the last of those has its
     result downstream; and the same three as simulated (…_simulated).
     """
