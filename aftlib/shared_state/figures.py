@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
-from aftlib.shared_state.scaling import SERVED
+from aftlib.shared_state.scaling import SERVED, seconds_by_part
 from aftlib.shared_state.tuplelog import UNIFORM
 
 LOOK: Mapping[str, dict] = {
@@ -115,13 +115,7 @@ def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
 
 def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
     """Where the seconds of a run go, tasks' work divided by their number, a slider for the skew."""
-    chosen = measured[measured["tasks"] == tasks]
-    at_once = chosen["task_merge_s"] * (1 - 1 / tasks)  # tasks merge while others do
-    chosen = chosen.assign(merge_s=chosen["merge_s"] - at_once)
-    middle = chosen.groupby(["skew", "strategy"]).median(numeric_only=True)
-    middle[["read_s", "parse_s", "sum_s"]] /= tasks
-    known = middle[[part for part in _PARTS if part != "rest_s"]].sum(axis=1)
-    middle["rest_s"] = (middle["seconds"] - known).clip(lower=0)
+    middle = seconds_by_part(measured, tasks)
     frames = {}
     for skew, rows in middle.groupby("skew"):
         order = [strategy for strategy in LOOK if (skew, strategy) in rows.index]
@@ -132,20 +126,6 @@ def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
         figure.add_bar(orientation="h", name=name, marker={"color": color}, **data)
     styled(figure, title, "seconds", "").update_layout(barmode="stack", hovermode="closest")
     return with_slider(figure, "skew", frames, 0)
-
-
-def locality(frame: pd.DataFrame, title: str, start: int) -> go.Figure:
-    """Nanoseconds to add a tuple, by case, a slider for the number of keys."""
-    frames = {}
-    for keys, rows in frame.groupby("keys"):
-        labels = [f"{row.case}<br>({row.states:,} sums)" for row in rows.itertuples()]
-        frames[f"{keys:,}"] = [{"x": rows["add_ns"].tolist(), "y": labels}]
-    active = sorted(frame["keys"].unique()).index(start)
-    figure = go.Figure()
-    figure.add_bar(orientation="h", marker={"color": BLUE}, **list(frames.values())[active][0])
-    styled(figure, title, "nanoseconds to add a parsed tuple to its sum", "")
-    figure.update_yaxes(autorange="reversed")
-    return with_slider(figure.update_layout(hovermode="closest"), "keys", frames, active)
 
 
 def failures(frame: pd.DataFrame, title: str) -> go.Figure:

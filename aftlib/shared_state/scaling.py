@@ -78,6 +78,20 @@ class MergeCosts:
         return float(np.sqrt(tuples * self.tuple_s / (states * self.merge_s)))
 
 
+def seconds_by_part(measured: pd.DataFrame, tasks: int) -> pd.DataFrame:
+    """Median seconds of runs on so many tasks by skew and strategy, and where they go.
+
+    The work of all tasks is divided by their number. Tasks merge while others do. `rest_s` is what
+    no part has: transport, taking the sums, commit.
+    """
+    runs = measured[measured["tasks"] == tasks]
+    runs = runs.assign(merge_s=runs["merge_s"] - runs["task_merge_s"] * (1 - 1 / tasks))
+    middle = runs.groupby(["skew", "strategy"]).median(numeric_only=True)
+    middle[["read_s", "parse_s", "sum_s"]] /= tasks
+    known = middle[["start_s", "read_s", "parse_s", "sum_s", "merge_s"]].sum(axis=1)
+    return middle.assign(rest_s=(middle["seconds"] - known).clip(lower=0))
+
+
 def load_imbalance(shares: np.ndarray, receivers: np.ndarray, tasks: int) -> float:
     """Largest load of a task over the mean load.
 

@@ -44,6 +44,7 @@ def frames(monkeypatch, costs=None, off=1.0):
     turns = [small[small["tasks"] <= 2].assign(repeat=r, tuples=2_000_000) for r in range(3)]
     measured = pd.concat(turns, ignore_index=True)
     measured["throughput"] *= 1 + measured["repeat"] / 100
+    measured = with_parts(measured)
     served = measured[measured["strategy"] == "late local"].assign(strategy=SERVED)
     measured["throughput"] /= off
     return {
@@ -52,9 +53,10 @@ def frames(monkeypatch, costs=None, off=1.0):
         "modelled": large,
         "pipelined": piped,
         "held_out": experiments.held_out(measured, costs, imbalance, STREAMS),
-        "locality": experiments.states_or_locality([100], 1_000, 2.0, repeats=1),
+        "engines": stored_runs(large),
+        "merges": merges_of({"merge": 1.0, "barrier": 4.0}),
         "failures": pd.DataFrame(
-            {"strategy": [*METHODS], "tuples": 100, "again": [9, 9, 3],
+            {"strategy": [*METHODS], "tasks": 2, "tuples": 100, "again": [9, 9, 3],
              "disturbed": [1, 0, 0], "error": 0}
         ),
         "sharing": pd.DataFrame(
@@ -66,15 +68,45 @@ def frames(monkeypatch, costs=None, off=1.0):
     }  # fmt: skip
 
 
+def with_parts(runs, sum_s=0.1, merge_s=0.7):
+    """Runs of which these shares are summing and merging."""
+    seconds = runs["tuples"] / runs["throughput"]
+    parts = {"sum_s": sum_s * seconds * runs["tasks"], "merge_s": merge_s * seconds}
+    none = dict.fromkeys(("start_s", "read_s", "parse_s", "task_merge_s"), 0.0)
+    return runs.assign(seconds=seconds, **parts, **none)
+
+
+def stored_runs(modelled, off=1.0):
+    """What a benchmark stored of 10⁸ tuples on two tasks: what the model gives, over `off`."""
+    rows = modelled[modelled["tasks"] == 2]
+    names = {"engine": "Spark, " + rows["strategy"], "on": "two tasks", "runs": 1}
+    stored = rows.assign(throughput=rows["throughput"] / off, **names)
+    keyed = pd.DataFrame({"engine": "flink keyed", "tuples": 10**8, "skew": [0.0, 2.0],
+                          "throughput": [1.0, 2.0]})  # fmt: skip
+    return pd.concat([stored, keyed])
+
+
+def merges_of(speeds):
+    """Rows merged per second, by when a store flushes, in three turns that are hardly apart."""
+    rows = [
+        ("sqlite", 1_000, flush, turn, speed * (1 + turn / 100))
+        for flush, speed in speeds.items()
+        for turn in range(3)
+    ]
+    return pd.DataFrame(rows, columns=["store", "keys", "flush", "turn", "with_barriers_per_s"])
+
+
 def judged(given):
     return judging.judged(CLAIMS, given)
 
 
 def test_all_claims_come_out_as_recorded(monkeypatch):
-    found = judged(frames(monkeypatch))
+    given = frames(monkeypatch)
+    found = judged(given | {"engines": stored_runs(given["modelled"], off=0.32)})
     assert [id for id, record in found.items() if not record.as_recorded] == []
     modelled = [id for id, record in found.items() if record.basis == "modelled"]
     assert modelled == ["D3-2", "D3-6", "D3-7"]
+    assert "on two tasks, stored, is × 2.0 … 2.0 as fast on skewed keys" in found["D3-2"].note
 
 
 def scaled(frame, factor, **where):
@@ -96,23 +128,48 @@ def with_row(frame, row, **values):
     [
         ("D3-1", "served", lambda f: scaled(f, 0.4, tasks=2)),
         ("D3-3", "served", lambda f: scaled(f, 0.4, skew=1.2)),
-        ("D3-3", "measured", lambda f: scaled(f, 0.4, strategy="late global", skew=1.4)),
         ("D3-4", "served", lambda f: scaled(f, 0.4, skew=2.0)),
-        ("D3-4", "measured", lambda f: scaled(f, 0.4, strategy="late local", skew=2.0)),
         ("D3-5", "failures", lambda f: with_row(f, 2, disturbed=1)),
-        ("D3-5", "failures", lambda f: with_row(f, 0, disturbed=0)),  # nothing would be seen
         ("D3-5", "sharing", lambda f: with_row(f, 3, joined=2)),
         ("D3-5", "sharing", lambda f: with_row(f, 3, read_again=1)),
-        ("D3-5", "sharing", lambda f: with_row(f, 2, joined=1)),  # nobody died
         ("D3-8", "failures", lambda f: with_row(f, 2, error=1)),
         ("D3-8", "sharing", lambda f: with_row(f, 3, error=1)),
-        ("D3-8", "sharing", lambda f: f.assign(crashed=False)),
+        ("D3-10", "merges", lambda _: merges_of({"merge": 4.0, "barrier": 1.0})),
     ],
 )
 def test_a_world_in_which_the_claim_is_false_turns_it(monkeypatch, claim, name, mutated):
     given = frames(monkeypatch)
     found = judged(given | {name: mutated(given[name])})
     assert found[claim].verdict == "deviates"
+
+
+def apart(frame):
+    """The frame with its turns so far apart that they decide nothing."""
+    turn = "turn" if "turn" in frame else "repeat"
+    speed = frame.columns[frame.columns.str.contains("throughput|with_barriers")][0]
+    case = frame.get("skew", 0) + frame.get("tasks", 0) * 0.3 + (frame.get("flush") == "merge")
+    return frame.assign(
+        **{speed: frame[speed] * np.exp(5 * np.sin(7 * (case + 1) * (1 + frame[turn])))}
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "name", "mutated"),
+    [
+        ("D3-1", "served", apart),
+        ("D3-3", "served", apart),
+        ("D3-4", "served", apart),
+        ("D3-10", "merges", apart),
+        ("D3-1", "served", lambda f: f[f["repeat"] == 0]),  # one turn has no interval
+        ("D3-5", "failures", lambda f: with_row(f, 0, disturbed=0)),  # nothing would be seen
+        ("D3-5", "sharing", lambda f: with_row(f, 2, joined=1)),  # no task was killed
+        ("D3-8", "sharing", lambda f: f.assign(crashed=False)),
+    ],
+)
+def test_a_run_that_cannot_tell_leaves_the_claim_undecided(monkeypatch, claim, name, mutated):
+    given = frames(monkeypatch)
+    found = judged(given | {name: mutated(given[name])})
+    assert found[claim].verdict == "undecided"
 
 
 def test_without_imbalance_skew_neither_slows_nor_stops_the_shuffle(monkeypatch):
@@ -132,36 +189,46 @@ def test_merging_at_another_price_ends_growth_at_24(monkeypatch):
     assert found["D3-6"].measured == 24
 
 
+MODELLED = ("D3-2", "D3-6", "D3-7")
+
+
 @pytest.mark.parametrize("off", [0.4, 2.5])
 def test_a_model_that_is_not_what_was_measured_settles_nothing(monkeypatch, off):
     found = judged(frames(monkeypatch, cost_of(merge_s=1.39e-7), off))
-    assert {found[claim].verdict for claim in ("D3-2", "D3-6", "D3-7")} == {"deviates"}
-    assert f"the model predicted × {off / 1.01:.2f} … " in found["D3-2"].note
+    assert {found[claim].verdict for claim in MODELLED} == {"undecided"}
+    assert f"The model gives × {off / 1.01:.2f} … " in found["D3-2"].note
+
+
+def test_a_model_that_is_not_the_stored_runs_settles_nothing(monkeypatch):
+    given = frames(monkeypatch, cost_of(merge_s=1.39e-7))
+    stored = stored_runs(given["modelled"], off=0.32)
+    found = judged(given | {"engines": stored})["D3-6"]
+    assert found.verdict == "undecided"
+    assert "late local 0 × 0.32" in found.note
 
 
 def test_a_model_that_nothing_was_held_against_settles_nothing(monkeypatch):
     given = frames(monkeypatch)
     alone = given["measured"][given["measured"]["tasks"] == 2]
     empty = experiments.held_out(alone, {("upfront", 0.0, 2): ShuffleCosts(0, 1, 1)}, None, STREAMS)
-    found = judged(given | {"held_out": empty})
-    assert {found[claim].verdict for claim in ("D3-2", "D3-6", "D3-7")} == {"deviates"}
+    found = judged(given | {"held_out": empty, "engines": given["engines"].iloc[:0]})
+    assert {found[claim].verdict for claim in MODELLED} == {"undecided"}
     assert "measure a second parallelism" in found["D3-6"].note
 
 
 @pytest.mark.parametrize(
-    ("kept", "said"),
+    ("sum_s", "merge_s", "cause"),
     [
-        (40, "100% remains when every key has a sum: in a task it is the cache, not"),
-        (35, " 100% remains"),
-        (100, "0% remains when every key has a sum: in a task it is the number of sums"),
-        (110, " 0% remains"),
-        (70, "50% remains when every key has a sum: in a task it is both"),
+        (0.1, 0.7, "merging the sums 70%, adding tuples up 10%, transport 20%. Most of it is paid"),
+        (0.2, 0.1, "transport 70%. Most of it is paid per sum, so fewer sums are the cause"),
+        (0.6, 0.2, "adding tuples up 60%, transport 20%. Most of it is saved where tuples are"),
     ],
 )
-def test_the_explanation_follows_the_numbers(kept, said):
-    ns = {"uniform": 100, "skewed": 40, "skewed, all sums kept": kept}
-    assert said in explanation(ns)
-    assert "nothing to explain" in explanation(ns | {"skewed": 97})
+def test_the_explanation_follows_the_numbers(monkeypatch, sum_s, merge_s, cause):
+    runs = frames(monkeypatch)["measured"]
+    assert cause in explanation(with_parts(runs, sum_s, merge_s))
+    reversed_skew = runs.assign(seconds=1 / runs["seconds"])
+    assert "there is nothing to explain" in explanation(reversed_skew)
 
 
 def settled_by_work(tmp_path, monkeypatch):
@@ -200,10 +267,9 @@ def settled_by_work(tmp_path, monkeypatch):
     for skew in (0.0, 1.2, 2.0):
         stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)
         given.append(Input(stream, TupleLog.draw(tmp_path / f"{skew}", stream, 4)))
-    served = experiments.served(given, [1, 2], 1, times=1)
+    served = experiments.served(given, [1, 2], 2, times=1)
     in_spark = pd.concat([served.assign(strategy=name) for name in claims.LATE[:2]])
-    locality = experiments.states_or_locality([100], 1_000, 2.0, repeats=1)
-    given = {"measured": in_spark, "served": served, "locality": locality, "large": None}
+    given = {"measured": with_parts(in_spark), "served": served, "large": None}
     found = judging.judged(CLAIMS, given, "D3-1", "D3-3", "D3-4")
     return tuple(record.verdict for record in found.values())
 

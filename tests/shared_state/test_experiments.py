@@ -161,15 +161,6 @@ def test_tasks_of_a_cluster_share_the_postgres_that_is_named(
             assert connection.execute(query, [other.schema]).fetchone() == (0,)
 
 
-def test_locality_has_the_sums_that_its_cases_name():
-    locality = d3.states_or_locality([100, 1_000], 20_000, 2.0, repeats=1)
-    states = locality.set_index(["keys", "case"])["states"].unstack()
-    assert (states["skewed"] == states["uniform, few keys"]).all()
-    assert (states["skewed, all sums kept"] == states.index).all()
-    assert (states["uniform"] > states["skewed"]).all()
-    assert (locality[["add_ns", "take_ms"]] > 0).all(axis=None)
-
-
 def test_a_crash_disturbs_others_only_behind_a_pipelined_shuffle(failures):
     rows = failures.set_index("strategy")
     assert rows["disturbed"].to_dict() == {
@@ -212,7 +203,7 @@ def test_a_crash_disturbs_only_its_own_among_servers(sharing):
     assert (sharing["error"] == 0).all()
 
 
-IN_SPARK = pd.DataFrame({"strategy": [*METHODS], "tuples": 9, "again": 1,
+IN_SPARK = pd.DataFrame({"strategy": [*METHODS], "tasks": 2, "tuples": 9, "again": 1,
                          "disturbed": [1, 0, 0], "error": 0})  # fmt: skip
 
 
@@ -271,8 +262,9 @@ def test_servers_sum_the_same_as_the_strategies(tmp_path):
 
 
 def test_merges_are_timed_of_every_store_and_flush():
-    found = d3.merges(d3.EMBEDDED, [1_000], 3_000, seed=1)
-    assert found[["store", "flush"]].to_numpy().tolist() == [
+    found = d3.merges(d3.EMBEDDED, [1_000], 3_000, seed=1, turns=2)
+    assert found["turn"].tolist() == [0] * 5 + [1] * 5
+    assert found[["store", "flush"]].to_numpy()[:5].tolist() == [
         ["memory", "barrier"], ["rocksdb", "merge"], ["rocksdb", "barrier"],
         ["sqlite", "merge"], ["sqlite", "barrier"],
     ]  # fmt: skip

@@ -8,7 +8,6 @@ from aftlib.shared_state.experiments.servers import (
     other_engines,
     served,
     servers_and_tasks_crash,
-    states_or_locality,
     stored_memory,
 )
 from aftlib.shared_state.experiments.strategies import measure, measured, one_task_crashes, table_1
@@ -17,6 +16,6 @@ from aftlib.shared_state.scaling import costs_table, fitted, held_out, imbalance
 __all__ = [
     "EMBEDDED", "Input", "NotebookParameters", "checkpoints", "costs_table", "fitted", "held_out",
     "imbalances", "inputs", "measure", "measured", "merges", "modelled", "one_task_crashes",
-    "other_engines", "served", "servers_and_tasks_crash", "states_or_locality", "stored_memory",
+    "other_engines", "served", "servers_and_tasks_crash", "stored_memory",
     "table_1",
 ]  # fmt: skip

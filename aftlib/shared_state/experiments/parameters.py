@@ -56,12 +56,6 @@ class NotebookParameters(ParameterModel):
         [1, 2, 4, 8, 16, 24, 32, 48, 96], "parallelism that is modelled", least=1
     )
     modelled_tuples: int = parameter(100_000_000, "the document's 10⁸", least=1)
-    locality_keys: list[int] = parameter(
-        [10_000, 100_000, 1_000_000], "sizes of the table of sums", least=1, smoke=[10_000, 100_000]
-    )
-    locality_tuples: int = parameter(
-        2_000_000, "added to it", least=1, smoke=200_000, full=5_000_000
-    )
     failure_tuples: int = parameter(
         2_000_000, "of the stream in which a task is killed", least=1, smoke=400_000
     )
@@ -77,7 +71,8 @@ class NotebookParameters(ParameterModel):
     store_keys: list[int] = parameter(
         [10_000, 100_000], "sizes of the tables of each store", least=1, **STORE_KEYS
     )
-    store_rows: int = parameter(300_000, "merged into each", least=1, smoke=100_000, full=1_000_000)
+    store_rows: int = parameter(100_000, "merged into each, in every turn", least=1, full=1_000_000)
+    store_turns: int = parameter(4, "of all stores", least=1, smoke=2, full=5)
     stream_tuples: int = parameter(
         20_000_000, "of the stream that measures what checkpoints take away", **STREAM_TUPLES
     )

@@ -1,4 +1,4 @@
-"""Experiments without Spark: servers and tasks, stores, checkpoints, and sums in the cache."""
+"""Experiments without Spark: servers and tasks, stores, and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import require_number, require_numbers, with_value
+from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.paths import project_root
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.experiments.parameters import Input
 from aftlib.shared_state.experiments.strategies import measure
 from aftlib.shared_state.job import OWN, Job
-from aftlib.shared_state.parsing import BLOCK, Rules
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.scaling import SERVED
 from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores.tables import FLUSHES, Progress, StateTable
-from aftlib.shared_state.sums import SliceSums
 from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream, part_path, write_manifest
 from aftlib.spark.faults import Fault
@@ -38,8 +37,6 @@ TIMES = 10
 WINDOWS = Windows(1_000, 500)
 SHARED_PARTITIONS, SHARED_KEYS, BATCHES_READ = 4, 1_000, 500
 """Partitions and keys of the servers' log, and the most batches of a partition."""
-RUN = 64
-"""Tuples of the same key that come one after another in the last case of `states_or_locality`."""
 BATCH, BATCHES = 10_000, 10
 """Rows per merge, and merges between two barriers."""
 BUDGET_S = 2.0
@@ -137,55 +134,6 @@ def servers_and_tasks_crash(directory: Path, tuples: int, seed: int) -> pd.DataF
     return pd.DataFrame(rows, columns=names)
 
 
-def states_or_locality(
-    keys: Sequence[int], tuples: int, skew: float, repeats: int, seed: int = 1
-) -> pd.DataFrame:
-    """Nanoseconds to add a parsed tuple to its key's sum, and to take the sums, in five cases.
-
-    *uniform*: all keys, equally often. *skewed*: Zipf, only the keys that occur have a sum.
-    *skewed, all sums kept*: every key has a sum beforehand, as many as uniform. *uniform, few
-    keys*: as many keys as the skewed stream has. *uniform, in runs*: the same keys one after
-    another. `keys` are numbers of different keys, which set how large the table of sums is; tuples
-    are in memory and parsed, so that nothing else is in the time; the fastest repeat counts.
-
-    Columns keys, case, states: sums held, add_ns: per tuple, take_ms: of all sums.
-    """
-    rows = []
-    for number in map(int, with_value(keys)):
-        rng, none = np.random.default_rng([seed, number]), np.empty(0, np.int64)
-        stream = TupleStream(tuples, number, skew, seed)
-        skewed = stream.ids[np.searchsorted(np.cumsum(stream.shares)[:-1], rng.random(tuples))]
-        occurring = rng.permutation(np.unique(skewed))
-        uniform = stream.ids[rng.integers(0, number, tuples)]
-        cases = {
-            "uniform": (none, uniform),
-            "skewed": (none, skewed),
-            "skewed, all sums kept": (stream.ids, skewed),
-            "uniform, few keys": (none, rng.choice(occurring, tuples)),
-            "uniform, in runs": (none, np.repeat(uniform[: -(-tuples // RUN)], RUN)[:tuples]),
-        }
-        for case, (held, drawn) in cases.items():
-            timings = [_time_sums(held, drawn) for _ in range(repeats)]
-            states, add_s, take_s = (min(column) for column in zip(*timings, strict=True))
-            rows.append((number, case, states, 1e9 * add_s / tuples, 1e3 * take_s))
-    return pd.DataFrame(rows, columns=["keys", "case", "states", "add_ns", "take_ms"])
-
-
-def _time_sums(held: np.ndarray, keys: np.ndarray) -> tuple[int, float, float]:
-    """Sums at the end, seconds to add the tuples, seconds to take the sums."""
-    sums, seconds = SliceSums(1), 0.0
-    for each in (held, np.unique(keys), keys):  # the table has grown before the clock counts
-        columns = np.stack([np.zeros_like(each), each, np.ones_like(each)])
-        blocks = [columns[:, first : first + BLOCK] for first in range(0, len(each), BLOCK)]
-        before = time.perf_counter()
-        for block in blocks:
-            sums.add(block)
-        seconds = time.perf_counter() - before
-    before = time.perf_counter()
-    states = len(sums.take())
-    return states, seconds, time.perf_counter() - before
-
-
 Opener = Callable[[str], AbstractContextManager[StateTable]]
 """Opens a new table, given when it flushes, of which nothing is left behind."""
 
@@ -203,22 +151,24 @@ EMBEDDED: Mapping[str, Opener] = {store: partial(_embedded, store) for store in 
 """Stores that need no server."""
 
 
-def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: int) -> pd.DataFrame:
+def merges(
+    stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: int, turns: int = 1
+) -> pd.DataFrame:
     """Merge batches into tables that hold all keys already, with a barrier now and then.
 
-    `keys` are the sizes of the tables. `rows` are merged into each, in batches of `BATCH` and ten
-    of them at least, for no longer than `BUDGET_S` seconds of merging.
+    `keys` are the sizes of the tables. `rows` are merged into each new table, in batches of `BATCH`
+    and ten of them at least, for no longer than `BUDGET_S` seconds of merging.
 
-    Columns store, keys, flush, merges_per_s: rows, without the time of barriers;
+    Columns store, keys, flush, turn, merges_per_s: rows, without the time of barriers;
     with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
     """
     require_numbers("keys", keys, least=1)
     require_number("rows", rows, least=1)
     found = []
-    for store, size, flush in product(stores, keys, FLUSHES):
+    for turn, store, size, flush in product(range(turns), stores, keys, FLUSHES):
         if store == "memory" and flush == "merge":  # nothing of it survives either way
             continue
-        rng, merged, spent, barriers = np.random.default_rng(seed), 0, 0.0, list[float]()
+        rng, merged, spent, barriers = np.random.default_rng([seed, turn]), 0, 0.0, list[float]()
         with stores[store](flush) as table:
             table.merge(_ones(np.arange(size)), {0: Progress(0)})
             table.barrier()
@@ -234,9 +184,9 @@ def merges(stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: i
                 barriers.append(time.perf_counter() - begin)
         with_barriers = merged / (spent + sum(barriers))
         ms = 1e3 * median(barriers), 1e3 * max(barriers)
-        found.append((store, size, flush, merged / spent, with_barriers, *ms))
+        found.append((store, size, flush, turn, merged / spent, with_barriers, *ms))
     times = ["merges_per_s", "with_barriers_per_s", "barrier_ms", "barrier_most_ms"]
-    return pd.DataFrame(found, columns=["store", "keys", "flush", *times])
+    return pd.DataFrame(found, columns=["store", "keys", "flush", "turn", *times])
 
 
 def _ones(keys: np.ndarray) -> Partials:
