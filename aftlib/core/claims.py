@@ -85,7 +85,7 @@ class Finding:
     conditions
         Whether all else is so that the claim needs beside its threshold.
     control
-        Whether the experiment could have shown the contrary; if not, the verdict is undecided.
+        Whether the experiment could have shown the contrary; if not, it is undecided, not holding.
     n, counted
         On how many independent observations `value` rests, and what they are: ``"kills"``.
     detectable
@@ -219,7 +219,7 @@ class Claim:
         """Return the verdict on a finding and on those under other readings.
 
         A confidence interval wholly within the threshold holds, one wholly outside deviates, and
-        one across it is undecided, as are readings that disagree and a failed control.
+        one across it is undecided, as are readings that disagree and a control that fails.
         """
         if finding.missing:
             return NOT_RUN
@@ -242,7 +242,7 @@ class Claim:
             verdict = threshold.decide(*(finding.interval or at))
         if not finding.conditions:
             return DEVIATES
-        return verdict if finding.control else UNDECIDED
+        return UNDECIDED if verdict == HOLDS and not finding.control else verdict
 
 
 def _plain(name: str, value: Any) -> Value:

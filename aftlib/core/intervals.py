@@ -1,9 +1,9 @@
-"""Confidence intervals for measured rates, so that a promise is judged by more than one number."""
+"""Confidence intervals for measured rates, means and ratios."""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import t
+from scipy.stats import binomtest, t
 
 CONFIDENCE = 0.95
 RESAMPLES = 1000
@@ -30,14 +30,43 @@ def bootstrap_interval(
     return low, high
 
 
-def t_interval(means: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def t_interval(means: np.ndarray, family: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Centre, low and high (...) of t intervals at level `CONFIDENCE`.
 
-    `means` (..., parts) come from two or more independent parts.
+    `means` (..., parts) come from two or more independent parts; `family` intervals hold together
+    (Bonferroni).
     """
     parts = means.shape[-1]
     if parts < 2:
         raise ValueError(f"means must come from at least 2 parts, got {parts}; replicate more")
     centre = means.mean(axis=-1)
-    half = means.std(axis=-1, ddof=1) / np.sqrt(parts) * t.ppf((1 + CONFIDENCE) / 2, parts - 1)
+    quantile = t.ppf(1 - (1 - CONFIDENCE) / 2 / family, parts - 1)
+    half = means.std(axis=-1, ddof=1) / np.sqrt(parts) * quantile
     return centre, centre - half, centre + half
+
+
+def share_interval(count: int, n: int) -> tuple[float, float]:
+    """Exact interval (Clopper and Pearson) of a share at level `CONFIDENCE`: `count` of `n`."""
+    found = binomtest(count, n).proportion_ci(CONFIDENCE)
+    return float(found.low), float(found.high)
+
+
+def ratio_interval(
+    x: np.ndarray, y: np.ndarray, paired: bool = False, family: int = 1
+) -> tuple[float, tuple[float, float]]:
+    """Ratio of the means of `x` and `y`, shape (trials,) each, and its t interval.
+
+    By the delta method. `paired` trials have the same conditions; `family` intervals hold together
+    at level `CONFIDENCE` (Bonferroni). ValueError with fewer than two trials or a mean of 0 in `y`.
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    least = min(len(x), len(y))
+    if least < 2 or y.mean() == 0:
+        raise ValueError(f"x and y must have 2 trials or more and y a mean, got {x!r} and {y!r}")
+    ratio = float(x.mean() / y.mean())
+    if paired:
+        error = (x - ratio * y).std(ddof=1) / np.sqrt(least)
+    else:
+        error = np.hypot(x.std(ddof=1) / np.sqrt(len(x)), ratio * y.std(ddof=1) / np.sqrt(len(y)))
+    half = t.ppf(1 - (1 - CONFIDENCE) / 2 / family, least - 1) * error / abs(y.mean())
+    return ratio, (float(ratio - half), float(ratio + half))

@@ -8,9 +8,6 @@ import pandas as pd
 from aftlib.core.claims import DEVIATES, Claim, Finding, Threshold, Value, nothing
 from aftlib.exponential_histogram.experiments.costs import DOCUMENT_RATE
 
-FAR_ABOVE = 10
-"""Times the document's rate that one event a call must reach for D5-4."""
-
 
 def figure_3(table: pd.DataFrame) -> Finding:
     """D5-1, from `experiments.figure_3`."""
@@ -22,7 +19,7 @@ def figure_3(table: pd.DataFrame) -> Finding:
     )
 
 
-def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
+def article_error(swept: pd.DataFrame, smallest: pd.DataFrame, sizes: pd.DataFrame) -> Finding:
     """D5-2, from `experiments.sweep` and `experiments.counterexamples`."""
     shown = "; ".join(
         f"ε = {p['epsilon']:g}: {p['ones']:.0f} ones → {p['article']:.0f}, "
@@ -31,11 +28,15 @@ def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
     )
     worst = max(_worst(swept, "article", "article_young"), _worst(smallest, "worst"))
     broken = int((swept["article_missed"] > 0).sum())
+    kept, more = _worst(smallest, "datar_worst"), float((sizes["datar"] / sizes["buckets"]).max())
     return Finding(
         _finite(worst),
         note="Largest relative error of the article's estimate ⌈total − last/2⌉, as a multiple of "
         f"ε. A few ones in the window are enough: {shown}. Broken at {broken} of {len(swept)} "
-        "points of the sweep.",
+        "points of the sweep. One cause is the estimate: total − (last − 1)/2 on the same buckets "
+        "keeps ε (D5-5). The other is the number of buckets: the article keeps ⌈k/2⌉ … ⌈k/2⌉ + 1 "
+        f"of each size. With k … k + 1 its own estimate errs by at most {kept:.2f} ε for the same "
+        f"few ones, and needs up to {more:.1f} times the buckets.",
     )
 
 
@@ -78,11 +79,15 @@ def memory(sizes: pd.DataFrame) -> Finding:
         return nothing("size_windows has no three windows of more than 4/ε events for any ε.")
     return Finding(
         min(fits),
+        n=len(sizes),
+        counted="windows",
         conditions=over == 0 and share <= 0.01,
         note=f"Smallest R² of buckets against log₂ N, for windows full of ones of more than 4/ε "
         f"events, of the {len(fits)} values of ε with three such windows or more; at N = "
         f"{int(largest['window'].iloc[0]):,} buckets are at most {share:.2g} of N. "
-        f"Above the bound (k/2 + 1)(log₂(2N/k + 1) + 1) + 1: {over} of {len(sizes)}.",
+        f"Above the bound (k/2 + 1)(log₂(2N/k + 1) + 1) + 1: {over} of {len(sizes)}. The article's "
+        "update visits each bucket at most once and its query two numbers, so the number of "
+        "buckets bounds its time, too.",
     )
 
 
@@ -90,16 +95,12 @@ def speed(long_run: pd.DataFrame, rates: pd.DataFrame) -> Finding:
     """D5-4, from `experiments.long_run` and `experiments.rates`."""
     last, single = long_run.iloc[-1], rates[rates["chunk"] == 1].iloc[0]
     bulk, largest = float(last["at"] / last["seconds"]), rates.sort_values("chunk").iloc[-1]
-    least = float(min(bulk, single["update"], largest["estimates"]))
-    asked = float(single["estimates"])
     return Finding(
-        least,
-        conditions=asked >= DOCUMENT_RATE,
-        note=f"The slowest of one event a call from Python ({single['update']:,.0f} events/s), "
-        f"figure 5's run in bulk ({bulk:,.0f} events/s over {int(last['at']):,} events, drawing "
-        f"them not counted), and a row of {int(largest['chunk']):,} events with an answer after "
-        f"each ({largest['estimates']:,.0f} events/s), on one core. One call an event and one a "
-        f"query, from Python: {asked:,.0f} events/s, which must reach the document's rate.",
+        float(single["estimates"]),
+        note="Events/s on one core with one Python call per event and one per query, as in the "
+        f"article's operator. Without queries: {single['update']:,.0f}. Figure 5's run in bulk: "
+        f"{bulk:,.0f} over {int(last['at']):,} events. Rows of {int(largest['chunk']):,} events "
+        f"with an answer after each: {largest['estimates']:,.0f}.",
     )
 
 
@@ -117,16 +118,17 @@ CLAIMS = [
         figure="Few ones break the article's promise", formula=SOUND, recorded=DEVIATES,
     ),
     Claim(
-        "D5-3", "Buckets are far fewer than the window's events and logarithmic in N.", memory,
-        source="section 2", expected="a line in log N (R² ≥ 0.99), buckets ≪ N",
+        "D5-3",
+        "Time and space are logarithmic in N: buckets are far fewer than the window's events.",
+        memory, source="section 2", expected="a line in log N (R² ≥ 0.99), buckets ≪ N",
         threshold=Threshold("ours: nearly a line", low=0.99), unit="R²",
         figure="Memory of a window full of ones", formula=r"O(\tfrac{1}{\varepsilon} \log N)",
     ),
     Claim(
-        "D5-4", "Throughput is far above 100,000 events per second.", speed, source="section 4",
-        expected=f"≥ {FAR_ABOVE} × {DOCUMENT_RATE:,.0f} events/s",
-        threshold=Threshold("ours: far above is ten times", low=FAR_ABOVE * DOCUMENT_RATE),
-        unit="events/s", timed=True, figure="Speed on one core",
+        "D5-4", "An operator that answers a query after each event processes 100,000 events/s.",
+        speed, source="section 4, fig. 5", expected=f"≥ {DOCUMENT_RATE:,.0f} events/s",
+        threshold=Threshold("section 4: 100,000 events/s", low=DOCUMENT_RATE), unit="events/s",
+        timed=True, figure="Speed on one core",
     ),
     Claim(
         "D5-5",

@@ -38,6 +38,7 @@ CLAIM = Claim("D1-1", "It is so.", lambda grid, delta, more=1: Finding(grid + de
         (OURS(high=1, margin=0.125), Finding(1.2, (1.1, 1.3)), "deviates"),
         (OURS(low=1, margin=0.25), Finding(1, (0.75, 1.25)), "holds"),
         (OURS(high=1), Finding(0.5, control=False), "undecided"),
+        (OURS(high=1), Finding(1.5, control=False), "deviates"),
         (OURS(high=1), Finding(0.5, readings={"other": Finding(0.6)}), "holds"),
         (OURS(high=1), Finding(0.5, readings={"other": Finding(1.6)}), "undecided"),
         (OURS(high=1), Finding(1.5, readings={"other": Finding(1.6)}), "deviates"),

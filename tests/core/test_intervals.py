@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from aftlib.core.intervals import bootstrap_interval, t_interval
+from aftlib.core.intervals import (
+    bootstrap_interval,
+    ratio_interval,
+    share_interval,
+    t_interval,
+)
 
 
 def test_t_interval_by_hand():
@@ -31,3 +36,34 @@ def test_refusals():
         bootstrap_interval(np.zeros(5), 0, np.random.default_rng(0))
     with pytest.raises(ValueError, match="means must come from at least 2 parts, got 1"):
         t_interval(np.zeros(1))
+
+
+def test_intervals_that_hold_together_are_wider():
+    means = np.random.default_rng(0).normal(size=(200, 5, 8))
+    alone, together = t_interval(means), t_interval(means, family=5)
+    missed = [(np.abs(centre) > high - centre).any(axis=1) for centre, _, high in (alone, together)]
+    assert missed[0].mean() > 0.12 and missed[1].mean() <= 0.07
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_ratios_cover_the_truth_about_as_often_as_they_should(paired):
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(400):
+        size = rng.uniform(5, 15, 30)
+        x = 0.5 * (size if paired else rng.uniform(5, 15, 30)) + rng.normal(0, 0.5, 30)
+        ratio, (low, high) = ratio_interval(x, size, paired)
+        assert low < ratio < high
+        covered += low <= 0.5 <= high
+    assert 0.91 <= covered / 400 <= 0.98
+
+
+def test_a_share_has_its_exact_interval():
+    assert share_interval(20, 20) == pytest.approx((0.025 ** (1 / 20), 1))
+    assert share_interval(0, 5) == pytest.approx((0, 1 - 0.025 ** (1 / 5)))
+
+
+def test_a_ratio_needs_two_trials_and_a_mean():
+    with pytest.raises(ValueError, match="x and y must have 2 trials or more and y a mean"):
+        ratio_interval(np.ones(1), np.ones(3))
+    with pytest.raises(ValueError, match="x and y must have 2 trials"):
+        ratio_interval(np.ones(3), np.zeros(3))

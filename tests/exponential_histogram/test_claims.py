@@ -89,15 +89,11 @@ class Timed(ExponentialHistogram):
 
 
 class SlowUpdate(Timed):
-    call_s = 2e-6
+    call_s = 2e-5
 
 
 class SlowAnswer(Timed):
     query_s = 1e-5
-
-
-class SlowAnswers(Timed):
-    answer_s = 2e-6
 
 
 def swept():
@@ -150,6 +146,7 @@ def test_claims_come_out_as_recorded():
     found = settled()
     assert [id for id, record in found.items() if not record.as_recorded] == []
     assert "ε = 0.01: 52 ones → 51, 1.92% off" in found["D5-2"].note
+    assert "errs by at most 0.98 ε for the same" in found["D5-2"].note
     assert 0.98 < found["D5-5"].measured <= 1
 
 
@@ -168,7 +165,6 @@ def test_too_many_buckets_are_noticed(mutated):
         (Forgetless, "D5_3"),
         (SlowUpdate, "D5_4"),
         (SlowAnswer, "D5_4"),
-        (SlowAnswers, "D5_4"),
     ],
 )
 def test_what_is_wrong_is_noticed(mutated, histogram, claim):

@@ -1,5 +1,6 @@
 """Every parameter of notebook 04 works, or is refused before anything starts."""
 
+import pandas as pd
 import pytest
 
 from aftlib.upstream_backup import experiments
@@ -120,6 +121,9 @@ def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     assert len(experiments.orders(small, rate)) == 10
     assert (experiments.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
     frames = {"found": found, "parts": parts, "costs": costs, "ns3": ns3, "counted": counted}
+    frames["either"] = experiments.either_node(case, rate)
+    frames["restored"] = experiments.settings_of_hwang(small, rate, [10])
+    frames["real"] = pd.DataFrame(columns=["scheme", "resent", "recovery_ms"])
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)
 
 

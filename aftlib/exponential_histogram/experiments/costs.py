@@ -27,6 +27,8 @@ DOCUMENT_RATE = 1e5
 def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
     """Windows full of ones: epsilon, window, buckets, bytes (of `to_bytes`), ring_bytes, bound.
 
+    And datar: buckets where k … k + 1 of each size are kept, as for ε/2.
+
     The bound is the most buckets that (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 allows, k = ⌈1/ε⌉.
     """
     found = []
@@ -35,8 +37,8 @@ def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
         half = np.ceil(np.ceil(1 / epsilon) / 2)
         bound = (half + 1) * (np.log2(window / half + 1) + 1) + 1
         weighed = len(histogram.buckets), len(histogram.to_bytes()), -(-window // 8)
-        found.append((epsilon, window, *weighed, bound))
-    columns = ["epsilon", "window", "buckets", "bytes", "ring_bytes", "bound"]
+        found.append((epsilon, window, *weighed, bound, len(filled(window, epsilon / 2).buckets)))
+    columns = ["epsilon", "window", "buckets", "bytes", "ring_bytes", "bound", "datar"]
     return pd.DataFrame(found, columns=columns)
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from aftlib.upstream_backup.experiments.beyond import in_a_row, orders, real_kills, unequal_nodes
+from aftlib.upstream_backup.experiments.beyond import (
+    either_node,
+    in_a_row,
+    orders,
+    real_kills,
+    settings_of_hwang,
+    unequal_nodes,
+)
 from aftlib.upstream_backup.experiments.parameters import NotebookParameters
 from aftlib.upstream_backup.experiments.recoveries import (
     Sweep,
@@ -28,7 +35,7 @@ from aftlib.upstream_backup.experiments.references import (
 
 __all__ = [
     "NotebookParameters", "Sweep", "against_closed_form", "against_ns3", "agreement",
-    "comparison", "counted_traffic", "example", "example_table", "explained", "in_a_row",
-    "orders", "overheads", "real_kills", "recoveries", "same_system", "saved", "savings",
-    "summary", "tcp_parts", "tcp_table", "unequal_nodes",
+    "comparison", "counted_traffic", "either_node", "example", "example_table", "explained",
+    "in_a_row", "orders", "overheads", "real_kills", "recoveries", "same_system", "saved",
+    "savings", "settings_of_hwang", "summary", "tcp_parts", "tcp_table", "unequal_nodes",
 ]  # fmt: skip

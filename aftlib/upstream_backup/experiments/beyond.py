@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from aftlib.upstream_backup.ordering import aggregate, join, sorting
 from aftlib.upstream_backup.parameters import MS, NODES, Link, Parameters, Tcp
 from aftlib.upstream_backup.processes import BATCH, PAUSE_S, TURN, deliver
 from aftlib.upstream_backup.recursion import simulate
-from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
+from aftlib.upstream_backup.schemes import ACTIVE, PASSIVE, PROPOSED, SCHEMES, UPSTREAM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +111,45 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
              "duplicates": one.duplicates, "lost": lost}
             for one in stream.recoveries
         ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def either_node(case: Sweep, rate: float) -> pd.DataFrame:
+    """Let each node fail at every failure time, under upstream backup and the proposal.
+
+    One row per scheme, node and trial: resent and recovery_ms, which are 0 where an idle node
+    fails.
+    """
+    rows = []
+    for scheme, node in product((UPSTREAM, PROPOSED), NODES):
+        for trial, (system, time) in enumerate(case.drawn(rate)):
+            found = simulate(system, scheme, [Failure(time, node)]).recoveries
+            resent, took = (len(found[0].resent), found[0].recovery_ms) if found else (0, 0.0)
+            row = {"scheme": scheme.name, "node": node, "trial": trial, "resent": resent}
+            rows.append(row | {"recovery_ms": took})
+    return pd.DataFrame(rows)
+
+
+def settings_of_hwang(
+    case: Sweep, rate: float, checkpoints_ms: Sequence[float] = (10, 25, 50, 100)
+) -> pd.DataFrame:
+    """Recoveries of the schemes of Hwang et al. under settings that the document does not give.
+
+    Each interval of checkpoint messages, with connections opened as each scheme does and with all
+    of them open. One row per setting, scheme and trial: restored_ms. The first setting is the
+    case's own.
+    """
+    rows, own = [], case.parameters
+    intervals = [own.checkpoint_ms, *(ms for ms in checkpoints_ms if ms != own.checkpoint_ms)]
+    opened = {"as opened": own.tcp, "all open": Tcp(handshake=False, initial_window=None)}
+    for (name, tcp), ms in product(opened.items(), intervals):
+        for scheme in (ACTIVE, PASSIVE, UPSTREAM):
+            for trial, (system, time) in enumerate(case.drawn(rate)):
+                changed = replace(system, tcp=tcp, checkpoint_ms=ms)
+                found = simulate(changed, scheme, [Failure(time)]).recoveries[0]
+                setting = f"connections {name}, checkpoints every {ms:g} ms"
+                row = {"setting": setting, "scheme": scheme.name, "trial": trial}
+                rows.append(row | {"restored_ms": found.restored_ms})
     return pd.DataFrame(rows)
 
 

@@ -68,7 +68,7 @@ class NotebookParameters(ParameterModel):
         "of real processes, for upstream backup and for the proposal",
         least=1,
         smoke=2,
-        full=20,
+        full=50,
     )
     seed: int = parameter(1, "of the failure times", least=0)
 
