@@ -44,7 +44,10 @@ reproduce: setup ## run the notebooks (PROFILE=quick) and write reports/index.ht
 	$(bin)/aft reproduce --profile $(PROFILE)
 
 test: setup .venv/compiled ## run the tests (ARGS=... goes to pytest)
-	$(pytest) $(three) $(ARGS)
+	$(pytest) $(three) -m "not long" $(ARGS)
+
+long: setup .venv/compiled ## the tests that `make test` leaves out: a cluster, power loss, a soak
+	$(pytest) --numprocesses 2 -m long $(ARGS)
 
 fast: setup .venv/compiled ## the tests that need no Spark, kill nobody and take no ten seconds
 	$(pytest) $(three) -m "not spark and not crash and not slow" $(ARGS)

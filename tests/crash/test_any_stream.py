@@ -39,6 +39,7 @@ def test_a_killed_driver_goes_on_as_if_nothing_had_been(spark, tmp_path, monkeyp
     assert not driver.run(spark, broken).equals(expected)
 
 
+@pytest.mark.long
 def test_the_pages_worker_is_killed_and_its_windows_are_estimated(spark):
     (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     for _ in range(3):  # on a busy machine others lose windows with it, and nothing is promised

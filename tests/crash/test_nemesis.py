@@ -18,7 +18,8 @@ from tests.crash.test_shared_state import TUPLES
 FULL = os.environ.get("AFT_TRIALS") == "full"
 SAMPLE = [0, 1, 2, 5, 17, 18, 23, 29]
 """Of each package, and among them every kind of store and of fault but the database's own."""
-NUMBERS = range(nemesis.JOBS_WITHOUT_SPARK) if FULL else SAMPLE
+LONG = [pytest.param(number, marks=pytest.mark.long) for number in SAMPLE[4:]]
+NUMBERS = range(nemesis.JOBS_WITHOUT_SPARK) if FULL else [*SAMPLE[:4], *LONG]
 ON_SPARK = range(nemesis.JOBS_WITHOUT_SPARK, nemesis.JOBS_WITHOUT_SPARK + nemesis.JOBS_ON_SPARK)
 OLDER = TimedFault("older_copy", whom=0.99)
 """Of the last store by name, which is the shared one."""

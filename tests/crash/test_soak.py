@@ -12,6 +12,7 @@ SECONDS = float(os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
 
 
 @pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.timeout(SECONDS + 500)
 def test_nothing_is_lost_or_doubled_under_faults(tmp_path):
     found = soak(SECONDS, tmp_path)

@@ -156,6 +156,7 @@ def drop_line(place):
     cut(path, (path.read_bytes().rindex(b"\n")) / path.stat().st_size)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(power.STRACE is None, reason="strace is not installed")
 @pytest.mark.parametrize("kind", ["D1", "D5"] if FULL else ["D5"])
 def test_spark_syncs_nothing_of_its_checkpoint(kind, tmp_path):

@@ -120,6 +120,7 @@ def brought(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_java_without_an_archive_of_its_own_classes_gets_both_and_maps_them(brought, tmp_path):
     java, jvms = brought
     assert not (java.home / "lib" / "server" / "classes.jsa").exists()
@@ -130,6 +131,7 @@ def test_a_java_without_an_archive_of_its_own_classes_gets_both_and_maps_them(br
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_archives_of_another_release_stay_and_older_ones_of_this_release_go(brought, tmp_path):
     java, _ = brought
     other = write_java(tmp_path / "other", version=17)

@@ -30,7 +30,7 @@ def alone(pid):
 
 
 @pytest.mark.crash
-@pytest.mark.slow
+@pytest.mark.long
 def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, tmp_path):
     program = [sys.executable, "-m", cluster_jobs.__name__, str(tmp_path), postgres_url]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

