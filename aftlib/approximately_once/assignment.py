@@ -17,6 +17,9 @@ from aftlib.core.requirement import Requirement
 MOST_ORDERED = 300
 """Keys up to which those of one correlated group are put in the best order of their clustering."""
 
+EMPTY_DROPS = ("reliability", "zero")
+"""Readings of R(∅) − R({x}) in fig. 9, line 15."""
+
 _DIGITS = 12
 
 
@@ -77,7 +80,13 @@ class Assignment(ShortRepr):
 
 
 def assign_greedy(
-    model: GaussianModel, workers: int, requirement: Requirement, *, uneven: bool = False
+    model: GaussianModel,
+    workers: int,
+    requirement: Requirement,
+    *,
+    uneven: bool = False,
+    empty_drop: str = "reliability",
+    reserve: bool = True,
 ) -> Assignment:
     """Fill workers so that as many as possible stay estimable (D1 fig. 9).
 
@@ -92,6 +101,13 @@ def assign_greedy(
     uneven : bool
         Whether n mod m workers may have one key more than the others, so that any m of 1 … n will
         do. By default that is refused, as in the document.
+    empty_drop : str
+        By how much the reliability of an empty worker drops with its first key, which fig. 9 leaves
+        open: "reliability" takes R(∅) = 1, so that keys are packed; "zero" takes no drop, so that
+        every open worker gets a key first.
+    reserve : bool
+        Whether one worker is kept for keys that fit nowhere (fig. 9, line 10). Otherwise all are
+        filled, and the least reliable one takes those keys once there are any.
 
     Returns
     -------
@@ -101,7 +117,8 @@ def assign_greedy(
     Raises
     ------
     ValueError
-        When m does not divide n, or, if `uneven`, does not lie in 1 … n.
+        When m does not divide n, or, if `uneven`, does not lie in 1 … n; when `empty_drop` is
+        neither of the two.
 
     Notes
     -----
@@ -117,22 +134,26 @@ def assign_greedy(
     >>> assign_greedy(GaussianModel(np.zeros(4), pairs), 2, requirement).workers
     ((0, 2), (1, 3))
     """
+    if empty_drop not in EMPTY_DROPS:
+        raise ValueError(f"empty_drop must be one of {', '.join(EMPTY_DROPS)}, got {empty_drop!r}")
     sizes = worker_sizes(model.size, workers, uneven)
     single = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(single)
     closed, crashed = _fill(np.flatnonzero(~alive).tolist(), sizes)
 
-    small, opened = sizes[-1], max(0, len(sizes) - len(closed) - 1)
+    small, opened = sizes[-1], max(0, len(sizes) - len(closed) - bool(reserve or crashed))
     wide = sum(size > small for size in sizes[len(closed) :])  # may still take a key more
 
     def full(keys: list[int]) -> bool:
         return len(keys) > small or (len(keys) == small and not wide)
 
-    bench = _OpenWorkers(model.precision, opened, sizes[0])
+    bench = _OpenWorkers(model.precision, opened, sizes[0], empty_drop)
     rounded = np.round(single, _DIGITS)
     for key in sorted(np.flatnonzero(alive).tolist(), key=lambda i: (-rounded[i], i)):
         chosen = bench.place(key, requirement)
         if chosen is None:
+            if not (reserve or crashed or not bench.open.any()):
+                crashed = bench.close(bench.least_reliable(requirement))
             crashed.append(key)
         wide -= len(crashed if chosen is None else bench.members[chosen]) > small
         closed += [bench.close(i) for i in bench.still_open if full(bench.members[i])]
@@ -214,8 +235,9 @@ class _OpenWorkers:
     Invariant: covariance[i, :k, :k] is Cov(X_A | X∖A) of worker i's k members, the rest is 0.
     """
 
-    def __init__(self, precision: np.ndarray, workers: int, capacity: int) -> None:
+    def __init__(self, precision: np.ndarray, workers: int, capacity: int, empty_drop: str) -> None:
         self.precision = precision
+        self.empty_drop = empty_drop
         self.members: list[list[int]] = [[] for _ in range(workers)]
         self.open = np.ones(workers, dtype=bool)
         self.covariance = np.zeros((workers, capacity, capacity))
@@ -237,6 +259,8 @@ class _OpenWorkers:
         if not fits.any():
             return None
         drop = np.round(self.reliability(requirement) - reliability, _DIGITS)
+        if self.empty_drop == "zero":
+            drop[[not keys for keys in self.members]] = 0
         chosen = int(np.argmin(np.where(fits, drop, np.inf)))
 
         k = len(self.members[chosen])

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from scipy.stats import norm
 
 from aftlib.approximately_once.assignment import assign_greedy, assign_packed, assign_spread
+from aftlib.approximately_once.experiments.grid import NEITHER, NO_DROP, NO_RESERVE
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -33,6 +34,9 @@ LOOKS = {
     "h-best": line_look(GREEN, "triangle-up"),
     "h-worst": line_look(RED, "triangle-down"),
     "random": line_look(GREY, "x", "dot"),
+    NO_DROP: line_look(BLUE, "circle-open", "dot"),
+    NO_RESERVE: line_look(PURPLE, "square-open", "dot"),
+    NEITHER: line_look(PURPLE, "square"),
     "best": line_look(ORANGE, "diamond"),
     "bound": line_look("#333", "line-ew-open", "dash"),
     "1 crash": line_look(GREEN),
@@ -120,7 +124,7 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
     """
     other = "epsilon" if x == "workers" else "workers"
     return line_figure(
-        grid.groupby(["method", "workers", "epsilon"], as_index=False).mean(),
+        grid.groupby(["method", "workers", "epsilon"], as_index=False).mean(numeric_only=True),
         x,
         y,
         "method",
@@ -147,7 +151,7 @@ def coverage(rates: pd.DataFrame, delta: float, workers: int) -> go.Figure:
 
     `rates` has reading, epsilon, share and its interval low, high.
     """
-    colors = zip(sorted(rates["reading"].unique()), (BLUE, ORANGE), strict=False)
+    colors = zip(sorted(rates["reading"].unique()), (BLUE, ORANGE, GREEN), strict=False)
     figure = line_figure(
         rates,
         "epsilon",

@@ -8,6 +8,9 @@ from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import ROWS_PER_RANGE
 
+COVARIANCES = ("block", "autoregressive", "factor", "random")
+"""Kinds of covariance of generated keys, the document's first."""
+
 
 def block_model(
     dimensions: int = 120,
@@ -30,6 +33,58 @@ def block_model(
     size = dimensions // blocks
     block = np.full((size, size), covariance) + (variance - covariance) * np.eye(size)
     return GaussianModel(np.full(dimensions, mean), np.kron(np.eye(blocks), block))
+
+
+def autoregressive_model(dimensions: int, correlation: float = 0.9) -> GaussianModel:
+    """Model of unit variances in which keys i and j correlate by `correlation`^|i − j|."""
+    require_number("correlation", correlation, above=-1, below=1)
+    position = np.arange(dimensions)
+    distance = np.abs(position[:, None] - position)
+    return GaussianModel(np.zeros(dimensions), float(correlation) ** distance)
+
+
+def factor_model(dimensions: int, factors: int, seed: int, explained: float = 0.9) -> GaussianModel:
+    """Model of unit variances that share `factors` factors, of which each key has its own mixture.
+
+    The factors explain the share `explained` of each key's variance; `seed` is of the mixtures.
+    """
+    require_number("explained", explained, least=0, below=1)
+    mixture = np.random.default_rng(seed).standard_normal((dimensions, factors))
+    mixture *= np.sqrt(explained) / np.linalg.norm(mixture, axis=1, keepdims=True)
+    covariance = mixture @ mixture.T
+    np.fill_diagonal(covariance, 1.0)
+    return GaussianModel(np.zeros(dimensions), covariance)
+
+
+def random_model(dimensions: int, seed: int, explained: float = 0.9) -> GaussianModel:
+    """Model of unit variances whose correlations are those of a Wishart matrix.
+
+    It has (n − 1) / `explained` degrees of freedom, so that the other keys explain about the share
+    `explained` of each key's variance.
+    """
+    require_number("explained", explained, above=0, below=1)
+    freedom = int(np.ceil(max(dimensions - 1, 1) / explained)) + 1
+    sample = np.random.default_rng(seed).standard_normal((dimensions, freedom))
+    sample /= np.linalg.norm(sample, axis=1, keepdims=True)
+    covariance = sample @ sample.T
+    np.fill_diagonal(covariance, 1.0)
+    return GaussianModel(np.zeros(dimensions), covariance)
+
+
+def generated_model(covariance: str, dimensions: int, groups: int, seed: int) -> GaussianModel:
+    """Return the model of `COVARIANCES` that is named; `groups` are its blocks or factors.
+
+    `seed` is of the covariance itself. ValueError for any other name.
+    """
+    if covariance not in COVARIANCES:
+        known = ", ".join(COVARIANCES)
+        raise ValueError(f"covariance must be one of {known}, got {covariance!r}")
+    return {
+        "block": lambda: block_model(dimensions, groups),
+        "autoregressive": lambda: autoregressive_model(dimensions),
+        "factor": lambda: factor_model(dimensions, groups, seed),
+        "random": lambda: random_model(dimensions, seed),
+    }[covariance]()
 
 
 def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarray:

@@ -15,6 +15,7 @@ from aftlib.approximately_once.experiments import grid as grids
 from aftlib.approximately_once.experiments import streams
 from aftlib.approximately_once.experiments.cases import (
     ROWS,
+    UNSCALED,
     WINDOWS,
     NotebookParameters,
     drifting_case,
@@ -65,7 +66,7 @@ def test_the_best_lies_between_the_others_and_the_bound(spark, case):
     assert wide["bound"].tolist() == wide["best"].tolist() == [0, 3, 0, 6]
     figure = figures.sweep(found, "workers", "estimable", "title", start=0.75)
     shown = {trace.name: list(trace.y) for trace in figure.data}
-    assert list(shown) == ["greedy", "h-best", "best", "bound"]
+    assert list(shown) == ["greedy", "h-best", *grids.VARIANTS, "best", "bound"]
     assert shown["bound"] == [3, 6]
 
 
@@ -92,10 +93,10 @@ def test_lost_maxima_are_told_less_well_than_means_and_as_often(spark, case):
     np.testing.assert_allclose(found["within"], 0.95, atol=0.03)
 
 
-@pytest.mark.parametrize("reading", [ROWS, WINDOWS])
+@pytest.mark.parametrize("reading", [ROWS, WINDOWS, UNSCALED])
 def test_grid_is_the_slow_twins(spark, case, reading):
     grid = grids.grid(spark, case, reading, seed=1, draws=2)
-    assert len(grid) == 2 * 2 * (3 + 2)
+    assert len(grid) == 2 * 2 * (4 + 2)
     model, windows = case.readings[reading]
     rows, _ = windows.aggregate(case.log.read(None, 0, 300), 0, windows.ending_in(0, 300))
     for epsilon in case.epsilons:
@@ -190,7 +191,7 @@ def test_seven_sensors_may_have_three_workers(spark, tmp_path):
     parameters = NotebookParameters(data=str(file), workers=[3], epsilons=[0.5, 1.0])
     case = parameters.case(spark, tmp_path / "data")
     grid, bests = grids.grid(spark, case, ROWS, seed=1), grids.bests(spark, case)
-    assert grid["workers"].tolist() == [3] * 16
+    assert grid["workers"].tolist() == [3] * 18
     greedy = assign_greedy(case.samples, 3, Requirement(1.0, 0.05), uneven=True)
     at = (grid["method"] == "greedy") & (grid["epsilon"] == 1.0)
     assert grid.loc[at, "estimable"].tolist() == [greedy.estimable.sum()]
@@ -357,6 +358,7 @@ def test_a_plan_that_cannot_be_run_is_refused(plan, monkeypatch, other, message)
 @pytest.mark.parametrize(
     "odd",
     [
+        {"covariance": "factor", "workers": [2, 3, 6], "epsilons": [0.5, 1.0]},
         {"dimensions": 7, "blocks": 7},  # no m of the document's, and nothing to estimate from
         {"epsilons": [0.01]},  # no worker is estimable
         {"workers": [1], "epsilons": [2.5]},  # one worker, estimated from nothing
@@ -377,6 +379,8 @@ def test_odd_parameters_work_to_the_end(spark, without_spark, tmp_path, odd):
     figures.coverage(coverage, 0.05, case.workers[-1])
     shown = coverage.pivot(index="epsilon", columns="reading", values=["share", "low", "high"])
     shown.style.format(precision=4, na_rep="–").format_index("{:g}").to_html()
-    assert len(judged(CLAIMS, {"grid": grid, **parameters.model_dump()})) == len(CLAIMS)
+    frames = {"grid": grid, "samples_grid": both[WINDOWS], "unscaled_grid": both[UNSCALED]}
+    frames["bests"] = grids.bests(spark, case)
+    assert len(judged(CLAIMS, frames | parameters.model_dump())) == len(CLAIMS)
     cost = streams.single_crash(spark, case, tmp_path / "cost", 12, "model")
     assert (cost["largest_other_difference"].fillna(0) == 0).all()

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
+from aftlib.core.generators import (
+    COVARIANCES,
+    ROWS_PER_RANGE,
+    autoregressive_model,
+    block_model,
+    draw,
+    factor_model,
+    generated_model,
+    random_model,
+)
 
 
 def test_block_model_is_the_documents():
@@ -12,6 +21,30 @@ def test_block_model_is_the_documents():
     assert set(np.unique(model.covariance)) == {0.0, 0.9, 1.0}
     assert (model.covariance[:12, :12] >= 0.9).all()
     assert (model.covariance[:12, 12:] == 0).all()
+
+
+@pytest.mark.parametrize("kind", COVARIANCES)
+def test_generated_models_are_correlations_that_the_seed_names(kind):
+    model, again = (generated_model(kind, 60, 6, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(model.covariance, again.covariance)
+    np.testing.assert_array_equal(np.diag(model.covariance), 1.0)
+    assert np.linalg.eigvalsh(model.covariance)[0] > 1e-6
+    assert model.names[:2] == ("X1", "X2") and not model.mean.any()
+    # the other keys explain most of each key, about as much as in the document's blocks
+    left = 1 / np.diag(model.precision)
+    assert 0.04 < np.median(left) < 0.2
+    other = generated_model(kind, 60, 6, seed=4)
+    seeded = kind in ("factor", "random")
+    assert seeded != np.array_equal(model.covariance, other.covariance)
+
+
+def test_each_kind_of_covariance_has_its_order():
+    line = autoregressive_model(5, 0.5).covariance
+    np.testing.assert_allclose(line[0], [1, 0.5, 0.25, 0.125, 0.0625])
+    factors = factor_model(40, 3, seed=1, explained=0.8).covariance - 0.2 * np.eye(40)
+    assert np.linalg.matrix_rank(factors, tol=1e-9) == 3
+    off = random_model(200, seed=1).covariance[np.triu_indices(200, 1)]
+    assert abs(off.mean()) < 0.01 and 0.05 < off.std() < 0.08  # near 1 / √(199 / 0.9)
 
 
 def test_any_cut_gives_the_same_rows():
@@ -39,6 +72,10 @@ def test_sample_has_the_models_moments():
             "blocks must divide dimensions = 120, got 7; choose one of 1",
         ),
         (lambda: block_model(4, 2, covariance=1.0), "covariance must be positive definite"),
+        (lambda: generated_model("x", 4, 2, 0), "covariance must be one of block, .*, got 'x'"),
+        (lambda: autoregressive_model(4, 1.0), "correlation must be .*, got 1.0"),
+        (lambda: factor_model(4, 2, 0, explained=1), "explained must be .*, got 1"),
+        (lambda: random_model(4, 0, explained=0), "explained must be .*, got 0"),
         (lambda: draw(block_model(4, 2), -1, 0), "rows must be a whole number at least 0, got -1"),
         (lambda: draw(block_model(4, 2), True, 0), "rows must be a whole number .*, got True"),
         (lambda: draw(block_model(4, 2), 1, -3), "seed must be a whole number at least 0, got -3"),

@@ -19,7 +19,7 @@ from aftlib.approximately_once.pipeline import RECOVER, Query
 from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.datasets import SensorTable, even_grid, read_table
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model
+from aftlib.core.generators import COVARIANCES, generated_model
 from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -30,7 +30,7 @@ from aftlib.spark.sweep import write_samples
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS, WINDOWS = "rows are aggregates", "rows are samples"
+ROWS, WINDOWS, UNSCALED = "rows are aggregates", "rows are samples", "rows are samples, Σ unscaled"
 PARTS = 10
 """Equal segments of time that real sensors are cut into; intervals come from them."""
 BLOCK_WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
@@ -61,10 +61,17 @@ class SensorCase:
 
     @property
     def readings(self) -> dict[str, tuple[GaussianModel, Windows]]:
-        """Model of the window aggregates and their windows, for both readings of the rows."""
+        """Model of the window aggregates and their windows, for each reading of the rows.
+
+        The last one models windows of samples by the mean and covariance of single samples.
+        """
         width, query = self.windows.width, self.windows.query
         over = self.plan.model if self.plan else self.samples.aggregate(width, query)
-        return {ROWS: (self.samples, Windows(1, 1)), WINDOWS: (over, self.windows)}
+        return {
+            ROWS: (self.samples, Windows(1, 1)),
+            WINDOWS: (over, self.windows),
+            UNSCALED: (self.samples, self.windows),
+        }
 
     def query(self, steps: int, workers: int, epsilon: float) -> Query:
         """Return a query over the first `steps`, its keys assigned greedily.
@@ -110,6 +117,9 @@ class NotebookParameters(ParameterModel):
     delta: float = parameter(0.05, "permitted failure probability δ", above=0, below=1)
     dimensions: int = parameter(120, "sensors of the generated data", least=2, most=5000)
     blocks: int = parameter(10, "equally large groups of correlated sensors", least=1)
+    covariance: str = parameter(
+        "block", f"of generated sensors: {', '.join(COVARIANCES)}; blocks are factors, too"
+    )
     rows: int = parameter(1000, "rows of the document's experiment", least=1)
     replications: int = parameter(
         20, "further data sets of as many rows", smoke=8, quick=10, full=200, least=1
@@ -138,6 +148,9 @@ class NotebookParameters(ParameterModel):
         """Refuse values that do not fit together, a file or a plan that cannot be run."""
         if self.recover is not None and self.recover not in RECOVER:
             raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
+        if self.covariance not in COVARIANCES:
+            known = ", ".join(COVARIANCES)
+            raise ValueError(f"covariance must be one of {known}, got {self.covariance!r}")
         require_number("slide", self.slide, least=1, most=self.width, whole=True)
         if self.plan is not None:
             self._check_plan(self.plan)
@@ -161,8 +174,9 @@ class NotebookParameters(ParameterModel):
             path = directory / f"{Path(self.data).stem}-{name}-second-half"
             return table_case(self._table(), path, windows, self.delta, self.workers, self.epsilons)
         n, total = self.dimensions, self.rows * (1 + self.replications)
-        model = block_model(n, self.blocks)
-        path = directory / f"blocks-n{n}-b{self.blocks}-rows{total}-seed{self.seed}"
+        model = generated_model(self.covariance, n, self.blocks, self.seed)
+        name = f"{self.covariance}-n{n}-b{self.blocks}-rows{total}-seed{self.seed}"
+        path = directory / name
         usual = [m for m in BLOCK_WORKERS if n % m == 0] or divisors(n)[1:]
         return SensorCase(
             log=write_samples(spark, model, total, self.seed, path),
@@ -182,9 +196,15 @@ class NotebookParameters(ParameterModel):
         return drifting_case(directory, case.windows, self.delta, self.pipeline_steps, self.seed)
 
     @property
+    def generated(self) -> bool:
+        """Whether the sensors are generated."""
+        return not (self.data or self.plan)
+
+    @property
     def block(self) -> int | None:
-        """Sensors of a generated block; None for real sensors."""
-        return None if self.data or self.plan else self.dimensions // self.blocks
+        """Sensors of a generated block; None where there are no blocks."""
+        blocks = self.generated and self.covariance == "block"
+        return self.dimensions // self.blocks if blocks else None
 
     def _table(self) -> SensorTable:
         return read_table(self.data or "", self.time, resample=self.resample, drop=self.drop)

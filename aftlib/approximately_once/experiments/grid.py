@@ -30,20 +30,36 @@ from aftlib.spark.sweep import sweep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DOCUMENT = ("greedy", "h-best", "h-worst")
+"""The methods that the document compares."""
+NO_DROP, NO_RESERVE, NEITHER = "greedy, no drop", "greedy, no reserve", "greedy, neither"
+"""Greedy where an empty worker's reliability drops by nothing, where none is reserved, and both."""
+VARIANTS = (NO_DROP, NO_RESERVE, NEITHER)
 # any number of workers: where m does not divide n, their sizes differ by one
 ASSIGN: Mapping[str, Callable[..., Assignment]] = {
     "greedy": lambda *asked, rng: assign_greedy(*asked, uneven=True),
     "h-best": lambda *asked, rng: assign_spread(*asked, uneven=True),
     "h-worst": lambda *asked, rng: assign_packed(*asked, uneven=True),
     "random": lambda model, m, asked, rng: assign_random(model, m, asked, rng, uneven=True),
+    NO_DROP: lambda *asked, rng: assign_greedy(*asked, uneven=True, empty_drop="zero"),
+    NO_RESERVE: lambda *asked, rng: assign_greedy(*asked, uneven=True, reserve=False),
+    NEITHER: lambda *asked, rng: assign_greedy(
+        *asked, uneven=True, empty_drop="zero", reserve=False
+    ),
 }
-METHODS = tuple(ASSIGN)
+METHODS = (*DOCUMENT, "random", NO_DROP)
 STEPS = 30_000
 """Steps of the log, at most, that estimates of extremes are compared with."""
 
 
 def grid(
-    spark: SparkSession, case: SensorCase, reading: str, seed: int, draws: int = 5
+    spark: SparkSession,
+    case: SensorCase,
+    reading: str,
+    seed: int,
+    *,
+    methods: Sequence[str] = METHODS,
+    draws: int = 5,
 ) -> pd.DataFrame:
     """Estimable workers and error rates over (ε, m) by assignment method (D1 figs 10–13).
 
@@ -53,8 +69,9 @@ def grid(
     Columns: method, workers, epsilon, draw, estimable; windows: those counted, which miss no
     sample; error, error_low, error_high: rate of (9) in the first part with its bootstrap interval
     over whole windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval over
-    parts; error_all, pooled_all: the same over all keys, estimable or not; expected: the rate that
-    the model predicts for the keys counted. NaN where no key counts.
+    parts; error_all, pooled_all: the same over all keys, estimable or not; by_part, all_by_part:
+    the rates of each part; expected: the rate that the model predicts for the keys counted. NaN
+    where no key counts.
     """
     model, windows = case.readings[reading]
     parts = 1 + case.replications
@@ -67,8 +84,8 @@ def grid(
         )
     block = case.block or -(-windows.width // windows.slide)
     points = GridPoints(model, case.log, windows, case.epsilons, case.delta, parts, seed, block)
-    often = {method: range(draws if method == "random" else 1) for method in METHODS}
-    chosen = [(method, m, d) for m in case.workers for method in METHODS for d in often[method]]
+    often = {method: range(draws if method == "random" else 1) for method in methods}
+    chosen = [(method, m, d) for m in case.workers for method in methods for d in often[method]]
     frame = pd.concat(sweep(spark, points, chosen))
     return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
 
@@ -124,7 +141,10 @@ class GridPoints:
         shares, all_shares = np.array(counted), np.array(everyone)
         first = shares[:, : edges[1]]
         low, high = bootstrap_interval(first, self.block, np.random.default_rng(self.seed))
-        means = np.add.reduceat(shares, edges[:-1], axis=1) / np.diff(edges)
+        means, all_means = (
+            np.add.reduceat(each, edges[:-1], axis=1) / np.diff(edges)
+            for each in (shares, all_shares)
+        )
         pooled, pooled_low, pooled_high = t_interval(means)
         return pd.DataFrame(rows, columns=["epsilon", "estimable", "expected"]).assign(
             method=method,
@@ -138,7 +158,9 @@ class GridPoints:
             pooled_low=pooled_low,
             pooled_high=pooled_high,
             error_all=all_shares[:, : edges[1]].mean(axis=1),
-            pooled_all=all_shares.mean(axis=1),
+            pooled_all=all_means.mean(axis=1),
+            by_part=list(means),
+            all_by_part=list(all_means),
         )
 
 
@@ -173,7 +195,8 @@ def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd
 def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
     """Estimable workers by method, of the best assignment, and the bound on all of them.
 
-    Columns: method ("greedy", "h-best", "best" or "bound"), workers, epsilon, estimable.
+    Columns: method ("greedy" and its variants, "h-best", "best" or "bound"), workers, epsilon,
+    estimable.
     """
     model, epsilons, delta = case.samples, case.epsilons, case.delta
 
@@ -181,7 +204,7 @@ def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
         for epsilon in epsilons:
             asked = model, m, Requirement(epsilon, delta)
             best = assign_best(*asked, uneven=True)
-            for method in ("greedy", "h-best"):
+            for method in ("greedy", *VARIANTS, "h-best"):
                 assignment = ASSIGN[method](*asked, rng=None)
                 yield method, m, epsilon, int(assignment.estimable.sum())
             yield "best", m, epsilon, int(best.estimable.sum())
