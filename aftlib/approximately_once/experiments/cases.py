@@ -118,7 +118,7 @@ class NotebookParameters(ParameterModel):
     dimensions: int = parameter(120, "sensors of the generated data", least=2, most=5000)
     blocks: int = parameter(10, "equally large groups of correlated sensors", least=1)
     covariance: str = parameter(
-        "block", f"of generated sensors: {', '.join(COVARIANCES)}; blocks are factors, too"
+        "block", "of generated sensors: block, autoregressive, factor or random"
     )
     rows: int = parameter(1000, "rows of the document's experiment", least=1)
     replications: int = parameter(
