@@ -121,6 +121,8 @@ class ReplayQuery:
         for name in ("requirement", "recovery_time"):
             numbers = asdict(getattr(self, name))
             settings[name] = {field: float(value) for field, value in numbers.items()}
+        if not settings["recovery_time"]["estimate_ms"]:  # earlier releases had none
+            del settings["recovery_time"]["estimate_ms"]
         if self.planned is not None:
             settings["planned"] = [list(self.planned[0]), [list(o) for o in self.planned[1]]]
         if self.recover != "model":
@@ -163,7 +165,7 @@ class PartialReplay:
 
     def __post_init__(self) -> None:
         q = self.query
-        shortest = q.recovery_time(q.model.size)
+        shortest = q.recovery_time(q.model.size, full=True)
         if not q.t_sla_ms >= shortest:
             raise ValueError(
                 f"t_sla_ms must be at least {shortest:.6g}, got {q.t_sla_ms!r}: once failures have "

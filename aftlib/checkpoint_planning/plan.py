@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -178,8 +180,6 @@ def plan_checkpoints(
     query: str = "mean",
     start: int = 0,
     checkpoint_variance: ArrayLike | None = None,
-    *,
-    exactly_once_pays_fixed: bool = True,
 ) -> CheckpointPlan:
     """Fewest checkpoints by alternating what to replay and how far that reaches (D2 fig. 4).
 
@@ -192,7 +192,8 @@ def plan_checkpoints(
     requirement : Requirement
         ε, in the unit of the window's result, and δ.
     recovery_time : RecoveryTime
-        Milliseconds by the number of replayed tuples.
+        Milliseconds by the number of replayed tuples. Where it has an `estimate_ms`, an interval
+        replays all sensors if that reaches further, because nothing is then estimated.
     t_sla_ms : float
         Longest recovery permitted.
     method : {"proposed", "no-relaxation", "exactly-once", "adaptive"}
@@ -206,9 +207,6 @@ def plan_checkpoints(
     checkpoint_variance : array_like, shape (n,), optional
         σ_c, variance of each sensor's aggregate over (0, start] after an approximate restoration;
         0 by default.
-    exactly_once_pays_fixed : bool
-        Whether "exactly-once" pays the fixed part of the recovery time, of which it needs no
-        T_est. The document does not say.
 
     Returns
     -------
@@ -270,51 +268,68 @@ def plan_checkpoints(
         )
     window, start = int(window), int(start)
     variance = _restored(model, start, checkpoint_variance)
-    replay = [_first_replay(model, requirement, method, query, variance, start, window)]
+    chosen = _first_replay(model, requirement, method, query, variance, start, window)
 
-    if method == "exactly-once" and not exactly_once_pays_fixed:
-        recovery_time = RecoveryTime(0, recovery_time.per_tuple_ms)
-    sensors = model.size if method == ADAPTIVE else len(replay[0].sensors)
-    if not t_sla_ms >= (shortest := recovery_time(sensors)):
+    reach = partial(recovery_time.max_steps, of=model.size, t_sla_ms=t_sla_ms)
+    sensors = model.size if method == ADAPTIVE else len(chosen.sensors)
+    shortest = recovery_time(model.size, full=True)  # over one step
+    if sensors < model.size:
+        shortest = min(shortest, recovery_time(sensors))
+    if not t_sla_ms >= shortest:
         raise ValueError(
             f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
             f"got {t_sla_ms!r}; allow more time, or replay fewer sensors by a larger epsilon"
         )
-    most = recovery_time.max_tuples(t_sla_ms)
     if method == ADAPTIVE:
-        marks, alone = _alone(replay[0], window - start, most)
+        marks, alone = _alone(chosen, window - start, partial(_furthest, model=model, reach=reach))
         marks = tuple(start + mark for mark in marks)
         return CheckpointPlan(marks, (alone,) * (len(marks) - 1), requirement, query, variance)
 
-    times = [start]
+    times, replay = [start], list[ReplaySet]()
     while True:
-        size = len(replay[-1].sensors)
-        times.append(min(window, times[-1] + most // size) if size else window)
+        furthest, steps = _furthest(chosen, window - times[-1], model, reach)
+        replay.append(furthest)
+        times.append(times[-1] + steps)
         if times[-1] == window:
             return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
         relaxed = (window - start) / (window - times[-1])
         if not linear:
-            steps = window - times[-1], window - start
+            lost = window - times[-1], window - start
             unit = Requirement(1, requirement.delta)  # ε cancels out
-            later, first = (extreme_max_variance(unit, m) for m in steps)
+            later, first = (extreme_max_variance(unit, m) for m in lost)
             relaxed = later / first
-        replay.append(replay[-1].loosened(relaxed if method == "proposed" else 1.0))
+        chosen = chosen.loosened(relaxed if method == "proposed" else 1.0)
 
 
-def _alone(tightest: ReplaySet, steps: int, most: int) -> tuple[tuple[int, ...], ReplaySet]:
-    """Cut `steps` into the fewest intervals that may each use up ε, at most `most` tuples each.
+def _furthest(
+    chosen: ReplaySet, steps: int, model: GaussianModel, reach: Callable[[int], int]
+) -> tuple[ReplaySet, int]:
+    """Of a set and of all sensors, the one that reaches further into `steps`; and how far."""
+    reached, everything = (min(steps, reach(m)) for m in (len(chosen.sensors), model.size))
+    if everything > reached:
+        return ReplaySet.everything(model), everything
+    return chosen, reached
+
+
+def _alone(
+    tightest: ReplaySet, steps: int, furthest: Callable[[ReplaySet, int], tuple[ReplaySet, int]]
+) -> tuple[tuple[int, ...], ReplaySet]:
+    """Cut `steps` into the fewest intervals that may each use up ε and that T_SLA reaches over.
 
     `tightest` is the set for one interval of all steps. A shorter one needs fewer sensors, so that
     its tuples grow with its length, and the longest that fits is found by halving.
     """
 
+    def chosen(length: int) -> tuple[ReplaySet, int]:
+        return furthest(tightest.loosened(steps / length), length)
+
     def fits(length: int) -> bool:
-        return len(tightest.loosened(steps / length).sensors) * length <= most
+        return chosen(length)[1] == length
 
     longest = bisect_left(range(2, steps + 1), True, key=lambda length: not fits(length)) + 1
     count = -(-steps // longest)
     marks = tuple(round(k * steps / count) for k in range(count + 1))
-    return marks, tightest.loosened(steps / max(np.diff(marks)))
+    return marks, chosen(max(np.diff(marks)))[0]
 
 
 def _first_replay(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,14 +11,17 @@ _MOST_TUPLES = 2**53
 
 @dataclass(frozen=True)
 class RecoveryTime:
-    """T_rec = fixed + per tuple · tuples, in milliseconds (D2 eq. (24)).
+    """T_rec = fixed + estimate + per tuple · tuples, in milliseconds (D2 eq. (24)).
 
     Parameters
     ----------
     fixed_ms : float
-        T_res + T_est, restoring and estimating; finite, at least 0.
+        What every recovery takes; finite, at least 0: T_res + T_est, or T_res with `estimate_ms`.
     per_tuple_ms : float
         T_rep of one replayed tuple; finite, above 0.
+    estimate_ms : float
+        T_est of a recovery that estimates; finite, at least 0. A recovery that replays all sensors
+        does not pay it.
 
     Raises
     ------
@@ -37,6 +40,7 @@ class RecoveryTime:
 
     fixed_ms: float
     per_tuple_ms: float
+    estimate_ms: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not 0 <= self.fixed_ms < np.inf:
@@ -49,9 +53,14 @@ class RecoveryTime:
                 f"per_tuple_ms must be finite and above 0, got {self.per_tuple_ms!r}; "
                 "give the milliseconds that replaying one tuple takes"
             )
+        if not 0 <= self.estimate_ms < np.inf:
+            raise ValueError(
+                f"estimate_ms must be finite and at least 0, got {self.estimate_ms!r}; "
+                "give the milliseconds that estimating takes, or leave it out"
+            )
 
-    def __call__(self, tuples: int) -> float:
-        """Milliseconds to recover by replaying this many tuples.
+    def __call__(self, tuples: int, *, full: bool = False) -> float:
+        """Milliseconds to recover by replaying this many tuples; `full`: of all sensors.
 
         Raises
         ------
@@ -62,10 +71,13 @@ class RecoveryTime:
             raise ValueError(
                 f"tuples must be at least 0, got {tuples!r}; count the replayed tuples"
             )
-        return float(self.fixed_ms + self.per_tuple_ms * tuples)
+        return float(self._constant(full) + self.per_tuple_ms * tuples)
 
-    def max_tuples(self, t_sla_ms: float) -> int:
-        """Most tuples that can be replayed within T_SLA (D2 eq. (25)).
+    def _constant(self, full: bool) -> float:
+        return self.fixed_ms if full else self.fixed_ms + self.estimate_ms
+
+    def max_tuples(self, t_sla_ms: float, *, full: bool = False) -> int:
+        """Most tuples that can be replayed within T_SLA (D2 eq. (25)); `full`: of all sensors.
 
         Returns
         -------
@@ -78,18 +90,30 @@ class RecoveryTime:
         ValueError
             When T_SLA is below the fixed part.
         """
-        if not t_sla_ms >= self.fixed_ms:
+        constant = self._constant(full)
+        if not t_sla_ms >= constant:
             raise ValueError(
-                f"t_sla_ms must be at least the fixed {self.fixed_ms!r} ms of every recovery, "
+                f"t_sla_ms must be at least the fixed {constant!r} ms of every recovery, "
                 f"got {t_sla_ms!r}; allow more time or make restoring and estimating faster"
             )
-        most = int(min((t_sla_ms - self.fixed_ms) / self.per_tuple_ms, _MOST_TUPLES))
-        while self(most) > t_sla_ms:
+        most = int(min((t_sla_ms - constant) / self.per_tuple_ms, _MOST_TUPLES))
+        while self(most, full=full) > t_sla_ms:
             most -= 1
-        while most < _MOST_TUPLES and self(most + 1) <= t_sla_ms:
+        while most < _MOST_TUPLES and self(most + 1, full=full) <= t_sla_ms:
             most += 1
         return most
+
+    def max_steps(self, sensors: int, of: int, t_sla_ms: float) -> int:
+        """Most steps of some sensors, `of` all, that can be replayed within T_SLA; 0 if none."""
+        full = sensors == of
+        if t_sla_ms < self._constant(full):
+            return 0
+        most = self.max_tuples(t_sla_ms, full=full)
+        return most // sensors if sensors else _MOST_TUPLES
 
 
 DOCUMENT_RECOVERY_TIME = RecoveryTime(fixed_ms=28.33, per_tuple_ms=9.332e-4)
 """What the document measured for n = 100 sensors on its machine (D2 eqs (27), (28))."""
+
+DOCUMENT_ESTIMATE_MS = 26.33
+"""Its T_est: restoring took at most 2 ms (D2 section 6.1)."""

@@ -51,7 +51,8 @@ def document(spark, directory):
 
 @pytest.fixture(scope="module")
 def counts(spark, document):
-    return cases.checkpoint_counts(spark, document)
+    found = cases.checkpoint_counts(spark, document)
+    return found[found["charging"] == cases.CHARGINGS[0]]
 
 
 @pytest.fixture(scope="module")

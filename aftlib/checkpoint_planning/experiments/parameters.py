@@ -12,7 +12,11 @@ from aftlib.checkpoint_planning.experiments.cases import PlanningCase
 from aftlib.checkpoint_planning.experiments.costs import require_judged
 from aftlib.checkpoint_planning.experiments.guarded import BUDGET
 from aftlib.checkpoint_planning.experiments.recoveries import require_planned
-from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.checkpoint_planning.recovery_time import (
+    DOCUMENT_ESTIMATE_MS,
+    DOCUMENT_RECOVERY_TIME,
+    RecoveryTime,
+)
 from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -126,6 +130,7 @@ class NotebookParameters(ParameterModel):
             recovery_time=DOCUMENT_RECOVERY_TIME,
             replications=self.replications,
             seed=self.seed,
+            estimate_ms=DOCUMENT_ESTIMATE_MS,
         )
 
     @property
