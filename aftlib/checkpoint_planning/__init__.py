@@ -11,5 +11,6 @@ the rest of the window is planned. `guarded_replay`: the same with a guard that 
 the prepared replay sets on disk. `startup` makes the operator over them.
 `pipeline`: the operator on Structured Streaming, whose micro-batches end at the τ, or in one
 process. `driver` runs either in a process of its own that can be killed.
-`experiments`: what notebook 02 runs, in its order. `figures` draw it, `claims` judge it.
+`experiments`: what notebook 02 runs, in its order. `figures` draw it, `claims` judge it,
+those on times by `time_judges`.
 """

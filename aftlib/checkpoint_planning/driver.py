@@ -54,11 +54,6 @@ def passed_points(directory: Path) -> list[tuple[str, int, float]]:
     return [(point, batch, at) for point, batch, at in map(json.loads, lines)]
 
 
-def passed(directory: Path) -> dict[tuple[str, int], float]:
-    """When the processes in a directory last passed each (point, batch), in s since the epoch."""
-    return {(point, batch): at for point, batch, at in passed_points(directory)}
-
-
 def main(place: str, kind: str, schedule: str = "[]") -> None:
     """Recover the batch of an earlier process, then stream the rest.
 

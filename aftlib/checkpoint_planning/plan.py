@@ -329,7 +329,7 @@ def _alone(
     longest = bisect_left(range(2, steps + 1), True, key=lambda length: not fits(length)) + 1
     count = -(-steps // longest)
     marks = tuple(round(k * steps / count) for k in range(count + 1))
-    return marks, chosen(max(np.diff(marks)))[0]
+    return marks, chosen(int(np.diff(marks).max()))[0]
 
 
 def _first_replay(

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning.claims import CLAIMS
-from aftlib.checkpoint_planning.experiments import cases, costs
-from aftlib.checkpoint_planning.experiments import recoveries as runs
+from aftlib.checkpoint_planning.experiments import cases, costs, kills
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -48,29 +47,65 @@ def timing(rep=lambda m: 1 + m, res=0.0):
     sizes = np.array([10, 50, 100])
     frame = pd.DataFrame({"n": 100, "sensors": sizes, "tuples": sizes, "est_ms": 0.1})
     frame = frame.assign(rep_ms=[rep(m) for m in sizes], res_ms=1 + res * sizes)
-    return frame.assign(total_ms=frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
+    frame = frame.assign(total_ms=frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
+    return pd.concat([frame.assign(repeat=repeat) for repeat in range(3)], ignore_index=True)
 
 
-def restarted(t_rec=10.0, from_start=400.0):
-    """What two killed drivers took to recover, at a T_SLA of 100 ms."""
-    return pd.DataFrame({"t_sla_ms": 100.0, "total_ms": [9.0, t_rec], "all_ms": from_start})
+FLAT = timing(lambda m: 100 - 0.1 * m)  # a job's start, and a partial replay takes longer
 
 
-def frames(case, times=None, killed=None):
+def recovered(late=0, count=20, sensors=10, from_start=400.0):
+    """Recoveries of which some are later than a T_SLA of 100 ms; processes start within 300."""
+    took = [101.0] * late + [9.0] * (count - late)
+    frame = pd.DataFrame({"total_ms": took, "all_ms": from_start, "t_sla_ms": 100.0})
+    return frame.assign(sensors=sensors, n=100, start_ms=300.0)
+
+
+def rates(exact, proposed):
+    """Rates of both plans, turn by turn."""
+    each = {"exactly-once": exact, "proposed": proposed}
+    rows = [(i, name, rate) for name in each for i, rate in enumerate(each[name])]
+    return pd.DataFrame(rows, columns=["repeat", "plan", "rate"]).assign(checkpoints=3)
+
+
+def solving(solve_ms):
+    """T_est of n = 10,000 solved at recovery."""
+    row = {"n": 10_000, "sensors": 1000, "solve_ms": solve_ms, "product_ms": 4.0}
+    return pd.DataFrame([row])
+
+
+TIMED = {
+    "times": timing(),
+    "through": FLAT,
+    "killed": recovered(),
+    "running": recovered(),
+    "rates": rates([1, 1.1, 1], [2, 2.1, 2.2]),
+    "solved": solving(2000.0),
+}
+
+
+def frames(case, times=None, **changed):
     """Frames of the code as it is now."""
     few = replace(case, epsilons=case.epsilons[3:], deltas=(0.05,), t_slas=(50, 100))
-    return {
+    found = {
         "case": case,
         "counts": cases.checkpoint_counts(None, case),
         "success": cases.success_rates(None, few),
-        "times": timing() if times is None else times,
-        "killed": restarted() if killed is None else killed,
     }
+    return found | TIMED | ({} if times is None else {"times": times}) | changed
 
 
-def turned(case, times=None, killed=None):
-    """Claims that do not come out as recorded."""
-    return judging.turned(CLAIMS, frames(case, times, killed))
+def turned(case, times=None):
+    """Claims that do not come out as recorded.
+
+    Without D2-5: ten data sets decide it on these few plans, but not on the notebook's many.
+    """
+    return judging.turned(CLAIMS, frames(case, times)) - {"D2-5"}
+
+
+def verdict_of(claim, case=None, **changed):
+    """Verdict on a claim on times, some frames of which are others."""
+    return judging.verdict(CLAIMS, TIMED | {"case": case} | changed, claim)
 
 
 def test_all_claims_come_out_as_recorded(document):
@@ -159,13 +194,14 @@ def test_errors_of_another_size_turn_the_guarantee(document, monkeypatch, sample
     assert judging.turned(CLAIMS, found) == {"D2-5"}
 
 
-def test_many_data_sets_decide_the_guarantee(document):
-    """Intervals a hundred times as narrow end within the margin, where no rate is above δ."""
+@pytest.mark.parametrize(("times", "verdict"), [(1, "holds"), (10, "undecided")])
+def test_few_data_sets_leave_the_guarantee_open(document, times, verdict):
+    """Few have intervals ten times as wide."""
     found = frames(document)
-    few = found["success"]
-    kept = few.assign(worst=few[["worst", "worst_expected"]].max(axis=1))
-    kept["worst_high"] = kept["worst"] + (few["worst_high"] - few["worst"]) / 100
-    assert judging.verdict(CLAIMS, found | {"success": kept}, "D2-5") == "holds"
+    success = found["success"]
+    wider = success["worst"] + times * (success["worst_high"] - success["worst"])
+    found["success"] = success.assign(worst_high=wider)
+    assert judging.verdict(CLAIMS, found, "D2-5") == verdict
 
 
 def test_full_replays_say_nothing_about_the_guarantee(document):
@@ -177,13 +213,13 @@ def test_full_replays_say_nothing_about_the_guarantee(document):
 def test_a_wrong_gain_turns_the_guarantee(document, monkeypatch):
     right = GaussianModel.gain
     monkeypatch.setattr(GaussianModel, "gain", lambda *given: -right(*given))
-    assert turned(document) == {"D2-5"}
+    assert judging.verdict(CLAIMS, frames(document), "D2-5") == "deviates"
 
 
 def test_a_plan_that_spends_too_much_turns_the_guarantee(document, monkeypatch):
     right = Requirement.max_variance.fget
-    monkeypatch.setattr(Requirement, "max_variance", property(lambda self: 1.5 * right(self)))
-    assert "D2-5" in turned(document)
+    monkeypatch.setattr(Requirement, "max_variance", property(lambda self: 2 * right(self)))
+    assert judging.verdict(CLAIMS, frames(document), "D2-5") == "deviates"
 
 
 @pytest.mark.parametrize(
@@ -247,16 +283,52 @@ def test_a_reader_that_spends_its_time_otherwise_turns_its_claim(
     assert (claim in turned(document, times)) if claim else not turned(document, times)
 
 
+def test_where_spark_replays_as_one_process_does_the_claims_hold():
+    assert verdict_of("D2-6", through=timing()) == verdict_of("D2-7", through=timing()) == "holds"
+
+
+def test_turns_that_differ_leave_d2_6_open():
+    noisy = timing()
+    noisy.loc[noisy["repeat"] == 0, "total_ms"] = 100
+    assert verdict_of("D2-6", times=noisy, through=noisy) == "undecided"
+
+
 @pytest.mark.parametrize(
-    ("killed", "claims"),
-    [
-        (restarted(t_rec=101.0), {"D2-8"}),  # one of two
-        (restarted(from_start=99.0), {"D2-9"}),
-        (restarted(t_rec=101.0, from_start=99.0), {"D2-8", "D2-9"}),
-    ],
+    ("late", "count", "verdict"),
+    [(0, 20, "undecided"), (0, 100, "holds"), (10, 20, "deviates"), (2, 100, "undecided")],
 )
-def test_other_times_after_a_kill_turn_their_claim(document, killed, claims):
-    assert turned(document, killed=killed) == claims
+def test_a_share_of_recoveries_is_judged_by_its_interval(late, count, verdict):
+    found = recovered(late, count)
+    assert verdict_of("D2-8", killed=found) == verdict
+    assert verdict_of("D2-10", running=found) == verdict
+
+
+def test_the_start_of_a_process_counts_in_d2_9():
+    assert verdict_of("D2-9", killed=recovered(count=100)) == "holds"
+    assert verdict_of("D2-9", killed=recovered(count=100, from_start=401.0)) == "deviates"
+    assert verdict_of("D2-9", killed=recovered(count=10)) == "undecided"
+
+
+@pytest.mark.parametrize("sensors", [0, 100])
+def test_recoveries_that_do_not_both_replay_and_estimate_settle_nothing(sensors):
+    found = recovered(sensors=sensors)
+    assert verdict_of("D2-8", killed=found) == verdict_of("D2-9", killed=found) == "not run"
+    assert verdict_of("D2-10", running=found) == "not run"
+
+
+@pytest.mark.parametrize(
+    ("proposed", "verdict"),
+    [([2, 2.1, 2.2], "holds"), ([0.5, 0.5, 0.6], "deviates"), ([0.5, 1, 2], "undecided")],
+)
+def test_throughput_is_judged_turn_by_turn(proposed, verdict):
+    assert verdict_of("D2-11", rates=rates([1, 1, 1.1], proposed)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("solve_ms", "verdict"), [(0.0, "deviates"), (2000.0, "undecided"), (1e9, "holds")]
+)
+def test_solving_at_recovery_is_judged_over_the_readings(document, solve_ms, verdict):
+    assert verdict_of("D2-12", document, solved=solving(solve_ms)) == verdict
 
 
 CLOCKED = """
@@ -274,7 +346,7 @@ driver.main(*sys.argv[1:])
 
 
 def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatch):
-    """A slow recovery turns D2-8; D2-9, which deviates, turns where T_SLA leaves time to start.
+    """A slow recovery turns D2-8; D2-9 deviates where T_SLA leaves no time to start.
 
     Reading takes the seconds that are given here. No process has loaded numpy within 40 ms, and
     each has within an hour.
@@ -284,10 +356,10 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
 
     def found(name, t_sla_ms, seconds):
         clocked = sys.executable, "-c", CLOCKED.format(seconds=seconds)
-        monkeypatch.setitem(runs.restarts.__wrapped__.__globals__, "_DRIVER", clocked)
+        monkeypatch.setitem(kills.restarts.__wrapped__.__globals__, "_DRIVER", clocked)
         cost = RecoveryTime(0.75 * t_sla_ms, 1)
-        query = ReplayQuery(model, 24, Requirement(0.45, 0.05), cost, t_sla_ms)
-        killed = runs.restarts(query, log, tmp_path / name, 1, 1, kinds=("bare",))
+        query = ReplayQuery(model, 24, Requirement(0.5, 0.05), cost, t_sla_ms)
+        killed = kills.restarts(query, log, tmp_path / name, 2, 1).assign(start_ms=0.0)
         records = judging.judged(CLAIMS, {"killed": killed}, "D2-8", "D2-9")
         return [record.verdict for record in records.values()]
 

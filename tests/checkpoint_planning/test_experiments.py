@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import beta
 
 from aftlib.checkpoint_planning import figures
-from aftlib.checkpoint_planning.experiments import cases, costs
+from aftlib.checkpoint_planning.experiments import cases, costs, kills
 from aftlib.checkpoint_planning.experiments import recoveries as runs
 from aftlib.checkpoint_planning.experiments.costs import equally_correlated, wide_log
 from aftlib.checkpoint_planning.experiments.parameters import NotebookParameters
@@ -298,25 +298,41 @@ def test_t_sla_kept_by_hand():
 
 def test_a_killed_driver_is_started_again_and_each_phase_is_timed(case, tmp_path):
     (query,) = runs.queries(case, 0.45, 0.05, [20], RecoveryTime(0, 1))
-    frame = runs.restarts(query, case.log, tmp_path / "killed", 1, 1, kinds=("bare",))
+    frame = kills.restarts(query, case.log, tmp_path / "killed", 1, 1)
     (row,) = frame.to_dict("records")
     assert row["kind"] == "bare"
     assert row["sensors"] == len(query.first_plan.replay[row["batch"]].sensors)
-    assert min(row[phase] for phase in runs.PHASES) >= 0
+    assert min(row[phase] for phase in kills.PHASES) >= 0
     assert row["total_ms"] == row["recovery_ms"] < row["all_ms"]
-    before = sum(row[phase] for phase in runs.PHASES[:-1])
+    before = sum(row[phase] for phase in kills.PHASES[:-1])
     assert before == pytest.approx(row["all_ms"])  # planning anew comes after the commit
-    assert [bar.x[0] for bar in figures.restarts(frame).data] == [row[p] for p in runs.PHASES]
+    assert [bar.x[0] for bar in figures.restarts(frame).data] == [row[p] for p in kills.PHASES]
+
+
+def test_one_chain_of_drivers_is_killed_in_window_after_window(case, tmp_path):
+    """Each kill hits an interval of which some sensors are replayed and some estimated."""
+    (query,) = runs.queries(case, 0.45, 0.05, [20], RecoveryTime(0, 1))
+    frame = kills.restarts(query, case.log, tmp_path / "killed", 3, 1)
+    assert (frame["trial"].tolist(), set(frame["n"])) == ([0, 1, 2], {6})
+    assert frame["sensors"].between(1, 5).all()
+    assert frame["batch"].is_monotonic_increasing and frame["batch"].is_unique
+    assert (frame["tuples"] <= 20).all()
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["bare-0"]
+
+
+def test_a_query_planned_from_kills_covers_them(case, tmp_path):
+    asked = runs.queries(case, 0.45, 0.05, [10, 20], RecoveryTime(0, 1))
+    query, start_ms = kills.query_from_kills(asked, case.log, tmp_path, 1, t_sla_ms=1e4)
+    assert query.t_sla_ms == 1e4 and start_ms > 0
+    assert query.first_plan.times == (0, 24)
+    again, _ = kills.query_from_kills(asked, case.log, tmp_path / "again", 1, t_sla_ms=1e-3)
+    assert again.t_sla_ms == again.recovery_time(6)  # no plan keeps less
 
 
 def test_a_driver_that_ends_otherwise_is_an_error(case, tmp_path):
     (query,) = runs.queries(case, 0.45, 0.05, [20], RecoveryTime(0, 1))
-    with pytest.raises(
-        RuntimeError, match="must be killed at 'replayed' of batch ., ended with status 1"
-    ):
-        runs.restarts(
-            query, SensorLog(tmp_path, (), 0, {}), tmp_path / "killed", 1, 1, kinds=("bare",)
-        )
+    with pytest.raises(RuntimeError, match="must be killed by Fault.*, ended with status 1"):
+        kills.restarts(query, SensorLog(tmp_path, (), 0, {}), tmp_path / "killed", 1, 1)
 
 
 @pytest.mark.parametrize("master", ["spark://head:7077", "local[2,4]", None])
@@ -350,6 +366,6 @@ def test_killed_drivers_never_wait_for_the_cores_of_this_session(monkeypatch, tm
     query = ReplayQuery(model, 20, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
     log = SensorLog.write(tmp_path / "log", draw(model, 40, 1), model.names)
     with pytest.raises(KeyError, match="enough"):
-        runs.restarts(query, log, tmp_path / "killed", 1, 1)
+        kills.restarts(query, log, tmp_path / "killed", 1, 1)
     lent = (master or "").startswith("spark:")
     assert seen == ([["0", "1"], "driver", 10_000] if lent else ["driver"])

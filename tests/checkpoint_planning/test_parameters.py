@@ -9,7 +9,7 @@ import pytest
 
 from aftlib.checkpoint_planning import figures
 from aftlib.checkpoint_planning.claims import CLAIMS
-from aftlib.checkpoint_planning.experiments import cases, costs, guarded
+from aftlib.checkpoint_planning.experiments import cases, costs, guarded, kills
 from aftlib.checkpoint_planning.experiments import recoveries as runs
 from aftlib.checkpoint_planning.experiments.parameters import NotebookParameters
 from aftlib.checkpoint_planning.operator import bare_read
@@ -118,10 +118,15 @@ def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, 
         figures.counts(counts, axis, "title", at, start=p.epsilon)
         figures.success(success, axis, "title", at, start=p.epsilon)
     times = costs.recovery_times(
-        bare_read, tmp_path, tmp_path / "times", ns=[100], shares=[0.1, 0.5], repeats=1, tuples=100
+        bare_read, tmp_path, tmp_path / "times", ns=[100], shares=[0.1, 0.5], repeats=2, tuples=100
     )
-    killed = pd.DataFrame({"t_sla_ms": [50.0], "total_ms": [10.0], "all_ms": [400.0]})
-    frames = {"case": case, "counts": counts, "success": success, "times": times, "killed": killed}
+    plans = runs.rate_queries(case, p.epsilon, p.delta, p.t_sla)
+    recovered = pd.DataFrame({"t_sla_ms": [50.0], "total_ms": [10.0], "all_ms": [400.0]})
+    recovered = recovered.assign(sensors=1, n=p.sensors, start_ms=0.0)
+    frames = {"case": case, "counts": counts, "success": success, "times": times, "through": times}
+    frames |= {"killed": recovered, "running": recovered}
+    frames["rates"] = costs.stream_rates(plans, case.log, tmp_path / "rates", repeats=2)
+    frames["solved"] = costs.solving_times(ns=[10, 20], repeats=1)
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)
 
 
@@ -141,7 +146,7 @@ def test_odd_measurements_come_through(spark, tmp_path, odd):
     assert len(held) == 2 * len(p.budgets)
     figures.t_sla(held)
     figures.fitted(fit.points, fit.reserve, "title")
-    killed = runs.restarts(planned[0], case.log, tmp_path / "c", 1, 1, kinds=("bare",))
+    killed = kills.restarts(planned[0], case.log, tmp_path / "c", 1, 1)
     assert np.isfinite(killed["all_ms"]).all()
 
 

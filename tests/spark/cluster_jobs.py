@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.pipeline import Query, recover_stream
 from aftlib.approximately_once.sink import Outage
-from aftlib.checkpoint_planning.experiments.recoveries import restarts
+from aftlib.checkpoint_planning.experiments.kills import restarts
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.pipeline import replay_stream
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -77,7 +77,7 @@ def checkpoint_planning(spark: SparkSession, place: Path, killed: str = "spark")
     query = ReplayQuery(model, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 2.0)
 
     done = replay_stream(spark, query, log, place / "d2")
-    restarted = restarts(query, log, place / "killed", 1, 1, kinds=(killed,))
+    restarted = restarts(query, log, place / "killed", 1, 1, kind=killed)
     found = [[r.start, r.key, r.value, r.half_width, r.samples] for r in done.results]
     return found, restarted[["batch", "sensors"]].to_dict("list")
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import theilslopes
 
-from aftlib.checkpoint_planning.operator import Read
+from aftlib.checkpoint_planning.operator import Read, ReplayQuery, bare_read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet
+from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
@@ -137,6 +139,60 @@ def recovery_times(
             parts = zip(PARTS, (np.diff(timings) * 1e3).tolist(), strict=True)
             rows += [about | {"repeat": repeat} | dict(parts)] if repeat >= 0 else []
     return pd.DataFrame(rows).assign(total_ms=lambda t: t[list(PARTS)].sum(axis=1))
+
+
+def solving_times(
+    ns: Sequence[int] = (100, 1000, 10_000), shares: Sequence[float] = (0.1, 0.25), repeats: int = 3
+) -> pd.DataFrame:
+    """T_est of `equally_correlated` sensors, solved at recovery, and with a gain made beforehand.
+
+    The document solves (6) at recovery: Σ_YO Σ_OO⁻¹ (o − μ_O), with Σ in memory. Here its product
+    with o is all that is left. One row per (n, |O|): n, sensors, solve_ms, product_ms, the fastest
+    of the repeats after one that warms up.
+    """
+    rows = []
+    for n, share in product(ns, shares):
+        size = round(share * n)
+        within = np.full((size, size), CORRELATION)
+        np.fill_diagonal(within, 1)
+        across, seen = np.full((n - size, size), CORRELATION), np.ones(size)
+        gain, times = across * 0.5, []
+        for _ in range(repeats + 1):
+            start = time.perf_counter()
+            across @ cho_solve(cho_factor(within), seen)
+            solved = time.perf_counter()
+            gain @ seen
+            times.append((solved - start, time.perf_counter() - solved))
+        solve, multiply = np.min(times[1:], axis=0) * 1e3
+        rows.append({"n": n, "sensors": size, "solve_ms": solve, "product_ms": multiply})
+    return pd.DataFrame(rows)
+
+
+def stream_rates(
+    queries: Mapping[str, ReplayQuery],
+    log: SensorLog,
+    scratch: Path,
+    windows: int = 1,
+    repeats: int = 6,
+) -> pd.DataFrame:
+    """Throughput of an undisturbed stream in one process under each query.
+
+    Queries take turns; the first turn warms up. One row per (repeat, query): repeat, plan: the
+    query's name, checkpoints: of a window, seconds, rate: tuples per second.
+    """
+    rows, read = [], bare_read(log)
+    for repeat, (name, query) in product(range(-1, repeats), queries.items()):
+        operator = prepare(query, log, scratch / f"{name}-{repeat}")
+        batches = windows * len(query.first_plan.replay)
+        start = time.perf_counter()
+        for batch in range(batches):
+            operator.process(batch, read)
+        seconds = time.perf_counter() - start
+        about = {"checkpoints": len(query.first_plan.checkpoints), "seconds": seconds}
+        tuples = windows * query.window * query.model.size
+        row = {"repeat": repeat, "plan": name} | about | {"rate": tuples / seconds}
+        rows += [row] if repeat >= 0 else []
+    return pd.DataFrame(rows)
 
 
 def fastest(times: pd.DataFrame) -> pd.DataFrame:

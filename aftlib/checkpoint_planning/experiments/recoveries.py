@@ -1,12 +1,8 @@
-"""Real recoveries, in a running process and after a driver was killed, and their T_SLA."""
+"""Real recoveries in a running process, and their T_SLA."""
 
 from __future__ import annotations
 
 import itertools
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +12,21 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from aftlib.checkpoint_planning.driver import KINDS, passed, write_task
+from aftlib.checkpoint_planning.driver import write_task
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
+from aftlib.checkpoint_planning.experiments.kills import killed_driver
 from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery
 from aftlib.checkpoint_planning.pipeline import replay_stream, spark_read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.checkpoint_planning.startup import prepare
-from aftlib.checkpoint_planning.state import CheckpointStore, WindowResult
+from aftlib.checkpoint_planning.state import WindowResult
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.faults import Fault, schedule_to_json
-from aftlib.spark.java import short_lived
+from aftlib.spark.faults import Fault
 from aftlib.spark.session import cores_lent
 
 if TYPE_CHECKING:
@@ -51,15 +47,11 @@ MODEL = GaussianModel([22, 22, 20], [[1.0, 0.85, 0.40], [0.85, 0.90, 0.30], [0.4
 EPSILON, DELTA, T_SLA_MS = 0.44, 0.05, 6
 """Our choice: at 1 ms per replayed tuple these give the document's plan."""
 
-PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
-"""From the start of the new process: Python and its imports; opening the state; T_rec itself;
-committing what was recovered; and then planning the rest of the window."""
 CHANCE = 0.8
 """With which an interval fails."""
 PLANNED_WINDOWS = 20
 """Windows of the plan's second half that are streamed; each batch of Spark costs a moment."""
 _CRASHED = "the process that crashed"
-_DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
 
 
@@ -157,6 +149,18 @@ def queries(
     return [ReplayQuery(*asked, limit, query=case.windows.query) for limit in limits]
 
 
+def rate_queries(
+    case: PlanningCase, epsilon: float, delta: float, t_sla_ms: float
+) -> dict[str, ReplayQuery]:
+    """Queries whose throughput is compared: exactly-once, charged T_est or not, and proposed."""
+    asked = case.model, case.windows.width, Requirement(epsilon, delta)
+    costs = {"exactly-once": case.recovery_time, "exactly-once, no T_est": case.estimate_apart}
+    exact = {
+        name: ReplayQuery(*asked, cost, t_sla_ms, "exactly-once") for name, cost in costs.items()
+    }
+    return exact | {"proposed": ReplayQuery(*asked, case.recovery_time, t_sla_ms)}
+
+
 def recoveries(
     queries: Sequence[ReplayQuery],
     log: SensorLog,
@@ -172,7 +176,7 @@ def recoveries(
     interval fails by chance. Spark's restart is no part of T_rec.
 
     The queries differ in T_SLA only; `read` is `bare_read` or `spark_read` of the log, `scratch` a
-    new directory. One row per recovery: t_sla_ms, window, start, stop, sensors, tuples, res_ms,
+    new directory. One row per recovery: t_sla_ms, window, n, start, stop, sensors, tuples, res_ms,
     rep_ms, est_ms, total_ms.
     """
     for query in queries:
@@ -202,7 +206,8 @@ def _recovered(
             if failed:
                 record = operator.store.records()[-1]
                 times = {name: getattr(record, name) for name in _RECORDED}
-                yield {"t_sla_ms": query.t_sla_ms, "window": query.window} | times
+                about = {"t_sla_ms": query.t_sla_ms, "window": query.window, "n": query.model.size}
+                yield about | times
 
 
 def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
@@ -220,63 +225,6 @@ def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
         about = {"process": process, "t_sla_ms": t_sla, "recoveries": total, "kept": kept}
         rows.append(about | share | times)
     return pd.DataFrame(rows)
-
-
-@cores_lent()
-def restarts(
-    query: ReplayQuery,
-    log: SensorLog,
-    scratch: Path,
-    count: int,
-    seed: int,
-    kinds: Sequence[str] = KINDS,
-) -> pd.DataFrame:
-    """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover it.
-
-    Each driver has its own state, is killed when the tuples of one of its first three batches are
-    read and nothing of them is committed, and is started again at once: the time until a failure is
-    noticed is not measured here. `count` of each kind are killed: "bare" is one process without
-    Spark, "spark" runs the stream on Spark; both are recovered alike.
-
-    Columns: kind, trial, batch, sensors, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec,
-    and all_ms from the start of the new process to its commit. RuntimeError when a process ends
-    otherwise than by its SIGKILL. On a cluster they have the cores of this process's session.
-    """
-    rng = np.random.default_rng(seed)
-    batches = max(1, len(query.first_plan.replay) * (log.steps // query.window))
-    rows = []
-    for trial, kind in itertools.product(range(count), kinds):
-        directory, batch = scratch / f"{kind}-{trial}", int(rng.integers(min(3, batches)))
-        write_task(directory, query, log)
-        killed_driver(directory, kind, "replayed", batch)
-        start = killed_driver(directory, kind, "planned", batch)
-
-        store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
-        record = next(r for r in store.records() if r.batch == batch)
-        at, total = passed(directory), record.res_ms + record.rep_ms + record.est_ms
-        points = ("loaded", -1), ("estimated", batch), ("committed", batch), ("planned", batch)
-        python, until, commit, planning = np.diff([start, *(at[p] for p in points)]) * 1e3
-        phases = zip(PHASES, (python, until - total, total, commit, planning), strict=True)
-        about = {"kind": kind, "trial": trial, "batch": batch, "sensors": record.sensors}
-        asked = {"t_sla_ms": query.t_sla_ms, "total_ms": total}
-        rows.append(about | dict(phases) | asked | {"all_ms": python + until + commit})
-    return pd.DataFrame(rows)
-
-
-def killed_driver(directory: Path, kind: str, point: str, batch: int) -> float:
-    """Run a driver that is killed at a point of a batch; return its start, s since the epoch.
-
-    On a cluster it waits for cores: a session of this process must lend its own (`cores_lent`).
-    """
-    schedule = schedule_to_json([Fault("kill", "driver", batch, point)])
-    command, start = [*_DRIVER, str(directory), kind, schedule], time.time()
-    done = subprocess.run(command, capture_output=True, text=True, env=short_lived())
-    if done.returncode != -signal.SIGKILL:
-        raise RuntimeError(
-            f"driver must be killed at {point!r} of batch {batch}, ended with status "
-            f"{done.returncode}; its last output: {done.stderr[-500:]}"
-        )
-    return start
 
 
 def planned_query(plan: SensorPlan) -> ReplayQuery:
@@ -332,7 +280,7 @@ def planned_recoveries(
     write_task(scratch / "stream", query, log)
     with cores_lent():
         for batch in failing:
-            killed_driver(scratch / "stream", "spark", "replayed", batch)
+            killed_driver(scratch / "stream", "spark", Fault("kill", "driver", batch, "replayed"))
     done = replay_stream(spark, query, log, scratch / "stream")
     scores, rows = score_results(done.results, values, query), []
     for record in (record for record in done.records if record.recovered):

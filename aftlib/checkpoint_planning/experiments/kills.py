@@ -1,0 +1,131 @@
+"""Drivers that are really killed, and what the processes take that recover after them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from aftlib.checkpoint_planning.driver import passed_points, write_task
+from aftlib.checkpoint_planning.experiments.costs import fit_recovery_time
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.faults import Fault, schedule_to_json
+from aftlib.spark.java import short_lived
+from aftlib.spark.session import cores_lent
+
+PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
+"""From the start of the new process: Python and its imports; opening the state; T_rec itself;
+committing what was recovered; and then planning the rest of the window."""
+PILOTS = 3
+"""Kills that a fit starts from, under each of two queries."""
+_DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
+
+
+@cores_lent()
+def restarts(
+    query: ReplayQuery,
+    log: SensorLog,
+    scratch: Path,
+    count: int,
+    seed: int,
+    kind: str = "bare",
+) -> pd.DataFrame:
+    """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover it.
+
+    A driver is killed when the tuples of an interval are read and nothing of them is committed, and
+    the next is started at once: the time until a failure is noticed is not measured here. It
+    recovers the interval, goes on and is killed in the next window. After the log's last window a
+    new stream begins. Only intervals of which the plan replays some sensors and estimates the
+    others are hit, where it has any. "bare" drivers have no Spark, "spark" ones run the stream on
+    Spark; both recover alike.
+
+    One row per kill: kind, trial, batch, sensors: those replayed, of all `n`, tuples, the
+    milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec, and all_ms from the start of the new
+    process to its commit. RuntimeError when a process ends otherwise than by its SIGKILL. On a
+    cluster they have the cores of this process's session.
+    """
+    rng, plan, n = np.random.default_rng(seed), query.first_plan, query.model.size
+    partial = [k for k, replay in enumerate(plan.replay) if 0 < len(replay.sensors) < n]
+    chain, rows = log.steps // query.window, list[dict[str, float | str]]()
+    while len(rows) < count:
+        directory, starts = scratch / f"{kind}-{len(rows)}", list[float]()
+        write_task(directory, query, log)
+        hit = rng.choice(partial or len(plan.replay), min(chain, count - len(rows)))
+        faults = [
+            Fault("kill", "driver", window * query.window + plan.times[k])
+            for window, k in enumerate(hit)
+        ]
+        for fault in [*faults, Fault("kill", "driver", 0, "planned")]:
+            starts.append(killed_driver(directory, kind, fault))
+        rows += _recovered_by_new(directory, query, starts[1:])
+    found = pd.DataFrame(rows).assign(kind=kind, n=n, t_sla_ms=query.t_sla_ms)
+    return found.assign(trial=range(count))
+
+
+def query_from_kills(
+    queries: Sequence[ReplayQuery], log: SensorLog, scratch: Path, seed: int, t_sla_ms: float
+) -> tuple[ReplayQuery, float]:
+    """Query whose recovery time is that of new processes, and the milliseconds of their start.
+
+    Drivers of the first and the last query are killed `PILOTS` times each, and (24) is fitted to
+    what the next processes took. T_SLA is `t_sla_ms`, or the time to replay all sensors over one
+    step where that is longer.
+    """
+    pilots = [
+        restarts(query, log, scratch / str(i), PILOTS, seed)
+        for i, query in enumerate((queries[0], queries[-1]))
+    ]
+    recovered = pd.concat(pilots)
+    cost = fit_recovery_time(recovered).recovery_time
+    whole = fit_recovery_time(recovered.assign(total_ms=recovered["all_ms"])).recovery_time
+    limit = max(t_sla_ms, cost(queries[0].model.size))
+    query = replace(queries[0], recovery_time=cost, t_sla_ms=limit)
+    return query, max(0.0, whole.fixed_ms - cost.fixed_ms)
+
+
+def _recovered_by_new(
+    directory: Path, query: ReplayQuery, starts: Sequence[float]
+) -> Iterator[dict[str, float | str]]:
+    """What each process but the first of a stream did until it had planned; `starts` in s."""
+    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
+    records = {record.batch: record for record in store.records()}
+    processes = list[dict[str, float]]()
+    for point, batch, when in passed_points(directory):
+        if point == "loaded":
+            processes.append({point: when})
+        elif processes[-1].setdefault("batch", batch) == batch:  # its first
+            processes[-1][point] = when
+    for start, at in zip(starts, processes[1:], strict=True):
+        record = records[int(at["batch"])]
+        total = record.res_ms + record.rep_ms + record.est_ms
+        ends = [start, *(at[p] for p in ("loaded", "estimated", "committed", "planned"))]
+        python, until, commit, planning = np.diff(ends) * 1e3
+        phases = zip(PHASES, (python, until - total, total, commit, planning), strict=True)
+        tuples = record.sensors * (record.stop - record.start)
+        about = {"batch": record.batch, "sensors": record.sensors, "tuples": tuples}
+        yield about | dict(phases) | {"total_ms": total, "all_ms": python + until + commit}
+
+
+def killed_driver(directory: Path, kind: str, fault: Fault) -> float:
+    """Run a driver that a fault kills; return its start, s since the epoch.
+
+    On a cluster it waits for cores: a session of this process must lend its own (`cores_lent`).
+    """
+    command = [*_DRIVER, str(directory), kind, schedule_to_json([fault])]
+    start = time.time()
+    done = subprocess.run(command, capture_output=True, text=True, env=short_lived())
+    if done.returncode != -signal.SIGKILL:
+        raise RuntimeError(
+            f"driver must be killed by {fault}, ended with status {done.returncode}; its last "
+            f"output: {done.stderr[-500:]}"
+        )
+    return start
