@@ -187,11 +187,11 @@ def test_a_stopped_node_ends_with_its_coordinator(tmp_path):
     program = "from aftlib.upstream_backup import processes as p; p.deliver(p.UPSTREAM, 10**12)"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     coordinator = subprocess.Popen([sys.executable, "-c", program], env=environment)
-    while not (nodes := children(coordinator.pid, "node_process")):
+    while not [*tmp_path.glob("*/primary-1")]:  # its socket, which it opens after the call
         assert coordinator.poll() is None
         time.sleep(0.01)
-    time.sleep(1.0)  # it has come to the call, or is killed before
-    os.kill(nodes[0], signal.SIGSTOP)
+    nodes = children(coordinator.pid, "node_process")
+    os.kill(next(pid for pid in nodes if " primary " in arguments(pid)), signal.SIGSTOP)
     coordinator.kill()
     coordinator.wait(timeout=60)
     deadline = time.monotonic() + 60
@@ -205,6 +205,10 @@ def runs(pid):
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
     return False
+
+
+def arguments(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
 def children(pid, name):
