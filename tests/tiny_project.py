@@ -64,7 +64,8 @@ def only_tiny_claims(patch: pytest.MonkeyPatch) -> None:
 
 def settled(id: str, value=1, holds: bool = True, interval=None, note: str = "", **about):
     """Return the record of a finding about the claim `id`, which has other fields by `about`."""
-    claim = replace(all_claims()[id], **{"expected": 1, "threshold": None} | about)
+    usual = {"expected": 1, "threshold": None, "basis": "measured"}
+    claim = replace(all_claims()[id], **usual | about)
     return ClaimRecord.of(claim, Finding(value, interval, note, conditions=holds))
 
 

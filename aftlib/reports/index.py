@@ -48,8 +48,9 @@ def write_index(
     page = render(
         "index.html.j2",
         cards=[_card(n, reports.get(n.name), claims) for n in notebooks],
-        counts=tally(claim.verdict for claim in claims),
-        deviating=[claim for claim in ran if claim.verdict == "deviates"],
+        counts=tally(claim.verdict for claim in claims if not claim.project),
+        own_counts=tally(claim.verdict for claim in claims if claim.project),
+        deviating=[c for c in ran if c.verdict == "deviates" and not c.project],
         surprises=unexpected(claim for claim in ran if not claim.changed),
         changed=sum(bool(claim.changed) for claim in ran),
         old=sum(bool(claim.earlier) for claim in claims),
@@ -123,7 +124,8 @@ def write_readme(
     page = render(
         "readme.md.j2",
         profiles=", ".join(sorted({executed.profile for executed in reports.values()})),
-        counts=tally(claim.verdict for claim in claims),
+        counts=tally(claim.verdict for claim in claims if not claim.project),
+        own_counts=tally(claim.verdict for claim in claims if claim.project),
         reports=shown,
     )
     return write_whole(target, page.rstrip() + "\n")

@@ -29,7 +29,15 @@ def render(template: str, **values: Any) -> str:
     )
     literal = partial(json.dumps, ensure_ascii=False, default=str)
     filters: list[Any] = [counted, slug, shown, shown_interval]
-    functions: list[Any] = [asset, duration, not_default, started, tally, why_and_rest]
+    functions: list[Any] = [
+        asset,
+        duration,
+        not_default,
+        reading_counts,
+        started,
+        tally,
+        why_and_rest,
+    ]
     environment.filters |= {each.__name__: each for each in filters} | {"literal": literal}
     environment.globals |= {each.__name__: each for each in functions} | {"symbols": SYMBOLS}
     return environment.get_template(template).render(values)
@@ -84,6 +92,17 @@ def counted(verdict: str, count: int) -> str:
     plural = {"holds": "hold", "deviates": "deviate"}
     word = plural.get(verdict, verdict) if count > 1 else verdict
     return f"{SYMBOLS[verdict]} {count} {word}"
+
+
+def reading_counts(readings: Mapping[str, str]) -> str:
+    """Return how the verdicts under other readings are distributed.
+
+    >>> reading_counts({"by all traffic": "0.34, deviates", "by the input": "1.02, holds"})
+    'Other readings: 1 holds, 1 deviates'
+    """
+    counts = tally(found.rpartition(", ")[2] for found in readings.values())
+    shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return f"Other readings: {shown}"
 
 
 def not_default(changed: Mapping[str, Any]) -> list[str]:

@@ -78,7 +78,11 @@ def test_a_verdict_is_told_by_word_and_symbol_not_by_colour_alone():
 
 def test_a_finding_shows_n_what_it_could_detect_and_where_its_threshold_comes_from():
     html = shown_html(CLAIM, m=4)
-    assert "n = 12 kills" in html and "would show ± 0.71" in html and ">ours</small>" in html
+    assert (
+        "n = 12 kills" in html
+        and "detects ± 0.71" in html
+        and ">threshold from ours</small>" in html
+    )
     assert "project" not in html
 
 
@@ -86,6 +90,7 @@ def test_other_readings_are_shown_and_must_agree():
     other = {"by Hwang": Finding(2.5), "by D4": Finding(4)}
     html = shown_html(replace(CLAIM, judge=lambda m: Finding(m, readings=other)), m=4)
     assert "≈ undecided" in html and "by D4: 4, holds" in html
+    assert "Other readings: 1 holds, 1 deviates" in html
     assert "by Hwang: 2.5, deviates" in html
 
 
