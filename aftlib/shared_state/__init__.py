@@ -18,5 +18,6 @@ replacement of a crashed task continues where the table says, that of a server w
 flushed; no other process is disturbed. Left out of the document: servers with keys of their own,
 whose backup is the global store.
 
-`experiments` run and time all this, `scaling` models more tasks; then `figures`, `claims`.
+`experiments` run and time all this; `paced` runs it on more cores than there are, which are
+emulated. `scaling` judges growth and skew; then `figures`, `claims`.
 """

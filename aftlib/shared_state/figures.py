@@ -29,56 +29,27 @@ _PARTS = {
 }
 
 
-def scaling(
-    measured: pd.DataFrame,
-    modelled: pd.DataFrame,
-    strategy: str,
-    title: str,
-    start: int | None = None,
-) -> go.Figure:
-    """Throughput against parallelism: curves are modelled, filled marks measured, a colour a skew.
-
-    Frames are those of the experiments of the same names, `modelled` for several numbers of tuples,
-    which a slider chooses; it begins at `start`, or at the fewest. Marks are shown where as many
-    tuples were measured. What is modelled for a pipelined shuffle is dotted.
-    """
-    found, model = (frame[frame["strategy"] == strategy] for frame in (measured, modelled))
-    kinds = {False: ("modelled", "dash"), True: ("modelled, pipelined", "dot")}
-    figure, drawn = go.Figure(), []  # of each trace: its rows, of whatever number of tuples
-    for color, (skew, rows) in zip(cycle(_SKEWS), model.groupby("skew"), strict=False):
-        name = "uniform" if skew == UNIFORM else f"Zipf {skew:g}"
-        for pipelined, at in rows.groupby("pipelined"):
-            label, dash = kinds[bool(pipelined)]
-            line = {"color": color, "dash": dash, "width": 1.5}
-            figure.add_scatter(
-                mode="lines", name=f"{name}, {label}", legendgroup=name, line=line,
-                error_y={"visible": False},
-            )  # fmt: skip
-            drawn.append(at)
-        marker = {"color": color, "symbol": "diamond", "size": 11}
-        figure.add_scatter(
-            mode="markers", name=f"{name}, measured", legendgroup=name, marker=marker,
-            error_y={"thickness": 1},
-        )  # fmt: skip
-        drawn.append(found[found["skew"] == skew])
-    stops = sorted(model["tuples"].unique())
-    frames = {
-        f"{tuples:,}": [_spread(rows[rows["tuples"] == tuples], "tasks") for rows in drawn]
-        for tuples in stops
-    }
-    active = 0 if start is None else stops.index(start)
-    for trace, data in zip(figure.data, list(frames.values())[active], strict=True):
-        trace.update(data)
-    styled(figure, title, "parallelism (tasks, logarithmic)", "million tuples a second")
-    ticks = sorted(model["tasks"].unique())
-    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks])
-    ticks = [digit * 10.0**power for power in range(-3, 5) for digit in (1, 2, 5)]
-    figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
-    figure.update_layout(
-        legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"},
-        hovermode="closest",
+def paced(frame: pd.DataFrame, title: str) -> go.Figure:
+    """Throughput on emulated cores against parallelism, a line per design, keys and skew."""
+    figure = go.Figure()
+    cases = frame.groupby(["design", "keys", "skew"])
+    colors = dict(zip(sorted(frame["skew"].unique()), cycle(_SKEWS), strict=False))
+    dashes = dict(
+        zip(sorted(frame["keys"].unique()), cycle(("dot", "solid", "dash")), strict=False)
     )
-    return with_slider(figure, "tuples", frames, active)
+    for (design, keys, skew), rows in cases:
+        name = "uniform" if skew == UNIFORM else f"Zipf {skew:g}"
+        look = LOOK[SERVED if design == "late" else "upfront"]
+        figure.add_scatter(
+            **_spread(rows, "tasks"), mode="lines+markers",
+            name=f"{'merged late' if design == 'late' else 'shuffled'}, {name}, {keys:,} keys",
+            line={"color": colors[skew], "dash": dashes[keys]},
+            marker={"symbol": look["symbol"], "size": 10},
+        )  # fmt: skip
+    styled(figure, title, "parallelism (tasks)", "million tuples a second")
+    figure.update_xaxes(type="log", tickvals=(ticks := sorted(frame["tasks"].unique())))
+    figure.update_xaxes(ticktext=[str(tick) for tick in ticks])
+    return figure.update_yaxes(type="log")
 
 
 def _spread(runs: pd.DataFrame, by: str) -> dict:

@@ -6,16 +6,15 @@ from aftlib.shared_state.experiments.servers import (
     checkpoints,
     merges,
     other_engines,
+    paced,
     served,
     servers_and_tasks_crash,
     stored_memory,
 )
 from aftlib.shared_state.experiments.strategies import measure, measured, one_task_crashes, table_1
-from aftlib.shared_state.scaling import costs_table, fitted, held_out, imbalances, modelled
 
 __all__ = [
-    "EMBEDDED", "Input", "NotebookParameters", "checkpoints", "costs_table", "fitted", "held_out",
-    "imbalances", "inputs", "measure", "measured", "merges", "modelled", "one_task_crashes",
-    "other_engines", "served", "servers_and_tasks_crash", "stored_memory",
-    "table_1",
+    "EMBEDDED", "Input", "NotebookParameters", "checkpoints", "inputs", "measure", "measured",
+    "merges", "one_task_crashes", "other_engines", "paced", "served", "servers_and_tasks_crash",
+    "stored_memory", "table_1",
 ]  # fmt: skip

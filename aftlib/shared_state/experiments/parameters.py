@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from aftlib.core.windows import Windows
 from aftlib.reports.parameter_model import ParameterModel, parameter
+from aftlib.shared_state.paced import SLICES
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.scaling import GROWTH, SKEWED
 from aftlib.shared_state.tuplelog import (
@@ -52,10 +53,17 @@ class NotebookParameters(ParameterModel):
         0, "of further streams, measured once with the most tasks; 0 for none", full=100_000_000
     )
     large_skews: list[int | float] = parameter([], "their skews", full=[0.0, 1.4, 2.0])
-    modelled_tasks: list[int] = parameter(
-        [1, 2, 4, 8, 16, 24, 32, 48, 96], "parallelism that is modelled", least=1
+    paced_keys: list[int] = parameter(
+        [1_000, 10_000], "that may occur, on emulated cores", least=1, full=[1_000, 10_000, 100_000]
     )
-    modelled_tuples: int = parameter(100_000_000, "the document's 10⁸", least=1)
+    paced_tasks: list[int] = parameter(
+        [8, 24, 48], "parallelism on emulated cores", least=1, full=[8, 16, 24, 48]
+    )
+    paced_tuples: int = parameter(
+        100_000_000, "the document's 10⁸, on emulated cores", least=SLICES, smoke=10_000_000
+    )
+    paced_turns: int = parameter(3, "of the runs on emulated cores", least=1, smoke=1, full=8)
+    slowdown: float = parameter(4.0, "of an emulated core", least=1, full=6.0)
     failure_tuples: int = parameter(
         2_000_000, "of the stream in which a task is killed", least=1, smoke=400_000
     )
@@ -86,7 +94,10 @@ class NotebookParameters(ParameterModel):
         rules = {
             f"skews must hold {UNIFORM:g} (uniform) to compare with": UNIFORM in self.skews,
             f"skews must hold one of {SKEWED} or more": max(self.skews) >= SKEWED,
-            f"modelled_tasks must hold {GROWTH}": set(GROWTH) <= set(self.modelled_tasks),
+            f"paced_tasks must hold {GROWTH} and more": set(GROWTH) < set(self.paced_tasks),
+            f"paced_tasks must be divisors of {SLICES}": all(
+                SLICES % tasks == 0 for tasks in self.paced_tasks
+            ),
             "tasks must hold 2 or more, so that one can crash and one go on": most >= 2,
             f"large_tuples must be 0 for none or at least {FEWEST}": large == 0 or large >= FEWEST,
             "each of large_skews must be at least 0": min(self.large_skews, default=0) >= 0,

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -24,12 +25,19 @@ from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.experiments.parameters import Input
 from aftlib.shared_state.experiments.strategies import measure
 from aftlib.shared_state.job import OWN, Job
+from aftlib.shared_state.paced import PacedRun, run_paced
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.scaling import SERVED
+from aftlib.shared_state.scaling import GROWTH, SERVED
 from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores.tables import FLUSHES, Progress, StateTable
 from aftlib.shared_state.supervisor import run_job
-from aftlib.shared_state.tuplelog import TupleLog, TupleStream, part_path, write_manifest
+from aftlib.shared_state.tuplelog import (
+    UNIFORM,
+    TupleLog,
+    TupleStream,
+    part_path,
+    write_manifest,
+)
 from aftlib.spark.faults import Fault
 
 TIMES = 10
@@ -76,6 +84,39 @@ def served(
         return row | {"seconds": account.seconds}
 
     return measure(run, given, [SERVED], tasks, repeats)
+
+
+def paced(
+    skews: Sequence[float],
+    keys: Sequence[int],
+    tasks: Sequence[int],
+    tuples: int,
+    turns: int,
+    slowdown: float,
+    seed: int,
+) -> pd.DataFrame:
+    """Time the document's design and a shuffle on many emulated cores (`run_paced`), in turns.
+
+    Uniform keys are merged late at every parallelism and number of keys. Skewed ones are merged
+    late with 24 tasks, and all are shuffled with 8 and 24, at the most keys. Each turn has another
+    hash function. A shuffle costs nothing per sum, so a quarter of the tuples is enough there.
+
+    Columns design, skew, keys, tasks, turn, tuples, throughput, and those of `run_paced`.
+    """
+    few, most = GROWTH
+    late = [(UNIFORM, size, number) for size in keys for number in tasks]
+    late += [(skew, max(keys), most) for skew in skews if skew != UNIFORM]
+    cases = [("late", *case) for case in late]
+    cases += [("shuffle", skew, max(keys), number) for skew in skews for number in (few, most)]
+    runs = [
+        PacedRun(design, number, skew, size, tuples // (4 if design == "shuffle" else 1), slowdown,
+                 turn, seed)
+        for turn in range(turns)
+        for design, skew, size, number in cases
+    ]  # fmt: skip
+    frame = pd.DataFrame([asdict(run) for run in runs]).drop(columns=["slowdown", "seed"])
+    frame = pd.concat([frame, pd.DataFrame(run_paced(runs))], axis=1)
+    return frame.assign(throughput=frame["tuples"] / frame["seconds"])
 
 
 def repeated_log(log: TupleLog, times: int, path: Path) -> TupleLog:
