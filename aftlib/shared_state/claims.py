@@ -206,6 +206,7 @@ CLAIMS = [
         "D3-2", "With a shuffle, skew lowers throughput.", skew_lowers_the_shuffle, source="fig. 5",
         expected="< 1 at every skew", threshold=Threshold("fig. 5: lower", high=1, strict=True),
         unit="× uniform keys'", basis=SIMULATED, timed=True, figure=EMULATED,
+        recorded=UNDECIDED,
     ),
     Claim(
         "D3-3", "With shared state, skew does not hurt.", skew_does_not_hurt, source="fig. 6",

@@ -71,7 +71,6 @@ def test_a_full_receiver_holds_the_sender_up(monkeypatch):
     assert pace.behind_s == 4.0
 
 
-@pytest.mark.crash
 def test_emulated_cores_sum_every_tuple():
     late, shuffle = run_paced(
         [PacedRun(design, 4, 1.4, 100, 10**6, 1.0) for design in ("late", "shuffle")]
