@@ -57,7 +57,8 @@ SOAK = "soak.json"
 LEAST_OF_D2 = 7
 """Shortest window in which the budget lets D2 read one whole step again."""
 COLUMNS = [
-    *("basis", "faults", "due", "lost", "doubled", "estimated", "wrong"),
+    *("basis", "faults", "due", "lost", "doubled"),
+    *("estimated", "estimated_windows", "wrong"),
     *("within", "share_low", "share_high", "largest_error", "audited", "wrong_promises", "bound"),
     *("rows", "again", "planned", "read", "restart_ms", "rework_ms", "recovery_ms"),
     *("latency_s", "throughput_s", "worst", "unsteady", "stored_bytes", "sent_bytes"),
@@ -69,13 +70,13 @@ COLUMNS = [
 class DrillResult:
     """The table of a drill, one row per scheme; a column that does not apply is missing.
 
-    Counts are of (window, sensor): due, lost, doubled, estimated, wrong; within, share_low,
-    share_high: of the estimates, those within ε; largest_error in ε; audited, wrong_promises,
-    bound: the guard's own account; rows, again: samples read, and read again; planned, read: shares
-    of what an exact recovery reads of the same kills; restart_ms, rework_ms, recovery_ms: medians;
-    latency_s, throughput_s: medians until normal again; worst: longest latency meanwhile over the
-    normal one; unsteady; stored_bytes, sent_bytes; overhead, overhead_low, overhead_high;
-    checkpoint_ms: median time of one of D2's.
+    Counts are of (window, sensor): due, lost, doubled, estimated, wrong; estimated_windows; within,
+    share_low, share_high: of the estimates, those within ε; largest_error in ε; audited,
+    wrong_promises, bound: the guard's own account; rows, again: samples read, and read again;
+    planned, read: shares of what an exact recovery reads of the same kills; restart_ms, rework_ms,
+    recovery_ms: medians; latency_s, throughput_s: medians until normal again; worst: longest
+    latency meanwhile over the normal one; unsteady; stored_bytes, sent_bytes; overhead,
+    overhead_low, overhead_high; checkpoint_ms: median time of one of D2's.
     """
 
     drill: Drill
@@ -90,7 +91,7 @@ class NotebookParameters(ParameterModel):
     workers: int = parameter(4, least=2)
     width: int = parameter(20, "window, steps", least=4, smoke=10, full=100)
     windows: int = parameter(440, "of the stream", least=40, smoke=110, full=1600)
-    batch_windows: int = parameter(20, "of a micro-batch", least=5, smoke=10)
+    batch_windows: int = parameter(20, "of a micro-batch", least=5, smoke=10, full=10)
     calm: float = parameter(
         0.55,
         "share of the stream before the first fault; the guard learns in it",

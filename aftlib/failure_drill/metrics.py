@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from aftlib.failure_drill.schedule import Drill
 
@@ -52,13 +53,15 @@ class Score:
     """Emitted values compared with the truth, window by window and sensor by sensor.
 
     `share_low` … `share_high` is the interval at 95 % of the share within ε, resampled by whole
-    windows because the errors of one window are correlated.
+    windows because the errors of one window are correlated; Clopper and Pearson's over windows
+    where all estimates are.
     """
 
     due: int
     lost: int
     doubled: int
     estimated: int
+    estimated_windows: int
     wrong: int  # not marked as estimated, and not the truth
     within: float  # share of the estimates off by at most ε; NaN without estimates
     share_low: float
@@ -75,8 +78,10 @@ def score_emitted(drill: Drill, emitted: pd.DataFrame, rng: np.random.Generator)
     estimated, epsilon = emitted["estimated"].to_numpy(bool), drill.requirement.epsilon
     good = off[estimated] <= epsilon
     low = high = float("nan")
-    if estimated.any():
-        windows, number = np.unique(at[0][estimated], return_inverse=True)
+    windows, number = np.unique(at[0][estimated], return_inverse=True)
+    if estimated.any() and good.all():
+        low, high = binomtest(len(windows), len(windows)).proportion_ci(0.95)
+    elif estimated.any():
         hits = np.bincount(number, good, len(windows))
         totals = np.bincount(number, minlength=len(windows))
         again = rng.integers(0, len(windows), (RESAMPLES, len(windows)))
@@ -86,6 +91,7 @@ def score_emitted(drill: Drill, emitted: pd.DataFrame, rng: np.random.Generator)
         lost=int((counts == 0).sum()),
         doubled=int((counts > 1).sum()),
         estimated=int(estimated.sum()),
+        estimated_windows=len(windows),
         wrong=int((~(off[~estimated] <= 1e-9)).sum()),
         within=float(good.mean()) if estimated.any() else float("nan"),
         share_low=float(low),

@@ -15,9 +15,11 @@ import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.driver import passed_points, write_task
-from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.core.generators import draw
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.metrics import Run, folder_bytes
 from aftlib.failure_drill.schedule import DIGITS, Drill, worker_of
@@ -38,6 +40,8 @@ SHARED, SUPERVISOR = "D3 shared state", "D3, its supervisor killed"
 STANDBY = (PASSIVE, ACTIVE, UPSTREAM, PROPOSED)
 REAL = (UPSTREAM, PROPOSED)
 """D4's schemes that run as real processes."""
+D2_WINDOW = 10_000
+"""Steps of a window in D2's experiments."""
 PATIENCE_S = 300.0
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds: T_SLA is then the number that may be read again."""
@@ -137,14 +141,57 @@ def replay_shares(query: ReplayQuery, recovered: Sequence) -> dict[str, float]:
 
 def checkpoint_cost(last: Mapping[tuple[str, int], float], calm: Sequence[int]) -> dict[str, float]:
     """Time of checkpoints relative to the work, and its median in ms, over undisturbed batches."""
-
-    def between(begin: str, end: str) -> np.ndarray:
-        return np.array([last[end, batch] - last[begin, batch] for batch in calm])
-
-    checkpoints = between("begun", "restored") + between("estimated", "planned")
-    work = between("restored", "estimated")
+    checkpoints, work = checkpoint_times(last, calm)
     median_ms = 1e3 * float(np.median(checkpoints))
     return {"overhead": checkpoints.sum() / work.sum(), "checkpoint_ms": median_ms}
+
+
+def checkpoint_times(
+    last: Mapping[tuple[str, int], float], batches: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of each batch's checkpoint, and of its work, from when points were passed."""
+
+    def between(begin: str, end: str) -> np.ndarray:
+        return np.array([last[end, batch] - last[begin, batch] for batch in batches])
+
+    checkpoints = between("begun", "restored") + between("estimated", "planned")
+    return checkpoints, between("restored", "estimated")
+
+
+def long_windows(
+    drill: Drill,
+    directory: Path,
+    budget: float,
+    seed: int,
+    width: int = D2_WINDOW,
+    windows: int = 6,
+) -> pd.DataFrame:
+    """Checkpoints and work of D2 while nothing fails, with windows of its document's length.
+
+    The drill's sensors, with ε as many standard deviations of a window's mean, in this process;
+    `budget` is the share of a window's samples that may be read again. One row per interval but
+    those of the first window, which is slow: scheme, checkpoint_s, work_s.
+    """
+    model, scale = drill.model, np.sqrt(drill.windows.width / width)
+    log = SensorLog.write(directory / "log", draw(model, width * windows, seed), model.names)
+    requirement = replace(drill.requirement, epsilon=float(drill.requirement.epsilon * scale))
+    frames, read = [], bare_read(log)
+    for name, method in METHODS.items():
+        most = int(budget * width * model.size)
+        query = ReplayQuery(model, width, requirement, TUPLES, most, method)
+        passed = dict[tuple[str, int], float]()
+
+        def passes(point: str, batch: int, passed: dict = passed) -> None:
+            passed[point, batch] = time.perf_counter()
+
+        operator, each = prepare(query, log, directory / method, passes), query.first_plan.replay
+        for batch in range(windows * len(each)):
+            operator.process(batch, read)
+        counted = range(len(each), windows * len(each))
+        checkpoints, work = checkpoint_times(passed, counted)
+        frame = pd.DataFrame({"scheme": name, "checkpoint_s": checkpoints, "work_s": work})
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
 
 
 def driver_recoveries(points: Sequence[tuple[str, int, float]]) -> pd.DataFrame:

@@ -9,7 +9,9 @@ PLAIN = {
     "wrong": 0, "largest_error": 0.0, "rows": 24_000, "again": 500, "restart_ms": 400.0,
     "rework_ms": 300.0, "recovery_ms": 700.0,
 }  # fmt: skip
-GUESSED = {"estimated": 72, "within": 0.96, "share_low": 0.94, "share_high": 0.98}
+GUESSED = {
+    "estimated": 72, "estimated_windows": 12, "within": 0.96, "share_low": 0.88, "share_high": 0.98,
+}  # fmt: skip
 LIKE = {
     "no fault tolerance": {"lost": 300, "again": 0, "recovery_ms": None},
     "at most once": {"lost": 40, "again": 0, "overhead": 0.0},
@@ -25,6 +27,11 @@ LIKE = {
     "D4 proposed": {"overhead": 0.04},
     "D4 active standby, simulated": {"basis": "simulated", "overhead": 0.53},
 }
+
+
+def long_windows(checkpoint_s=0.0004, scheme="D2 proposed"):
+    """Checkpoints of D2 and 2 ms of work between two, as `schemes_process.long_windows`."""
+    return pd.DataFrame({"checkpoint_s": checkpoint_s, "work_s": [0.002] * 20, "scheme": scheme})
 
 
 def good_table():

@@ -43,6 +43,14 @@ def test_each_kind_of_harm_is_counted(small):
     assert found.largest_error == pytest.approx(2)
 
 
+def test_windows_whose_estimates_are_all_within_have_the_exact_interval(small):
+    emitted = whole(small)
+    emitted.loc[[20, 40, 41], "estimated"] = True  # 12 sensors a window: two windows, hit thrice
+    found = score(small, emitted)
+    assert (found.estimated, found.estimated_windows, found.within) == (3, 2, 1.0)
+    assert (found.share_low, found.share_high) == (pytest.approx(0.025**0.5), 1.0)
+
+
 def test_a_missing_value_is_wrong(small):
     emitted = whole(small)
     emitted.loc[3, "value"] = np.nan

@@ -119,3 +119,11 @@ def test_the_faults_of_one_process_are_spread_over_its_work(small):
     assert len({(f.target, f.step) for f in faults}) == 3
     assert all(0 < f.step < schemes.READS for f in faults)
     assert {f.point for f in faults} == {"read", "merged"}
+
+
+def test_long_windows_are_timed_interval_by_interval(small, tmp_path):
+    found = schemes.long_windows(small, tmp_path, budget=0.15, seed=1, width=200, windows=3)
+    assert set(found["scheme"]) == set(schemes.METHODS)
+    assert (found[["checkpoint_s", "work_s"]] > 0).all(axis=None)
+    counts = found.groupby("scheme").size()
+    assert (counts % 2 == 0).all() and counts.min() >= 2  # two windows of each, the first is slow
