@@ -41,9 +41,9 @@ _AXES = {
 _MEASURES = {
     "worst": "worst case of (12)",
     "single": "this failure alone",
-    "restored": "checkpoint (no promise)",
+    "restored": "checkpoint (no guarantee)",
 }
-_EXPECTED, _PROMISED, _BOUNDS = "expected, worst case", "promised 1 − δ", ("low", "high")
+_EXPECTED, _GUARANTEED, _BOUNDS = "expected, worst case", "guaranteed 1 − δ", ("low", "high")
 _SUCCESS = {
     _MEASURES["worst"]: line_look(BLUE),
     _MEASURES["single"]: line_look(GREEN, "triangle-up"),
@@ -181,8 +181,8 @@ def success(
     The arguments are those of `counts`.
     """
     mean = frame.groupby(list(_AXES), as_index=False).mean(numeric_only=True)
-    looks = _SUCCESS | {_PROMISED: {"mode": "lines", "line": {"color": "#333", "dash": "dash"}}}
-    rows = _by_measure(mean, list(_AXES), {_PROMISED: 1 - mean["delta"]})
+    looks = _SUCCESS | {_GUARANTEED: {"mode": "lines", "line": {"color": "#333", "dash": "dash"}}}
+    rows = _by_measure(mean, list(_AXES), {_GUARANTEED: 1 - mean["delta"]})
     titles = title, _AXES[x][0], "within ε, mean over the plan's checkpoints"
     curves: dict[str, Any] = {"start": start, "bounds": _BOUNDS}
     return _along(rows, x, "share", "measure", looks, titles, fixed=fixed, **curves)

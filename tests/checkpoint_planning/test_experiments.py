@@ -219,6 +219,24 @@ def test_recovery_times_cover_every_size(times):
     assert least.query("n == 40 and sensors == 20")["rep_ms"].item() == one.min()
 
 
+def test_solving_is_timed_for_every_size():
+    found = costs.solving_times(ns=(20, 40), shares=(0.1, 0.25), repeats=1)
+    assert found[["n", "sensors"]].to_numpy().tolist() == [[20, 2], [20, 5], [40, 4], [40, 10]]
+    assert (found[["solve_ms", "product_ms"]] > 0).all(axis=None)
+
+
+def test_rates_are_of_whole_windows_with_the_plans_checkpoints(case, tmp_path):
+    charged = replace(case, recovery_time=RecoveryTime(4, 1), estimate_ms=3)
+    plans = runs.rate_queries(charged, 0.45, 0.05, 20)
+    found = costs.stream_rates(plans, case.log, tmp_path, windows=2, repeats=3)
+    assert found.groupby("plan").size().to_dict() == dict.fromkeys(plans, 3)
+    np.testing.assert_allclose(found["rate"] * found["seconds"], 2 * 24 * 6)
+    # two of 6 sensors' steps in 16 ms, three in 19
+    taken = found.groupby("plan")["checkpoints"].first()
+    assert taken[["exactly-once", "exactly-once, no T_est"]].tolist() == [11, 7]
+    assert taken["proposed"] == len(plans["proposed"].first_plan.checkpoints) < 11
+
+
 def test_a_line_is_found_again_and_stragglers_do_not_bend_it():
     tuples = np.arange(0, 100_000, 1000)
     exact = 5 + 2e-3 * tuples
