@@ -18,7 +18,7 @@ LIKE = {
     "at least once": {"doubled": 50, "planned": 1.0, "read": 1.0, "overhead": 0.0},
     "exactly once": {"planned": 1.0, "read": 1.0, "overhead": 0.03},
     "D1 by model": GUESSED | {"planned": 0.28, "read": 0.28, "overhead": 0.02},
-    "D1 by guard": GUESSED | {"overhead": 0.04},
+    "D1 by guard": GUESSED | {"overhead": 0.04, "overhead_low": -0.03, "overhead_high": 0.07},
     "D2 proposed": GUESSED | {"planned": 0.25, "read": 0.25, "overhead": 1.2, "checkpoint_ms": 0.4},
     "D2 adaptive": GUESSED | {"planned": 0.125, "read": 0.13, "overhead": 0.9},
     "D3 shared state": {"restart_ms": None, "rework_ms": None, "recovery_ms": 900.0},

@@ -53,7 +53,7 @@ def test_all_claims_come_out_as_recorded():
         ("D1 by guard", "share_high", 0.94, {"F-5"}),
         ("D2 proposed", "lost", 1, {"F-5"}),
         ("D1 by model", "wrong", 1, {"F-5"}),
-        ("D1 by guard", "overhead", 0.2, {"F-6"}),
+        ("D1 by guard", "overhead_low", 0.06, {"F-6"}),
     ],
 )
 def test_a_claim_turns(scheme, column, value, claims):
