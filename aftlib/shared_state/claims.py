@@ -205,8 +205,7 @@ CLAIMS = [
     Claim(
         "D3-2", "With a shuffle, skew lowers throughput.", skew_lowers_the_shuffle, source="fig. 5",
         expected="< 1 at every skew", threshold=Threshold("fig. 5: lower", high=1, strict=True),
-        unit="× uniform keys'", basis=SIMULATED, timed=True, figure=EMULATED,
-        recorded=UNDECIDED,
+        unit="× uniform keys'", basis=SIMULATED, timed=True, figure=EMULATED, recorded=UNDECIDED,
     ),
     Claim(
         "D3-3", "With shared state, skew does not hurt.", skew_does_not_hurt, source="fig. 6",
@@ -252,5 +251,6 @@ CLAIMS = [
         threshold=Threshold("section 5.1: a flush at every transaction lowers throughput", low=1,
                             strict=True),
         unit="× flushing at every merge", timed=True,
+        figure="Flush at every merge, or at barriers?",
     ),
 ]  # fmt: skip

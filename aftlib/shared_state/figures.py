@@ -122,3 +122,15 @@ def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
         )  # fmt: skip
     figure.update_yaxes(rangemode="tozero")
     return styled(figure, title, "checkpoints", "million tuples per second")
+
+
+def merges(frame: pd.DataFrame, title: str) -> go.Figure:
+    """Rows merged per second, barriers included, by store, size and when it flushes."""
+    figure = go.Figure()
+    looks = {"merge": ("flushes at every merge", RED), "barrier": ("at barriers only", BLUE)}
+    for flush, (name, color) in looks.items():
+        rows = frame[frame["flush"] == flush]
+        middle = rows.groupby(["store", "keys"])["with_barriers_per_s"].median() / 1e6
+        places = [f"{store},<br>{keys:,} keys" for store, keys in middle.index]
+        figure.add_bar(x=places, y=middle.tolist(), name=name, marker={"color": color})
+    return styled(figure, title, "store and size", "million rows merged per second")

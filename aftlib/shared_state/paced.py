@@ -153,8 +153,8 @@ class SlowTable:
 
 def split(block: np.ndarray, receivers: np.ndarray, tasks: int) -> list[bytes]:
     """Return each receiver's tuples as bytes of their columns."""
-    order = np.argsort(receivers, kind="stable")
-    bounds = np.searchsorted(receivers[order], np.arange(tasks + 1))
+    bounds = np.append(0, np.bincount(receivers, minlength=tasks).cumsum())
+    order = np.argsort(receivers.astype(np.uint8), kind="stable")  # a radix sort
     columns = block[:, order]
     return [columns[:, a:b].tobytes() for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
 

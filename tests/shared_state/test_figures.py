@@ -59,3 +59,6 @@ def test_the_other_figures_hold_their_frames():
     stores = figures.checkpoints(FRAMES["checkpoints"], "title").data
     assert [trace.name for trace in stores] == ["rocksdb", "sqlite"]
     assert stores[0].y[0] == pytest.approx(19.6, abs=0.01)
+    every, barriers = figures.merges(FRAMES["merges"], "title").data
+    assert list(every.x) == ["rocksdb,<br>10,000 keys", "sqlite,<br>10,000 keys"]
+    assert all(fast > slow for fast, slow in zip(barriers.y[-2:], every.y, strict=True))

@@ -63,7 +63,7 @@ class NotebookParameters(ParameterModel):
         100_000_000, "the document's 10⁸, on emulated cores", least=SLICES, smoke=10_000_000
     )
     paced_turns: int = parameter(3, "of the runs on emulated cores", least=1, smoke=1, full=8)
-    slowdown: float = parameter(4.0, "of an emulated core", least=1, full=6.0)
+    slowdown: float = parameter(3.0, "of an emulated core", least=1, full=6.0)
     failure_tuples: int = parameter(
         2_000_000, "of the stream in which a task is killed", least=1, smoke=400_000
     )

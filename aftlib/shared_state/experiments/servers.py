@@ -99,7 +99,7 @@ def paced(
 
     Uniform keys are merged late at every parallelism and number of keys. Skewed ones are merged
     late with 24 tasks, and all are shuffled with 8 and 24, at the most keys. Each turn has another
-    hash function. A shuffle costs nothing per sum, so a quarter of the tuples is enough there.
+    hash function. A shuffle costs nothing per sum, so half of the tuples is enough there.
 
     Columns design, skew, keys, tasks, turn, tuples, throughput, and those of `run_paced`.
     """
@@ -109,7 +109,7 @@ def paced(
     cases = [("late", *case) for case in late]
     cases += [("shuffle", skew, max(keys), number) for skew in skews for number in (few, most)]
     runs = [
-        PacedRun(design, number, skew, size, tuples // (4 if design == "shuffle" else 1), slowdown,
+        PacedRun(design, number, skew, size, tuples // (2 if design == "shuffle" else 1), slowdown,
                  turn, seed)
         for turn in range(turns)
         for design, skew, size, number in cases
