@@ -6,6 +6,7 @@ import pytest
 
 from aftlib.approximately_once.claims import CLAIMS
 from aftlib.approximately_once.experiments import grid as grid_module
+from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.approximately_once.experiments.grid import (
     METHODS,
     NEITHER,
@@ -160,3 +161,50 @@ def test_where_nothing_is_estimable_nothing_is_settled(grid, verdicts):
     nothing = shifted(grid, lambda rates: rates * np.nan).assign(estimable=0, **rates)
     assert set(verdicts(nothing).values()) == {"not run"}
     assert verdicts(grid[grid["workers"] == 6])["D1-2"] == "not run"
+
+
+def recovered(model, exact, none=0.4):
+    """Seconds of the micro-batches of a run as `streams.recoveries` gives them."""
+    rows = [
+        ("none", [none] * 5, 0),
+        ("model", model, 0),
+        ("exact", exact, 900),
+        ("model", model, 0),
+    ]
+    return pd.DataFrame(rows, columns=["recovery", "seconds", "samples_read_again"])
+
+
+def test_recoveries_are_compared_kill_by_kill():
+    slow = np.array([0.9, 1.1, 0.8, 1.0, 2.0])
+    noise = np.array([0.01, -0.02, 0.03, -0.01, 0.0])
+    frames = {
+        "holds": slow - 0.2 + noise,
+        "undecided": slow + noise,
+        "deviates": slow + 0.2 - noise,
+    }
+    for verdict, fast in frames.items():
+        cost = recovered(fast.tolist(), slow.tolist())
+        assert judging.verdict(CLAIMS, {"cost": cost}, "D1-6") == verdict
+    alone = recovered([1.0], [1.0])
+    assert judging.verdict(CLAIMS, {"cost": alone}, "D1-6") == "not run"
+    exact = alone[alone["recovery"] != "model"]
+    assert judging.verdict(CLAIMS, {"cost": exact}, "D1-6") == "not run"
+
+
+def aggregates_of(folder, rows, of):
+    """How often half-widths of a model of strong correlations hold on data of another one."""
+    SensorLog.write(folder, draw(of, rows, 1), of.names)
+    shape = {"workers": (12,), "epsilons": (1.0,), "replications": 1, "about": {}}
+    log, assumed = SensorLog.open(folder), block_model(24, 2)
+    case = SensorCase(log, assumed, Windows(3, 1), 0.05, **shape)
+    return grid_module.other_aggregates(case, 12, 3, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "covariance", "verdict"),
+    [(30_000, 0.9, "holds"), (600, 0.9, "undecided"), (3000, 0.8, "deviates")],
+)
+def test_other_aggregates_hold_on_the_models_data_alone(tmp_path, rows, covariance, verdict):
+    aggregates = aggregates_of(tmp_path / "log", rows, block_model(24, 2, covariance=covariance))
+    frames = {"aggregates": aggregates, "delta": 0.05}
+    assert judging.verdict(CLAIMS, frames, "D1-7") == verdict

@@ -86,11 +86,13 @@ def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):
 
 
 def test_lost_maxima_are_told_less_well_than_means_and_as_often(spark, case):
-    found = grids.maxima(case, 5, 12, seed=1).set_index("query")
+    found = grids.other_aggregates(case, 5, 12, seed=1).set_index("query")
     assert (found["windows"] == 100).all()
     assert (found["half_width"] < found["prior"]).all()
     assert found.loc["mean", "half_width"] < 0.6 * found.loc[["min", "max"], "half_width"].min()
+    assert found.loc["sum", "half_width"] == pytest.approx(12 * found.loc["mean", "half_width"])
     np.testing.assert_allclose(found["within"], 0.95, atol=0.03)
+    assert ((found["low"] < found["within"]) & (found["within"] < found["high"])).all()
 
 
 @pytest.mark.parametrize("reading", [ROWS, WINDOWS, UNSCALED])
@@ -136,8 +138,10 @@ def without_spark(monkeypatch):
 
 
 def test_recovery_cost_compares_three_runs(without_spark, case, tmp_path):
-    by = streams.single_crash(None, case, tmp_path, 120, None).set_index("recovery")
-    assert by.index.tolist() == ["none", "model", "exact"]
+    table = streams.recoveries(None, case, tmp_path, 120, None, crashes=2)
+    assert table["recovery"].tolist() == ["none", "model", "exact", "model"]
+    assert table["seconds"].map(len).tolist() == [2] * 4
+    by = table.iloc[:3].set_index("recovery")
     assert by.loc["none", "aggregates_estimated"] == by.loc["exact", "aggregates_estimated"] == 0
     assert by.loc["model", "aggregates_estimated"] > 0
     assert by.loc["exact", "samples_read_again"] > by.loc["model", "samples_read_again"]
@@ -381,6 +385,8 @@ def test_odd_parameters_work_to_the_end(spark, without_spark, tmp_path, odd):
     shown.style.format(precision=4, na_rep="–").format_index("{:g}").to_html()
     frames = {"grid": grid, "samples_grid": both[WINDOWS], "unscaled_grid": both[UNSCALED]}
     frames["bests"] = grids.bests(spark, case)
+    frames["aggregates"] = grids.other_aggregates(case, case.workers[-1], 3, seed=1)
+    cost = streams.recoveries(spark, case, tmp_path / "cost", 12, "model", crashes=2)
+    frames["cost"] = cost
     assert len(judged(CLAIMS, frames | parameters.model_dump())) == len(CLAIMS)
-    cost = streams.single_crash(spark, case, tmp_path / "cost", 12, "model")
     assert (cost["largest_other_difference"].fillna(0) == 0).all()

@@ -250,15 +250,15 @@ def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float
     return pd.DataFrame(columns, index=pd.Index(workers, name="m"))
 
 
-def maxima(case: SensorCase, workers: int, width: int, seed: int) -> pd.DataFrame:
-    """Half-widths of lost means, minima and maxima, and how often they held on the log.
+def other_aggregates(case: SensorCase, workers: int, width: int, seed: int) -> pd.DataFrame:
+    """Half-widths of lost means, sums, minima and maxima, and how often they held on the log.
 
     Rows are samples, windows tumbling ones of `width`; every worker of h-best is lost once from
     every whole window of the log. `seed` is of the draws of extremes.
 
     Columns: query; half_width and prior: with probability 1 − δ, of an estimate from the others and
     of one from nothing, medians over the keys; within: the share of estimates whose half-width
-    held; windows.
+    held, with low and high of its interval over whole windows; windows.
     """
     samples, requirement = (
         case.log.read(None, 0, min(case.log.steps, STEPS)),
@@ -272,7 +272,7 @@ def maxima(case: SensorCase, workers: int, width: int, seed: int) -> pd.DataFram
             return model.half_width(keys, observed, case.delta)
         return requirement.half_width(model.conditional(observed, keys)[1].diagonal())
 
-    for query in ("mean", "min", "max"):
+    for query in ("mean", "sum", "min", "max"):
         windows = Windows(width, width, query)
         truth, counts = windows.aggregate(samples, 0, windows.ending_in(0, len(samples)))
         truth = truth[(counts == width).all(axis=1)]
@@ -286,5 +286,8 @@ def maxima(case: SensorCase, workers: int, width: int, seed: int) -> pd.DataFram
             gain, _ = model.conditional(others, keys)
             held.append(np.abs(off[:, keys] - off[:, others] @ gain.T) <= half[-1])
         medians = [float(np.median(np.concatenate(widths))) for widths in (half, prior)]
-        rows.append((query, *medians, np.concatenate(held, axis=1).mean(), len(truth)))
-    return pd.DataFrame(rows, columns=["query", "half_width", "prior", "within", "windows"])
+        share = np.concatenate(held, axis=1).mean(axis=1)
+        low, high = bootstrap_interval(share[None], case.block or 1, np.random.default_rng(seed))
+        rows.append((query, *medians, share.mean(), low[0], high[0], len(truth)))
+    columns = ["query", "half_width", "prior", "within", "low", "high", "windows"]
+    return pd.DataFrame(rows, columns=columns)
