@@ -10,6 +10,6 @@ In the order in which data pass through the modules:
 3. `coordinator` holds each window until all workers have sent it, and estimates the lost ones by
    the model, or by a guard whose estimates it audits.
 4. `sink` stores all windows, with estimates flagged, and the outages. `pipeline` is the stream.
-5. `experiments` run it: `cases` (data), `grid` (figs 10–13, maxima), `streams` (fig. 8, kills).
-6. `claims` settle the claims D1-1 … D1-5 from the grid; `figures` draw.
+5. `experiments` run it: `cases` (data), `grid` (figs 10–13, aggregates), `streams` (fig. 8, kills).
+6. `claims` settle the claims D1-1 … D1-7; `figures` draw.
 """

@@ -41,7 +41,7 @@ FRACTIONS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 PLANNED_WINDOWS = 1000
 """Windows that the query of a plan streams at least: its guard learns from the first hundreds."""
 _OF_A_FILE = ("time", "resample", "drop")
-_WITH_A_PLAN = {"seed", "pipeline_steps", "crashes", "recover", "plan"}
+_WITH_A_PLAN = {"seed", "pipeline_steps", "kills", "recover", "plan"}
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ class NotebookParameters(ParameterModel):
     pipeline_steps: int = parameter(
         3000, "steps streamed to measure recoveries", smoke=600, full=20000, least=1
     )
-    crashes: int = parameter(
-        5, "crashes of each recovery measured", smoke=2, full=50, least=1, most=1000
+    kills: int = parameter(
+        5, "workers killed for each recovery measured", smoke=2, full=50, least=1, most=1000
     )
     recover: str | None = parameter(
         None, "model, guard or exact; null: the model, of a plan the guard"
