@@ -80,8 +80,10 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     }
     # What the JVM, and from it the Python workers, start with.
     variables = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": quiet}
+    python = sys.executable
 
-    if is_loopback(master()):  # nothing listens beyond it
+    if is_loopback(master()):  # nothing listens beyond it, and each worker has this machine's files
+        python = str(launcher(cache_dir()))
         properties |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if master().startswith("local"):
@@ -89,10 +91,10 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         # An older Spark or another Python named by the user's environment would not fit this one.
         variables |= {
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "PYSPARK_PYTHON": str(launcher(cache_dir())),
+            "PYSPARK_PYTHON": python,
         }
     else:
-        variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
+        variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or python
     if secret := os.environ.get("AFT_CLUSTER_SECRET"):
         variables["_SPARK_AUTH_SECRET"] = secret
         properties |= dict.fromkeys(("spark.authenticate", "spark.network.crypto.enabled"), "true")

@@ -1,7 +1,8 @@
-"""Start Spark's Python processes in a local session.
+"""Start Spark's Python processes on this machine.
 
-Spark forks the workers of tasks from a daemon (``spark.python.daemon.module``), which loads what
-all of them import. A micro-batch in which a worker is killed takes 0.65 s with it, 1.3 s without.
+In a local session Spark forks the workers of tasks from a daemon (``spark.python.daemon.module``),
+which loads what all of them import. A micro-batch in which a worker is killed takes 0.65 s with it,
+1.3 s without.
 
 Spark starts any other process, such as the one that plans the micro-batches of a streaming source,
 by itself, and waits 10 s for its connection and 10 s for its secret. No property changes these

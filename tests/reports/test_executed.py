@@ -23,7 +23,8 @@ def test_claims_are_read_from_the_executed_notebooks(done):
     assert [claim["id"] for claim in claims] == list(all_claims())
     assert list(claims[0]) == [
         *("version", "id", "document", "statement", "source", "expected", "measured", "unit"),
-        *("interval", "verdict", "basis", "note", "timed", "recorded", "figure", "formula"),
+        *("interval", "n", "counted", "detectable", "readings", "threshold", "verdict", "basis"),
+        *("note", "project", "timed", "recorded", "figure", "formula"),
         *("notebook", "profile", "changed", "earlier"),
     ]
     assert claims[0]["verdict"] == "holds"
@@ -89,7 +90,7 @@ def test_the_last_word_on_a_claim_counts():
     assert [settled.measured for settled in run.settled] == [2]
 
 
-@pytest.mark.parametrize("line", [{"version": 2}, {"verdict": "x"}, {"new": 1}])
+@pytest.mark.parametrize("line", [{"version": 1}, {"verdict": "x"}, {"new": 1}])
 def test_a_scorecard_that_cannot_be_read_is_an_error_of_the_run(line):
     one = settled("D1-1").model_dump(mode="json")
     run = executed([scorecard_cell(one | line)])
