@@ -53,10 +53,10 @@ FAILING = [
 
 
 def only_tiny_claims(patch: pytest.MonkeyPatch) -> None:
-    """Leave of the project's claims those of D1, as if all were recorded as holding."""
+    """Leave of the project's claims the first five of D1, as if all were recorded as holding."""
     known = all_claims()
     for id, claim in reversed(dict(known).items()):  # put back in the opposite order
-        if claim.document == "D1":
+        if id in {f"D1-{number}" for number in range(1, 6)}:
             patch.setitem(known, id, replace(claim, recorded="holds"))
         else:
             patch.delitem(known, id)
