@@ -87,9 +87,10 @@ class ClaimRecord(BaseModel):
         return self.model_copy(update={"verdict": NOT_RUN, "earlier": self.verdict})
 
     @property
-    def too_short(self) -> bool:
-        """Whether a time was judged from the smoke profile's few and tiny runs."""
-        return self.verdict != NOT_RUN and self.timed and self.profile == "smoke"
+    def too_small(self) -> bool:
+        """Whether the smoke profile judged a time, or a claim that more samples may decide."""
+        undecided = UNDECIDED in (self.verdict, self.recorded)
+        return self.verdict != NOT_RUN and self.profile == "smoke" and (self.timed or undecided)
 
     @property
     def word(self) -> str:
@@ -126,9 +127,9 @@ class ClaimRecord(BaseModel):
 def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
     """Return the claims whose verdict differs from the recorded one ("not run" always does).
 
-    A timed claim that the smoke profile settled is not among them: its runs are too short.
+    The smoke profile is too small for timed claims and for those that more samples may decide.
     """
-    return [claim for claim in claims if not (claim.as_recorded or claim.too_short)]
+    return [claim for claim in claims if not (claim.as_recorded or claim.too_small)]
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,8 @@ def reproduce(
         if strict or claim.contradicts:
             click.echo(f"! {line} {claim.note}")
         else:
-            why = "Nothing decides it" if claim.verdict == "undecided" else "A time decides it"
+            undecided = "undecided" in (claim.verdict, claim.recorded)
+            why = "More samples may decide it" if undecided else "A time decides it"
             click.secho(f"⚠ {line} {why}: a warning, no error.", fg="yellow")
     for problem in outcome.problems:
         click.echo(f"! {problem}")

@@ -198,3 +198,14 @@ def test_why_a_claim_deviates_is_not_folded():
     for holds, head in ((True, "<details><summary>"), (False, "<details open><summary>")):
         found = settled("D1-3", holds=holds, note="A ratio. Because of it.")
         assert f"{head}A ratio.</summary>Because of it." in claims_table([found])
+
+
+def test_the_smoke_profile_decides_neither_times_nor_what_more_samples_may():
+    differing = [
+        settled("D1-1", holds=False, timed=True),
+        settled("D1-2", recorded="undecided"),
+        settled("D1-3", holds=False),
+    ]
+    assert [c.id for c in unexpected(d.found_by("01_x", "smoke") for d in differing)] == ["D1-3"]
+    quick = [claim.found_by("01_x", "quick") for claim in differing]
+    assert unexpected(quick) == quick
