@@ -80,19 +80,16 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     }
     # What the JVM, and from it the Python workers, start with.
     variables = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": quiet}
-    python = sys.executable
-
-    if is_loopback(master()):  # nothing listens beyond it, and each worker has this machine's files
-        python = str(launcher(cache_dir()))
+    # On the loopback nothing listens beyond it, and each worker has this machine's files.
+    python = str(launcher(cache_dir())) if is_loopback(master()) else sys.executable
+    if is_loopback(master()):
         properties |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if master().startswith("local"):
         properties["spark.python.daemon.module"] = "aftlib.spark.workers"
         # An older Spark or another Python named by the user's environment would not fit this one.
-        variables |= {
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "PYSPARK_PYTHON": python,
-        }
+        variables["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+        variables["PYSPARK_PYTHON"] = python
     else:
         variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or python
     if secret := os.environ.get("AFT_CLUSTER_SECRET"):
