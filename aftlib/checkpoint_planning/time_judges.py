@@ -107,6 +107,8 @@ def _line(times: pd.DataFrame) -> Finding:
     least_r2, constant = min(r2 for r2, _ in fits), max(abs(start) for _, start in fits)
     return Finding(
         least_r2,
+        n=int(times["repeat"].nunique()),
+        counted="turns, the fastest of each",
         conditions=growth <= 0.1 and constant <= CONSTANT,
         note="The smallest R² of a straight line through replay times, "
         f"n ≥ {SMALLEST_N}; a Spark job's start comes on top of each. At |O| = 0 the line "

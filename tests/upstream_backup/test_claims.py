@@ -165,8 +165,12 @@ def test_d4_4_is_undecided_where_the_reading_decides():
     assert found.verdict == "undecided" and found.measured > 0.9
 
 
-def test_d4_5_turns_with_the_denominator(monkeypatch):
+def test_d4_5_depends_on_the_denominator_and_the_rate(usual, monkeypatch):
     """By section 2.2, as a share of all traffic, no scheme can come near 100 %."""
+    readings = usual["D4-5"].readings
+    assert readings["section 2.2, of all traffic"].endswith("deviates")
+    assert readings["of the input at 200 tuples/s"].endswith("deviates")
+    assert 0.8 < usual["D4-5"].measured < 1.2
     monkeypatch.setattr(Traffic, "relative_to_input", Traffic.share_of_all)
     assert verdict("D4-5") == "deviates"
 
@@ -184,7 +188,8 @@ def test_d4_5_turns_with_the_denominator(monkeypatch):
 def test_every_part_of_the_overheads_counts(shares, expected):
     costs = experiments.overheads(CASE)
     value = costs["scheme"].map(dict(zip(claims.HWANG, shares, strict=True)))
-    named = costs.assign(relative_to_input=value.fillna(costs["relative_to_input"]))
+    given = {c: value.fillna(costs[c]) for c in ("relative_to_input", "share_of_all")}
+    named = costs.assign(**given)
     assert verdict("D4-5", costs=named) == expected
 
 
