@@ -79,7 +79,7 @@ TIMED = {
     "through": FLAT,
     "killed": recovered(),
     "running": recovered(),
-    "rates": rates([1, 1.1, 1], [2, 2.1, 2.2]),
+    "rates": rates([1, 1.1, 1], [0.5, 1, 2]),
     "solved": solving(2000.0),
 }
 
