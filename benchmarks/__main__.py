@@ -30,6 +30,7 @@ NAMES = (
     "histogram",
     "guard",
     "partial",
+    "read_limit",
     "cluster",
 )
 RESULTS = Path(__file__).parent / "results"

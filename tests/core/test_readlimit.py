@@ -1,0 +1,157 @@
+"""A limit on all readers of a log: the schedule of its grants, and the account of what was read."""
+
+import fcntl
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from aftlib.core.readlimit import PAUSE_S, ReadLimit, ReadMeter
+from aftlib.core.sensorlog import LogReader, SensorLog
+
+STEPS, SENSORS = 3000, 4
+RATE = 1000.0
+
+
+class Clock:
+    """A clock that moves when somebody sleeps."""
+
+    def __init__(self):
+        self.now = 50.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def log(tmp_path):
+    values = np.random.default_rng(0).normal(size=(STEPS, SENSORS))
+    return SensorLog.write(tmp_path / "log", values, ["a", "b", "c", "d"])
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def limited(log, clock, monkeypatch):
+    """The log, which its readers may read at `RATE` by the clock."""
+    meter = ReadMeter(log.path, STEPS, SENSORS, clock, clock.sleep)
+    monkeypatch.setattr(SensorLog, "meter", meter)
+    meter.set_limit(ReadLimit(RATE))
+    return log
+
+
+def taken(clock, blocks):
+    """Samples and time of each block."""
+    return [(block.size, clock.now) for block in blocks]
+
+
+def test_one_reader_gets_the_rate(limited, clock):
+    grants = taken(clock, limited.blocks([0, 2], 0, STEPS))
+    reached = np.cumsum([samples for samples, _ in grants])
+    at = np.array([when for _, when in grants]) - 50
+    np.testing.assert_allclose(at, reached / RATE, atol=1e-9)
+
+
+def test_live_readers_and_re_readers_share_the_rate(limited, clock):
+    live, again = limited.blocks([0, 1], 0, 2048), LogReader(limited).blocks([2], 0, 2048)
+    for _ in range(2):
+        next(live), next(again)
+    assert clock.now - 50 == pytest.approx(3 * 2048 / RATE, abs=1e-9)
+
+
+def test_work_between_two_reads_is_made_up_for_and_a_pause_is_not(limited, clock):
+    for begin in range(0, 1000, 50):
+        limited.read([0], begin, begin + 50)
+        clock.now += 0.04  # less than the 50 ms that the samples take
+    assert clock.now - 50 == pytest.approx(1000 / RATE + 0.04, abs=1e-9)
+    clock.now += PAUSE_S
+    began = clock.now
+    limited.read([0], 0, 1000)
+    assert clock.now - began == pytest.approx(1000 / RATE, abs=1e-9)
+
+
+def test_each_request_waits_its_latency_and_a_new_limit_holds_at_once(limited, clock):
+    limited.meter.set_limit(ReadLimit(4 * RATE, request_s=0.3))
+    limited.read([0], 0, 400)
+    limited.read([0], 400, 800)
+    assert clock.now - 50 == pytest.approx(2 * (0.3 + 400 / (4 * RATE)), abs=1e-9)
+
+
+def test_samples_are_those_of_the_free_log_in_parts_of_a_row_group(log):
+    free = log.read([2, 0], 1000, STEPS)
+    log.meter.set_limit(ReadLimit())
+    blocks = list(log.blocks([2, 0], 1000, STEPS))
+    np.testing.assert_array_equal(np.concatenate(blocks), free)
+    assert [len(block) for block in blocks] == [24, 1024, STEPS - 2048]
+
+
+def test_every_read_is_counted(log):
+    log.meter.set_limit(ReadLimit(price_per_gb=1e9))
+    log.read(None, 0, 10)
+    log.read([1, 3], 5, 12)
+    usage = log.meter.usage
+    assert (usage.requests, usage.samples, usage.price) == (2, 40 + 14, 8 * 54)
+    assert log.meter.counts[4:13].tolist() == [
+        [1, 1, 1, 1], *[[1, 2, 1, 2]] * 5, *[[0, 1, 0, 1]] * 2, [0, 0, 0, 0],
+    ]  # fmt: skip
+    assert log.meter.samples_again(0, STEPS) == 10
+    assert log.meter.samples_again(6, 8) == 4
+
+
+def test_a_reader_holds_the_lock_while_it_takes_samples_out_of_the_bucket(log):
+    probed = []
+
+    def probe():
+        with (log.path / "read-limit").open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        probed.append(True)
+        return 0.0
+
+    meter = ReadMeter(log.path, STEPS, SENSORS, probe, lambda _: None)
+    meter.set_limit(ReadLimit(RATE))
+    list(meter.deliver(iter([np.zeros((3, 1))]), [0], 0, 1024))
+    assert probed
+
+
+def read_all(path, worker):
+    SensorLog.open(path).read([worker, 3], 0, STEPS)
+
+
+def test_processes_share_the_bucket_and_lose_no_count(log):
+    log.meter.set_limit(ReadLimit(1e7))
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=read_all, args=(log.path, i)) for i in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    usage = log.meter.usage
+    assert (usage.requests, usage.samples) == (3, 3 * 2 * STEPS)
+    assert np.unique(log.meter.counts, axis=0).tolist() == [[1, 1, 1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"samples_per_s": 0}, "samples_per_s must be above 0, got 0"),
+        ({"samples_per_s": float("nan")}, "samples_per_s must be above 0, got nan"),
+        ({"request_s": -1}, "request_s must be at least 0, got -1"),
+        ({"price_per_gb": -1}, "price_per_gb must be at least 0, got -1"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused(limit, message):
+    with pytest.raises(ValueError, match=message):
+        ReadLimit(**limit)
+
+
+def test_an_empty_log_cannot_be_limited(tmp_path):
+    log = SensorLog.write(tmp_path / "log", np.empty((0, 2)), ["a", "b"])
+    with pytest.raises(ValueError, match="log must hold samples to be limited, got 0 steps"):
+        log.meter.set_limit(ReadLimit(1))
