@@ -50,6 +50,14 @@ def data_dir() -> Path:
     return project_root() / "data"
 
 
+def beijing_pm25() -> Path:
+    """Return the file of real sensors: PM2.5 at twelve stations in Beijing, µg/m³ each hour.
+
+    ``data/README.md`` has source and licence.
+    """
+    return data_dir() / "beijing_pm25.parquet"
+
+
 def reports_dir() -> Path:
     """Return the folder of executed notebooks, HTML reports and the scorecard (may not exist)."""
     return project_root() / "reports"

@@ -1,4 +1,4 @@
-"""What notebook 06 runs: plans for files or generated sensors, and streams with trouble."""
+"""What notebook 06 runs: plans for files, real or generated sensors, and streams with trouble."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pandas as pd
 from pydantic import model_validator
 
 from aftlib.core.datasets import SensorTable, even_grid
+from aftlib.core.paths import beijing_pm25
 from aftlib.core.planfile import Reading, fitted, read_plan
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_unit
 from aftlib.reports.parameter_model import ParameterModel, parameter
@@ -21,13 +22,14 @@ from aftlib.sensor_plans.survey import Question
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
 EPSILON_SD = 0.5
+BEIJING = "Beijing's stations"
 
 
 class NotebookParameters(ParameterModel):
     """Parameters of notebook 06."""
 
     data: str | list[str] | None = parameter(
-        None, "CSV or Parquet files of sensors; null: generated sets"
+        None, "CSV or Parquet files; null: Beijing's and generated sensors"
     )
     plan: str | None = parameter(None, "a plan.json of `aft plan`, shown instead")
     epsilon: float | None = parameter(
@@ -78,7 +80,7 @@ class NotebookParameters(ParameterModel):
         )
 
     def tables(self) -> dict[str, SensorTable]:
-        """The table of each file, or three generated ones, by name.
+        """The table of each file, or of Beijing's stations and three generated sets, by name.
 
         ValueError when a file cannot be read as sensors (the message begins with its name), two
         files have the same name, or there are none.
@@ -90,7 +92,7 @@ class NotebookParameters(ParameterModel):
                 f"{', '.join(given)} must go with a file, got {given}; name it by data"
             )
         if self.data is None:
-            return generated(self.rows, self.seed)
+            return {BEIJING: read_sensors(beijing_pm25())} | generated(self.rows, self.seed)
         if not self.data:
             raise ValueError(f"data must name at least one file, got {self.data!r}")
         tables: dict[str, SensorTable] = {}

@@ -6,6 +6,7 @@ import pytest
 
 from aftlib.core.planfile import write_plan
 from aftlib.sensor_plans.experiments import (
+    BEIJING,
     TROUBLES,
     NotebookParameters,
     generated,
@@ -54,6 +55,14 @@ def test_files_by_name_and_a_plan_alone(tmp_path):
     assert one == two | {"data": one["data"]}
     write_plan(one, tmp_path / "plan.json")
     assert plans(NotebookParameters(plan=str(tmp_path / "plan.json"))) == {"one.csv": one}
+
+
+def test_without_files_the_first_set_is_real():
+    tables = NotebookParameters(**GOOD).tables()
+    assert list(tables) == [BEIJING, "rooms", "air", "feeders"]
+    real = tables[BEIJING]
+    assert real.values.shape == (35_064, 12) and real.names[0] == "Aotizhongxin"
+    assert np.isnan(real.values).mean() == pytest.approx(8_739 / real.values.size)
 
 
 def test_two_files_of_one_name_are_refused(tmp_path):

@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 from pydantic import model_validator
-from scipy.signal import lfilter
 
 from aftlib.approximately_once.assignment import assess, assign_greedy
 from aftlib.approximately_once.pipeline import RECOVER, Query
 from aftlib.core.checks import require_number, require_numbers, with_value
-from aftlib.core.datasets import SensorTable, even_grid, read_table
+from aftlib.core.datasets import SensorTable, read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import COVARIANCES, generated_model
+from aftlib.core.paths import beijing_pm25
 from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -170,12 +170,8 @@ class NotebookParameters(ParameterModel):
         """
         if self.plan is not None:
             return planned_case(self.plan, directory)
-        windows = Windows(self.width, self.slide)
         if self.data is not None:
-            how = repr((self.time, self.resample, list(self.drop))).encode()
-            name = sha256(Path(self.data).read_bytes() + how).hexdigest()[:12]
-            path = directory / f"{Path(self.data).stem}-{name}-second-half"
-            return table_case(self._table(), path, windows, self.delta, self.workers, self.epsilons)
+            return self._file_case(directory)
         n, total = self.dimensions, self.rows * (1 + self.replications)
         model = generated_model(self.covariance, n, self.blocks, self.seed)
         name = f"{self.covariance}-n{n}-b{self.blocks}-rows{total}-seed{self.seed}"
@@ -184,7 +180,7 @@ class NotebookParameters(ParameterModel):
         return SensorCase(
             log=write_samples(spark, model, total, self.seed, path),
             samples=model,
-            windows=windows,
+            windows=Windows(self.width, self.slide),
             delta=self.delta,
             workers=_ascending(self.workers, usual),
             epsilons=_ascending(self.epsilons, BLOCK_EPSILONS),
@@ -192,11 +188,12 @@ class NotebookParameters(ParameterModel):
             about={"rows": total, "sensors": n},
         )
 
-    def drifting(self, case: SensorCase, directory: Path) -> SensorCase:
-        """Return `case` where it has real sensors, otherwise `drifting_case`."""
-        if self.data or self.plan:
+    def real(self, case: SensorCase, directory: Path) -> SensorCase:
+        """Return `case` if its sensors are a user's, otherwise the stations in Beijing."""
+        if not self.generated:
             return case
-        return drifting_case(directory, case.windows, self.delta, self.pipeline_steps, self.seed)
+        own = {"data": str(beijing_pm25()), "workers": None, "epsilons": None}
+        return self.model_copy(update=own)._file_case(directory)
 
     @property
     def generated(self) -> bool:
@@ -211,6 +208,13 @@ class NotebookParameters(ParameterModel):
 
     def _table(self) -> SensorTable:
         return read_table(self.data or "", self.time, resample=self.resample, drop=self.drop)
+
+    def _file_case(self, directory: Path) -> SensorCase:
+        how = repr((self.time, self.resample, list(self.drop))).encode()
+        name = sha256(Path(self.data or "").read_bytes() + how).hexdigest()[:12]
+        path = directory / f"{Path(self.data or '').stem}-{name}-second-half"
+        windows = Windows(self.width, self.slide)
+        return table_case(self._table(), path, windows, self.delta, self.workers, self.epsilons)
 
     def _check_blocks(self) -> None:
         n, given = self.dimensions, {name: getattr(self, name) for name in _OF_A_FILE}
@@ -339,24 +343,6 @@ def planned_case(file: Path | str, directory: Path) -> SensorCase:
         epsilons=PLAN_EPSILONS,
         plan=plan,
     )
-
-
-def drifting_case(
-    directory: Path, windows: Windows, delta: float, steps: int, seed: int
-) -> SensorCase:
-    """Return generated sensors that drift as real ones do, with a log of at least 1000 steps.
-
-    Twelve in two groups follow a slow common signal, each with a slow error of its own; halfway
-    through the log the errors of three grow threefold. A model of single samples has neither.
-    """
-    rng, n, steps = np.random.default_rng(seed), 12, max(steps, 1000)
-    common = lfilter([0.2], [1, -0.98], rng.normal(size=(2 * steps, 2)), axis=0)
-    own = lfilter([0.15], [1, -0.9], rng.normal(size=(2 * steps, n)), axis=0)
-    own[2 * steps - steps // 2 :, :3] *= 3
-    values = common[:, np.arange(n) % 2] + own
-    table = even_grid(pd.DataFrame(values, columns=[f"s{i + 1}" for i in range(n)]))
-    path = directory / f"drifting-{steps}-seed{seed}"
-    return table_case(table, path, windows, delta, divisors(n)[1:])
 
 
 def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
