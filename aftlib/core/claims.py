@@ -94,8 +94,8 @@ class Finding:
     readings
         Findings under other plausible readings of the document, by name. The verdict is undecided
         when they disagree.
-    expected, threshold
-        These instead of the claim's own, where they depend on the experiment.
+    expected, threshold, unit
+        These instead of the claim's own, where they depend on the experiment or the reading.
     missing
         Why nothing can be judged; the claim counts as not run.
     """
@@ -111,6 +111,7 @@ class Finding:
     readings: Mapping[str, Finding] = field(default_factory=dict)
     expected: Value = None
     threshold: Threshold | None = None
+    unit: str | None = None
     missing: str = ""
 
     def __post_init__(self) -> None:
@@ -227,11 +228,18 @@ class Claim:
         return verdicts.pop() if len(verdicts) == 1 else UNDECIDED
 
     def reading(self, finding: Finding) -> str:
-        """Return value and verdict of a finding under another reading, as a text."""
+        """Return value, interval and verdict of a finding under another reading, as a text."""
         found = finding.value
         value = f"{found:.4g}" if isinstance(found, float) else found
-        unit = f" {self.unit}" if self.unit and not isinstance(found, str) else ""
-        return f"{value}{unit}, {self._decide(finding)}"
+        interval = "" if finding.interval is None else "[{:.4g}, {:.4g}]".format(*finding.interval)
+        words = [str(value), self.unit_of(finding), interval]
+        return " ".join(filter(None, words)) + f", {self._decide(finding)}"
+
+    def unit_of(self, finding: Finding) -> str:
+        """Return the unit of what was found; none for a text or nothing."""
+        if isinstance(finding.value, str | None):
+            return ""
+        return self.unit if finding.unit is None else finding.unit
 
     def _decide(self, finding: Finding) -> str:
         """Return the verdict under one reading."""

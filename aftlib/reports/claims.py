@@ -63,7 +63,7 @@ class ClaimRecord(BaseModel):
             "document": claim.document,
             "expected": claim.expected if finding.expected is None else finding.expected,
             "measured": finding.value,
-            "unit": "" if isinstance(finding.value, str | None) else claim.unit,
+            "unit": claim.unit_of(finding),
             "interval": finding.interval,
             "n": finding.n,
             "counted": finding.counted,

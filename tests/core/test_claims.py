@@ -55,6 +55,14 @@ def test_the_verdict_follows_from_value_interval_and_threshold(threshold, findin
     assert replace(CLAIM, threshold=threshold).decide(finding) == verdict
 
 
+def test_a_reading_has_its_own_unit_and_shows_its_interval():
+    claim = replace(CLAIM, threshold=OURS(high=1), unit="of the axis")
+    other = Finding(0.5, (0.25, 1.25), unit="of its own count")
+    assert claim.reading(other) == "0.5 of its own count [0.25, 1.25], undecided"
+    assert claim.reading(Finding(2)) == "2 of the axis, deviates"
+    assert claim.unit_of(Finding("none")) == ""
+
+
 def test_a_judge_gets_the_frames_that_it_names():
     frames = {"grid": 1, "delta": 2, "more": 100, "other": 3}
     assert CLAIM.find(frames).value == 4  # what has a default is the judge's own
