@@ -103,6 +103,16 @@ def test_both_streams_fail_in_the_same_windows_and_what_is_read_is_exact(tmp_pat
     assert table.loc[("Σ/L", "one goes its own way"), "worst_sensor"] == drifted.mean() < 0.7
 
 
+def test_real_sensors_stream_in_units_of_epsilon(tmp_path):
+    stream = guarded.real_stream(60, 0.5, 0.05, COST, 120)
+    assert stream.values.shape == (60 * guarded.DAY, 12)
+    days = stream.values[: 30 * guarded.DAY].reshape(30, guarded.DAY, 12)
+    np.testing.assert_allclose(np.nanstd(np.nanmean(days, axis=1), axis=0), 1 / 0.5)
+    pairs, _ = guarded.failing_streams(stream, tmp_path, seed=1)
+    assert set(pairs["part"]) == {"stations in Beijing"} and pairs["window"].min() >= 30
+    assert (pairs.loc[~pairs["estimated"], "off"] < 1e-9).all()
+
+
 def test_the_stream_table_by_hand():
     cells = {"window": [7, 7, 8, 8], "sensor": [0, 1, 0, 1], "off": [0.5, 2.0, 0.1, 0.0]}
     pairs = pd.DataFrame(cells).assign(way="guard", part="all", estimated=[True, True, True, False])

@@ -24,16 +24,21 @@ from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.checkpoint_planning.startup import prepare
+from aftlib.core.datasets import read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import CONFIDENCE, RESAMPLES
+from aftlib.core.paths import beijing_pm25
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
 from aftlib.guard.accounts import Audit, slack
 
 SENSORS, WINDOW, GRID = 12, 30, tuple(range(0, 30, 5))
 """Of the generated example: n, w, and the times τ at which a checkpoint may be taken."""
 EPSILON, BUDGET = 0.5, 60
 """Of the example: ε in standard deviations of a window's mean, and tuples within T_SLA."""
+DAY = 24
+"""Steps of a window of the real sensors, which report each hour."""
 LOOSE = 0.75
 """Share of the example after which its last sensor goes its own way."""
 LEAST_DECLARED = 100
@@ -163,6 +168,28 @@ def generated_stream(
     query = ReplayQuery(GaussianModel.fit(first), WINDOW, *asked, recover="guard", grid=GRID)
     parts = {"all go together": 0, "one goes its own way": int(LOOSE * windows)}
     return GuardedStream(query, values, parts)
+
+
+def real_stream(
+    windows: int, epsilon_sd: float, delta: float, recovery_time: RecoveryTime, t_sla_ms: float
+) -> GuardedStream:
+    """Stream PM2.5 at twelve stations in Beijing in windows of a day, in units of ε.
+
+    Of the four years the last days are streamed, as many as `windows` if there are so many. The
+    model is of their first half's samples; ε is so many standard deviations of each sensor's window
+    means there.
+    """
+    table = read_table(beijing_pm25())
+    days = table.values.reshape(-1, DAY, len(table.names))[-windows:]
+    half = len(days) // 2
+    means, samples = Windows(DAY, DAY).aggregate(np.concatenate(days[:half]), 0, range(half))
+    limit = epsilon_sd * np.where(samples > 0, means, np.nan)
+    values = days / np.nanstd(limit, axis=0)
+    past = pd.DataFrame(np.concatenate(values[:half]), columns=list(table.names))
+    model = GaussianModel.fit(past, missing="pairwise")
+    asked = Requirement(1.0, delta), recovery_time, t_sla_ms
+    query = ReplayQuery(model, DAY, *asked, recover="guard", grid=tuple(range(0, DAY, 4)))
+    return GuardedStream(query, np.concatenate(values), {"stations in Beijing": 0})
 
 
 def planned_stream(file: Path | str) -> GuardedStream:
