@@ -220,12 +220,41 @@ class Claim:
         """Return the verdict on a finding and on those under other readings.
 
         A confidence interval wholly within the threshold holds, one wholly outside deviates, and
-        one across it is undecided, as are readings that disagree and a control that fails.
+        one across it is undecided, as are readings that disagree and a control that fails. A
+        reading under which nothing can be judged does not count.
         """
         if finding.missing:
             return NOT_RUN
         verdicts = {self._decide(each) for each in (finding, *finding.readings.values())}
+        verdicts.discard(NOT_RUN)
         return verdicts.pop() if len(verdicts) == 1 else UNDECIDED
+
+    def grounds(self, finding: Finding) -> list[dict[str, Any]]:
+        """Return what the verdict follows from, one row per reading; the first has no name.
+
+        An unlimited bound is None, and a value without an interval is both its ends.
+        """
+        rows = []
+        for name, each in {"": finding, **finding.readings}.items():
+            at = each.threshold or self.threshold or Threshold("conditions alone")
+            rows.append(
+                {
+                    "reading": name,
+                    "measured": each.value,
+                    "interval": list(each.interval) if each.interval else None,
+                    "n": each.n,
+                    "counted": each.counted,
+                    "threshold": at.source,
+                    "low": at.low if math.isfinite(at.low) else None,
+                    "high": at.high if math.isfinite(at.high) else None,
+                    "strict": at.strict,
+                    "margin": at.margin,
+                    "conditions": bool(each.conditions),
+                    "control": bool(each.control),
+                    "verdict": self._decide(each),
+                }
+            )
+        return rows
 
     def reading(self, finding: Finding) -> str:
         """Return value, interval and verdict of a finding under another reading, as a text."""
@@ -243,6 +272,8 @@ class Claim:
 
     def _decide(self, finding: Finding) -> str:
         """Return the verdict under one reading."""
+        if finding.missing:
+            return NOT_RUN
         threshold, value = finding.threshold or self.threshold, finding.value
         verdict = HOLDS
         if threshold is not None:

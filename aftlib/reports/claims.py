@@ -21,7 +21,8 @@ class ClaimRecord(BaseModel):
     """One line of ``claims.json``: a claim, what a run found about it, and which run that was.
 
     `changed` are the parameters that had other values than the profile's own, and `earlier` is the
-    verdict of a run that is out of date, which counts as not run. ValueError (pydantic's) for a
+    verdict of a run that is out of date, which counts as not run. `grounds` are those of
+    `Claim.grounds`: from them the verdict can be decided again. ValueError (pydantic's) for a
     field that is missing, unknown or of the wrong type, such as a line of another version.
     """
 
@@ -41,6 +42,7 @@ class ClaimRecord(BaseModel):
     detectable: float | None = None
     readings: dict[str, str] = {}
     threshold: str = ""
+    grounds: list[dict[str, Any]] = []
     verdict: str = Field(pattern=f"^({'|'.join(VERDICTS)})$")
     basis: str = Field(pattern=f"^({'|'.join(BASES)})$")
     note: str
@@ -70,6 +72,7 @@ class ClaimRecord(BaseModel):
             "detectable": finding.detectable,
             "readings": {name: claim.reading(each) for name, each in finding.readings.items()},
             "threshold": threshold.source if threshold else "",
+            "grounds": claim.grounds(finding),
             "verdict": claim.decide(finding),
             "note": " ".join(filter(None, [finding.missing, finding.note])),
         }

@@ -42,6 +42,7 @@ CLAIM = Claim("D1-1", "It is so.", lambda grid, delta, more=1: Finding(grid + de
         (OURS(high=1), Finding(0.5, readings={"other": Finding(0.6)}), "holds"),
         (OURS(high=1), Finding(0.5, readings={"other": Finding(1.6)}), "undecided"),
         (OURS(high=1), Finding(1.5, readings={"other": Finding(1.6)}), "deviates"),
+        (OURS(high=1), Finding(0.5, readings={"other": nothing("No rows.")}), "holds"),
         (OURS(high=1), Finding(0.5, conditions=False, control=False), "deviates"),
         (OURS(high=1), Finding(0.5, conditions=False), "deviates"),
         (OURS(high=1), Finding("infinite"), "deviates"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -92,6 +93,39 @@ def test_other_readings_are_shown_and_must_agree():
     assert "≈ undecided" in html and "by D4: 4, holds" in html
     assert "Other readings: 1 holds, 1 deviates" in html
     assert "by Hwang: 2.5, deviates" in html
+
+
+def decided_again(row) -> str:
+    """The verdict of one row of `grounds`, from its numbers."""
+    low, high = row["interval"] or [row["measured"]] * 2
+    least, most = (
+        end if row[name] is None else row[name]
+        for name, end in (("low", float("-inf")), ("high", float("inf")))
+    )
+    inside = least <= low + row["margin"] and high - row["margin"] <= most
+    if not row["conditions"] or low > most or high < least:
+        return "deviates"
+    return "holds" if inside and row["control"] else "undecided"
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        Finding(2, (1.75, 2.25), n=9, counted="kills"),
+        Finding(2, readings={"wide": Finding(3, (1.5, 4)), "low": Finding(1)}),
+        Finding(2, control=False, readings={"broken": Finding(2, conditions=False)}),
+        Finding(4, threshold=Threshold("ours: another", high=3)),
+    ],
+)
+def test_a_verdict_can_be_decided_again_from_its_record(finding):
+    claim = replace(CLAIM, threshold=Threshold("fig. 2", low=2, margin=0.25))
+    record = ClaimRecord.of(claim, finding)
+    stored = json.loads(record.model_dump_json())
+    assert ClaimRecord(**stored) == record
+    again = [decided_again(row) for row in stored["grounds"]]
+    assert again == [row["verdict"] for row in stored["grounds"]]
+    assert [row["reading"] for row in stored["grounds"]] == ["", *finding.readings]
+    assert record.verdict == (again[0] if len(set(again)) == 1 else "undecided")
 
 
 def test_the_projects_own_claims_follow_under_a_heading_of_their_own():
