@@ -94,6 +94,9 @@ class Finding:
     readings
         Findings under other plausible readings of the document, by name. The verdict is undecided
         when they disagree.
+    parts
+        Findings that must hold as well, by name, such as one per data set. The verdict is the worst
+        of all.
     expected, threshold, unit
         These instead of the claim's own, where they depend on the experiment or the reading.
     missing
@@ -109,6 +112,7 @@ class Finding:
     counted: str = ""
     detectable: float | None = None
     readings: Mapping[str, Finding] = field(default_factory=dict)
+    parts: Mapping[str, Finding] = field(default_factory=dict)
     expected: Value = None
     threshold: Threshold | None = None
     unit: str | None = None
@@ -230,16 +234,18 @@ class Claim:
         return verdicts.pop() if len(verdicts) == 1 else UNDECIDED
 
     def grounds(self, finding: Finding) -> list[dict[str, Any]]:
-        """Return what the verdict follows from, one row per reading; the first has no name.
+        """Return what the verdict follows from: one row per reading and part.
 
-        An unlimited bound is None, and a value without an interval is both its ends.
+        The claim's own reading, and a finding that is no part, have the name "". An unlimited bound
+        is None, and a value without an interval is both its ends.
         """
         rows = []
-        for name, each in {"": finding, **finding.readings}.items():
-            at = each.threshold or self.threshold or Threshold("conditions alone")
-            rows.append(
-                {
-                    "reading": name,
+        for reading, found in {"": finding, **finding.readings}.items():
+            for part, each in {"": found, **found.parts}.items():
+                at = each.threshold or self.threshold or Threshold("conditions alone")
+                row = {
+                    "reading": reading,
+                    "part": part,
                     "measured": each.value,
                     "interval": list(each.interval) if each.interval else None,
                     "n": each.n,
@@ -251,9 +257,9 @@ class Claim:
                     "margin": at.margin,
                     "conditions": bool(each.conditions),
                     "control": bool(each.control),
-                    "verdict": self._decide(each),
+                    "verdict": self._alone(each),
                 }
-            )
+                rows.append(row)
         return rows
 
     def reading(self, finding: Finding) -> str:
@@ -271,7 +277,13 @@ class Claim:
         return self.unit if finding.unit is None else finding.unit
 
     def _decide(self, finding: Finding) -> str:
-        """Return the verdict under one reading."""
+        """Return the verdict under one reading, the worst of its parts."""
+        alone = self._alone(finding)
+        verdicts = {alone, *(self._decide(part) for part in finding.parts.values())}
+        return next((worst for worst in (DEVIATES, UNDECIDED) if worst in verdicts), alone)
+
+    def _alone(self, finding: Finding) -> str:
+        """Return the verdict without a finding's parts."""
         if finding.missing:
             return NOT_RUN
         threshold, value = finding.threshold or self.threshold, finding.value

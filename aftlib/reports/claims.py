@@ -41,6 +41,7 @@ class ClaimRecord(BaseModel):
     counted: str = ""
     detectable: float | None = None
     readings: dict[str, str] = {}
+    parts: dict[str, str] = {}
     threshold: str = ""
     grounds: list[dict[str, Any]] = []
     verdict: str = Field(pattern=f"^({'|'.join(VERDICTS)})$")
@@ -71,6 +72,7 @@ class ClaimRecord(BaseModel):
             "counted": finding.counted,
             "detectable": finding.detectable,
             "readings": {name: claim.reading(each) for name, each in finding.readings.items()},
+            "parts": {name: claim.reading(each) for name, each in finding.parts.items()},
             "threshold": threshold.source if threshold else "",
             "grounds": claim.grounds(finding),
             "verdict": claim.decide(finding),

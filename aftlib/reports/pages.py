@@ -94,15 +94,15 @@ def counted(verdict: str, count: int) -> str:
     return f"{SYMBOLS[verdict]} {count} {word}"
 
 
-def reading_counts(readings: Mapping[str, str]) -> str:
-    """Return how the verdicts under other readings are distributed.
+def reading_counts(readings: Mapping[str, str], what: str = "Other readings") -> str:
+    """Return how the verdicts under other readings, or of parts, are distributed.
 
     >>> reading_counts({"by all traffic": "0.34, deviates", "by the input": "1.02, holds"})
     'Other readings: 1 holds, 1 deviates'
     """
     counts = tally(found.rpartition(", ")[2] for found in readings.values())
     shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    return f"Other readings: {shown}"
+    return f"{what}: {shown}"
 
 
 def not_default(changed: Mapping[str, Any]) -> list[str]:

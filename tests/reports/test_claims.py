@@ -115,6 +115,7 @@ def decided_again(row) -> str:
         Finding(2, readings={"wide": Finding(3, (1.5, 4)), "low": Finding(1)}),
         Finding(2, control=False, readings={"broken": Finding(2, conditions=False)}),
         Finding(4, threshold=Threshold("ours: another", high=3)),
+        Finding(2, parts={"on air": Finding(1)}),
     ],
 )
 def test_a_verdict_can_be_decided_again_from_its_record(finding):
@@ -124,8 +125,15 @@ def test_a_verdict_can_be_decided_again_from_its_record(finding):
     assert ClaimRecord(**stored) == record
     again = [decided_again(row) for row in stored["grounds"]]
     assert again == [row["verdict"] for row in stored["grounds"]]
-    assert [row["reading"] for row in stored["grounds"]] == ["", *finding.readings]
-    assert record.verdict == (again[0] if len(set(again)) == 1 else "undecided")
+    named = [row["reading"] or row["part"] for row in stored["grounds"]]
+    assert named == ["", *finding.parts, *finding.readings]
+    if not finding.parts:
+        assert record.verdict == (again[0] if len(set(again)) == 1 else "undecided")
+
+
+def test_parts_are_shown_by_name():
+    html = shown_html(replace(CLAIM, judge=lambda m: Finding(m, parts={"air": Finding(2)})), m=4)
+    assert "✘ deviates" in html and "Parts: 1 deviates" in html and "air: 2, deviates" in html
 
 
 def test_the_projects_own_claims_follow_under_a_heading_of_their_own():
