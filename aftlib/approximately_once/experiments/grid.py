@@ -258,7 +258,7 @@ def other_aggregates(case: SensorCase, workers: int, width: int, seed: int) -> p
 
     Columns: query; half_width and prior: with probability 1 − δ, of an estimate from the others and
     of one from nothing, medians over the keys; within: the share of estimates whose half-width
-    held, with low and high of its interval over whole windows; windows.
+    held, with low and high of its interval over whole windows; windows; workers.
     """
     samples, requirement = (
         case.log.read(None, 0, min(case.log.steps, STEPS)),
@@ -290,4 +290,4 @@ def other_aggregates(case: SensorCase, workers: int, width: int, seed: int) -> p
         low, high = bootstrap_interval(share[None], case.block or 1, np.random.default_rng(seed))
         rows.append((query, *medians, share.mean(), low[0], high[0], len(truth)))
     columns = ["query", "half_width", "prior", "within", "low", "high", "windows"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=columns).assign(workers=workers)
