@@ -188,7 +188,6 @@ def keeps_promise(
             control=not (foreseen and off.any()),
             n=rates.shape[1],
             counted="data sets",
-            expected=f"≤ {delta:g} in every setting",
             threshold=_at_most(delta, "section 6.2: at most δ"),
             note=f"{int((low > delta).sum())} of {len(counted)} rates lie above δ by more than "
             f"chance. The value is the largest, {at['method']} at m = {at['workers']:.0f}, ε = "
@@ -222,6 +221,7 @@ def accurate_as_assigned(grid: pd.DataFrame, delta: float) -> Finding:
             float(rate.max()),
             (float(least.max()), float(greatest.max())),
             threshold=_at_most(delta, "ours: very accurate is within δ"),
+            unit="of the estimates",
             n=gap.shape[1],
             counted="data sets",
         )
@@ -319,7 +319,6 @@ def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Findin
             (float(row["low"]), float(row["high"])),
             n=int(row["windows"]),
             counted="windows",
-            expected=f"≥ {1 - delta:g}",
             threshold=Threshold(
                 "eqs (3), (7): at least 1 − δ; margin ours: a twentieth of δ, which is used up",
                 low=1 - delta,

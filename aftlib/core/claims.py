@@ -247,6 +247,7 @@ class Claim:
                     "reading": reading,
                     "part": part,
                     "measured": each.value,
+                    "unit": self.unit_of(each),
                     "interval": list(each.interval) if each.interval else None,
                     "n": each.n,
                     "counted": each.counted,
