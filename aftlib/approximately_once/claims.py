@@ -333,9 +333,9 @@ def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Findin
         parts={"minima": found["min"], "maxima": found["max"], "means": found["mean"]},
         note=f"Of the lost sums {found['sum'].value:.4f} lie within the half-width of 1 − δ. The "
         f"assignment is h-best at m = {aggregates['workers'].max()}, the largest m alone. Its "
-        f"half-width is the following share of that without the others: {gain}. A sum is a scaled mean. The "
-        "half-widths of minima and maxima, which are not Gaussian, come from drawn windows. The "
-        "document names mean and sum, and measures means.",
+        f"half-width is the following share of that without the others: {gain}. A sum is "
+        "a scaled mean. The half-widths of minima and maxima, which are not Gaussian, come from "
+        "drawn windows. The document names mean and sum, and measures means.",
     )
 
 
