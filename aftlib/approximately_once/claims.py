@@ -305,8 +305,7 @@ def recovers_faster(cost: pd.DataFrame) -> Finding:
         f"start until the coordinator has finished. Of that an undisturbed micro-batch is "
         f"{quiet:.3f} s: the kill adds {fast.mean() - quiet:.3f} s with estimates and "
         f"{slow.mean() - quiet:.3f} s with exact recovery. Samples read again: {again[1]:,} "
-        f"against {again[0]:,}, from a local log. To decide it, take input that is slow to read "
-        "again, or more kills.",
+        f"against {again[0]:,}, from a local log. Slower input or more kills would decide it.",
     )
 
 
