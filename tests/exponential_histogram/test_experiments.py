@@ -8,7 +8,7 @@ import pytest
 from aftlib.exponential_histogram import ExponentialHistogram, experiments, figures
 from aftlib.exponential_histogram.bits import BitStream, exact_counts
 from aftlib.exponential_histogram.experiments.costs import filled
-from aftlib.exponential_histogram.experiments.errors import measure
+from aftlib.exponential_histogram.experiments.errors import kept_buckets, measure
 from aftlib.exponential_histogram.source import BitEvents
 from tests.exponential_histogram.article_histogram import ArticleHistogram
 
@@ -34,6 +34,14 @@ def test_smallest_counterexamples_are_the_digests(few):
     for t in range(1, 53):
         twin.update(400 + t, 1)
     assert twin.query() == 51
+
+
+def test_buckets_that_would_be_kept_are_the_twins():
+    twin = ArticleHistogram(10**6, 0.1)
+    for t, (last, buckets) in enumerate(kept_buckets(100, ones=6, larger=6), start=1):
+        twin.update(t, 1)
+        assert (last, buckets) == (twin.buckets[-1][1], len(twin.buckets))
+    assert (kept_buckets(100, ones=11, larger=6)[:, 1] >= kept_buckets(100, 6, 6)[:, 1]).all()
 
 
 def test_measured_errors_are_one_by_one_ones():

@@ -42,9 +42,11 @@ from aftlib.reports.claims import Scorecard
 
 table = pd.DataFrame({"same": [True]})
 smallest = pd.DataFrame({"epsilon": [0.1], "ones": 7, "article": 6, "article_error": 0.14,
-                         "worst": 0.14, "sound_worst": 0.095, "datar_worst": 0.1})
+                         "worst": 0.14, "sound_worst": 0.095, "more_worst": 0.1, "buckets": 38,
+                         "more_buckets": 42})
 swept, sizes, long_run, rates = (pd.read_csv(f"{FOLDER}/d5_{name}.csv")
                                  for name in ("swept", "sizes", "long_run", "rates"))
+rates["rounds"] = 2
 """
 
 

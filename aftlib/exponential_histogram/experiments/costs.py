@@ -27,8 +27,6 @@ DOCUMENT_RATE = 1e5
 def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
     """Windows full of ones: epsilon, window, buckets, bytes (of `to_bytes`), ring_bytes, bound.
 
-    And datar: buckets where k … k + 1 of each size are kept, as for ε/2.
-
     The bound is the most buckets that (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 allows, k = ⌈1/ε⌉.
     """
     found = []
@@ -37,8 +35,8 @@ def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
         half = np.ceil(np.ceil(1 / epsilon) / 2)
         bound = (half + 1) * (np.log2(window / half + 1) + 1) + 1
         weighed = len(histogram.buckets), len(histogram.to_bytes()), -(-window // 8)
-        found.append((epsilon, window, *weighed, bound, len(filled(window, epsilon / 2).buckets)))
-    columns = ["epsilon", "window", "buckets", "bytes", "ring_bytes", "bound", "datar"]
+        found.append((epsilon, window, *weighed, bound))
+    columns = ["epsilon", "window", "buckets", "bytes", "ring_bytes", "bound"]
     return pd.DataFrame(found, columns=columns)
 
 
@@ -95,7 +93,7 @@ def rates(
     """Events a second on one core, chunks in memory: counting, the exact ring, the histogram.
 
     `chunks` are events a call; 1 means one Python call an event. Each has about `seconds`, of whose
-    alternating rounds the best is kept: count_nonzero, ring, update, estimates.
+    alternating rounds the best is kept: rounds, count_nonzero, ring, update, estimates.
     """
     found = []
     for chunk in chunks:
@@ -128,7 +126,8 @@ def rates(
                     task(piece)
                 best[name] = min(best[name], time.perf_counter() - begin)
             rounds += 1
-        found.append({"chunk": chunk} | {name: size / taken for name, taken in best.items()})
+        row = {"chunk": chunk, "rounds": rounds}
+        found.append(row | {name: size / taken for name, taken in best.items()})
     return pd.DataFrame(found)
 
 

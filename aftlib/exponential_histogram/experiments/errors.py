@@ -88,7 +88,7 @@ def operator_demo(
 
 
 CHUNK = 2**20
-OTHERS = ("sound", "datar")
+OTHERS = ("sound", "more")
 _AXES = ("epsilon", "window", "share", "burst")
 #: What rounding may add to an error.
 _ROUNDING = 1 + 1e-12
@@ -158,26 +158,55 @@ def sweep(
 def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
     """Errors with 1 … `most` ones in the window, all inside, after zeros that fill it.
 
-    epsilon, ones; article, sound: the answers, and datar: the article's from k … k + 1 buckets of
-    each size, as ε/2 has them; article_error, sound_error, datar_error: relative.
+    epsilon, ones; article, sound: the answers, and more: the article's, had it up to k + 1 buckets
+    of count 1; article_error, sound_error, more_error: relative; buckets, more_buckets: how many
+    buckets the article has, and would have.
     """
     exact, tables = np.arange(1, most + 1), []
     for epsilon in epsilons:
         table = pd.DataFrame({"epsilon": epsilon, "ones": exact})
-        for name, kept in (("article", epsilon), ("sound", epsilon), ("datar", epsilon / 2)):
-            histogram = ExponentialHistogram(2 * most, kept)
+        for name in ("article", "sound"):
+            histogram = ExponentialHistogram(2 * most, epsilon)
             histogram.update(np.zeros(2 * most, bool))
-            table[name] = histogram.estimates(np.ones(most, bool), article=name != "sound")
+            table[name] = histogram.estimates(np.ones(most, bool), article=name == "article")
+        k = math.ceil(1 / epsilon)
+        larger = math.ceil(k / 2) + 1
+        table["buckets"] = kept_buckets(most, larger, larger)[:, 1]
+        last, table["more_buckets"] = kept_buckets(most, k + 1, larger).T
+        table["more"] = np.ceil(exact - last / 2)
+        for name in ("article", *OTHERS):
             table[f"{name}_error"] = relative(table[name].to_numpy(), exact)
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
+
+
+def kept_buckets(most: int, ones: int, larger: int) -> NDArray[np.int64]:
+    """Count of the oldest bucket and number of buckets after 1 … `most` ones, shape (most, 2).
+
+    No one expires. Up to `ones` buckets of count 1 are kept and up to `larger` of each larger
+    count; with one more the two oldest merge.
+
+    >>> kept_buckets(4, ones=2, larger=2).tolist()
+    [[1, 1], [1, 2], [2, 2], [2, 3]]
+    """
+    powers, rows = range(most.bit_length()), []
+    counts = [0] * (len(powers) + 1)
+    for _ in range(most):
+        counts[0] += 1
+        for power in powers:  # ascending: merges cascade
+            if counts[power] > (larger if power else ones):
+                counts[power] -= 2
+                counts[power + 1] += 1
+        rows.append((max(2**power for power in powers if counts[power]), sum(counts)))
+    return np.array(rows)
 
 
 def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
     """The fewest ones of `few_ones` with which the article's estimate breaks ε, and its worst.
 
     epsilon, k, ones: fewest (missing where there are none); article, sound: the answers there;
-    article_error: there; worst, worst_ones: the largest error and where; sound_worst, datar_worst.
+    article_error: there; worst, worst_ones: the largest error and where; sound_worst, more_worst;
+    buckets, more_buckets: after the most ones.
     """
     rows = []
     for _, each in table.groupby("epsilon"):
@@ -187,7 +216,8 @@ def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
         row: dict[str, Any] = {"epsilon": epsilon, "k": math.ceil(1 / epsilon)}
         row |= {name: broken[name].iloc[0] if len(broken) else None for name in columns}
         row |= {"worst": errors.max(), "worst_ones": int(each["ones"].iloc[int(errors.argmax())])}
-        rows.append(row | {f"{name}_worst": each[f"{name}_error"].max() for name in OTHERS})
+        row |= {f"{name}_worst": each[f"{name}_error"].max() for name in OTHERS}
+        rows.append(row | each[["buckets", "more_buckets"]].iloc[-1].to_dict())
     return pd.DataFrame(rows)
 
 
