@@ -8,6 +8,7 @@ cost something. `windows` lists the steps of a result and has its aggregates.
 rows with gaps, `labels` aligns pandas objects and names the rows of results. `extremes` models
 minima and maxima.
 `requirement` says whether an estimate is precise enough, `intervals` how precise a rate is.
+`recovery_costs` says how long a recovery takes and what a month of failures costs.
 `planfile` is the plan.json that `aft plan` writes and that pipelines run from.
 
 `claims` turns a finding into a verdict. `query_directory` holds the identity, lock and state of a

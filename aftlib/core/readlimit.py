@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -27,7 +27,7 @@ PAUSE_S = 0.1
 """Longest time without a read that is made up for: readers compute between two reads."""
 SLICE_S = 0.01
 """Time of the samples that are granted at once, so that several readers share the rate."""
-_STATE = struct.Struct("<4d2q")  # limit (rate, latency, price), next free time, requests, samples
+_STATE = struct.Struct("<3d?d2q")  # the limit's fields, next free time, requests, samples
 _BUCKET, _COUNTS = "read-limit", "read-counts"
 
 
@@ -44,11 +44,15 @@ class ReadLimit:
         Latency of each request in seconds, at least 0. Requests wait side by side.
     price_per_gb : float
         Price of 10⁹ bytes, in any currency, at least 0; a sample has 8 bytes.
+    again_only : bool
+        Whether only samples that were read before are limited, as where live input is pushed and
+        an archive is slow. By default live reads and repeated ones are limited alike.
     """
 
     samples_per_s: float = math.inf
     request_s: float = 0.0
     price_per_gb: float = 0.0
+    again_only: bool = False
 
     def __post_init__(self) -> None:
         if self.samples_per_s != math.inf:
@@ -64,6 +68,7 @@ class ReadUsage:
     requests: int
     samples: int  # every read of a sample counts
     price: float
+    last_s: float  # when the last sample was there, by the monotonic clock
 
 
 class ReadMeter:
@@ -113,19 +118,18 @@ class ReadMeter:
             )
         if not self.active:
             np.memmap(self._counts, np.uint16, "w+", shape=self._shape).flush()
-            self._bucket.write_bytes(_STATE.pack(math.inf, 0, 0, 0, 0, 0))
+            self._bucket.write_bytes(_STATE.pack(*astuple(ReadLimit()), 0, 0, 0))
         with self._locked() as file:
             *_, requests, samples = _STATE.unpack(file.read())
-            values = limit.samples_per_s, limit.request_s, limit.price_per_gb, self._clock()
             file.seek(0)
-            file.write(_STATE.pack(*values, requests, samples))
+            file.write(_STATE.pack(*astuple(limit), self._clock(), requests, samples))
 
     @property
     def usage(self) -> ReadUsage:
         """Requests and samples since the first limit was set, and their price at the last one's."""
         with self._locked() as file:
-            _, _, price, _, requests, samples = _STATE.unpack(file.read())
-        return ReadUsage(requests, samples, price * samples * BYTES_PER_SAMPLE / 1e9)
+            _, _, price, _, last_s, requests, samples = _STATE.unpack(file.read())
+        return ReadUsage(requests, samples, price * samples * BYTES_PER_SAMPLE / 1e9, last_s)
 
     @property
     def counts(self) -> np.ndarray:
@@ -145,35 +149,36 @@ class ReadMeter:
         Larger blocks are cut at the steps that `cut` divides. All of it is one request.
         """
         counts, at, columns = self._opened("r+"), begin, list(keys)
-        self._sleep(self._reserve(0, requests=1))
+        limit = self._limit()
+        latency = limit.request_s
+        if limit.again_only and not counts[at : at + 1, columns].any():
+            latency = 0.0
+        self._sleep(latency)
+        self._reserve(0, 0, requests=1)
         for block in blocks:
             for part in np.split(block, range(-at % cut or cut, len(block), cut)):
-                for first, last in pairwise(self._slices(len(part), len(columns))):
-                    wait = self._reserve((last - first) * len(columns))
-                    if wait > 0:
-                        self._sleep(wait)
+                for first, last in pairwise(slices(limit, len(part), len(columns))):
+                    rows, samples = slice(at + first, at + last), (last - first) * len(columns)
+                    again = int(np.count_nonzero(counts[rows, columns]))
+                    self._sleep(self._reserve(samples, again if limit.again_only else samples))
                     with self._locked():
-                        counts[at + first : at + last, columns] += 1
+                        counts[rows, columns] += 1
                 at += len(part)
                 yield part
 
-    def _slices(self, steps: int, keys: int) -> list[int]:
-        """Bounds of the slices in which so many steps are granted."""
+    def _limit(self) -> ReadLimit:
         with self._locked() as file:
-            rate = _STATE.unpack(file.read())[0]
-        length = steps if math.isinf(rate) else max(1, int(rate * SLICE_S / max(1, keys)))
-        return [*range(0, steps, max(1, length)), steps]
+            return ReadLimit(*_STATE.unpack(file.read())[:4])
 
-    def _reserve(self, samples: int, requests: int = 0) -> float:
-        """Take samples out of the bucket; return the seconds until the last of them is there."""
+    def _reserve(self, samples: int, limited: int, requests: int = 0) -> float:
+        """Take the limited ones out of the bucket; return the seconds until the last is there."""
         with self._locked() as file:
-            rate, latency, price, free, asked, read = _STATE.unpack(file.read())
+            *limit, free, asked, read = _STATE.unpack(file.read())
             now = self._clock()
-            ready = (free if now - free <= PAUSE_S else now) + samples / rate
+            ready = (free if now - free <= PAUSE_S else now) + limited / limit[0]
             file.seek(0)
-            about = asked + requests, read + samples
-            file.write(_STATE.pack(rate, latency, price, ready, *about))
-        return latency if requests else ready - now
+            file.write(_STATE.pack(*limit, ready, asked + requests, read + samples))
+        return max(0.0, ready - now) if limited else 0.0
 
     def _opened(self, mode: str) -> np.memmap:
         return np.memmap(self._counts, np.uint16, mode, shape=self._shape)  # type: ignore[call-overload]
@@ -184,3 +189,11 @@ class ReadMeter:
         with self._bucket.open("r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
+
+
+def slices(limit: ReadLimit, steps: int, sensors: int) -> list[int]:
+    """Bounds of the slices in which so many steps are granted."""
+    if math.isinf(limit.samples_per_s):
+        return [0, steps]
+    length = max(1, int(limit.samples_per_s * SLICE_S / max(1, sensors)))
+    return [*range(0, steps, length), steps]

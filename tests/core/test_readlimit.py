@@ -83,6 +83,14 @@ def test_each_request_waits_its_latency_and_a_new_limit_holds_at_once(limited, c
     assert clock.now - 50 == pytest.approx(2 * (0.3 + 400 / (4 * RATE)), abs=1e-9)
 
 
+def test_live_input_may_be_free_where_an_archive_is_slow(limited, clock):
+    limited.meter.set_limit(ReadLimit(RATE, request_s=0.3, again_only=True))
+    limited.read([0, 1], 0, 1500)
+    assert clock.now == 50
+    limited.read([0, 2], 1000, 2000)  # 500 of these 2,000 samples were read before
+    assert clock.now - 50 == pytest.approx(0.3 + 500 / RATE, abs=1e-9)
+
+
 def test_samples_are_those_of_the_free_log_in_parts_of_a_row_group(log):
     free = log.read([2, 0], 1000, STEPS)
     log.meter.set_limit(ReadLimit())

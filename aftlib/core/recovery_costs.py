@@ -1,0 +1,190 @@
+"""Times of recoveries by a cost model with four constants, and from which read rate on which pays.
+
+A recovery starts a replacement, reads samples again, perhaps estimates others, and commits a
+checkpoint. With S samples read again at R samples per second it takes
+
+    T(R) = start + S · (per sample + 1/R) + [estimate] + checkpoint.
+
+So an approximate recovery, which reads fewer samples and may cost more otherwise, is the faster one
+below the read rate R* = (S_exact − S_approximate) / (fixed_approximate − fixed_exact).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aftlib.core.checks import require_number
+
+MONTH_S = 365.25 / 12 * 86_400
+BYTES_PER_SAMPLE = 8
+
+
+@dataclass(frozen=True)
+class RecoveryCosts:
+    """Four constants of a scheme, in seconds, each finite and at least 0.
+
+    Parameters
+    ----------
+    start_s : float
+        From the failure until a replacement reads or estimates.
+    sample_s : float
+        Work per sample read again, beside the time for which the input lets it wait.
+    estimate_s : float
+        Estimates of one recovery.
+    checkpoint_s : float
+        Commit of one checkpoint or of a recovered window.
+    """
+
+    start_s: float
+    sample_s: float
+    estimate_s: float
+    checkpoint_s: float
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            require_number(name, value, least=0)
+
+    def fixed_s(self, samples: float, estimates: bool) -> float:
+        """Part of a recovery's time that does not depend on the read rate."""
+        estimate = self.estimate_s if estimates else 0.0
+        return self.start_s + samples * self.sample_s + estimate + self.checkpoint_s
+
+    def recovery_s(self, samples: float, estimates: bool, read_rate: float) -> float:
+        """Time of a recovery that reads so many samples again at `read_rate` per second.
+
+        Infinite where something is to be read and nothing can be.
+        """
+        wait = samples / read_rate if read_rate > 0 else math.inf
+        return self.fixed_s(samples, estimates) + (wait if samples else 0.0)
+
+
+def break_even_rate(
+    exact: RecoveryCosts, exact_samples: float, costs: RecoveryCosts, samples: float
+) -> float:
+    """Return the read rate, samples per second, at which both recoveries take equally long.
+
+    Below it the approximate one, with `costs` and `samples`, is faster. Infinite where it is faster
+    at every rate, 0 where it is at none.
+    """
+    saved = exact_samples - samples
+    extra = costs.fixed_s(samples, True) - exact.fixed_s(exact_samples, False)
+    if saved <= 0:
+        return math.inf if saved == 0 and extra < 0 else 0.0
+    return saved / extra if extra > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A stream in operation: a user's own numbers.
+
+    Parameters
+    ----------
+    sensors : int
+        At least 1.
+    samples_per_s : float
+        Samples per second of all sensors together, above 0.
+    window_s : float
+        Length of the tumbling windows in seconds, above 0.
+    read_rate : float
+        Samples per second that can be read in all, live ones included, above 0.
+    failures_per_month : float
+        At least 0.
+    price_per_gb : float
+        Price of reading 10⁹ bytes, at least 0.
+    """
+
+    sensors: int
+    samples_per_s: float
+    window_s: float
+    read_rate: float
+    failures_per_month: float
+    price_per_gb: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_number("sensors", self.sensors, least=1, whole=True)
+        for name in ("samples_per_s", "window_s", "read_rate"):
+            require_number(name, getattr(self, name), above=0)
+        require_number("failures_per_month", self.failures_per_month, least=0)
+        require_number("price_per_gb", self.price_per_gb, least=0)
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A way to recover.
+
+    Parameters
+    ----------
+    name : str
+    costs : RecoveryCosts
+    lost : float
+        Share of the sensors whose samples one failure takes: 1/m of m workers. In (0, 1].
+    replayed : float
+        Share of the lost samples that is read again: 1 in an exact recovery, 0 in D1, that of the
+        replay sets in D2. In [0, 1].
+    checkpoints : float
+        Per window, that at its end included; at least 1.
+    """
+
+    name: str
+    costs: RecoveryCosts
+    lost: float
+    replayed: float
+    checkpoints: float = 1
+
+    def __post_init__(self) -> None:
+        require_number("lost", self.lost, above=0, most=1)
+        require_number("replayed", self.replayed, least=0, most=1)
+        require_number("checkpoints", self.checkpoints, least=1)
+
+
+@dataclass(frozen=True)
+class MonthlyCost:
+    """What a scheme costs per month, on average over the moment of a failure."""
+
+    scheme: str
+    recovery_s: float  # of one failure, until every window that was due is out
+    outage_minutes: float
+    gb_read_again: float
+    price: float
+    checkpoint_minutes: float  # work of all checkpoints
+    estimated_results: float  # results that are estimates, within ε with probability 1 − δ
+    estimated_share: float  # of all results
+
+
+def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[MonthlyCost]:
+    """Return what each scheme costs in an operation.
+
+    A failure comes at a uniformly random moment between two checkpoints, so half an interval is
+    lost on average. Live reads go on meanwhile: the rate that they leave is free for reading again,
+    and an outage is infinite where they leave none. A scheme that reads nothing again skips its
+    input until its replacement works, so windows that begin meanwhile are estimated, too.
+    """
+    spare = max(0.0, operation.read_rate - operation.samples_per_s)
+    windows = MONTH_S / operation.window_s
+    rows = []
+    for scheme in schemes:
+        interval_s = operation.window_s / scheme.checkpoints
+        lost = operation.samples_per_s * scheme.lost * interval_s / 2
+        again, estimates = scheme.replayed * lost, scheme.replayed < 1
+        recovery_s = scheme.costs.recovery_s(again, estimates, spare)
+        hit = 1.0 if scheme.replayed else 1.0 + scheme.costs.start_s / operation.window_s
+        sensors = operation.sensors * scheme.lost * (1 - scheme.replayed)
+        estimated = operation.failures_per_month * sensors * hit
+        gigabytes = operation.failures_per_month * again * BYTES_PER_SAMPLE / 1e9
+        rows.append(
+            MonthlyCost(
+                scheme=scheme.name,
+                recovery_s=recovery_s,
+                outage_minutes=operation.failures_per_month * recovery_s / 60
+                if operation.failures_per_month
+                else 0.0,
+                gb_read_again=gigabytes,
+                price=gigabytes * operation.price_per_gb,
+                checkpoint_minutes=windows * scheme.checkpoints * scheme.costs.checkpoint_s / 60,
+                estimated_results=estimated,
+                estimated_share=min(1.0, estimated / (windows * operation.sensors)),
+            )
+        )
+    return rows

@@ -1,0 +1,147 @@
+"""The cost model of a recovery: its time, the break-even read rate, and what a month costs."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aftlib.core.recovery_costs import (
+    MONTH_S,
+    Operation,
+    RecoveryCosts,
+    Scheme,
+    break_even_rate,
+    monthly_costs,
+)
+
+EXACT = RecoveryCosts(start_s=0.5, sample_s=1e-6, estimate_s=0.3, checkpoint_s=0.05)
+APPROXIMATE = RecoveryCosts(start_s=0.5, sample_s=1e-6, estimate_s=0.2, checkpoint_s=0.05)
+OPERATION = Operation(
+    sensors=10, samples_per_s=1000, window_s=60, read_rate=1500, failures_per_month=30
+)
+
+
+def test_a_recovery_starts_reads_estimates_and_commits():
+    assert APPROXIMATE.recovery_s(1000, True, 500) == pytest.approx(0.5 + 0.001 + 2 + 0.2 + 0.05)
+    assert APPROXIMATE.recovery_s(1000, False, 500) == pytest.approx(0.5 + 0.001 + 2 + 0.05)
+    assert APPROXIMATE.recovery_s(0, True, 0) == pytest.approx(0.75)
+    assert APPROXIMATE.recovery_s(1, True, 0) == math.inf
+
+
+@pytest.mark.parametrize("samples", [0, 300])
+def test_at_the_break_even_rate_both_take_equally_long_and_below_it_the_approximate_pays(samples):
+    rate = break_even_rate(EXACT, 1000, APPROXIMATE, samples)
+    assert 1000 < rate < math.inf
+
+    def saved(at):
+        exact = EXACT.recovery_s(1000, False, at)
+        return exact - APPROXIMATE.recovery_s(samples, True, at)
+
+    assert saved(rate) == pytest.approx(0, abs=1e-12)
+    assert saved(rate * 0.9) > 0 > saved(rate * 1.1)
+
+
+def test_it_pays_at_every_rate_or_at_none():
+    quick = replace(APPROXIMATE, start_s=0.1)
+    assert break_even_rate(EXACT, 1000, quick, 0) == math.inf
+    assert break_even_rate(EXACT, 1000, quick, 1000) == math.inf
+    assert break_even_rate(EXACT, 1000, quick, 1001) == 0
+    assert break_even_rate(EXACT, 1000, APPROXIMATE, 1000) == 0
+
+
+def month_by_month(operation, scheme, failures, rng):
+    """Mean time and samples of drawn failures, one after the other."""
+    times, samples = [], []
+    for _ in range(failures):
+        since_checkpoint = rng.uniform(0, operation.window_s / scheme.checkpoints)
+        lost = since_checkpoint * operation.samples_per_s * scheme.lost
+        again = scheme.replayed * lost
+        spare = operation.read_rate - operation.samples_per_s
+        time = scheme.costs.start_s + scheme.costs.checkpoint_s + again * scheme.costs.sample_s
+        time += again / spare + (scheme.costs.estimate_s if scheme.replayed < 1 else 0)
+        times.append(time)
+        samples.append(again)
+    return np.mean(times), np.mean(samples)
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        Scheme("exact", EXACT, 0.5, 1),
+        Scheme("D1", APPROXIMATE, 0.5, 0),
+        Scheme("D2", APPROXIMATE, 1, 0.25, checkpoints=3),
+    ],
+)
+def test_a_month_is_the_mean_of_failures_at_random_moments(scheme):
+    (cost,) = monthly_costs(OPERATION, [scheme])
+    seconds, samples = month_by_month(OPERATION, scheme, 20_000, np.random.default_rng(1))
+    assert cost.recovery_s == pytest.approx(seconds, rel=0.02)
+    assert cost.outage_minutes == pytest.approx(30 * cost.recovery_s / 60)
+    assert cost.gb_read_again == pytest.approx(30 * samples * 8 / 1e9, rel=0.02)
+
+
+def test_checkpoints_and_estimates_of_a_month_are_counted():
+    operation = replace(OPERATION, price_per_gb=2.0)
+    exact, d1, d2 = monthly_costs(
+        operation,
+        [
+            Scheme("exact", EXACT, 0.5, 1),
+            Scheme("D1", APPROXIMATE, 0.5, 0),
+            Scheme("D2", APPROXIMATE, 1, 0.25, checkpoints=3),
+        ],
+    )
+    assert d2.checkpoint_minutes == pytest.approx(MONTH_S / 60 * 3 * 0.05 / 60)
+    assert exact.recovery_s == pytest.approx(EXACT.recovery_s(15_000, False, 500))
+    assert exact.estimated_results == 0
+    assert d1.estimated_results == pytest.approx(30 * 5 * (1 + 0.5 / 60))
+    assert d2.estimated_results == pytest.approx(30 * 7.5)
+    assert d2.estimated_share == pytest.approx(d2.estimated_results / (MONTH_S / 60 * 10))
+    assert exact.price == pytest.approx(2 * exact.gb_read_again) and d1.price == 0
+
+
+def test_input_that_live_reads_use_up_is_never_read_again():
+    exact, d1 = monthly_costs(
+        replace(OPERATION, read_rate=1000),
+        [Scheme("exact", EXACT, 0.5, 1), Scheme("D1", APPROXIMATE, 0.5, 0)],
+    )
+    assert exact.outage_minutes == math.inf
+    assert d1.outage_minutes == pytest.approx(30 * 0.75 / 60)
+    (calm,) = monthly_costs(
+        replace(OPERATION, read_rate=1, failures_per_month=0), [Scheme("exact", EXACT, 0.5, 1)]
+    )
+    assert calm.outage_minutes == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sensors": 0}, "sensors must be a whole number at least 1, got 0"),
+        ({"samples_per_s": 0}, "samples_per_s must be above 0, got 0"),
+        ({"window_s": math.inf}, "window_s must be above 0, got inf"),
+        ({"read_rate": -1}, "read_rate must be above 0, got -1"),
+        ({"failures_per_month": -1}, "failures_per_month must be at least 0, got -1"),
+        ({"price_per_gb": math.nan}, "price_per_gb must be at least 0, got nan"),
+    ],
+)
+def test_an_operation_that_is_none_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(OPERATION, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lost": 0}, "lost must be above 0 and at most 1, got 0"),
+        ({"replayed": 1.1}, "replayed must be at least 0 and at most 1, got 1.1"),
+        ({"checkpoints": 0}, "checkpoints must be at least 1, got 0"),
+    ],
+)
+def test_a_scheme_that_is_none_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(Scheme("exact", EXACT, 0.5, 1), **change)
+
+
+def test_a_cost_below_zero_is_refused():
+    with pytest.raises(ValueError, match="estimate_s must be at least 0, got -1"):
+        RecoveryCosts(0, 0, -1, 0)
