@@ -99,7 +99,8 @@ def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
     """What each part of TCP changes about upstream backup's recovery time, by rate."""
     figure = go.Figure()
     colors = cycle([BLUE, GREEN, ORANGE, PURPLE, GREY, RED])
-    for (rate, rows), color in zip(parts.groupby("rate"), colors, strict=False):
+    means = parts.groupby(["rate", "switch"], sort=False)["ns3_ms"].mean().reset_index()
+    for (rate, rows), color in zip(means.groupby("rate"), colors, strict=False):
         name, mark = f"{rate:,.0f} tuples/s", {"color": color}
         figure.add_bar(x=rows["switch"], y=rows["ns3_ms"], name=name, marker=mark)
     styled(figure, title, "what is changed", "recovery time (ms, ns-3)")

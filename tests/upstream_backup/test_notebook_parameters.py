@@ -121,7 +121,7 @@ def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     assert len(experiments.orders(small, rate)) == 10
     assert (experiments.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
     frames = {"found": found, "parts": parts, "costs": costs, "ns3": ns3, "counted": counted}
-    frames["either"] = experiments.either_node(case, rate)
+    frames["either"] = experiments.either_node(small)
     frames["restored"] = experiments.settings_of_hwang(small, rate, [10])
     frames["real"] = pd.DataFrame(columns=["scheme", "resent", "recovery_ms"])
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)

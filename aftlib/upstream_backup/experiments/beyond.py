@@ -114,19 +114,19 @@ def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def either_node(case: Sweep, rate: float) -> pd.DataFrame:
+def either_node(case: Sweep) -> pd.DataFrame:
     """Let each node fail at every failure time, under upstream backup and the proposal.
 
-    One row per scheme, node and trial: resent and recovery_ms, which are 0 where an idle node
+    One row per rate, scheme, node and trial: resent and recovery_ms, which are 0 where an idle node
     fails.
     """
     rows = []
-    for scheme, node in product((UPSTREAM, PROPOSED), NODES):
+    for rate, scheme, node in product(case.rates, (UPSTREAM, PROPOSED), NODES):
         for trial, (system, time) in enumerate(case.drawn(rate)):
             found = simulate(system, scheme, [Failure(time, node)]).recoveries
             resent, took = (len(found[0].resent), found[0].recovery_ms) if found else (0, 0.0)
-            row = {"scheme": scheme.name, "node": node, "trial": trial, "resent": resent}
-            rows.append(row | {"recovery_ms": took})
+            row = {"rate": rate, "scheme": scheme.name, "node": node, "trial": trial}
+            rows.append(row | {"resent": resent, "recovery_ms": took})
     return pd.DataFrame(rows)
 
 
@@ -136,8 +136,8 @@ def settings_of_hwang(
     """Recoveries of the schemes of Hwang et al. under settings that the document does not give.
 
     Each interval of checkpoint messages, with connections opened as each scheme does and with all
-    of them open. One row per setting, scheme and trial: restored_ms. The first setting is the
-    case's own.
+    of them open. One row per setting, scheme and trial: rate, restored_ms. The first setting is
+    the case's own.
     """
     rows, own = [], case.parameters
     intervals = [own.checkpoint_ms, *(ms for ms in checkpoints_ms if ms != own.checkpoint_ms)]
@@ -148,7 +148,7 @@ def settings_of_hwang(
                 changed = replace(system, tcp=tcp, checkpoint_ms=ms)
                 found = simulate(changed, scheme, [Failure(time)]).recoveries[0]
                 setting = f"connections {name}, checkpoints every {ms:g} ms"
-                row = {"setting": setting, "scheme": scheme.name, "trial": trial}
+                row = {"setting": setting, "rate": rate, "scheme": scheme.name, "trial": trial}
                 rows.append(row | {"restored_ms": found.restored_ms})
     return pd.DataFrame(rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -107,8 +108,8 @@ def agreement(table: pd.DataFrame) -> pd.DataFrame:
 def tcp_parts() -> pd.DataFrame:
     """Recovery times of upstream backup with one part of TCP changed at a time (D4-4).
 
-    Rows of switch, rate, ns3_ms: mean of ns-3's stored runs, ms: of the simulation with the same
-    failures (NaN for Nagle's algorithm and delayed ACKs, which it does not have).
+    Rows of switch, rate, failure_ms, ns3_ms: of ns-3's stored run, ms: of the simulation of the
+    same failure (NaN for Nagle's algorithm and delayed ACKs, which it does not have).
     """
     stored = read_runs("switches")
     ours, drawn = [], systems(stored)
@@ -118,23 +119,27 @@ def tcp_parts() -> pd.DataFrame:
         row = {} if options else recovery_row(changed, scheme.name, time)
         ours.append(row.get("recovery_ms", float("nan")))
     table = stored.assign(ms=ours, ns3_ms=stored["recovery_ms"])
-    return table.groupby(["switch", "rate"], sort=False)[["ns3_ms", "ms"]].mean().reset_index()
+    return table[["switch", "rate", "failure_ms", "ns3_ms", "ms"]]
 
 
 def tcp_table(parts: pd.DataFrame) -> pd.DataFrame:
-    """Recovery times as a table, ns-3 and simulation: switches down, rates across."""
+    """Mean recovery times, ns-3 and simulation: switches down, rates across."""
     wide = parts.pivot_table(index="switch", columns="rate", values=["ns3_ms", "ms"], sort=False)
     return wide.rename(columns={"ns3_ms": "ns-3", "ms": "simulation"}, level=0)
 
 
-def explained(parts: pd.DataFrame, column: str = "ns3_ms") -> pd.DataFrame:
+def explained(
+    parts: pd.DataFrame, column: str = "ns3_ms", by: Sequence[str] = ("rate",)
+) -> pd.DataFrame:
     """Of the gap between upstream backup and the proposal, what each part makes, by rate, in ms.
+
+    Means, or with `by` of each failure.
 
     gap = handshake + initial_window + tuples, each what goes away when the handshake, then the
     window's limit are switched off, and what is left; nagle_adds, window_1_adds: to upstream
     backup, when they are switched on; gap_with_nagle: when it is on in both schemes.
     """
-    ms = parts.pivot_table(index="rate", columns="switch", values=column, dropna=False)
+    ms = parts.pivot_table(index=[*by], columns="switch", values=column, dropna=False)
     return pd.DataFrame(
         {
             "gap": ms[BASE] - ms[PROPOSAL],
