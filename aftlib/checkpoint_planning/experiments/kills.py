@@ -74,7 +74,7 @@ def restarts(
 def query_from_kills(
     queries: Sequence[ReplayQuery], log: SensorLog, scratch: Path, seed: int, t_sla_ms: float
 ) -> tuple[ReplayQuery, float]:
-    """Query whose recovery time is that of new processes, and the milliseconds of their start.
+    """Query whose recovery time is that of new processes, and the ms in which 99 % of them start.
 
     Drivers of the first and the last query are killed `PILOTS` times each, and (24) is fitted to
     what the next processes took. T_SLA is `t_sla_ms`, or the time to replay all sensors over one
@@ -86,10 +86,10 @@ def query_from_kills(
     ]
     recovered = pd.concat(pilots)
     cost = fit_recovery_time(recovered).recovery_time
-    whole = fit_recovery_time(recovered.assign(total_ms=recovered["all_ms"])).recovery_time
+    start_ms = (recovered["all_ms"] - recovered["total_ms"]).quantile(0.99)
     limit = max(t_sla_ms, cost(queries[0].model.size))
     query = replace(queries[0], recovery_time=cost, t_sla_ms=limit)
-    return query, max(0.0, whole.fixed_ms - cost.fixed_ms)
+    return query, float(start_ms)
 
 
 def _recovered_by_new(
