@@ -15,6 +15,16 @@ pending rounds. A declaration needs U ≥ 1 − δ − j; each pending round and
 a declared one raises it by at most δ − x. So the sum of x − δ over an interval is at most the
 budget at its beginning less the one at its end: c₀, or at most C, plus J + (h − 1)(1 − δ).
 Credit j + 1 takes m·2ʲ blocked rounds, hence J. With u for 1 and n errors a round this gives 3. ∎
+
+**Gaps.** A declared round whose outcome is never known leaves W and U unchanged, as if it had not
+been declared. The proof holds for any set of such rounds, also an adversary's, because a pending
+round costs at most 1 − δ whether or not its outcome comes. The same is true of a round that is
+withdrawn before its outcome is known, because the gaps which came are not covered (`guard.rounds`).
+So N and E count the rounds that were declared, not withdrawn, and whose outcome is known. Of D
+declared rounds with u unknown outcomes at most the bound plus u are wrong, and without assumptions
+nothing better holds: the unknown ones may all be wrong. If windows go missing independently of
+their errors, given what was known at the declaration, the unknown ones are wrong as often as the
+others in expectation.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from aftlib.guard.rounds import LARGEST, Rules, State, advance, new_state
 
 FORGET = 1 / 600
 """The model's memory: effectively 600 windows."""
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class History:
     Both arrays have shape (rounds, horizons, n): a loss would have begun so many rounds before.
     """
 
-    decisions: np.ndarray  # 0 not proposed, 1 proposed but blocked by an account, 2 declared
+    # 0 not proposed, 1 proposed but blocked by an account, 2 declared, −1 not covered because
+    # gaps of other sensors raised the error more than they usually do
+    decisions: np.ndarray
     estimate: np.ndarray  # the shadow predictions
 
 
@@ -85,8 +87,8 @@ class Guard:
     While nothing fails, it predicts every window as if its worker had failed 1 … `horizons` windows
     ago, compares, and keeps one account per (horizon, sensor). At most a share δ of the guarantees,
     plus a slack that does not grow with their number, is wrong. This holds for every sequence of
-    data, by the theorem in `guard.accounts`, if losses hit one worker at a time and come
-    independently of the data. Other losses must be audited from the log.
+    data and of gaps, by the theorem in `guard.accounts`, if a worker's losses come independently of
+    the data and of the other sensors' gaps. Other losses must be audited from the log.
 
     Parameters
     ----------
@@ -166,8 +168,18 @@ class Guard:
 
     @property
     def recoverable(self) -> np.ndarray:
-        """Whether a loss that begins now would be recovered h windows later, shape (H, n)."""
-        return self._state.decisions[(self.rounds - 1) % (self.horizons + 1)] == 2
+        """Whether a loss that begins now would be recovered h windows later, shape (H, n).
+
+        For a sensor that has been missing for r windows this is h + r windows after its last one.
+        The guarantee covers gaps of other sensors as they usually come, not rarer ones.
+        """
+        state, ring = self._state, self.horizons + 1
+        ahead = np.arange(self.horizons)[:, None] + state.missing
+        last = (self.rounds - 1 - state.missing) % ring
+        decisions = state.decisions[
+            last, np.minimum(ahead, self.horizons - 1), np.arange(last.size)
+        ]
+        return (ahead < self.horizons) & (decisions == 2)
 
     @property
     def outcomes(self) -> np.ndarray:
@@ -196,6 +208,18 @@ class Guard:
         """
         recovered, _ = self._advance(windows, trace=False)
         return recovered
+
+    def skip(self, rounds: int) -> None:
+        """Process so many windows in which no sensor sent anything, at the cost of H + 1 of them.
+
+        The state is the same as after that many rows of NaN. ValueError when `rounds` is no whole
+        number ≥ 0.
+        """
+        require_number("rounds", rounds, least=0, whole=True)
+        first = min(int(rounds), self.horizons + 1)  # they fill the rings
+        self.update(np.full((first, self._rules.workers.size), np.nan))
+        self._state.clock[0] += rounds - first
+        self._state.missing[:] += rounds - first
 
     def replay(self, windows: Any) -> History:
         """Process many windows; return the decisions on each as if it had been lost."""
@@ -233,6 +257,12 @@ class Guard:
                 "by position"
             )
         return labels
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state in memory."""
+        parts = (self._state, self._model, self._risk)
+        return sum(array.nbytes for part in parts for array in part)
 
     def to_bytes(self) -> bytes:
         """Return the whole state; the same bytes for the same state."""

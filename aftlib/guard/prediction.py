@@ -5,6 +5,10 @@ the windows themselves, so it contains drifts, seasons and the correlation of sa
 precision Λ predicts worker A from everything known of the rest: −(Λ_UU)⁻¹ Λ_UK z_K, where U is A
 and whatever else is missing. Beyond `JOINT` sensors the model has the other workers' windows now,
 and an AR(1) over h rounds on each sensor's residual.
+
+Under gaps M the distribution of the rest has the precision Λ' = Λ − Λ_·M (Λ_MM)⁻¹ Λ_M· (Schur
+complement). It is the same for all workers, so that m gaps cost O(m³ + m²n) and not that for each
+worker.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ LOADING = 0.01
 LEAST_VARIANCE = 1e-200
 FIRST_FIT = 60
 """Rounds before the first fit."""
+MOST_INFLATION = 1e6
+"""Largest factor by which gaps are said to raise an error."""
 
 
 class Model(NamedTuple):
@@ -35,6 +41,7 @@ class Model(NamedTuple):
     weight: np.ndarray  # (models,)
     precision: np.ndarray  # (2, models, d, d): in use, and the next one
     gain: np.ndarray  # (2, models, n, d)
+    variance: np.ndarray  # (2, models, n) of each sensor, given all outside its worker
     scale: np.ndarray  # (2, n) standard deviations; 0 before the first fit
     residual: np.ndarray  # (H + 1, n) of the last rounds
     products: np.ndarray  # (3, H + 1, n) forgetting sums of r_t r_{t−h}; in use, next, now
@@ -44,10 +51,18 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
     """Return the state before the first round."""
     models, d = (horizons, 2 * sensors) if sensors <= JOINT else (1, sensors)
     d += 2 * seasons
-    gain, ring = (2, models, sensors, d), (horizons + 1, sensors)
-    shapes = (models, d, d), (models, every, d), (models,), (2, models, d, d), gain, (2, sensors)
-    last = np.full(ring, np.nan), np.zeros((3, *ring))
-    return Model._make([*map(np.zeros, shapes), *last])
+    ring = horizons + 1, sensors
+    return Model(
+        moments=np.zeros((models, d, d)),
+        rows=np.zeros((models, every, d)),
+        weight=np.zeros(models),
+        precision=np.zeros((2, models, d, d)),
+        gain=np.zeros((2, models, sensors, d)),
+        variance=np.zeros((2, models, sensors)),
+        scale=np.zeros((2, sensors)),
+        residual=np.full(ring, np.nan),
+        products=np.zeros((3, *ring)),
+    )
 
 
 @jit()
@@ -92,27 +107,30 @@ def refit(model: Any, workers: Any) -> None:
     """Put the next fit to use, and fit the one after it; `workers` has each sensor's worker."""
     n = workers.size
     model.precision[0], model.gain[0] = model.precision[1], model.gain[1]
+    model.variance[0] = model.variance[1]
     model.scale[0], model.products[0] = model.scale[1], model.products[1]
     model.products[1] = model.products[2]
     model.gain[1] = 0.0
     for m in range(model.weight.size):
-        covariance = model.moments[m] / model.weight[m]
-        for a in range(len(covariance)):
+        moments = model.moments[m] / model.weight[m]
+        for a in range(len(moments)):
             # a constant differs from a variable in small units
-            varies = covariance[a, a] > LEAST_VARIANCE
-            covariance[a, a] = (1 + LOADING) * covariance[a, a] if varies else 1.0
-        units = units_of(covariance)
-        precision = np.linalg.inv(covariance / units / units.reshape(-1, 1))
+            varies = moments[a, a] > LEAST_VARIANCE
+            moments[a, a] = (1 + LOADING) * moments[a, a] if varies else 1.0
+        units = units_of(moments)
+        precision = np.linalg.inv(moments / units / units.reshape(-1, 1))
         precision = precision / units / units.reshape(-1, 1)
         model.precision[1, m] = precision
         for worker in range(workers.max() + 1):
-            rest = np.ones(len(covariance), np.bool_)
+            rest = np.ones(len(moments), np.bool_)
             rest[:n] = workers != worker
             own, others = np.flatnonzero(~rest), np.flatnonzero(rest)
             rows = precision[own]
-            solved = solve_in_units(rows[:, own], rows[:, others])
+            covariance = np.ascontiguousarray(solve_in_units(rows[:, own], np.eye(own.size)))
+            solved = np.dot(covariance, np.ascontiguousarray(rows[:, others]))
             for a in range(own.size):
                 model.gain[1, m, own[a]][others] = -solved[a]
+                model.variance[1, m, own[a]] = covariance[a, a]
     for i in range(n):
         model.scale[1, i] = np.sqrt(model.moments[0, i, i] / model.weight[0])
 
@@ -130,15 +148,74 @@ def conditional(precision: Any, z: Any, unknown: Any) -> Any:
 
 
 @jit()
-def predict(model: Any, index: int, z: Any, workers: Any, out: Any) -> None:
-    """Fill `out` with each sensor's value from what is known outside its worker; 0 before a fit."""
+def predict(model: Any, index: int, z: Any, workers: Any, out: Any, inflation: Any) -> None:
+    """Fill `out` with each sensor's value from what is known outside its worker; 0 before a fit.
+
+    `inflation` receives the factor by which gaps raise the standard deviation of its error.
+    """
     missing = np.isnan(z)
+    inflation[:] = 1.0
     if model.scale[0].max() == 0:
         out[:] = 0.0
     elif not missing.any():
         out[:] = np.dot(model.gain[0, index], z)
     else:
-        for worker in range(workers.max() + 1):
-            own, unknown = np.flatnonzero(workers == worker), missing.copy()
-            unknown[own] = True
-            out[own] = conditional(model.precision[0, index], z, unknown)[own]
+        variance = np.empty(out.size)
+        predict_among_gaps(model.precision[0, index], z, missing, workers, out, variance)
+        for i in range(out.size):
+            ratio = variance[i] / model.variance[0, index, i]
+            # rounding may make it less than 1, and a variance that is no number means no knowledge
+            inflation[i] = np.sqrt(max(ratio, 1.0)) if ratio < MOST_INFLATION**2 else MOST_INFLATION
+        failed = only_worker(missing, workers)
+        if failed >= 0:  # bit for bit its shadow prediction, in which its own values weigh nothing
+            alone = np.dot(model.gain[0, index], np.where(missing, 0.0, z))
+            own = workers == failed
+            out[own], inflation[own] = alone[own], 1.0
+
+
+@jit()
+def only_worker(missing: Any, workers: Any) -> int:
+    """Return the worker that has all gaps, or −1: there are several, or gaps before the failure."""
+    gaps = np.flatnonzero(missing)
+    if gaps[-1] >= workers.size or (workers[gaps] != workers[gaps[0]]).any():
+        return -1
+    return workers[gaps[0]]
+
+
+@jit()
+def predict_among_gaps(
+    precision: Any, z: Any, missing: Any, workers: Any, out: Any, variance: Any
+) -> None:
+    """Fill mean and variance of each sensor given what is there of z outside its worker."""
+    n, gaps = workers.size, np.flatnonzero(missing)
+    place = np.full(n, -1)  # of a missing sensor among the gaps
+    for a in range(gaps.size):
+        if gaps[a] < n:
+            place[gaps[a]] = a
+    known, rows = np.where(missing, 0.0, z), np.ascontiguousarray(precision[gaps])
+    across = np.ascontiguousarray(rows[:, :n].T)  # (n, m)
+    inverse = np.ascontiguousarray(solve_in_units(rows[:, gaps], np.eye(gaps.size)))
+    passed = np.dot(across, inverse)  # Λ_·M Λ_MM⁻¹
+    of_gaps = np.dot(inverse, np.dot(rows, known))
+    weighted = np.dot(precision[:n], known) - np.dot(across, of_gaps)  # Λ' z
+    for worker in range(workers.max() + 1):
+        own = np.flatnonzero(workers == worker)
+        here, gone = own[place[own] < 0], own[place[own] >= 0]
+        covariance = np.empty((here.size, here.size))
+        for a in range(here.size):
+            for b in range(here.size):  # Λ'
+                across_a, passed_b = across[here[a]], passed[here[b]]
+                covariance[a, b] = precision[here[a], here[b]] - np.dot(across_a, passed_b)
+        if here.size == 1:
+            covariance[0, 0] = 1 / covariance[0, 0]
+        elif here.size > 1:
+            covariance[:] = solve_in_units(covariance, np.eye(here.size))
+        shift = np.dot(covariance, weighted[here])
+        for a in range(here.size):
+            out[here[a]] = z[here[a]] - shift[a]
+            variance[here[a]] = covariance[a, a]
+        for i in gone:
+            a = place[i]
+            part = passed[here, a]
+            out[i] = np.dot(part, shift) - of_gaps[a]
+            variance[i] = inverse[a, a] + np.dot(part, np.dot(covariance, part))

@@ -1,4 +1,12 @@
-"""One round of the guard after another, compiled: single windows and many give the same state."""
+"""One round of the guard after another, compiled: single windows and many give the same state.
+
+Gaps are normal. A window is predicted from the sensors that are there, in a real outage and in the
+shadow prediction alike, so that an account counts errors under the gaps that occur. The inflation
+is the factor by which gaps raise the standard deviation of an error. A guarantee covers gaps whose
+inflation is at most a limit, which follows the inflations so that a share `RARE` of the rounds is
+above it. A round above it is withdrawn. So guarantees rest on gaps as they were counted, and two
+workers that fail at once are not covered unless one of them is often away.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +23,11 @@ LARGEST = 1e100
 """Windows, and the values that fill gaps, are below this size: its square is a number."""
 HIGHEST = 100.0
 """Largest deviation in sd that the risk distinguishes, so that one wild value does not blind it."""
+UNCOVERED = -1
+"""A decision of which the gaps that came are not covered."""
+RARE, STEP, HARMLESS = 0.01, 0.1, 0.01
+"""Share of the rounds whose gaps no guarantee covers; how fast the limit follows; and the log
+inflation that is always covered."""
 LEVEL_FORGET = 1 / 100
 """The levels forget faster than the model, so that they follow a drift."""
 
@@ -22,13 +35,15 @@ LEVEL_FORGET = 1 / 100
 class State(NamedTuple):
     """The state of a guard, besides its model and its risks; rings hold the last H + 1 rounds."""
 
-    clock: np.ndarray  # (1,) rounds so far
+    clock: np.ndarray  # (2,) rounds so far, and those of them in which a window came
     level: np.ndarray  # (2, n) forgetting mean of each sensor, and its weight
     windows: np.ndarray  # (H + 1, n) NaN where missing
     filled: np.ndarray  # (H + 1, n) the same with the model's values in the gaps
     levels: np.ndarray  # (H + 1, n) means as they were after each round
     missing: np.ndarray  # (n,) rounds since each sensor was last there
     decisions: np.ndarray  # (H + 1, H, n) 0 not proposed, 1 blocked, 2 declared
+    allowed: np.ndarray  # (H + 1, H, n) `tolerance` at these decisions
+    tolerance: np.ndarray  # (H, n) log inflation by gaps that a guarantee covers
     accounts: np.ndarray  # (H, n, 4)
     pools: np.ndarray  # (H, 4)
     counts: np.ndarray  # (H, n, 2) declared rounds with known outcome, and errors
@@ -52,13 +67,15 @@ def new_state(sensors: int, horizons: int) -> State:
     accounts[..., BUDGET] = START
     pools[:, BUDGET] = POOL_START * pool_unit(sensors)
     return State(
-        clock=np.zeros(1, np.int64),
+        clock=np.zeros(2, np.int64),
         level=np.zeros((2, sensors)),
         windows=np.full(ring, np.nan),
         filled=np.full(ring, np.nan),
         levels=np.zeros(ring),
         missing=np.zeros(sensors, np.int64),
         decisions=np.zeros((horizons + 1, *here), np.int64),
+        allowed=np.zeros((horizons + 1, *here)),
+        tolerance=np.zeros(here),
         accounts=accounts,
         pools=pools,
         counts=np.zeros((*here, 2)),
@@ -91,37 +108,65 @@ def is_joint(model: Any, sensors: int) -> bool:
 def expect(
     state: Any, model: Any, rules: Any, now: Any, waves: Any, t: int, h: int, out: Any
 ) -> None:
-    """Fill `out` with each sensor's window as predicted if its worker had failed h rounds ago."""
+    """Predict each sensor's window as if its worker had failed h rounds ago.
+
+    `out` (2, n) receives the estimates, and the inflation of their errors by gaps.
+    """
     slot, joint = (t - h) % len(state.windows), is_joint(model, now.size)
     level = state.levels[slot]
     z = row_of(model, now, state.windows[slot], level, waves)
-    predict(model, h - 1 if joint else 0, z, rules.workers, out)
-    out += level
+    predict(model, h - 1 if joint else 0, z, rules.workers, out[0], out[1])
+    out[0] += level
     if not joint:
         echo = model.products[0, h] / model.products[0, 0] * model.residual[slot]
-        out += np.where(np.isfinite(echo), echo, 0.0)
+        out[0] += np.where(np.isfinite(echo), echo, 0.0)
+
+
+@jit()
+def is_covered(inflation: float, allowed: float) -> bool:
+    """Whether a guarantee covers gaps that raise the error by this factor."""
+    return np.log(inflation) <= allowed + HARMLESS
+
+
+@jit()
+def follow(tolerance: Any, h: int, i: int, inflation: float) -> None:
+    """Move the limit so that the gaps of a share `RARE` of the rounds are above it."""
+    limit = tolerance[h, i]
+    if is_covered(inflation, limit):
+        tolerance[h, i] = max(limit - STEP * RARE, 0.0)
+    else:
+        tolerance[h, i] = min(limit + STEP * (1 - RARE), np.log(inflation))
 
 
 @jit()
 def look_back(
     state: Any, model: Any, risk: Any, rules: Any, now: Any, waves: Any, t: int, out: Any
 ) -> None:
-    """Shadow-predict the current window at every horizon, and book the outcomes."""
+    """Shadow-predict the current window at every horizon, and book the outcomes.
+
+    A decision that does not cover the gaps which came becomes `UNCOVERED`: it is not counted.
+    """
     horizons, n = state.accounts.shape[:2]
     for h in range(min(horizons, t)):
         slot = (t - h - 1) % len(state.windows)
         expect(state, model, rules, now, waves, t, h + 1, out[h])
-        error, decisions = np.abs(now - out[h]), state.decisions[slot, h]
+        inflation = out[h, 1]
+        error, decisions = np.abs(now - out[h, 0]), state.decisions[slot, h]
         wrong = np.where(error > rules.epsilon, 1.0, 0.0 * error)
         for i in range(n):
+            covered = is_covered(inflation[i], state.allowed[slot, h, i])
+            if decisions[i] > 0 and not covered:
+                decisions[i] = UNCOVERED
             if np.isnan(error[i]):
                 continue
             if decisions[i] == 2:
                 state.counts[h, i, 0] += 1
                 state.counts[h, i, 1] += wrong[i]
             if model.scale[0, i] > 0:
-                y = np.log(error[i] / model.scale[0, i] + FLOOR)
+                y = np.log(error[i] / (model.scale[0, i] * inflation[i]) + FLOOR)
                 learn_outcome(risk, slot, h, i, y, wrong[i])
+                if risk.features[slot, h, i, 0] == 1.0:
+                    follow(state.tolerance, h, i, inflation[i])
         learn(wrong, decisions, state.accounts[h], state.pools[h], rules.delta, pool_unit(n))
 
 
@@ -152,6 +197,7 @@ def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, waves: A
             proposed[i] = propose(risk, slot, h, i, limit, rules.delta)
         decisions = state.decisions[slot, h]
         declare(proposed, state.accounts[h], state.pools[h], rules.delta, pool_unit(n), decisions)
+        state.allowed[slot, h] = state.tolerance[h]
 
 
 @jit()
@@ -163,15 +209,14 @@ def recover(state: Any, model: Any, risk: Any, rules: Any, t: int, expected: Any
         h = min(state.missing[i], horizons)
         if h == 0 or t < h:
             continue
-        out[i, 0] = expected[h - 1, i]
+        out[i, 0] = expected[h - 1, 0, i]
         if state.missing[i] > horizons:
             continue
         slot = (t - h) % len(state.windows)
         if risk.features[slot, h - 1, i, 0] == 1.0:
-            out[i, 1] = model.scale[0, i] * half_width(risk, slot, h - 1, i, rules.delta)
-        others_lost = (state.missing > 0) & (state.missing <= h)
-        alone = not (others_lost & (rules.workers != rules.workers[i])).any()
-        out[i, 2] = 1.0 if alone and state.decisions[slot, h - 1, i] == 2 else 0.0
+            width = half_width(risk, slot, h - 1, i, rules.delta)
+            out[i, 1] = model.scale[0, i] * expected[h - 1, 1, i] * width
+        out[i, 2] = 1.0 if state.decisions[slot, h - 1, i] == 2 else 0.0
 
 
 @jit()
@@ -203,20 +248,35 @@ def remember(state: Any, model: Any, rules: Any, now: Any, waves: Any, t: int) -
             filled[i] = state.level[0, i]
     state.windows[slot], state.filled[slot] = now, filled
     state.levels[slot] = state.level[0]
-    for h in range(1, min(horizons if joint else 1, t) + 1):
-        back = (t - h) % len(state.windows)
-        z = row_of(model, filled, state.filled[back], state.level[0], waves)
-        learn_moments(model, h - 1, t % rules.every, z, rules.forget)
+    for h in range(1, (horizons if joint else 1) + 1):
+        before = state.filled[(t - h) % len(state.windows)]
+        if np.isnan(before[0]):  # there was no window, and the model learns no pair of it
+            model.weight[h - 1] *= 1 - rules.forget
+            continue
+        z = row_of(model, filled, before, state.level[0], waves)
+        learn_moments(model, h - 1, state.clock[1] % rules.every, z, rules.forget)
     if not joint and t > 0:
-        before, apart = (t - 1) % len(state.windows), np.empty(n)
+        before, apart = (t - 1) % len(state.windows), np.empty((2, n))
         z = row_of(model, now, now, state.levels[before], waves)
-        predict(model, 0, z, rules.workers, apart)
-        model.residual[slot] = z[:n] - apart
+        predict(model, 0, z, rules.workers, apart[0], apart[1])
+        model.residual[slot] = z[:n] - apart[0]
         for h in range(min(horizons, t) + 1):
             product = model.residual[slot] * model.residual[(t - h) % len(state.windows)]
             for k in np.flatnonzero(np.isfinite(product)):
                 faded = (1 - rules.forget) * model.products[2, h, k]
                 model.products[2, h, k] = faded + product[k]
+
+
+@jit()
+def pass_empty(state: Any, model: Any, risk: Any, t: int) -> None:
+    """Put a round without any window into the rings; nothing is learned, nothing declared."""
+    slot = t % len(state.windows)
+    state.windows[slot] = state.filled[slot] = model.residual[slot] = np.nan
+    state.levels[slot] = state.level[0]
+    state.decisions[slot] = 0
+    state.allowed[slot] = 0.0
+    risk.features[slot] = 0.0
+    risk.risk[slot] = -1.0
 
 
 @jit()
@@ -230,23 +290,28 @@ def advance(
     """
     horizons, n = state.accounts.shape[:2]
     decisions, shadow = history
-    expected = np.empty((horizons, n))
+    expected = np.empty((horizons, 2, n))
     for r in range(len(windows)):
         t, now = state.clock[0], windows[r]
         expected[:], waves = np.nan, harmonics(rules.seasons, t)
-        look_back(state, model, risk, rules, now, waves, t, expected)
+        if state.missing.min() < horizons or not np.isnan(now).all():
+            look_back(state, model, risk, rules, now, waves, t, expected)
         state.missing[:] = np.where(np.isnan(now), state.missing + 1, 0)
         recover(state, model, risk, rules, t, expected, recovered[r])
         if len(decisions):
-            shadow[r] = expected
+            shadow[r] = expected[:, 0]
             for h in range(horizons):
                 decisions[r, h] = state.decisions[(t - h - 1) % len(state.windows), h]
+        state.clock[0] = t + 1
+        if np.isnan(now).all():
+            pass_empty(state, model, risk, t)
+            continue
         remember(state, model, rules, now, waves, t)
         look_ahead(state, model, risk, rules, now, waves, t)
-        state.clock[0] = t + 1
-        if (t + 1) % rules.every:
+        state.clock[1] += 1
+        if state.clock[1] % rules.every:
             continue
         absorb(model, rules.forget)
-        if t + 1 >= FIRST_FIT:
+        if state.clock[1] >= FIRST_FIT:
             refit(model, rules.workers)
             refit_weights(risk)
