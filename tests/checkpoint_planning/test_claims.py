@@ -54,23 +54,24 @@ def timing(rep=lambda m: 1 + m, res=0.0):
 FLAT = timing(lambda m: 100 - 0.1 * m)  # a job's start, and a partial replay takes longer
 
 
-def recovered(late=0, count=20, sensors=10, from_start=400.0):
+def recovered(late=0, count=20, sensors=10, from_start=400.0, stop=600):
     """Recoveries of which some are later than a T_SLA of 100 ms; processes start within 300."""
     took = [101.0] * late + [9.0] * (count - late)
     frame = pd.DataFrame({"total_ms": took, "all_ms": from_start, "t_sla_ms": 100.0})
-    return frame.assign(sensors=sensors, n=100, start_ms=300.0)
+    return frame.assign(sensors=sensors, n=100, start_ms=300.0, stop=stop, window=1000)
 
 
 def rates(exact, proposed):
     """Rates of both plans, turn by turn."""
     each = {"exactly-once": exact, "proposed": proposed}
     rows = [(i, name, rate) for name in each for i, rate in enumerate(each[name])]
-    return pd.DataFrame(rows, columns=["repeat", "plan", "rate"]).assign(checkpoints=3)
+    columns = ["repeat", "plan", "rate"]
+    return pd.DataFrame(rows, columns=columns).assign(checkpoints=3, seconds=0.02)
 
 
 def solving(solve_ms):
     """T_est of n = 10,000 solved at recovery."""
-    row = {"n": 10_000, "sensors": 1000, "solve_ms": solve_ms, "product_ms": 4.0}
+    row = {"n": 10_000, "sensors": 1000, "repeats": 3, "solve_ms": solve_ms, "product_ms": 4.0}
     return pd.DataFrame([row])
 
 
@@ -81,6 +82,9 @@ TIMED = {
     "running": recovered(),
     "rates": rates([1, 1.1, 1], [0.5, 1, 2]),
     "solved": solving(2000.0),
+    "epsilon": 0.12,
+    "delta": 0.05,
+    "t_sla": 50.0,
 }
 
 
@@ -177,11 +181,12 @@ def test_d2_4_compares_the_shortest_t_sla_with_all_others(exact, proposed, verdi
 def test_where_nobody_pays_t_est_the_claims_on_counts_are_decided(document):
     alike = frames(replace(document, estimate_ms=0.0))
     assert judging.verdict(CLAIMS, alike, "D2-2") == "holds"
-    assert judging.verdict(CLAIMS, alike, "D2-3") == "holds"
+    assert judging.verdict(CLAIMS, alike, "D2-3") == "undecided"  # nearly everywhere
 
 
-def halved(model, rows, seed, first=0):
-    return model.mean + (draw(model, rows, seed, first) - model.mean) / 2
+def steadier(model, rows, seed, first=0):
+    """Samples of which even a restored checkpoint, a mean over few steps, is within ε."""
+    return model.mean + (draw(model, rows, seed, first) - model.mean) / 50
 
 
 def weaker(model, rows, seed, first=0):
@@ -189,7 +194,7 @@ def weaker(model, rows, seed, first=0):
     return draw(block_model(100, 5, 60, 0), rows, seed, first)
 
 
-@pytest.mark.parametrize(("samples", "verdict"), [(halved, "holds"), (weaker, "deviates")])
+@pytest.mark.parametrize(("samples", "verdict"), [(steadier, "holds"), (weaker, "deviates")])
 def test_errors_of_another_size_turn_the_guarantee(document, monkeypatch, samples, verdict):
     monkeypatch.setattr(cases, "draw", samples)
     found = frames(document)
@@ -197,13 +202,18 @@ def test_errors_of_another_size_turn_the_guarantee(document, monkeypatch, sample
     assert judging.turned(CLAIMS, found) == {"D2-5"}
 
 
-@pytest.mark.parametrize(("times", "verdict"), [(1, "holds"), (10, "undecided")])
-def test_few_data_sets_leave_the_guarantee_open(document, times, verdict):
-    """Few have intervals ten times as wide."""
+@pytest.mark.parametrize(
+    ("times", "own", "verdict"),
+    [(0.1, 0, "holds"), (10, 0, "undecided"), (0.1, 0.5, "undecided")],
+)
+def test_few_data_sets_or_another_reading_leave_the_guarantee_open(document, times, own, verdict):
+    """Many have narrow intervals; in `own`, the restored checkpoint itself fails more often."""
     found = frames(document)
     success = found["success"]
     wider = success["worst"] + times * (success["worst_high"] - success["worst"])
-    found["success"] = success.assign(worst_high=wider)
+    own = success["every"] - own, success["every_high"] - own
+    about = {"worst_high": wider, "restored": own[0], "restored_high": own[1]}
+    found["success"] = success.assign(**about)
     assert judging.verdict(CLAIMS, found, "D2-5") == verdict
 
 
@@ -232,8 +242,9 @@ def test_a_plan_that_spends_too_much_turns_the_guarantee(document, monkeypatch):
         (timing(lambda m: m**3), "D2-6"),  # far too quick for what is to be read
         (timing(lambda m: 1 + (m == 50)), "D2-7"),
         (timing({10: 5, 50: 95, 100: 75}.get), "D2-7"),  # through 0, but no line
-        (timing(res=0.5), "D2-7"),
+        (timing(res=0.5), "D2-7"),  # 26 ms to restore
         (timing(lambda m: 98 + 0.02 * m), "D2-7"),  # 98 % constant
+        (timing(lambda m: 30 + m), "D2-7"),  # a line, but not through 0
     ],
 )
 def test_wrong_times_turn_their_claim(document, times, claim):
@@ -290,6 +301,22 @@ def test_where_spark_replays_as_one_process_does_the_claims_hold():
     assert verdict_of("D2-6", through=timing()) == verdict_of("D2-7", through=timing()) == "holds"
 
 
+def test_turns_that_differ_leave_d2_7_open():
+    noisy = timing()
+    noisy.loc[(noisy["repeat"] == 0) & (noisy["sensors"] == 50), "rep_ms"] = 75
+    assert verdict_of("D2-7", times=noisy, through=noisy) == "undecided"
+    slow = timing()
+    slow.loc[slow["repeat"] == 0, "res_ms"] = 3
+    assert verdict_of("D2-7", times=slow, through=slow) == "undecided"
+
+
+def test_few_sensors_alone_leave_d2_6_open():
+    few = timing(lambda m: 5 - 0.01 * m).assign(n=lambda t: t["n"] // 10)
+    few["sensors"] //= 10
+    times = pd.concat([timing(), few])
+    assert verdict_of("D2-6", times=times, through=timing()) == "undecided"
+
+
 def test_turns_that_differ_leave_d2_6_open():
     noisy = timing()
     noisy.loc[noisy["repeat"] == 0, "total_ms"] = 100
@@ -312,9 +339,9 @@ def test_the_start_of_a_process_counts_in_d2_9():
     assert verdict_of("D2-9", killed=recovered(count=10)) == "undecided"
 
 
-@pytest.mark.parametrize("sensors", [0, 100])
-def test_recoveries_that_do_not_both_replay_and_estimate_settle_nothing(sensors):
-    found = recovered(sensors=sensors)
+@pytest.mark.parametrize("odd", [{"sensors": 0}, {"sensors": 100}, {"stop": 2000}], ids=str)
+def test_recoveries_of_all_of_nothing_or_to_the_windows_end_settle_nothing(odd):
+    found = recovered(**odd)
     assert verdict_of("D2-8", killed=found) == verdict_of("D2-9", killed=found) == "not run"
     assert verdict_of("D2-10", running=found) == "not run"
 
@@ -360,7 +387,7 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
     def found(name, t_sla_ms, seconds):
         clocked = sys.executable, "-c", CLOCKED.format(seconds=seconds)
         monkeypatch.setitem(kills.restarts.__wrapped__.__globals__, "_DRIVER", clocked)
-        cost = RecoveryTime(0.75 * t_sla_ms, 1)
+        cost = RecoveryTime(t_sla_ms - 10, 1)  # T_SLA ends intervals
         query = ReplayQuery(model, 24, Requirement(0.5, 0.05), cost, t_sla_ms)
         killed = kills.restarts(query, log, tmp_path / name, 2, 1).assign(start_ms=0.0)
         records = judging.judged(CLAIMS, {"killed": killed}, "D2-8", "D2-9")

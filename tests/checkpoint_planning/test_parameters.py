@@ -122,9 +122,10 @@ def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, 
     )
     plans = runs.rate_queries(case, p.epsilon, p.delta, p.t_sla)
     recovered = pd.DataFrame({"t_sla_ms": [50.0], "total_ms": [10.0], "all_ms": [400.0]})
-    recovered = recovered.assign(sensors=1, n=p.sensors, start_ms=0.0)
+    recovered = recovered.assign(sensors=1, n=p.sensors, start_ms=0.0, stop=1, window=p.window)
     frames = {"case": case, "counts": counts, "success": success, "times": times, "through": times}
-    frames |= {"killed": recovered, "running": recovered}
+    frames |= {"killed": recovered, "running": recovered, "epsilon": p.epsilon}
+    frames |= {"delta": p.delta, "t_sla": p.t_sla}
     frames["rates"] = costs.stream_rates(plans, case.log, tmp_path / "rates", repeats=2)
     frames["solved"] = costs.solving_times(ns=[10, 20], repeats=1)
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import theilslopes
+from threadpoolctl import threadpool_limits
 
 from aftlib.checkpoint_planning.operator import Read, ReplayQuery, bare_read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
@@ -141,14 +142,15 @@ def recovery_times(
     return pd.DataFrame(rows).assign(total_ms=lambda t: t[list(PARTS)].sum(axis=1))
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def solving_times(
     ns: Sequence[int] = (100, 1000, 10_000), shares: Sequence[float] = (0.1, 0.25), repeats: int = 3
 ) -> pd.DataFrame:
     """T_est of `equally_correlated` sensors, solved at recovery, and with a gain made beforehand.
 
     The document solves (6) at recovery: Σ_YO Σ_OO⁻¹ (o − μ_O), with Σ in memory. Here its product
-    with o is all that is left. One row per (n, |O|): n, sensors, solve_ms, product_ms, the fastest
-    of the repeats after one that warms up.
+    with o is all that is left. One row per (n, |O|): n, sensors, repeats, solve_ms, product_ms, the
+    fastest of the `repeats` after one that warms up, in one thread.
     """
     rows = []
     for n, share in product(ns, shares):
@@ -164,7 +166,8 @@ def solving_times(
             gain @ seen
             times.append((solved - start, time.perf_counter() - solved))
         solve, multiply = np.min(times[1:], axis=0) * 1e3
-        rows.append({"n": n, "sensors": size, "solve_ms": solve, "product_ms": multiply})
+        about = {"n": n, "sensors": size, "repeats": repeats}
+        rows.append(about | {"solve_ms": solve, "product_ms": multiply})
     return pd.DataFrame(rows)
 
 

@@ -44,17 +44,18 @@ def restarts(
     A driver is killed when the tuples of an interval are read and nothing of them is committed, and
     the next is started at once: the time until a failure is noticed is not measured here. It
     recovers the interval, goes on and is killed in the next window. After the log's last window a
-    new stream begins. Only intervals of which the plan replays some sensors and estimates the
-    others are hit, where it has any. "bare" drivers have no Spark, "spark" ones run the stream on
-    Spark; both recover alike.
+    new stream begins. Hit are intervals of which the plan replays some sensors and estimates the
+    others, where it has any, and of these the ones that T_SLA ends, not the window. "bare" drivers
+    have no Spark, "spark" ones run the stream on Spark; both recover alike.
 
-    One row per kill: kind, trial, batch, sensors: those replayed, of all `n`, tuples, the
-    milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec, and all_ms from the start of the new
-    process to its commit. RuntimeError when a process ends otherwise than by its SIGKILL. On a
+    One row per kill: kind, trial, batch, stop: the interval's last step, window, sensors: those
+    replayed, of all `n`, tuples, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec, and
+    all_ms from the start of the new process to its commit. RuntimeError when a process ends otherwise than by its SIGKILL. On a
     cluster they have the cores of this process's session.
     """
     rng, plan, n = np.random.default_rng(seed), query.first_plan, query.model.size
     partial = [k for k, replay in enumerate(plan.replay) if 0 < len(replay.sensors) < n]
+    partial = [k for k in partial if plan.times[k + 1] < query.window] or partial
     chain, rows = log.steps // query.window, list[dict[str, float | str]]()
     while len(rows) < count:
         directory, starts = scratch / f"{kind}-{len(rows)}", list[float]()
@@ -68,17 +69,17 @@ def restarts(
             starts.append(killed_driver(directory, kind, fault))
         rows += _recovered_by_new(directory, query, starts[1:])
     found = pd.DataFrame(rows).assign(kind=kind, n=n, t_sla_ms=query.t_sla_ms)
-    return found.assign(trial=range(count))
+    return found.assign(trial=range(count), window=query.window)
 
 
 def query_from_kills(
-    queries: Sequence[ReplayQuery], log: SensorLog, scratch: Path, seed: int, t_sla_ms: float
+    queries: Sequence[ReplayQuery], log: SensorLog, scratch: Path, seed: int, tuples: int
 ) -> tuple[ReplayQuery, float]:
     """Query whose recovery time is that of new processes, and the ms in which 99 % of them start.
 
     Drivers of the first and the last query are killed `PILOTS` times each, and (24) is fitted to
-    what the next processes took. T_SLA is `t_sla_ms`, or the time to replay all sensors over one
-    step where that is longer.
+    what the next processes took. T_SLA is the time to replay so many `tuples`, at least those of
+    one step, so that it ends intervals.
     """
     pilots = [
         restarts(query, log, scratch / str(i), PILOTS, seed)
@@ -87,7 +88,7 @@ def query_from_kills(
     recovered = pd.concat(pilots)
     cost = fit_recovery_time(recovered).recovery_time
     start_ms = (recovered["all_ms"] - recovered["total_ms"]).quantile(0.99)
-    limit = max(t_sla_ms, cost(queries[0].model.size))
+    limit = cost(max(tuples, queries[0].model.size))
     query = replace(queries[0], recovery_time=cost, t_sla_ms=limit)
     return query, float(start_ms)
 
@@ -111,7 +112,8 @@ def _recovered_by_new(
         python, until, commit, planning = np.diff(ends) * 1e3
         phases = zip(PHASES, (python, until - total, total, commit, planning), strict=True)
         tuples = record.sensors * (record.stop - record.start)
-        about = {"batch": record.batch, "sensors": record.sensors, "tuples": tuples}
+        about = {"batch": record.batch, "stop": record.stop}
+        about |= {"sensors": record.sensors, "tuples": tuples}
         yield about | dict(phases) | {"total_ms": total, "all_ms": python + until + commit}
 
 

@@ -70,7 +70,7 @@ class NotebookParameters(ParameterModel):
     repeats: int = parameter(
         9, "recoveries for each n and share", smoke=5, quick=5, full=15, least=2
     )
-    budgets: list[int] = parameter([50_000, 200_000, 1_000_000], "tuples replayed while measuring")
+    budgets: list[int] = parameter([10_000, 30_000, 100_000], "tuples replayed while measuring")
     recoveries: int = parameter(
         30, "recoveries per T_SLA, for the fit and again", smoke=12, quick=12, full=150, least=1
     )

@@ -137,15 +137,10 @@ def queries(
     delta: float,
     budgets: Sequence[int],
     recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME,
-    t_sla_ms: float = 0.0,
 ) -> list[ReplayQuery]:
-    """Return the case's query with a T_SLA for each budget, ascending.
-
-    It is `t_sla_ms`, or the time to replay the budget's tuples where that is longer, so that even a
-    slow machine can keep it.
-    """
+    """Return the case's query with a T_SLA for each budget, ascending: what its tuples take."""
     asked = case.model, case.windows.width, Requirement(epsilon, delta), recovery_time
-    limits = sorted({max(t_sla_ms, recovery_time(budget)) for budget in budgets})
+    limits = sorted({recovery_time(budget) for budget in budgets})
     return [ReplayQuery(*asked, limit, query=case.windows.query) for limit in limits]
 
 
