@@ -98,7 +98,7 @@ def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
             n=points,
             counted="points (m, ε)",
             readings={
-                "well means more than chance": Finding(
+                "well means no worse than chance": Finding(
                     float(mean),
                     (float(low), float(high)),
                     conditions=between,
@@ -305,7 +305,7 @@ def recovers_faster(cost: pd.DataFrame) -> Finding:
         f"start until the coordinator has finished. Of that an undisturbed micro-batch is "
         f"{quiet:.3f} s: the kill adds {fast.mean() - quiet:.3f} s with estimates and "
         f"{slow.mean() - quiet:.3f} s with exact recovery. Samples read again: {again[1]:,} "
-        f"against {again[0]:,}, from a local log. Slower input or more kills would decide it.",
+        f"against {again[0]:,}, from a local log. It may differ with input that is slow to read.",
     )
 
 

@@ -195,9 +195,13 @@ def weaker(model, rows, seed, first=0):
 
 
 @pytest.mark.parametrize(("samples", "verdict"), [(steadier, "holds"), (weaker, "deviates")])
-def test_errors_of_another_size_turn_the_guarantee(document, monkeypatch, samples, verdict):
+def test_errors_of_another_size_turn_the_guarantee(
+    document, tmp_path, monkeypatch, samples, verdict
+):
     monkeypatch.setattr(cases, "draw", samples)
-    found = frames(document)
+    model = document.model
+    log = SensorLog.write(tmp_path / "log", samples(model, 4000, 1), model.names)
+    found = frames(replace(document, log=log))
     assert judging.verdict(CLAIMS, found, "D2-5") == verdict
     assert judging.turned(CLAIMS, found) == {"D2-5"}
 
@@ -209,11 +213,10 @@ def test_errors_of_another_size_turn_the_guarantee(document, monkeypatch, sample
 def test_few_data_sets_or_another_reading_leave_the_guarantee_open(document, times, own, verdict):
     """Many have narrow intervals; in `own`, the restored checkpoint itself fails more often."""
     found = frames(document)
-    success = found["success"]
-    wider = success["worst"] + times * (success["worst_high"] - success["worst"])
-    own = success["every"] - own, success["every_high"] - own
-    about = {"worst_high": wider, "restored": own[0], "restored_high": own[1]}
-    found["success"] = success.assign(**about)
+    success = found["success"].assign(restored=found["success"]["every"] - own)
+    half = times * (success["worst_high"] - success["worst"])
+    measures = ("worst", "every", "restored")
+    found["success"] = success.assign(**{f"{m}_high": success[m] + half for m in measures})
     assert judging.verdict(CLAIMS, found, "D2-5") == verdict
 
 

@@ -50,8 +50,8 @@ def restarts(
 
     One row per kill: kind, trial, batch, stop: the interval's last step, window, sensors: those
     replayed, of all `n`, tuples, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec, and
-    all_ms from the start of the new process to its commit. RuntimeError when a process ends otherwise than by its SIGKILL. On a
-    cluster they have the cores of this process's session.
+    all_ms from the start of the new process to its commit. RuntimeError when a process ends
+    otherwise than by its SIGKILL. On a cluster they have the cores of this process's session.
     """
     rng, plan, n = np.random.default_rng(seed), query.first_plan, query.model.size
     partial = [k for k, replay in enumerate(plan.replay) if 0 < len(replay.sensors) < n]
