@@ -27,7 +27,6 @@ def keeps_promise(plans: Mapping[str, Mapping]) -> Finding:
             test["interval"],
             n=sum(part["declared"] > 0 for part in judged[name]["stretches"]),
             counted="segments of time",
-            conditions=not below,
             expected=f"≥ {least[name]:g}",
             threshold=Threshold("the guarantee (ε, δ)", low=least[name]),
         )
@@ -36,7 +35,7 @@ def keeps_promise(plans: Mapping[str, Mapping]) -> Finding:
     lowest = min(tests, key=lambda name: tests[name]["within_epsilon"])
     return replace(
         found[lowest],
-        readings={f"on {name} alone": each for name, each in found.items()},
+        parts={f"on {name}": each for name, each in found.items() if name != lowest},
         note=f"The lowest of {len(found)} sets is {lowest}; {len(below)} have an interval below "
         f"1 − δ. Counted are sets with {MANY} guarantees or more. Intervals resample whole "
         "segments of time. Worst sensors: "
@@ -81,12 +80,9 @@ def declares_more(plans: Mapping[str, Mapping]) -> Finding:
         named.append(f"{name} {guard:.3f} against {baseline:.3f}")
     least = min(values, key=lambda name: values[name])
     more, fewer = (sum(value * sign > 0 for value in values.values()) for sign in (1, -1))
-    bounds = [lead.interval for lead in leads.values() if lead.interval]
-    low, high = (min(ends) for ends in zip(*bounds, strict=True))
     return replace(
         leads[least],
-        interval=(low, high),
-        detectable=None,
+        parts={f"on {name}": lead for name, lead in leads.items() if name != least},
         note=f"The guard certifies more windows on {more} of {len(leads)} sets and fewer on "
         f"{fewer}. The value is its lead on {least}, the least. The baseline model certifies as "
         "many sensors as keep its guarantee in hindsight. Shares, guard against baseline: "
