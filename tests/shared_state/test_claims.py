@@ -77,8 +77,8 @@ def frames():
         "engines": ENGINES,
         "merges": merges_of({"merge": 1.0, "barrier": 4.0}),
         "failures": pd.DataFrame(
-            {"strategy": [*METHODS], "tasks": 2, "tuples": 100, "again": [9, 9, 3],
-             "disturbed": [1, 0, 0], "error": 0}
+            {"strategy": [*METHODS], "tasks": 2, "tuples": 100, "again": [9, 9, 3, 3],
+             "disturbed": [1, 0, 0, 0], "error": [0, 0, 0, 7]}
         ),
         "sharing": pd.DataFrame(
             {"run": ["undisturbed"] * 2 + ["a task crashes"] * 2, "task": ["0", "1"] * 2,
@@ -121,7 +121,8 @@ def judged(given):
 def test_all_claims_come_out_as_recorded():
     paced = emulated(few_keys=1.8, read_ns=200.0)  # senders set the pace
     found = judged(frames() | {"paced": paced})
-    assert [id for id, record in found.items() if not record.as_recorded] == []
+    differ = [id for id, record in found.items() if not record.as_recorded]
+    assert differ == ["D3-3", "D3-4"]  # their readings agree here
     simulated = [id for id, record in found.items() if record.basis == "simulated"]
     assert simulated == ["D3-2", "D3-6", "D3-9"] and found["D3-7"].basis == "modelled"
     assert "on two tasks, stored, is × 2.0 … 2.0 as fast on skewed keys" in found["D3-2"].note
@@ -146,8 +147,6 @@ def with_row(frame, row, **values):
     ("claim", "name", "mutated"),
     [
         ("D3-1", "served", lambda f: scaled(f, 0.4, tasks=2)),
-        ("D3-3", "served", lambda f: scaled(f, 0.4, skew=1.2)),
-        ("D3-4", "served", lambda f: scaled(f, 0.4, skew=2.0)),
         ("D3-5", "failures", lambda f: with_row(f, 2, disturbed=1)),
         ("D3-5", "sharing", lambda f: with_row(f, 3, joined=2)),
         ("D3-5", "sharing", lambda f: with_row(f, 3, read_again=1)),
@@ -163,6 +162,35 @@ def test_a_world_in_which_the_claim_is_false_turns_it(claim, name, mutated):
     given = frames()
     found = judged(given | {name: mutated(given[name])})
     assert found[claim].verdict == "deviates"
+
+
+@pytest.mark.parametrize("skew", [1.2, 2.0])
+def test_skew_that_hurts_turns_both_claims_about_it(skew):
+    given = frames()
+    hurt = given | {"served": scaled(given["served"], 0.4, skew=skew)}
+    found = judged(hurt | {"paced": scaled(given["paced"], 0.4, skew=skew, design="late")})
+    assert found["D3-3"].verdict == found["D3-4"].verdict == "deviates"
+    found = judged(hurt)  # the reading with fewer keys says otherwise
+    assert found["D3-3"].verdict == found["D3-4"].verdict == "undecided"
+
+
+def test_the_reading_with_fewer_keys_on_more_tasks_must_agree():
+    given = frames()
+    found = judged(given)
+    assert found["D3-3"].verdict == found["D3-4"].verdict == "holds"
+    assert found["D3-4"].expected == "> 1 at skew 1.2, 1.4, 2"
+    (reading,) = found["D3-3"].readings
+    assert reading == "1,000 keys on 24 emulated cores, least at skew 1.2"
+    wide = scaled(given["paced"], 0.4, design="late", skew=1.4)
+    found = judged(given | {"paced": wide})
+    assert found["D3-3"].verdict == found["D3-4"].verdict == "undecided"
+
+
+def test_a_crash_test_that_passes_a_broken_store_settles_nothing():
+    given = frames()
+    found = judged(given | {"failures": with_row(given["failures"], 3, error=0)})
+    assert found["D3-8"].verdict == "undecided"
+    assert "a sum of it is wrong by 7" in judged(given)["D3-8"].note
 
 
 def apart(frame):
@@ -206,10 +234,13 @@ def test_cores_that_do_not_keep_their_pace_settle_nothing(off):
 
 
 def test_the_receivers_share_of_the_cost_decides_whether_skew_lowers_throughput(monkeypatch):
-    assert judged(frames())["D3-2"].verdict == "holds"
     found = judged(frames() | {"paced": emulated(read_ns=200.0)})["D3-2"]
-    assert found.verdict == "undecided"
-    assert "Ours bear 9% of it" in found.note and "Spark's receivers here bear 50%" in found.note
+    assert found.verdict == "undecided" and found.expected == "< 1 at skew 1.2, 1.4, 2"
+    assert "Ours bear 9% of it, Spark's here 50%" in found.note
+    verdicts = [text.rpartition(", ")[2] for text in found.readings.values()]
+    assert verdicts == ["deviates", "holds", "deviates"]  # our share, half, a tenth
+    monkeypatch.setattr(scaling, "largest_share", lambda shares, hashes, tasks: 4 * shares.max())
+    assert judged(frames())["D3-2"].verdict == "holds"
     monkeypatch.setattr(scaling, "largest_share", lambda shares, hashes, tasks: 1 / tasks)
     assert judged(frames() | {"paced": with_computed(emulated())})["D3-2"].verdict == "deviates"
 
@@ -262,9 +293,9 @@ def test_a_computed_growth_that_no_run_confirms_settles_nothing():
 @pytest.mark.parametrize(
     ("sum_s", "merge_s", "cause"),
     [
-        (0.1, 0.7, "merging the sums 70%, adding tuples up 10%, transport 20%. Most of it is paid"),
-        (0.2, 0.1, "transport 70%. Most of it is paid per sum, which agrees with"),
-        (0.6, 0.2, "adding tuples up 60%, transport 20%. Most of it is saved where tuples are"),
+        (0.1, 0.7, "merging the sums 70%, adding tuples up 10%, transport 20%, starting, reading"),
+        (0.2, 0.1, "parsing 0%. Most of it is paid per sum, which agrees with"),
+        (0.6, 0.2, "parsing 0%. Most of it is saved where tuples are added up"),
     ],
 )
 def test_the_explanation_follows_the_numbers(sum_s, merge_s, cause):
@@ -361,7 +392,8 @@ take = Intake.take
 )
 def test_a_mutation_of_the_code_turns_its_claim(tmp_path, monkeypatch, place, name, mutant, turned):
     monkeypatch.setattr(place, name, mutant)
-    assert settled_by_work(tmp_path, monkeypatch)[turned] == "deviates"
+    verdict = "undecided" if turned else "deviates"  # the other reading is not of this code
+    assert settled_by_work(tmp_path, monkeypatch)[turned] == verdict
 
 
 def test_larger_runs_are_mentioned():

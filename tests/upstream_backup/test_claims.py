@@ -263,11 +263,21 @@ def test_d4_8_and_d4_9_turn_when_one_node_fails_less_often_or_upstream_backup_is
 
 def test_d4_9_is_judged_by_its_worst_rate(usual):
     found = usual["D4-9"]
-    assert "at 15,000/s, the highest of 3 rates" in found.note and found.measured > 0.8
+    assert "at 15,000 tuples/s, the highest of 3 rates" in found.note and found.measured > 0.8
+    assert [*found.parts] == ["200 tuples/s", "1,000 tuples/s"]
     either = FRAMES["either"]()
     spread = either["recovery_ms"] * np.where(either["trial"] == 0, 9.0, 1.0)
     some = spread.mask(either["scheme"] != PROPOSED.name, either["recovery_ms"])
     assert verdict("D4-9", either=either.assign(recovery_ms=some)) == "undecided"
+
+
+@pytest.mark.parametrize(("claim", "measure"), [("D4-1", "resent"), ("D4-3", "recovery_ms")])
+def test_one_rate_that_is_worse_turns_the_claim(claim, measure):
+    found = trials_of()
+    slow = found["scheme"].eq(PROPOSED.name) & found["rate"].eq(200)
+    assert verdict(claim, found=found.assign(**{measure: found[measure].mask(slow, 500.0)})) in (
+        "deviates" if claim == "D4-3" else "undecided",
+    )
 
 
 def test_d4_8_is_derived_and_has_no_interval(usual):

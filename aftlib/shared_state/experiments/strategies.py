@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import product
@@ -20,9 +20,9 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.parameters import Input
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.pipelined import pipelined
-from aftlib.shared_state.scaling import spark_hashes
+from aftlib.shared_state.scaling import BROKEN, spark_hashes
 from aftlib.shared_state.stores.sql import SqliteTable
-from aftlib.shared_state.stores.tables import StateTable
+from aftlib.shared_state.stores.tables import Progress, StateTable
 from aftlib.shared_state.strategies import STRATEGIES, LogMerge, MergedLog, merge_log, received
 from aftlib.shared_state.sums import SUMS
 from aftlib.shared_state.tuplelog import TupleLog
@@ -42,6 +42,8 @@ TABLE_DELAY = 5
 """Ticks that the watermark is behind: enough for the tuples that arrive out of order here."""
 ROUNDS = 4
 """Rounds of the pipelined shuffle between two checkpoints."""
+BETWEEN = Fault("kill", "store", 1, "between")
+"""Its crash: after the sums of a task's first batch, and before its offsets."""
 
 
 def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
@@ -190,7 +192,8 @@ def one_task_crashes(
 
     Behind a shuffle it is the task that receives most, so that it reads its part at least. It
     crashes when it has read `after` tuples, and has `every` of them between checkpoints. No more
-    tasks run than Spark has cores, or the log partitions.
+    tasks run than Spark has cores, or the log partitions. The last strategy is a broken control
+    (`OffsetsApart`), which crashes between sums and offsets.
 
     Columns strategy, tasks, tuples, again: tuples read more than once, by all tries of all tasks,
     disturbed: healthy tasks that were restarted, twice: tuples that these would count twice if they
@@ -207,12 +210,14 @@ def one_task_crashes(
         "upfront, pipelined shuffle": true.keys % tasks,
         "upfront, Spark's shuffle on disk": spark_hashes(spark, true.keys) % tasks,
         "late global": np.zeros_like(true.keys),
+        BROKEN: np.zeros_like(true.keys),
     }
     rows = []
     for name, method in METHODS.items():
         victim = int(np.bincount(receivers[name], true.values[:, 1]).argmax())
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
             fault = Fault("kill", f"task-{victim}", after)
+            fault = BETWEEN if name == BROKEN else fault
             job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
             sums, tries = method(spark, job, every)
             note = job.injector.injected(fault)
@@ -247,13 +252,49 @@ def count_restarted(tries: list[dict], victim: int) -> int:
     return len({each["task"] for each in tries if each["attempt"] > 0} - {victim})
 
 
-def _late_global(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
+class OffsetsApart:
+    """A broken store: the offsets of a batch are committed after its sums, apart from them."""
+
+    def __init__(self, table: StateTable, between: Callable[[], None]) -> None:
+        self._table, self._between = table, between
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def __enter__(self) -> OffsetsApart:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._table.close()
+
+    def merge(
+        self, partials: Partials, progress: Mapping[int, Progress], *rest: Any, **options: Any
+    ) -> bool:
+        """Merge a batch, and then the offsets that it brings its partitions to."""
+        if len(partials):
+            self._table.merge(partials, {})
+            self._between()
+        none = Partials.empty(partials.values.shape[1])
+        return self._table.merge(none, progress, *rest, **options)
+
+
+def _late_global(
+    spark: SparkSession,
+    job: LogMerge,
+    every: int,
+    wrapped: Callable[[StateTable], Any] = lambda table: table,
+) -> tuple[Partials, list[dict]]:
     with shared_table(spark, job.directory) as table:
         done = merge_log(
-            spark, job.log, job.rules, "late global", job.tasks, job.directory, table, every,
-            job.fault,
+            spark, job.log, job.rules, "late global", job.tasks, job.directory,
+            lambda: wrapped(table()), every, job.fault,
         )  # fmt: skip
     return done.sums, done.tries
+
+
+def _offsets_apart(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
+    reach = partial(job.injector.reach, BETWEEN.target, BETWEEN.step, BETWEEN.point)
+    return _late_global(spark, job, every, lambda table: OffsetsApart(table, reach))
 
 
 METHODS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dict]]]] = {
@@ -263,4 +304,5 @@ METHODS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[
     # receivers start when all tuples are on disk, and one reads them again
     "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),
     "late global": _late_global,
+    BROKEN: _offsets_apart,
 }
