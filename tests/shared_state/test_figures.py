@@ -55,7 +55,7 @@ def test_parts_of_a_run_add_up_to_it():
 
 def test_the_other_figures_hold_their_frames():
     again, twice = figures.failures(FRAMES["failures"], "title").data
-    assert again.x == (224288, 500000, 98304) and twice.x == (38127, None, None)
+    assert again.x == (224288, 500000, 98304, 229376) and twice.x == (38127, None, None, None)
     stores = figures.checkpoints(FRAMES["checkpoints"], "title").data
     assert [trace.name for trace in stores] == ["rocksdb", "sqlite"]
     assert stores[0].y[0] == pytest.approx(19.6, abs=0.01)
