@@ -84,7 +84,7 @@ def sends_less(found: pd.DataFrame, real: pd.DataFrame) -> Finding:
     return replace(
         worst,
         control=near_half == len(intervals),
-        readings={} if kills.missing else {"real kills, at one rate": kills},
+        readings={} if kills.missing else {f"{kills.n} real kills of each, one rate": kills},
         note=f"{worst.note} The closed form gives exactly one half, and {near_half} of the "
         "intervals contain it. The primary fails in every trial; D4-8 has failures of either node.",
     )
