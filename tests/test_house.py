@@ -21,6 +21,11 @@ MAY_IMPORT["sensor_plans"] = {
 }
 # It puts what the documents' packages built through one drill, processes and pipelines included.
 MAY_IMPORT["failure_drill"] = {"core", "spark", "reports", "guard", *PACKAGES}
+# It measures pipelines of two documents.
+MAY_IMPORT["does_it_pay"] = {
+    *("core", "spark", "reports", "guard"),
+    *("approximately_once", "checkpoint_planning"),
+}
 ALGORITHMS = {
     "approximately_once": {"assignment"},
     "checkpoint_planning": {"plan", "replay", "recovery_time"},

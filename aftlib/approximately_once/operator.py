@@ -131,6 +131,25 @@ class Worker:
         return Memory(self.windows, begin, first, np.empty((0, len(split.keys))))
 
 
+@dataclass(frozen=True)
+class TimedWorker(Worker):
+    """A worker that also records when it started, by a marker file beside those of its faults.
+
+    It is defined here because a new Python process that imports more than this starts later.
+    """
+
+    def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
+        """As `Worker.work`."""
+        started = self.start_marker(split.worker, split.start, attempt)
+        started.parent.mkdir(parents=True, exist_ok=True)
+        started.touch()
+        return super().work(split, attempt, blocks)
+
+    def start_marker(self, worker: int, start: int, attempt: int) -> Path:
+        """Return the file whose time is that of the start of an attempt at a split."""
+        return self.injector.directory / f"started-{worker}-{start}-{attempt}"
+
+
 def result_row(
     about: dict[str, Any],
     windows: range | None = None,

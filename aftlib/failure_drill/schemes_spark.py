@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
-import pyarrow as pa
 
 from aftlib.approximately_once.message_log import MessageLog
-from aftlib.approximately_once.operator import Blocks, InputSplit, SensorSplits, Worker
+from aftlib.approximately_once.operator import InputSplit, SensorSplits, TimedWorker
 from aftlib.approximately_once.pipeline import BatchHandler, Query, Way, staff
 from aftlib.approximately_once.sink import Outage
 from aftlib.core.generators import block_model
@@ -54,17 +52,10 @@ TIMES = ["restart_ms", "rework_ms"]
 
 
 @dataclass(frozen=True)
-class DrillWorker(Worker):
-    """D1's worker, which also records when it started."""
+class DrillWorker(TimedWorker):
+    """D1's worker, whose replacements may all go on from the present."""
 
-    resumes: bool = False  # whether every replacement goes on from the present
-
-    def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
-        """As D1's."""
-        started = self.injector.directory / f"started-{split.worker}-{split.start}-{attempt}"
-        started.parent.mkdir(parents=True, exist_ok=True)
-        started.touch()
-        return super().work(split, attempt, blocks)
+    resumes: bool = False  # whether they do
 
     def gives_up(self, split: InputSplit) -> bool:
         """As D1's, or always."""

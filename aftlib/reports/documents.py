@@ -56,6 +56,7 @@ DOCUMENTS: dict[str, Document] = {
         Document("D5", "Exponential histogram", "05_exponential_histogram"),
         Document("G", "A promise for any data", "06_your_sensors", "sensor_plans"),
         Document("F", "One failure drill for every scheme", "07_failure_drill"),
+        Document("P", "Does approximate recovery pay?", "08_does_it_pay"),
     ]
 }
 

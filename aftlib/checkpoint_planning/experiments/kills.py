@@ -67,7 +67,7 @@ def restarts(
         ]
         for fault in [*faults, Fault("kill", "driver", 0, "planned")]:
             starts.append(killed_driver(directory, kind, fault))
-        rows += _recovered_by_new(directory, query, starts[1:])
+        rows += phase_timings(directory, query, starts[1:])
     found = pd.DataFrame(rows).assign(kind=kind, n=n, t_sla_ms=query.t_sla_ms)
     return found.assign(trial=range(count), window=query.window)
 
@@ -93,10 +93,13 @@ def query_from_kills(
     return query, float(start_ms)
 
 
-def _recovered_by_new(
+def phase_timings(
     directory: Path, query: ReplayQuery, starts: Sequence[float]
 ) -> Iterator[dict[str, float | str]]:
-    """What each process but the first of a stream did until it had planned; `starts` in s."""
+    """Yield the phases of each process but the first of a stream, which began at `starts` (s).
+
+    A row has batch, sensors, tuples, the milliseconds of `PHASES`, total_ms and all_ms.
+    """
     store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
     records = {record.batch: record for record in store.records()}
     processes = list[dict[str, float]]()

@@ -1,0 +1,140 @@
+"""The streams that are measured: sensors, windows, workers, and the guarantee of estimates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from aftlib.approximately_once.assignment import Assignment, assign_spread
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.datasets import read_table
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw
+from aftlib.core.paths import beijing_pm25
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+
+BLOCKS, COVARIANCE = 3, 0.9
+REAL, GENERATED = "beijing", "generated"
+SAMPLES = RecoveryTime(0, 1)
+"""Counts samples instead of milliseconds: T_SLA is then the number that may be read again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One stream, its workers, and the guarantee of its estimates."""
+
+    values: np.ndarray  # samples, shape (steps, n), NaN where one is missing
+    model: GaussianModel  # of the windows' means
+    windows: Windows  # tumbling
+    workers: int
+    requirement: Requirement
+    learned: int  # windows before the first failure: the guard learns from them
+    budget: float  # share of a window's samples that D2 may read again
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Sensors of each worker."""
+        return assign_spread(self.model, self.workers, self.requirement)
+
+    @property
+    def lost_samples(self) -> int:
+        """Samples of one window that the last worker has in its memory."""
+        return self.windows.width * len(self.assignment.workers[-1])
+
+    @cached_property
+    def truth(self) -> np.ndarray:
+        """Means of the windows' samples, shape (windows, n)."""
+        return self.windows.aggregate(self.values, 0, self._all_windows)[0]
+
+    @property
+    def _all_windows(self) -> range:
+        return self.windows.ending_in(0, len(self.values))
+
+    def write_log(self, directory: Path) -> SensorLog:
+        """Write the samples as a log of its own, to be limited and counted."""
+        return SensorLog.write(directory, self.values, self.model.names)
+
+    def replay_query(self, method: str) -> ReplayQuery:
+        """D2's query by a method; "exactly-once" has the checkpoints of "proposed".
+
+        So both differ in what they read again and estimate, and in nothing else. The model of one
+        step is such that windows have the case's model, however steps depend on each other.
+        """
+        width, model = self.windows.width, self.model
+        step = GaussianModel(model.mean, model.covariance * width, model.names)
+        asked = step, width, self.requirement, SAMPLES
+        if method == "exactly-once":
+            times = self.replay_query("proposed").first_plan.times
+            everything = list(range(model.size))
+            planned = times, [everything] * (len(times) - 1)
+            return ReplayQuery(*asked, width * model.size, method, planned=planned)
+        budget = max(model.size, int(self.budget * width * model.size))
+        return ReplayQuery(*asked, budget, method)
+
+    def after_learning(self) -> Case:
+        """The same stream without the windows that the guard learns from."""
+        return replace(self, values=self.values[self.learned * self.windows.width :], learned=0)
+
+
+def make_case(
+    data: str,
+    *,
+    sensors: int,
+    width: int,
+    workers: int,
+    learned: int,
+    measured: int,
+    epsilon_sd: float,
+    delta: float,
+    budget: float,
+    seed: int,
+) -> Case:
+    """Return a stream of `learned` + `measured` windows of real or generated sensors.
+
+    ε is `epsilon_sd` standard deviations of the windows' means, the median over the sensors. The
+    model of real sensors is fitted to the windows that are learned from. ValueError when the real
+    stream is too short.
+    """
+    windows = Windows(width, width)
+    if data == GENERATED:
+        step = block_model(sensors, BLOCKS, covariance=COVARIANCE)
+        values, model = draw(step, (learned + measured) * width, seed), step.aggregate(width)
+    else:
+        table = read_table(beijing_pm25())
+        if sensors > len(table.names):
+            raise ValueError(
+                f"data must hold {sensors} sensors, got {len(table.names)} real ones: take fewer, "
+                f"or data={GENERATED!r}"
+            )
+        values = whole_windows(table.values[:, :sensors], width, learned, measured)
+        means, _ = windows.aggregate(values, 0, range(learned))
+        frame = pd.DataFrame(means, columns=table.names[:sensors])
+        model = GaussianModel.fit(frame, missing="pairwise")
+    deviation = float(np.median(np.sqrt(model.covariance.diagonal())))
+    requirement = Requirement(epsilon_sd * deviation, delta)
+    return Case(values, model, windows, workers, requirement, learned, budget)
+
+
+def whole_windows(values: np.ndarray, width: int, learned: int, measured: int) -> np.ndarray:
+    """Samples of the first `learned` windows, and of the next `measured` ones without a gap.
+
+    Nothing is filled in: later windows in which a sample is missing are left out. ValueError when
+    there are too few.
+    """
+    windows = values[: len(values) // width * width].reshape(-1, width, values.shape[1])
+    later = windows[learned:]
+    later = later[np.isfinite(later).all(axis=(1, 2))]
+    if len(later) < measured:
+        raise ValueError(
+            f"data must hold {measured} windows of {width} steps without a gap after the first "
+            f"{learned}, got {len(later)}: take fewer repeats or calm windows, shorter windows, or "
+            f"data={GENERATED!r}"
+        )
+    return np.concatenate([*windows[:learned], *later[:measured]])

@@ -1,0 +1,264 @@
+"""The claims P-1 … P-8, which are the project's own, judged by what was `measured`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.claims import UNDECIDED, Claim, Finding, Threshold, nothing
+from aftlib.core.intervals import share_interval
+from aftlib.does_it_pay.break_even import COMPARED, LEVELS, RESAMPLES
+from aftlib.does_it_pay.experiments import Measurements, accuracy
+from aftlib.does_it_pay.figures import most_sensors
+from aftlib.does_it_pay.process_recoveries import ADAPTIVE, EXACT_PROCESS, PROPOSED
+from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL
+
+NEAR = 0.02
+"""Largest difference of samples read again from the plan's, as a share of what exact reads."""
+FACTOR = 1.5
+"""Largest factor between a measured break-even rate and the predicted one."""
+TIME_FACTOR = 1.25
+"""Likewise, between measured and predicted times."""
+MOST = 0.8
+"""Share of the points that must be so."""
+HALF = 0.5
+LITTLE = 0.05
+
+
+def planned_reads(measured: Measurements) -> Finding:
+    """P-1: samples read again, against the plan."""
+    points = measured.points[measured.points["scheme"] != GUARD]
+    keys = ["sensors", "window", "rate"]
+    exact = {True: EXACT_PROCESS, False: EXACT}
+    largest, where = 0.0, ""
+    for scheme, rows in points.groupby("scheme", sort=False):
+        base = exact[scheme in (EXACT_PROCESS, PROPOSED, ADAPTIVE)]
+        other = points[points["scheme"] == base].set_index(keys)["again_planned"]
+        rows = rows.set_index(keys)
+        off = ((rows["again"] - rows["again_planned"]).abs() / other).max()
+        if off >= largest:
+            largest, where = float(off), str(scheme)
+    return Finding(
+        largest,
+        conditions=bool((points["kills"] > 0).all()),
+        n=int(points["kills"].sum()),
+        counted="kills",
+        note=f"The largest difference of a median from its plan, in {where}, over what the exact "
+        "scheme reads. Samples are counted where they are read. D1 by guard has no plan.",
+    )
+
+
+def predicted_times(measured: Measurements) -> Finding:
+    """P-2: share of the points whose time is predicted."""
+    points = measured.points[np.isfinite(measured.points["rate"])]
+    factor = np.exp(np.abs(np.log(points["predicted_s"] / points["seconds"])))
+    within = int((factor <= TIME_FACTOR).sum())
+    worst = points.iloc[int(factor.to_numpy().argmax())]
+    return Finding(
+        within / len(points),
+        share_interval(within, len(points)),
+        n=len(points),
+        counted="points",
+        note=f"Four constants, measured at the smallest case without a limit, predict all limited "
+        f"points. The median factor is {factor.median():.2f}. The largest is {factor.max():.2f}: "
+        f"{worst['scheme']}, {worst['window']:g} steps, {worst['rate']:g} samples/s.",
+    )
+
+
+def break_even_is_predicted(measured: Measurements) -> Finding:
+    """P-3: share of the break-even rates that are predicted.
+
+    The ends are the shares whose whole interval is within the factor, and whose interval meets it.
+    """
+    even = measured.break_even
+    low, high = even["predicted"] / FACTOR, even["predicted"] * FACTOR
+    inside = even["measured"].between(low, high)
+    surely = (even["measured_low"] >= low) & (even["measured_high"] <= high)
+    perhaps = inside | ((even["measured_high"] >= low) & (even["measured_low"] <= high))
+    shares = [float(each.mean()) for each in (inside, surely & inside, perhaps)]
+    shown = "; ".join(
+        f"{row['scheme']}, {row['window']:g} steps: {row['predicted']:.3g}, {row['measured']:.3g} "
+        f"[{row['measured_low']:.3g}, {row['measured_high']:.3g}]"
+        for _, row in most_sensors(even).iterrows()
+    )
+    return Finding(
+        shares[0],
+        (shares[1], shares[2]),
+        n=len(even),
+        counted="break-even rates",
+        note=f"Samples per second, predicted, measured [interval]: {shown}. Above its rate a "
+        "scheme does not pay; inf: it pays at every rate.",
+    )
+
+
+def resampled(times: np.ndarray) -> np.ndarray:
+    """Medians of resampled times, shape (RESAMPLES,)."""
+    drawn = np.random.default_rng(len(times)).integers(0, len(times), (RESAMPLES, len(times)))
+    return np.median(times[drawn], axis=1)
+
+
+def largest_case(measured: Measurements, scheme: str, rate: float) -> np.ndarray:
+    """Times of the recoveries of a scheme in the largest case at a rate."""
+    rows = most_sensors(measured.recoveries)
+    rows = rows[(rows["window"] == rows["window"].max()) & (rows["scheme"] == scheme)]
+    return rows.loc[rows["rate"] == rate, "seconds"].to_numpy()
+
+
+def ratio(measured: Measurements, over: tuple[str, float], under: tuple[str, float]) -> Finding:
+    """Ratio of two medians with its interval by resampling."""
+    above, below = (largest_case(measured, *each) for each in (over, under))
+    if not (len(above) and len(below)):
+        return nothing(f"Without recoveries of {over[0]} and {under[0]}.")
+    low, high = np.quantile(resampled(above) / resampled(below), LEVELS)
+    return Finding(
+        float(np.median(above) / np.median(below)),
+        (float(low), float(high)),
+        n=len(above),
+        counted="kills of each",
+        note=f"{over[0]}: {np.median(above):.2f} s, {under[0]}: {np.median(below):.2f} s.",
+    )
+
+
+def slowest(measured: Measurements) -> float:
+    """The slowest read rate."""
+    return float(measured.recoveries["rate"].min())
+
+
+def d1_does_not_wait(measured: Measurements) -> Finding:
+    """P-4: time of D1 by model at the slowest rate over that without a limit."""
+    return ratio(measured, (MODEL, slowest(measured)), (MODEL, np.inf))
+
+
+def d1_halves_the_outage(measured: Measurements) -> Finding:
+    """P-5: D1 by model against exact recovery at the slowest rate and the longest window."""
+    rate = slowest(measured)
+    return ratio(measured, (MODEL, rate), (EXACT, rate))
+
+
+def d2_halves_the_outage(measured: Measurements) -> Finding:
+    """P-6: likewise, D2 proposed against an exact process with the same checkpoints."""
+    rate = slowest(measured)
+    return ratio(measured, (PROPOSED, rate), (EXACT_PROCESS, rate))
+
+
+def costs_little(measured: Measurements) -> Finding:
+    """P-7: the largest overhead of an approximate scheme while nothing fails."""
+    overheads = dict[str, tuple[float, float, float]]()
+    calm = most_sensors(measured.calm)
+    calm = calm[calm["window"] == calm["window"].max()]
+    seconds = {str(name): group["seconds"] for name, group in calm.groupby("scheme")}
+    for scheme, exact in COMPARED.items():
+        if scheme in seconds and exact in seconds:
+            mine, other = seconds[scheme].to_numpy(), seconds[exact].to_numpy()
+            low, high = np.quantile(resampled(mine) / resampled(other) - 1, LEVELS)
+            overhead = float(np.median(mine) / np.median(other) - 1)
+            overheads[scheme] = overhead, float(low), float(high)
+    if not overheads:
+        return nothing("Without windows in which nothing fails.")
+    values, lows, highs = zip(*overheads.values(), strict=True)
+    return Finding(
+        max(values),
+        (max(lows), max(highs)),
+        n=min(map(len, seconds.values())),
+        counted="windows of each scheme",
+        note="; ".join(f"{name}: {value:+.1%}" for name, (value, _, _) in overheads.items()),
+    )
+
+
+def estimates_are_within(measured: Measurements) -> Finding:
+    """P-8: the lowest share of estimates within ε; intervals over windows."""
+    table = accuracy(measured)
+    if not len(table):
+        return nothing("Without estimates.")
+    rows = []
+    for scheme in table.index:
+        group = measured.estimates[measured.estimates["scheme"] == scheme].dropna(subset=["off"])
+        good = group.assign(good=group["off"] <= 1)
+        shares = good.groupby(["sensors", "window", "batch"])["good"].mean().to_numpy()
+        rng = np.random.default_rng(1)
+        means = shares[rng.integers(0, len(shares), (RESAMPLES, len(shares)))].mean(axis=1)
+        low, high = np.quantile(means, LEVELS)
+        if shares.min() == 1:
+            low, high = share_interval(len(shares), len(shares))
+        rows.append({"scheme": scheme, "share": shares.mean(), "low": low, "high": high})
+    found = pd.DataFrame(rows).set_index("scheme")
+    lowest = found.iloc[int(found["low"].to_numpy().argmin())]
+    shown = "; ".join(f"{name}: {share:.1%}" for name, share in found["share"].items())
+    return Finding(
+        float(lowest["share"]),
+        (float(lowest["low"]), float(max(lowest["share"], lowest["high"]))),
+        expected=f"≥ {1 - measured.delta:g}",
+        threshold=Threshold(
+            "the guarantee (ε, δ); margin ours: 1 − δ must be told from 1 − 2δ",
+            low=1 - measured.delta,
+            margin=measured.delta,
+        ),
+        n=int(table["windows"].min()),
+        counted="windows with estimates of a scheme",
+        note=f"{lowest.name} has the lowest end. {shown}. A model fitted to real sensors "
+        "guarantees nothing when they change; the guard does.",
+    )
+
+
+WHERE_FIGURE = "Below this read rate it pays"
+TIMES_FIGURE = "From the kill until every due window is out"
+CALM_FIGURE = "Throughput and latency while nothing fails"
+
+CLAIMS = [
+    Claim(
+        "P-1", "Each scheme reads again what its plan says, at every point.",
+        planned_reads, expected=f"≤ {NEAR}", unit="of an exact recovery's samples",
+        threshold=Threshold("ours: faults hit inside a block of steps", high=NEAR),
+        figure="Samples read again per failure", project=True,
+    ),
+    Claim(
+        "P-2",
+        f"Four constants predict the time of a recovery within a factor of {TIME_FACTOR} at "
+        f"{MOST:.0%} of the points.",
+        predicted_times, expected=f"≥ {MOST}",
+        threshold=Threshold("ours: close enough to choose a scheme by", low=MOST),
+        unit="of the points", timed=True, figure=TIMES_FIGURE, project=True, recorded=UNDECIDED,
+    ),
+    Claim(
+        "P-3",
+        f"The measured break-even rate is within a factor of {FACTOR} of the predicted one at "
+        f"{MOST:.0%} of the points.",
+        break_even_is_predicted, expected=f"≥ {MOST}",
+        threshold=Threshold("ours: close enough to choose a scheme by", low=MOST),
+        unit="of the break-even rates", timed=True, figure=WHERE_FIGURE,
+        formula=r"R^* = (S_e - S_a) / (f_a - f_e) \tag{2}", project=True, recorded=UNDECIDED,
+    ),
+    Claim(
+        "P-4", "D1's recovery does not wait for the input: at the slowest rate it takes as long.",
+        d1_does_not_wait, expected=f"≤ {TIME_FACTOR}",
+        threshold=Threshold("ours: a wait that an operator hardly notices", high=TIME_FACTOR),
+        unit="times that without a limit", timed=True, figure=TIMES_FIGURE, project=True,
+        recorded=UNDECIDED,
+    ),
+    Claim(
+        "P-5", "At the slowest rate and longest window, D1 by model halves the outage.",
+        d1_halves_the_outage, expected=f"≤ {HALF}",
+        threshold=Threshold("ours: a saving for which an operator accepts estimates", high=HALF),
+        unit="of the exact recovery's time", timed=True, figure=WHERE_FIGURE, project=True,
+    ),
+    Claim(
+        "P-6",
+        "At the slowest rate and longest window, D2 halves the outage of an exact process with the "
+        "same checkpoints.",
+        d2_halves_the_outage, expected=f"≤ {HALF}",
+        threshold=Threshold("ours: a saving for which an operator accepts estimates", high=HALF),
+        unit="of the exact recovery's time", timed=True, figure=WHERE_FIGURE, project=True,
+    ),
+    Claim(
+        "P-7",
+        f"While nothing fails, no approximate scheme costs more than {LITTLE:.0%} of the time.",
+        costs_little, expected=f"≤ {LITTLE}",
+        threshold=Threshold("ours: a cost that an operator hardly notices", high=LITTLE),
+        unit="of the time", timed=True, figure=CALM_FIGURE, project=True, recorded=UNDECIDED,
+    ),
+    Claim(
+        "P-8", "A share of 1 − δ of the estimates is within ε, in each scheme.",
+        estimates_are_within, expected="≥ 1 − δ", unit="of the estimates", project=True,
+        figure="Accuracy", recorded=UNDECIDED,
+    ),
+]  # fmt: skip

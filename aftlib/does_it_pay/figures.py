@@ -1,0 +1,170 @@
+"""Figures and tables of recoveries whose input costs something; the first says where it pays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from pandas.io.formats.style import Styler
+from plotly.subplots import make_subplots
+
+from aftlib.core.recovery_costs import Operation
+from aftlib.does_it_pay.break_even import COMPARED
+from aftlib.does_it_pay.experiments import (
+    SCHEMES,
+    Measurements,
+    accuracy,
+    calm_table,
+    own_numbers,
+)
+from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
+
+COLORS = dict(zip(SCHEMES, (GREY, BLUE, GREEN, "#333333", ORANGE, PURPLE), strict=True))
+OWN_FORMATS: dict[Any, Any] = {
+    "recovery_s": "{:,.2f}",
+    "outage_minutes": "{:,.2f}",
+    "gb_read_again": "{:,.6f}",
+    "price": "{:,.6f}",
+    "checkpoint_minutes": "{:,.2f}",
+    "estimated_results": "{:,.0f}",
+    "estimated_share": "{:.4%}",
+}
+
+
+def most_sensors(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the case with most sensors."""
+    return frame[frame["sensors"] == frame["sensors"].max()]
+
+
+def saved_times(measured: Measurements) -> pd.DataFrame:
+    """What each approximate scheme saves at each point, one row per scheme, case and finite rate.
+
+    Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where its interval lies below that
+    of the exact scheme, −1 where it lies above, 0 where they overlap.
+    """
+    points = measured.points[np.isfinite(measured.points["rate"])]
+    keys, rows = ["sensors", "window", "rate"], []
+    for scheme, exact in COMPARED.items():
+        mine, other = (points[points["scheme"] == name].set_index(keys) for name in (scheme, exact))
+        for key in mine.index.intersection(other.index):
+            own, its = mine.loc[key], other.loc[key]
+            pays = int(own["seconds_high"] < its["seconds_low"])
+            pays -= int(own["seconds_low"] > its["seconds_high"])
+            about = dict(zip(keys, key, strict=True))
+            saved = its["seconds"] - own["seconds"]
+            rows.append({"scheme": scheme} | about | {"saved_s": saved, "pays": pays})
+    return pd.DataFrame(rows)
+
+
+def where_it_pays(measured: Measurements) -> go.Figure:
+    """Read rate against window, one panel per approximate scheme: what it saves, and break-even."""
+    saved, even = (most_sensors(f) for f in (saved_times(measured), measured.break_even))
+    schemes = [name for name in COMPARED if (saved["scheme"] == name).any()]
+    titles = [f"{name}, against {COMPARED[name]}" for name in schemes]
+    figure = make_subplots(rows=2, cols=2, subplot_titles=titles, vertical_spacing=0.2)
+    top = saved["rate"].max() * 4
+    looks = (BLUE, "faster", 1), (GREY, "equal", 0), (RED, "slower", -1)
+    for number, scheme in enumerate(schemes):
+        place = {"row": number // 2 + 1, "col": number % 2 + 1}
+        for color, name, sign in looks:
+            points = saved[(saved["scheme"] == scheme) & (saved["pays"] == sign)]
+            figure.add_scatter(
+                x=points["window"].astype(str), y=points["rate"], mode="markers+text", name=name,
+                text=[f" {-seconds:+.2f} s" for seconds in points["saved_s"]],
+                textposition="middle right", legendgroup=name, showlegend=not number,
+                marker={"color": color, "size": 13}, cliponaxis=False, **place,
+            )  # fmt: skip
+        here = even[even["scheme"] == scheme]
+        lines = (("predicted", "lines+markers", "line-ew-open"), ("measured", "markers", "diamond"))
+        for column, mode, symbol in lines:
+            figure.add_scatter(
+                x=here["window"].astype(str), y=here[column].clip(upper=top), mode=mode,
+                name=f"break-even, {column}", legendgroup=column, showlegend=not number,
+                line={"color": "#333", "dash": "dash"},
+                marker={"symbol": symbol, "color": "#333", "size": 10}, **place,
+            )  # fmt: skip
+    styled(figure, "Below this read rate it pays: seconds saved per failure", "", "", 640)
+    figure.update_yaxes(type="log", title_text="samples per second")
+    figure.update_xaxes(title_text="window, steps", type="category")
+    return figure.update_layout(hovermode="closest", meta={"least": 720}, margin={"t": 120})
+
+
+def recovery_times(measured: Measurements) -> go.Figure:
+    """Time from the kill until all windows are out over the read rate, one panel per window."""
+    points = most_sensors(measured.points)
+    points = points[np.isfinite(points["rate"])].sort_values("rate")
+    windows = sorted(points["window"].unique())
+    titles = [f"window of {window} steps" for window in windows]
+    figure = make_subplots(rows=1, cols=len(windows), subplot_titles=titles, shared_yaxes=True)
+    for column, window in enumerate(windows, 1):
+        for scheme, color in COLORS.items():
+            rows = points[(points["window"] == window) & (points["scheme"] == scheme)]
+            up, down = rows["seconds_high"] - rows["seconds"], rows["seconds"] - rows["seconds_low"]
+            look = {"legendgroup": scheme, "x": rows["rate"], "row": 1, "col": column}
+            figure.add_scatter(
+                **look, y=rows["seconds"], name=scheme, mode="markers", showlegend=column == 1,
+                error_y={"array": up, "arrayminus": down}, marker={"color": color, "size": 9},
+            )  # fmt: skip
+            figure.add_scatter(
+                **look, y=rows["predicted_s"], name=f"{scheme}, predicted", mode="lines",
+                line={"color": color, "dash": "dot"}, showlegend=False,
+            )  # fmt: skip
+    title = "From the kill until every due window is out; dotted: predicted"
+    styled(figure, title, "read rate, samples per second", "", HEIGHT + 90)
+    figure.update_yaxes(type="log", title_text="seconds", col=1)
+    figure.update_xaxes(type="log")
+    return figure.update_layout(margin={"t": 130}, hovermode="closest")
+
+
+def read_again(measured: Measurements) -> go.Figure:
+    """Samples read again per failure, counted, and what the plan says; the largest case."""
+    points = most_sensors(measured.points)
+    points = points[points["window"] == points["window"].max()]
+    rows = points.groupby("scheme", sort=False)[["again", "again_planned"]].median()
+    figure = go.Figure()
+    figure.add_bar(x=rows.index, y=rows["again"], name="counted", marker={"color": BLUE})
+    figure.add_scatter(
+        x=rows.index, y=rows["again_planned"], name="planned", mode="markers",
+        marker={"color": "#333", "symbol": "line-ew-open", "size": 42, "line": {"width": 3}},
+    )  # fmt: skip
+    styled(figure, "Samples read again per failure", "", "samples")
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def calm(measured: Measurements) -> go.Figure:
+    """Throughput and latency of each scheme while nothing fails, with intervals."""
+    table = most_sensors(calm_table(measured))
+    table = table[table["window"] == table["window"].max()]
+    columns = {"samples_per_s": "samples per second", "latency_s": "latency, s"}
+    figure = make_subplots(rows=1, cols=2, subplot_titles=[*columns.values()])
+    for number, column in enumerate(columns, 1):
+        up, down = table[f"{column}_high"] - table[column], table[column] - table[f"{column}_low"]
+        marker = {"color": [COLORS[name] for name in table["scheme"]], "size": 11}
+        figure.add_scatter(
+            x=table["scheme"], y=table[column], error_y={"array": up, "arrayminus": down},
+            mode="markers", marker=marker, showlegend=False, row=1, col=number,
+        )  # fmt: skip
+    styled(figure, "Throughput and latency while nothing fails", "", "", HEIGHT)
+    return figure.update_yaxes(type="log").update_layout(hovermode="closest")
+
+
+def cost_table(measured: Measurements) -> Styler:
+    """The four constants of each scheme, in milliseconds, and of a sample in nanoseconds."""
+    rows = pd.DataFrame({name: vars(costs) for name, costs in measured.costs.items()}).T
+    table = rows[["start_s", "estimate_s", "checkpoint_s"]].mul(1e3)
+    table["sample_ns"] = rows["sample_s"] * 1e9
+    names = ["start, ms", "estimate, ms", "checkpoint, ms", "sample, ns"]
+    return table.set_axis(names, axis=1).style.format("{:,.2f}")
+
+
+def accuracy_table(measured: Measurements) -> Styler:
+    """Number of estimates and their errors."""
+    formats: dict[Any, Any] = {"within": "{:.1%}", "largest_error": "{:.2f} ε"}
+    return accuracy(measured).style.format(formats, precision=0)
+
+
+def own_table(measured: Measurements, operation: Operation) -> Styler:
+    """What each scheme would cost in the user's operation per month."""
+    return own_numbers(measured, operation).style.format(OWN_FORMATS)

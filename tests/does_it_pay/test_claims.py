@@ -1,0 +1,92 @@
+"""Each claim has measurements under which it turns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aftlib.does_it_pay.claims import CLAIMS
+from aftlib.does_it_pay.process_recoveries import PROPOSED
+from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL
+from tests import judging
+from tests.does_it_pay.tables import RATES, WINDOWS, measurements
+
+
+def verdicts(measured):
+    records = judging.judged(CLAIMS, {"measured": measured})
+    return {id: record.verdict for id, record in records.items()}
+
+
+def turned(measured):
+    return {id for id, verdict in verdicts(measured).items() if verdict != "holds"}
+
+
+def changed(column, value, scheme, frame="recoveries"):
+    measured = measurements()
+    table = getattr(measured, frame)
+    table.loc[table["scheme"] == scheme, column] = value
+    return measured
+
+
+def test_all_claims_hold_of_what_the_cost_model_makes():
+    assert turned(measurements()) == set()
+
+
+@pytest.mark.parametrize("again", [9, 576])
+def test_samples_that_no_plan_reads_again_turn_p1(again):
+    assert verdicts(changed("again", again, MODEL))["P-1"] == "deviates"
+
+
+def test_what_the_guard_reads_again_is_not_planned():
+    assert "P-1" not in turned(changed("again", 3, GUARD))
+
+
+def test_times_that_nobody_predicts_turn_p2_and_p3():
+    measured = measurements()
+    limited = np.isfinite(measured.recoveries["rate"])
+    measured.recoveries.loc[limited, "seconds"] += 1.0
+    assert verdicts(measured)["P-2"] == "deviates"
+    measured = measurements()
+    slow = measured.recoveries["scheme"].isin([MODEL, GUARD, PROPOSED])
+    measured.recoveries.loc[limited & slow, "seconds"] += 0.4
+    assert verdicts(measured)["P-3"] == "deviates"
+
+
+def test_break_even_rates_within_the_noise_are_undecided():
+    assert verdicts(measurements(noise=0.1))["P-3"] == "undecided"
+
+
+def test_a_d1_that_waits_for_its_input_turns_p4_and_p5():
+    measured = measurements()
+    slowest = (measured.recoveries["rate"] == RATES[0]) & (measured.recoveries["scheme"] == MODEL)
+    measured.recoveries.loc[slowest, "seconds"] += 2.0
+    assert {"P-4", "P-5"} <= turned(measured)
+
+
+def test_an_exact_recovery_that_is_as_fast_turns_p5():
+    measured = changed("seconds", 0.6, EXACT)
+    assert "P-5" in turned(measured) and "P-6" not in turned(measured)
+
+
+def test_a_d2_that_takes_as_long_turns_p6():
+    measured = measurements()
+    slow = measured.recoveries["scheme"] == PROPOSED
+    longest = measured.recoveries["window"] == WINDOWS[-1]
+    measured.recoveries.loc[slow & longest, "seconds"] += 3.0
+    assert verdicts(measured)["P-6"] == "deviates"
+
+
+def test_an_overhead_turns_p7():
+    assert turned(changed("seconds", 0.22, GUARD, "calm")) == {"P-7"}
+
+
+def test_wrong_estimates_turn_p8():
+    assert turned(measurements(within=0.8)) == {"P-8"}
+    assert verdicts(measurements(within=0.8))["P-8"] == "deviates"
+
+
+def test_without_estimates_or_calm_windows_nothing_is_judged_by_them():
+    measured = measurements()
+    none = {"estimates": measured.estimates.iloc[:0], "calm": measured.calm.iloc[:0]}
+    found = verdicts(replace(measured, **none))
+    assert (found["P-7"], found["P-8"]) == ("not run", "not run")

@@ -1,0 +1,64 @@
+"""Every figure shows its measurements."""
+
+import numpy as np
+import pytest
+
+from aftlib.core.recovery_costs import Operation
+from aftlib.does_it_pay import figures
+from aftlib.does_it_pay.process_recoveries import PROPOSED
+from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL
+from tests.does_it_pay.tables import COSTS, measurements
+
+OWN = Operation(200, 20.0, 3600.0, 100.0, 10.0, 0.09)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return measurements()
+
+
+def test_the_first_figure_says_where_it_pays(measured):
+    saved = figures.saved_times(measured).set_index(["scheme", "window", "rate"])
+    assert saved.loc[(MODEL, 48, 100.0), "saved_s"] == pytest.approx(2.88 - 0.05, abs=0.01)
+    assert saved.loc[(MODEL, 48, 100.0), "pays"] == 1
+    assert saved.loc[(GUARD, 12, 1600.0), "pays"] == -1  # .045 s of reading, .1 s of estimating
+    figure = figures.where_it_pays(measured)
+    titles = [note.text for note in figure.layout.annotations]
+    assert titles[:2] == [f"{MODEL}, against {EXACT}", f"{GUARD}, against {EXACT}"]
+    faster = next(trace for trace in figure.data if trace.name == "faster")
+    assert " -2.83 s" in faster.text
+    line = next(trace for trace in figure.data if trace.name == "break-even, predicted")
+    assert line.y == pytest.approx([72 / 0.05, 288 / 0.05], rel=0.05)
+
+
+def test_times_stand_beside_their_predictions(measured):
+    figure = figures.recovery_times(measured)
+    points = {(t.name, t.xaxis): t for t in figure.data}
+    exact, predicted = points[EXACT, "x2"], points[f"{EXACT}, predicted", "x2"]
+    np.testing.assert_allclose(exact.y, predicted.y, rtol=0.02)
+    assert [*exact.x] == [100, 400, 1600]
+
+
+def test_reads_are_counted_and_planned(measured):
+    bars, marks = figures.read_again(measured).data
+    assert dict(zip(bars.x, bars.y, strict=True))[PROPOSED] == 86
+    assert [*bars.y] == [*marks.y]
+
+
+def test_calm_has_all_schemes_in_two_panels(measured):
+    figure = figures.calm(measured)
+    assert [len(trace.x) for trace in figure.data] == [6, 6]
+
+
+def test_tables_have_their_numbers(measured):
+    costs = figures.cost_table(measured).data
+    assert costs.loc[MODEL, "estimate, ms"] == pytest.approx(50)
+    assert figures.accuracy_table(measured).data["windows"].tolist() == [400] * 4
+    own = figures.own_table(measured, OWN).data
+    assert own.loc[MODEL, "recovery_s"] == pytest.approx(0.57, abs=0.01)
+    half = 20 * 3600 / 2 / 2
+    assert own.loc[EXACT, "recovery_s"] == pytest.approx(0.52 + half / 80, rel=0.01)
+    assert own.loc[EXACT, "gb_read_again"] == pytest.approx(10 * half * 8 / 1e9)
+    assert own.loc[PROPOSED, "checkpoint_minutes"] == pytest.approx(
+        30.4375 * 24 * 2 * COSTS[PROPOSED].checkpoint_s / 60
+    )
