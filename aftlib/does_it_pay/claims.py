@@ -226,7 +226,7 @@ CLAIMS = [
         break_even_is_predicted, expected=f"≥ {MOST}",
         threshold=Threshold("ours: close enough to choose a scheme by", low=MOST),
         unit="of the break-even rates", timed=True, figure=WHERE_FIGURE,
-        formula=r"R^* = (S_e - S_a) / (f_a - f_e) \tag{2}", project=True, recorded=UNDECIDED,
+        formula=r"R^*=\frac{S_e-S_a}{f_a-f_e}. \tag{2}", project=True, recorded=UNDECIDED,
     ),
     Claim(
         "P-4", "D1's recovery does not wait for the input: at the slowest rate it takes as long.",
@@ -259,6 +259,6 @@ CLAIMS = [
     Claim(
         "P-8", "A share of 1 − δ of the estimates is within ε, in each scheme.",
         estimates_are_within, expected="≥ 1 − δ", unit="of the estimates", project=True,
-        figure="Accuracy", recorded=UNDECIDED,
+        recorded=UNDECIDED,
     ),
 ]  # fmt: skip

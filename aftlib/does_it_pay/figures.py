@@ -91,6 +91,21 @@ def where_it_pays(measured: Measurements) -> go.Figure:
     return figure.update_layout(hovermode="closest", meta={"least": 720}, margin={"t": 120})
 
 
+def break_even_table(measured: Measurements) -> Styler:
+    """Break-even rates in samples per second, and at how many points a scheme is faster, slower.
+
+    At the other points the intervals overlap.
+    """
+    keys = ["scheme", "sensors", "window"]
+    pays = saved_times(measured).groupby(keys)["pays"]
+    counts = pd.DataFrame({"faster": pays.agg(lambda p: (p > 0).sum())})
+    counts["slower"], counts["of"] = pays.agg(lambda p: (p < 0).sum()), pays.size()
+    table = measured.break_even.set_index(keys).join(counts).reset_index()
+    table.insert(1, "against", table["scheme"].map(COMPARED))
+    rates: dict[Any, Any] = dict.fromkeys(table.columns[4:8], "{:,.0f}")
+    return table.style.format(rates).hide(axis="index")
+
+
 def recovery_times(measured: Measurements) -> go.Figure:
     """Time from the kill until all windows are out over the read rate, one panel per window."""
     points = most_sensors(measured.points)

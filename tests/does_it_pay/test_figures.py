@@ -31,6 +31,14 @@ def test_the_first_figure_says_where_it_pays(measured):
     assert line.y == pytest.approx([72 / 0.05, 288 / 0.05], rel=0.05)
 
 
+def test_break_even_rates_stand_beside_the_points(measured):
+    table = figures.break_even_table(measured).data.set_index(["scheme", "window"])
+    row = table.loc[(GUARD, 12)]
+    assert (row["against"], row["of"]) == (EXACT, 3)
+    assert (row["faster"], row["slower"]) == (2, 1)  # .72 and .18 s of reading, and .045 s
+    assert row["predicted"] == pytest.approx(72 / 0.1, rel=0.05)
+
+
 def test_times_stand_beside_their_predictions(measured):
     figure = figures.recovery_times(measured)
     points = {(t.name, t.xaxis): t for t in figure.data}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from aftlib.does_it_pay.cases import make_case
 from aftlib.does_it_pay.process_recoveries import (
     ADAPTIVE,
     EXACT_PROCESS,
@@ -11,7 +12,7 @@ from aftlib.does_it_pay.process_recoveries import (
     calm_windows,
     process_recoveries,
 )
-from tests.does_it_pay.in_process import all_here, exact_means, small_case
+from tests.does_it_pay.in_process import CASE, all_here, exact_means, small_case
 
 RATES = [1e6, np.inf, 2e5]
 
@@ -33,6 +34,16 @@ def test_each_window_is_killed_once_and_reads_what_is_planned(scheme, monkeypatc
         assert estimates.empty
     else:
         assert 0 < estimates["off"].max() < 3
+
+
+def test_the_interval_of_which_most_is_read_again_is_hit(monkeypatch, tmp_path):
+    all_here(monkeypatch)
+    real = {"learned": 100, "measured": 3, "epsilon_sd": 0.8, "budget": 0.15}
+    case = make_case("beijing", **CASE | real).after_learning()
+    first, second = case.replay_query("exactly-once").first_plan.tuples
+    assert second > first
+    rows, _ = process_recoveries(case, EXACT_PROCESS, tmp_path / "run", RATES)
+    assert rows["again"].tolist() == [second] * 3
 
 
 def test_the_exact_process_has_the_checkpoints_of_the_proposed_one():
