@@ -43,8 +43,9 @@ def planned_reads(measured: Measurements) -> Finding:
         conditions=bool((points["kills"] > 0).all()),
         n=int(points["kills"].sum()),
         counted="kills",
-        note=f"The largest difference of a median from its plan, in {where}, over what the exact "
-        "scheme reads. Samples are counted where they are read. D1 by guard has no plan.",
+        note="The largest difference of a median from its plan, over what the exact scheme reads"
+        + (f": {where}" if largest else "")
+        + ". Samples are counted where they are read. D1 by guard has no plan.",
     )
 
 

@@ -77,7 +77,8 @@ def test_a_d2_that_takes_as_long_turns_p6():
 
 
 def test_an_overhead_turns_p7():
-    assert turned(changed("seconds", 0.22, GUARD, "calm")) == {"P-7"}
+    slow = changed("seconds", 0.22, GUARD, "calm")
+    assert turned(slow) == {"P-7"} and verdicts(slow)["P-7"] == "deviates"
 
 
 def test_wrong_estimates_turn_p8():

@@ -5,7 +5,7 @@ import pytest
 
 from aftlib.core.recovery_costs import Operation
 from aftlib.does_it_pay import figures
-from aftlib.does_it_pay.process_recoveries import PROPOSED
+from aftlib.does_it_pay.process_recoveries import EXACT_PROCESS, PROPOSED
 from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL
 from tests.does_it_pay.tables import COSTS, measurements
 
@@ -66,6 +66,8 @@ def test_tables_have_their_numbers(measured):
     assert own.loc[MODEL, "recovery_s"] == pytest.approx(0.57, abs=0.01)
     half = 20 * 3600 / 2 / 2
     assert own.loc[EXACT, "recovery_s"] == pytest.approx(0.52 + half / 80, rel=0.01)
+    whole = 20 * 3600 / 2 / 2  # one process has all sensors, and two checkpoints
+    assert own.loc[EXACT_PROCESS, "recovery_s"] == pytest.approx(0.804 + whole / 80, rel=0.01)
     assert own.loc[EXACT, "gb_read_again"] == pytest.approx(10 * half * 8 / 1e9)
     assert own.loc[PROPOSED, "checkpoint_minutes"] == pytest.approx(
         30.4375 * 24 * 2 * COSTS[PROPOSED].checkpoint_s / 60
