@@ -189,6 +189,18 @@ class Sensor(Part):
     least_epsilon: float | None  # smallest ε worth asking for
 
 
+class Worth(Part):
+    """Whether approximate recovery pays: exact recovery and the guard, at the user's read rate."""
+
+    read_rate: Positive  # samples per second, the running stream's included
+    samples_per_s: Positive  # of the running stream
+    failures_per_month: NotNegative
+    constants: dict[str, NotNegative]  # seconds; more in `recovery_costs.RecoveryCosts`
+    schemes: list[dict[str, Any]]  # more in `recovery_costs.MonthlyCost`
+    recommended: str
+    reason: str
+
+
 class Plan(Part):
     """A plan for sensors, with its guarantee back-tested."""
 
@@ -204,6 +216,7 @@ class Plan(Part):
     correlation: list[list[float | None]] | None = None
     stretches: list[dict[str, Any]]
     cautions: list[str]  # what to know before trusting the plan
+    worth: Worth | None = None  # where a read rate was given
 
     @property
     def times(self) -> tuple[int, ...]:

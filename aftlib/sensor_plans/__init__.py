@@ -6,8 +6,9 @@ Modules, in the order in which data pass through them:
 2. `survey`: the question (ε, δ, T_SLA, windows and workers), and the results of all windows.
 3. `answer` makes the plan by the documents' algorithms: assignment, checkpoints, replay sets.
 4. `backtest` walks forward through the second half with the `guard`, compared with other methods.
-5. `command` is `aft plan`. It prints the plan and writes plan.json (`core.planfile`) and the report
+5. `worth` compares exact recovery with the guard at the user's read rate.
+6. `command` is `aft plan`. It prints the plan and writes plan.json (`core.planfile`) and the report
    of notebook 06.
-6. `experiments`: what that notebook runs, on files, generated sets and troubled streams; `figures`
-   draw, `claims` settle the claims G-1 … G-3.
+7. `experiments`: what that notebook runs, on files, generated sets and troubled streams; `figures`
+   draw, `claims` judge the claims G-1 … G-3.
 """

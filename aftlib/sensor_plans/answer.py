@@ -113,6 +113,7 @@ def answer_survey(
             *guarantee_cautions(inventory, results, limits, walk),
             *data_cautions(inventory, results),
         ],
+        "worth": None,
     }
 
 

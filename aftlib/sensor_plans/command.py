@@ -18,6 +18,7 @@ from tqdm import tqdm
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.paths import require_writable
 from aftlib.core.planfile import Reading, Source, write_plan
+from aftlib.core.recovery_costs import RecoveryCosts
 from aftlib.reports.cli import attend, clear_errors
 from aftlib.reports.execute import OnCell, execute
 from aftlib.reports.html import write_report
@@ -27,6 +28,7 @@ from aftlib.sensor_plans.answer import answer_survey
 from aftlib.sensor_plans.large_file import survey_large
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
 from aftlib.sensor_plans.survey import QUERIES, Question, Survey, epsilon_of
+from aftlib.sensor_plans.worth import measure_costs, worth
 
 BAD_INPUT = 2
 LISTED = 12
@@ -48,6 +50,9 @@ LISTED = 12
 @click.option(
     "--per-tuple-ms", type=float, default=DOCUMENT_RECOVERY_TIME.per_tuple_ms, show_default=True
 )
+@click.option("--read-rate", type=float, metavar="X", help="Samples per second that can be read.")
+@click.option("--failures-per-month", type=float, default=1.0, show_default=True)
+@click.option("--measure", is_flag=True, help="Time recoveries on this machine and file.")
 @click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns of a file of one sample a row.")
 @click.option("--time", metavar="COL", help="Column of times; default found by its values.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
@@ -70,6 +75,9 @@ def command(
     drop: tuple[str, ...],
     missing: str | None,
     pieces: bool | None,
+    read_rate: float | None,
+    failures_per_month: float,
+    measure: bool,
     output: Path,
     report: bool,
     **asked: Any,
@@ -96,11 +104,19 @@ def command(
         if output.is_dir():
             raise ValueError(f"output must be a file, got the directory {str(output)!r}")
         require_writable(output.parent)
+        if measure and (read_rate is None or pieces or is_large(data)):
+            raise ValueError(
+                "measure must go with read_rate and data that fit into memory, got "
+                f"read_rate = {read_rate!r} and {str(data)!r}: give --read-rate, or a part of them"
+            )
         # hashed before they are read: data that change meanwhile are not those of the plan
         source = Source.of(data, Reading(**reading)) if data.exists() else None
         survey = survey_file(data, question, is_large(data) if pieces is None else pieces, reading)
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
             plan = answer_survey(survey, question, data.name, partial(move, bar), source)
+        if read_rate is not None:
+            costs = cost_constants(plan, data, reading, measure, output.parent)
+            plan["worth"] = worth(plan, read_rate, failures_per_month, costs)
         write_plan(plan, output)
         click.echo(report_text(plan))
         click.echo(f"Plan: {output}")
@@ -123,6 +139,19 @@ def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str,
     inventory = Inventory.of(table)
     show_inventory(inventory)
     return Survey.of(table, inventory, question)
+
+
+def cost_constants(
+    plan: dict, data: Path, reading: dict[str, Any], measure: bool, folder: Path
+) -> RecoveryCosts:
+    """Constants of a recovery: measured here, or those that --fixed-ms and --per-tuple-ms name."""
+    if not measure:
+        asked = plan["question"]
+        return RecoveryCosts(asked["fixed_ms"] / 1e3, asked["per_tuple_ms"] / 1e3, 0.0, 0.0)
+    table = read_sensors(data, **reading)
+    number = {name: i for i, name in enumerate(table.names)}
+    workers = [[number[name] for name in names] for names in plan["assignment"]]
+    return measure_costs(table, partial(read_sensors, data, **reading), workers, folder)
 
 
 def numbers_of(text: str | None) -> list[float] | None:
@@ -158,9 +187,17 @@ def report_text(plan: dict) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["f"] = format
+    environment.filters |= {"f": format, "size": size_of}
     template = environment.get_template("plan.txt.j2")
     return template.render(plan=plan, asked=plan["question"], test=plan["backtest"], most=LISTED)
+
+
+def size_of(gigabytes: float) -> str:
+    """Size in a unit that suits it."""
+    for unit, factor in (("GB", 1), ("MB", 1e3), ("kB", 1e6)):
+        if gigabytes * factor >= 1:
+            return f"{gigabytes * factor:.3g} {unit}"
+    return f"{gigabytes * 1e9:.0f} bytes"
 
 
 def show_inventory(inventory: Inventory) -> None:
@@ -200,6 +237,7 @@ def as_options(data: Path, message: str) -> str:
     """A library's message about the file `data` in the words of the command line."""
     names = r"t_sla|epsilon_sd|fixed_ms|per_tuple_ms|epsilon|delta|window|slide|query|workers"
     names += "|horizons|long|time|resample|drop|missing|output|decimal"
+    names += "|read_rate|failures_per_month|measure"
     message = message.replace("t_sla_ms", "t_sla").replace("missing=[]", "--missing none")
     message = re.sub(
         r"\b(drop|missing)=\[(.*?)\]", lambda m: f"--{m[1]} {m[2].replace(', ', ',')}", message

@@ -202,6 +202,15 @@ def cautions(plans: Mapping[str, Mapping]) -> Styler:
     return _table(pd.DataFrame(rows or [("–", "No warnings.")], columns=["set", "warning"]))
 
 
+def worth(plan: Mapping) -> Styler:
+    """Exact recovery and the guard at the user's read rate, one row per scheme and month."""
+    found = plan.get("worth") or {"schemes": []}
+    names = ["scheme", "longest_s", "outage_minutes", "gb_read_again", "estimated_results"]
+    rows = [[row[name] for name in names] for row in found["schemes"]]
+    columns = ["recovery", "longest recovery, s", "minutes of outage per month"]
+    return table(rows, [*columns, "GB read again per month", "results estimated per month"])
+
+
 def backtests(plans: Mapping[str, Mapping]) -> Styler:
     """The back-tests in numbers, one row per set."""
     rows = []

@@ -1,0 +1,163 @@
+"""Whether approximate recovery pays for a user's sensors: outage, samples read again, accuracy.
+
+The input has to be read again at a limited rate after a failure of one worker. Exact recovery reads
+all that the worker had in its open window. The guard reads what it did not certify, and estimates
+the rest. `aft plan --read-rate` prints the comparison.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aftlib.core.checks import require_number
+from aftlib.core.datasets import SensorTable
+from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
+from aftlib.guard import Guard
+
+EXACT, GUARD = "exact recovery", "guard"
+REPEATS = 5
+"""Of what is measured; the median counts."""
+_ROWS = 400
+"""Windows that the measured guard learns from."""
+
+
+def worth(
+    plan: dict[str, Any],
+    read_rate: float,
+    failures_per_month: float,
+    costs: RecoveryCosts,
+    price_per_gb: float = 0.0,
+) -> dict[str, Any]:
+    """Compare exact recovery with the guard for the sensors of a plan.
+
+    Parameters
+    ----------
+    plan : dict
+        Fields of `planfile.Plan`.
+    read_rate : float
+        Samples per second that the input hands out in all, those of the running stream included.
+    failures_per_month : float
+        Of any worker.
+    costs : RecoveryCosts
+        Constants of both schemes; exact recovery pays no estimate.
+    price_per_gb : float
+        Of reading 10⁹ bytes, 8 per sample.
+
+    Returns
+    -------
+    dict
+        Fields of `planfile.Worth`. A time is None where the read rate does not exceed the stream's
+        own, so that reading again never ends.
+
+    Raises
+    ------
+    ValueError
+        When the plan's data have no times, or a number is outside its range.
+    """
+    require_number("read_rate", read_rate, above=0)
+    require_number("failures_per_month", failures_per_month, least=0)
+    step_s, asked = plan["data"]["step_seconds"], plan["question"]
+    if step_s is None:
+        raise ValueError(
+            f"read_rate must go with data that have times, got {read_rate!r}: without them samples "
+            "per second are unknown; add a column of times"
+        )
+    sensors, width = len(plan["sensors"]), asked["window"]
+    operation = Operation(
+        sensors, sensors / step_s, width * step_s, read_rate, failures_per_month, price_per_gb
+    )
+    lost = 1 / len(plan["assignment"])
+    certified = plan["backtest"]["declared_recoverable"]
+    schemes = [Scheme(EXACT, costs, lost, 1.0), Scheme(GUARD, costs, lost, 1.0 - certified)]
+    rows = []
+    for scheme, month in zip(schemes, monthly_costs(operation, schemes), strict=True):
+        # monthly costs are of a failure in the middle of a window; at its end twice as much is lost
+        samples = scheme.replayed * lost * sensors * width
+        spare = max(0.0, read_rate - operation.samples_per_s)
+        longest = costs.recovery_s(samples, scheme.replayed < 1, spare)
+        rows.append(_finite({**vars(month), "longest_s": longest, "samples_read_again": samples}))
+    return {
+        "read_rate": read_rate,
+        "samples_per_s": operation.samples_per_s,
+        "failures_per_month": failures_per_month,
+        "constants": vars(costs),
+        "schemes": rows,
+    } | _recommend(rows, asked["t_sla_ms"] / 1e3)
+
+
+def _recommend(rows: Sequence[dict[str, Any]], t_sla_s: float) -> dict[str, str]:
+    """Return the scheme to take, and why: the exact one wherever it keeps T_SLA."""
+    slow, fast = (np.inf if row["longest_s"] is None else row["longest_s"] for row in rows)
+    need = f"Exact recovery {_takes(slow)}"
+    if slow <= t_sla_s:
+        why = f"{need}, within T_SLA = {t_sla_s:g} s, and estimates nothing."
+        return {"recommended": EXACT, "reason": why}
+    if fast >= slow:
+        why = f"{need}, not within T_SLA = {t_sla_s:g} s, and the guard is no faster."
+        return {"recommended": EXACT, "reason": why}
+    keeps = "keeps it" if fast <= t_sla_s else "does not keep it either, but is faster"
+    why = f"{need}, not within T_SLA = {t_sla_s:g} s. The guard {_takes(fast)}: it "
+    return {"recommended": GUARD, "reason": f"{why}{keeps}."}
+
+
+def _takes(value: float) -> str:
+    if np.isinf(value):
+        return "never ends, because the stream takes the whole read rate"
+    return f"takes up to {value:,.0f} s" if value >= 100 else f"takes up to {value:.3g} s"
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if value == np.inf else value for name, value in row.items()}
+
+
+def measure_costs(
+    table: SensorTable, read: Callable[[], object], workers: list[list[int]], folder: Path
+) -> RecoveryCosts:
+    """Measure the constants on this machine: medians, in seconds.
+
+    A new Python process that imports the guard is the start. `read` reads the user's data once
+    more, which gives the time per sample. The guard estimates one window. A checkpoint is one
+    synced commit of the guard's state to SQLite in `folder`, and is read back.
+    """
+    code = [sys.executable, "-c", "import aftlib.guard"]
+    start_s = _median_s(lambda: subprocess.run(code, check=True))
+    sample_s = _median_s(read) / table.values.size
+    values = np.where(np.isfinite(table.values), table.values, np.nanmean(table.values, axis=0))
+    guard = Guard(workers, np.maximum(values.std(axis=0), 1e-9), 0.05)
+    guard.update(values[:_ROWS])
+    lost = np.where(np.isin(np.arange(values.shape[1]), workers[0]), np.nan, values[0])
+    estimate_s = _median_s(lambda: guard.update(lost))
+    state = guard.to_bytes()
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as place,
+        closing(sqlite3.connect(Path(place) / "state.sqlite")) as store,
+    ):
+        store.execute("PRAGMA synchronous = FULL")
+        store.execute("CREATE TABLE state (id INTEGER PRIMARY KEY, value BLOB)")
+
+        def checkpoint() -> None:
+            with store:
+                store.execute("REPLACE INTO state VALUES (1, ?)", (state,))
+            store.execute("SELECT value FROM state").fetchone()
+
+        checkpoint_s = _median_s(checkpoint)
+    return RecoveryCosts(start_s, sample_s, estimate_s, checkpoint_s)
+
+
+def _median_s(work: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(REPEATS):
+        begun = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begun)
+    return float(np.median(seconds))

@@ -1,0 +1,99 @@
+"""Whether approximate recovery pays: by hand, on the command line, and measured."""
+
+import numpy as np
+import pytest
+
+from aftlib.core.datasets import even_grid
+from aftlib.core.planfile import read_plan
+from aftlib.core.recovery_costs import RecoveryCosts
+from aftlib.sensor_plans import figures
+from aftlib.sensor_plans.worth import EXACT, GUARD, measure_costs, worth
+from tests.sensor_plans.test_command import aft_plan, frame, there
+
+__all__ = ["there"]
+COSTS = RecoveryCosts(start_s=1.0, sample_s=0.0, estimate_s=0.0, checkpoint_s=0.0)
+
+
+def plan(certified=0.75, t_sla_ms=20_000, step_s=1.0):
+    return {
+        "data": {"step_seconds": step_s},
+        "question": {"window": 100, "t_sla_ms": t_sla_ms, "delta": 0.05},
+        "sensors": [{}] * 8,
+        "assignment": [["a", "b"]] * 4,
+        "backtest": {"declared_recoverable": certified},
+    }
+
+
+def test_the_comparison_by_hand():
+    # 8 samples a second live; 2 sensors of 100 steps are lost at most, and 10 a second are spare
+    found = worth(plan(), 18.0, 3.0, COSTS)
+    exact, guard = found["schemes"]
+    assert exact["longest_s"] == 1 + 200 / 10 and guard["longest_s"] == 1 + 50 / 10
+    assert exact["outage_minutes"] == pytest.approx(3 * (1 + 100 / 10) / 60)
+    assert guard["gb_read_again"] == pytest.approx(3 * 25 * 8 / 1e9)
+    assert exact["estimated_results"] == 0 and guard["estimated_results"] == 3 * 2 * 0.75
+    assert found["recommended"] == GUARD and "up to 6 s: it keeps it" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("change", "rate", "recommended", "reason"),
+    [
+        ({}, 1e6, EXACT, "takes up to 1 s, within T_SLA = 20 s, and estimates nothing"),
+        ({"t_sla_ms": 21_000}, 18.0, EXACT, "takes up to 21 s, within T_SLA"),
+        ({"t_sla_ms": 2_000}, 18.0, GUARD, "does not keep it either, but is faster"),
+        ({"certified": 0.0}, 18.0, EXACT, "the guard is no faster"),
+        (
+            {"certified": 1.0},
+            8.0,
+            GUARD,
+            "never ends, because the stream takes",
+        ),
+    ],
+)
+def test_exact_recovery_is_recommended_wherever_it_keeps_the_limit(
+    change, rate, recommended, reason
+):
+    found = worth(plan(**change), rate, 1.0, COSTS)
+    assert found["recommended"] == recommended and reason in found["reason"]
+
+
+def test_data_without_times_have_no_rate():
+    with pytest.raises(ValueError, match="read_rate must go with data that have times, got 5.0"):
+        worth(plan(step_s=None), 5.0, 1.0, COSTS)
+
+
+def test_the_command_compares_and_the_plan_keeps_it(there):
+    frame().to_csv("f.csv")
+    given = ("f.csv", "--epsilon-sd", 0.5, "--workers", 2, "--read-rate", 0.01)
+    done = aft_plan(*given, "--failures-per-month", 2)
+    assert done.exit_code == 0, done.output
+    assert "Does it pay? At 0.01 samples per second" in done.output
+    kept = read_plan("plan.json").worth
+    assert kept.read_rate == 0.01 and kept.failures_per_month == 2
+    assert f"Take {kept.recommended}. {kept.reason}" in done.output
+    assert figures.worth(kept.model_dump() | {"worth": kept.model_dump()}).data.shape == (2, 5)
+    assert figures.worth({}).data.empty
+
+
+def test_constants_are_measured_on_the_users_file(there):
+    frame().to_csv("f.csv")
+    given = ("f.csv", "--epsilon-sd", 0.5, "--read-rate", 0.01, "--measure")
+    assert aft_plan(*given).exit_code == 0
+    measured = read_plan("plan.json").worth.constants
+    assert all(value > 0 for value in measured.values())
+    assert sorted(path.name for path in there.iterdir()) == ["f.csv", "plan.json"]
+
+
+@pytest.mark.parametrize("more", [(), ("--read-rate", 1.0, "--pieces")])
+def test_measuring_what_cannot_be_measured_is_refused(there, more):
+    frame().to_csv("f.csv")
+    done = aft_plan("f.csv", "--epsilon-sd", 0.5, "--measure", *more)
+    assert done.exit_code == 2 and "--measure must go with read_rate" in done.output
+
+
+def test_reading_is_timed_per_sample(tmp_path):
+    table = even_grid(frame(rows=500))
+    reads = list[int]()
+    costs = measure_costs(table, lambda: reads.append(1), [[0, 1], [2, 3]], tmp_path)
+    assert reads and np.isfinite(list(vars(costs).values())).all()
+    assert not list(tmp_path.iterdir())
