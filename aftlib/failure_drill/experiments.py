@@ -52,6 +52,8 @@ SCHEMES = (
 )
 BUDGET = 0.15
 """Share of a window's samples that D2 may read again within T_SLA."""
+CALM_BATCHES = 8
+"""Micro-batches of an undisturbed run."""
 SOAK = "soak.json"
 """Name of the file in ``data`` that holds the last soak's result (`make soak`)."""
 LEAST_OF_D2 = 7
@@ -76,12 +78,14 @@ class DrillResult:
     planned, read: shares of what an exact recovery reads of the same kills; restart_ms, rework_ms,
     recovery_ms: medians; latency_s, throughput_s: medians until normal again; worst: longest
     latency meanwhile over the normal one; unsteady; stored_bytes, sent_bytes; overhead,
-    overhead_low, overhead_high; checkpoint_ms: median time of one of D2's.
+    overhead_low, overhead_high: of D1 from `calm_runs`, of D4 its traffic; checkpoint_ms: median
+    time of one of D2's.
     """
 
     drill: Drill
     table: pd.DataFrame
     metrics: Mapping[str, RecoveryMetrics]  # of the schemes that have micro-batches
+    turns: int = 0  # undisturbed runs of each scheme, from which its overhead follows
 
 
 class NotebookParameters(ParameterModel):
@@ -110,6 +114,9 @@ class NotebookParameters(ParameterModel):
         [*SCHEMES],
         "in the order of the table",
         smoke=[*SCHEMES[:5], "D2 proposed", SHARED],
+    )
+    turns: int = parameter(
+        3, "undisturbed runs of each scheme, for its overhead", least=2, smoke=2, full=20
     )
     seed: int = parameter(1, "of the stream and the schedule", least=0)
 
@@ -151,7 +158,7 @@ class NotebookParameters(ParameterModel):
     @property
     def drill(self) -> Drill:
         """The drill that they describe, its stream in the data folder."""
-        return draw_drill(data_dir(), **self.model_dump(exclude={"schemes"}))
+        return draw_drill(data_dir(), **self.model_dump(exclude={"schemes", "turns"}))
 
 
 def last_soak() -> dict | None:
@@ -191,14 +198,18 @@ def run_scheme(spark: SparkSession, name: str, drill: Drill, directory: Path) ->
 
 
 def run_drill(
-    spark: SparkSession, drill: Drill, directory: Path, schemes: Sequence[str], seed: int
+    spark: SparkSession,
+    drill: Drill,
+    directory: Path,
+    schemes: Sequence[str],
+    turns: int,
+    seed: int,
 ) -> DrillResult:
-    """Run schemes of `SCHEMES` under a drill, then D4's standby schemes.
+    """Run schemes of `SCHEMES` under a drill, then D4's standby schemes, then `calm_runs`.
 
-    The `directory` is a new one. While nothing fails, no fault tolerance, at most once and at least
-    once do the same: the overhead of the others on Spark is over the micro-batches of all three.
+    The `directory` is a new one.
     """
-    from aftlib.failure_drill.schemes_spark import BASELINE, NONE, ON_SPARK, stream
+    from aftlib.failure_drill.schemes_spark import NONE, stream
 
     rng = np.random.default_rng(seed)
     events, rows, metrics = drill.event_batches, dict[str, dict](), dict[str, RecoveryMetrics]()
@@ -216,9 +227,30 @@ def run_drill(
         run = simulated_standby(drill, scheme, seed)
         rows[f"D4 {scheme.name}, simulated"] = score_run(drill, run, rng)
 
-    calm = slice(WARM, events[0][0])
-    base = np.concatenate([metrics[n].service_s[calm] for n in BASELINE if n in metrics])
-    for name in (n for n in schemes if n in ON_SPARK and n not in BASELINE):
-        rows[name] |= overhead(metrics[name].service_s[calm], base, rng)
+    seconds = calm_runs(spark, drill, directory / "calm", schemes, turns)
+    for name in seconds.columns.drop(NONE):
+        rows[name] |= overhead(seconds[name].to_numpy(), seconds[NONE].to_numpy())
     table = pd.DataFrame.from_dict(rows, orient="index").reindex(columns=COLUMNS)
-    return DrillResult(drill, table.rename_axis("scheme"), metrics)
+    return DrillResult(drill, table.rename_axis("scheme"), metrics, turns)
+
+
+def calm_runs(
+    spark: SparkSession, drill: Drill, directory: Path, schemes: Sequence[str], turns: int
+) -> pd.DataFrame:
+    """Median seconds of a micro-batch while nothing fails, one row per turn.
+
+    A column for D1's schemes and for no fault tolerance. Each turn runs all of them, and begins
+    with another one than the turn before: what else the machine does, and what is warm, changes.
+    """
+    from aftlib.failure_drill.schemes_spark import GUARD, MODEL, NONE, stream
+
+    calm, names = replace(drill, schedule=()), [n for n in (NONE, MODEL, GUARD) if n in schemes]
+    stop, rows = min(CALM_BATCHES * drill.every, drill.log.steps), list[dict[str, float]]()
+    for turn in range(turns):
+        first = turn % len(names)
+        row = dict[str, float]()
+        for name in names[first:] + names[:first]:
+            run = stream(spark, name, calm, directory / f"{name}-{turn}".replace(" ", "-"), stop)
+            row[name] = float(np.median(np.diff([at for _, at in run.progress])[WARM:]))
+        rows.append(row)
+    return pd.DataFrame(rows)[names]

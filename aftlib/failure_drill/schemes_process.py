@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.driver import passed_points, write_task
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.startup import prepare
+from aftlib.checkpoint_planning.experiments.costs import stream_rates
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
-from aftlib.core.generators import draw
+from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.failure_drill.metrics import Run, folder_bytes
 from aftlib.failure_drill.schedule import DIGITS, Drill, worker_of
@@ -40,6 +41,7 @@ SHARED, SUPERVISOR = "D3 shared state", "D3, its supervisor killed"
 STANDBY = (PASSIVE, ACTIVE, UPSTREAM, PROPOSED)
 REAL = (UPSTREAM, PROPOSED)
 """D4's schemes that run as real processes."""
+NO_CHECKPOINTS = "no checkpoints"
 D2_WINDOW = 10_000
 """Steps of a window in D2's experiments."""
 PATIENCE_S = 300.0
@@ -122,7 +124,7 @@ def partial_replay(drill: Drill, directory: Path, name: str, budget: int) -> Run
         faults=injector.count,
         stored_bytes=folder_bytes([*directory.glob("state*"), directory / "prepared"]),
         measures=replay_shares(query, again)
-        | checkpoint_cost(last, [r.batch for r in records if not r.recovered]),
+        | checkpoint_time(last, [r.batch for r in records if not r.recovered]),
         progress=[(0, start), *zip(marks.tolist(), reached.tolist(), strict=True)],
         recoveries=driver_recoveries(points),
     )
@@ -139,59 +141,29 @@ def replay_shares(query: ReplayQuery, recovered: Sequence) -> dict[str, float]:
     return {"planned": planned / exact, "read": read / exact}
 
 
-def checkpoint_cost(last: Mapping[tuple[str, int], float], calm: Sequence[int]) -> dict[str, float]:
-    """Time of checkpoints relative to the work, and its median in ms, over undisturbed batches."""
-    checkpoints, work = checkpoint_times(last, calm)
-    median_ms = 1e3 * float(np.median(checkpoints))
-    return {"overhead": checkpoints.sum() / work.sum(), "checkpoint_ms": median_ms}
-
-
-def checkpoint_times(
-    last: Mapping[tuple[str, int], float], batches: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of each batch's checkpoint, and of its work, from when points were passed."""
+def checkpoint_time(last: Mapping[tuple[str, int], float], calm: Sequence[int]) -> dict[str, float]:
+    """Median time of a checkpoint in ms over undisturbed batches, from when points were passed."""
 
     def between(begin: str, end: str) -> np.ndarray:
-        return np.array([last[end, batch] - last[begin, batch] for batch in batches])
+        return np.array([last[end, batch] - last[begin, batch] for batch in calm])
 
     checkpoints = between("begun", "restored") + between("estimated", "planned")
-    return checkpoints, between("restored", "estimated")
+    return {"checkpoint_ms": 1e3 * float(np.median(checkpoints))}
 
 
-def long_windows(
-    drill: Drill,
-    directory: Path,
-    budget: float,
-    seed: int,
-    width: int = D2_WINDOW,
-    windows: int = 6,
-) -> pd.DataFrame:
-    """Checkpoints and work of D2 while nothing fails, with windows of its document's length.
+def long_windows(directory: Path, seed: int, turns: int = 20) -> pd.DataFrame:
+    """Elapsed times of a window of D2's experiment while nothing fails, as `stream_rates`.
 
-    The drill's sensors, with ε as many standard deviations of a window's mean, in this process;
-    `budget` is the share of a window's samples that may be read again. One row per interval but
-    those of the first window, which is slow: scheme, checkpoint_s, work_s.
+    100 sensors × 10,000 steps, ε = 0.12, δ = 0.05 and T_SLA = 50 ms, in this process; each of
+    `METHODS`, and without checkpoints inside the window, in turns.
     """
-    model, scale = drill.model, np.sqrt(drill.windows.width / width)
-    log = SensorLog.write(directory / "log", draw(model, width * windows, seed), model.names)
-    requirement = replace(drill.requirement, epsilon=float(drill.requirement.epsilon * scale))
-    frames, read = [], bare_read(log)
+    model = block_model(100, 5, variance=60, covariance=30)
+    log = SensorLog.write(directory / "log", draw(model, D2_WINDOW, seed), model.names)
+    asked = model, D2_WINDOW, Requirement(0.12, 0.05)
+    queries = {NO_CHECKPOINTS: ReplayQuery(*asked, TUPLES, D2_WINDOW * model.size)}
     for name, method in METHODS.items():
-        most = int(budget * width * model.size)
-        query = ReplayQuery(model, width, requirement, TUPLES, most, method)
-        passed = dict[tuple[str, int], float]()
-
-        def passes(point: str, batch: int, passed: dict = passed) -> None:
-            passed[point, batch] = time.perf_counter()
-
-        operator, each = prepare(query, log, directory / method, passes), query.first_plan.replay
-        for batch in range(windows * len(each)):
-            operator.process(batch, read)
-        counted = range(len(each), windows * len(each))
-        checkpoints, work = checkpoint_times(passed, counted)
-        frame = pd.DataFrame({"scheme": name, "checkpoint_s": checkpoints, "work_s": work})
-        frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+        queries[name] = ReplayQuery(*asked, DOCUMENT_RECOVERY_TIME, 50.0, method)
+    return stream_rates(queries, log, directory, repeats=turns)
 
 
 def driver_recoveries(points: Sequence[tuple[str, int, float]]) -> pd.DataFrame:

@@ -38,7 +38,7 @@ def test_the_first_figure_grades_each_cell(result):
     assert texts["exactly once"][0] == "none" and good["exactly once"][0] == 1
     assert texts["D1 by model"][2] == "7.2%, 96.0%"
     assert texts["exactly once"][4] == "0.70 s"
-    assert good["D2 proposed"][5] < good["exactly once"][5]
+    assert good["exactly once"][5] < good["D1 by model"][5]  # no number is fair
 
 
 def test_a_broken_guarantee_is_red(result):

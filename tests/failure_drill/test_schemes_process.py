@@ -121,9 +121,9 @@ def test_the_faults_of_one_process_are_spread_over_its_work(small):
     assert {f.point for f in faults} == {"read", "merged"}
 
 
-def test_long_windows_are_timed_interval_by_interval(small, tmp_path):
-    found = schemes.long_windows(small, tmp_path, budget=0.15, seed=1, width=200, windows=3)
-    assert set(found["scheme"]) == set(schemes.METHODS)
-    assert (found[["checkpoint_s", "work_s"]] > 0).all(axis=None)
-    counts = found.groupby("scheme").size()
-    assert (counts % 2 == 0).all() and counts.min() >= 2  # two windows of each, the first is slow
+def test_long_windows_have_d2s_own_checkpoints_or_none(tmp_path):
+    found = schemes.long_windows(tmp_path, seed=1, turns=2)
+    counts = found.groupby("plan")["checkpoints"].agg(["first", "size"])
+    assert set(counts.index) == {schemes.NO_CHECKPOINTS, *schemes.METHODS}
+    assert set(counts["size"]) == {2} and (found["seconds"] > 0).all()
+    assert counts["first"][[schemes.NO_CHECKPOINTS, "D2 proposed"]].tolist() == [0, 3]
