@@ -167,8 +167,8 @@ def d1_costs_little(done: DrillResult) -> Finding:
         most,
         parts=dict(others),
         note=f"Median time of a micro-batch by {first} over that without fault tolerance, run "
-        f"beside it in each of {done.turns} turns. {_turns_needed(most)} An interval wholly below "
-        "0 decides nothing, because runs then differ by more than the scheme costs.",
+        f"beside it in each of {done.turns} turns. An interval wholly below 0 decides nothing, "
+        f"because runs then differ by more than the scheme costs.{_turns_needed(most)}",
     )
 
 
@@ -180,8 +180,7 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
     found = overhead(wide[proposed].to_numpy(), base)
     counts = long.groupby("plan")["checkpoints"].first()
     own = "; ".join(
-        f"{name}: {overhead(wide[name].to_numpy(), base)['overhead']:+.1%}, {counts[name]} "
-        "checkpoints"
+        f"{name} {overhead(wide[name].to_numpy(), base)['overhead']:+.1%} by {counts[name]}"
         for name in others
     )
     added = 1e3 * float((wide[proposed] - base).mean()) / max(1, counts[proposed])
@@ -196,7 +195,7 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
         note=f"Elapsed time of a window with {counts[proposed]} checkpoints over one without, 100 "
         f"sensors × {D2_WINDOW:,} steps in one process, {1e3 * base.mean():.0f} ms. A checkpoint "
         f"adds {added:.2g} ms: SQLite flushes it to the disk while the next interval is read. "
-        f"{_turns_needed(most)} Ours, not judged: {own}.",
+        f"Checkpoints of ours, not judged: {own}.{_turns_needed(most)}",
     )
 
 
@@ -205,7 +204,7 @@ def _turns_needed(found: Finding) -> str:
     low, high = found.interval or (0.0, 0.0)
     away = max(abs(LITTLE - float(found.value or 0)), LITTLE / 10)
     needed = int(np.ceil((found.n or 0) * ((high - low) / 2 / away) ** 2))
-    return f"Some {needed} turns would decide it." * (low <= LITTLE < high)
+    return f" Some {needed} turns would decide it." * (low <= LITTLE < high)
 
 
 SHARE_FIGURE = "Samples read again, of what an exact recovery reads"
