@@ -317,7 +317,7 @@ def test_few_sensors_alone_leave_d2_6_open():
     few = timing(lambda m: 5 - 0.01 * m).assign(n=lambda t: t["n"] // 10)
     few["sensors"] //= 10
     times = pd.concat([timing(), few])
-    assert verdict_of("D2-6", times=times, through=timing()) == "undecided"
+    assert verdict_of("D2-6", times=times, through=few) == "undecided"
 
 
 def test_turns_that_differ_leave_d2_6_open():
