@@ -227,7 +227,7 @@ def run_drill(
         run = simulated_standby(drill, scheme, seed)
         rows[f"D4 {scheme.name}, simulated"] = score_run(drill, run, rng)
 
-    seconds = calm_runs(spark, drill, directory / "calm", schemes, turns)
+    seconds = calm_runs(spark, drill, directory, schemes, turns)
     for name in seconds.columns.drop(NONE):
         rows[name] |= overhead(seconds[name].to_numpy(), seconds[NONE].to_numpy())
     table = pd.DataFrame.from_dict(rows, orient="index").reindex(columns=COLUMNS)
@@ -250,7 +250,8 @@ def calm_runs(
         first = turn % len(names)
         row = dict[str, float]()
         for name in names[first:] + names[:first]:
-            run = stream(spark, name, calm, directory / f"{name}-{turn}".replace(" ", "-"), stop)
+            place = directory / f"calm {turn} {name}".replace(" ", "-")
+            run = stream(spark, name, calm, place, stop)
             row[name] = float(np.median(np.diff([at for _, at in run.progress])[WARM:]))
         rows.append(row)
     return pd.DataFrame(rows)[names]
