@@ -16,13 +16,16 @@ from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_un
 from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.sensor_plans.answer import answer
 from aftlib.sensor_plans.backtest import BASELINE, GUARD, Walk, shares, walk_forward
-from aftlib.sensor_plans.sensor_file import read_sensors, step_of
-from aftlib.sensor_plans.survey import Question
+from aftlib.sensor_plans.refresh import refresh
+from aftlib.sensor_plans.sensor_file import Inventory, read_sensors, step_of
+from aftlib.sensor_plans.survey import Question, Survey
 
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
 EPSILON_SD = 0.5
 BEIJING = "Beijing's stations"
+EVERY, PAST = 50, 300
+"""Windows between two refreshes, and those that a refreshed model is fitted to."""
 
 
 class NotebookParameters(ParameterModel):
@@ -126,6 +129,20 @@ def plans(parameters: NotebookParameters) -> dict[str, dict]:
         return {plan["data"]["name"]: plan}
     question = parameters.question
     return {name: answer(table, question, name) for name, table in parameters.tables().items()}
+
+
+def refreshed(parameters: NotebookParameters) -> pd.DataFrame:
+    """`refresh.refresh` of each set, every `EVERY` windows from the last `PAST`; none of a plan."""
+    frames = {}
+    for name, table in parameters.tables().items() if parameters.plan is None else ():
+        question = parameters.question
+        results = Survey.of(table, Inventory.of(table), question).results
+        past = min(PAST, results.half)
+        if len(table.names) <= past:
+            frames[name] = refresh(results, question, EVERY, past, parameters.seed)
+    if not frames:
+        return pd.DataFrame(columns=["set"])
+    return pd.concat(frames, names=["set"]).reset_index("set")
 
 
 def generated(rows: int, seed: int) -> dict[str, SensorTable]:

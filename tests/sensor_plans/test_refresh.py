@@ -1,0 +1,78 @@
+"""Plans that are made again: by hand, when nothing changes, and when sensors change groups."""
+
+import numpy as np
+import pytest
+
+from aftlib.core.windows import Windows
+from aftlib.sensor_plans.experiments import NotebookParameters, refreshed
+from aftlib.sensor_plans.refresh import MODEL_ONLY, NEVER, REFRESHED, refresh, sensors_moved
+from aftlib.sensor_plans.survey import Question, WindowResults
+
+ASKED = Question(epsilon_sd=0.6, workers=2)
+
+
+def results(change, rounds=800):
+    """Two pairs of sensors; in the second half the pairs are others where they `change`."""
+    rng = np.random.default_rng(1)
+    common, own = rng.normal(size=(rounds, 2)), 0.1 * rng.normal(size=(rounds, 4))
+    groups = np.tile([0, 0, 1, 1], (rounds, 1))
+    if change:
+        groups[rounds // 2 :] = [0, 1, 1, 0]
+    values = np.take_along_axis(common, groups, axis=1) + own
+    return WindowResults(values, tuple("abcd"), Windows(10, 10))
+
+
+def by_way(frame):
+    return frame.set_index("way")
+
+
+def test_nothing_moves_where_nothing_changes():
+    rows = by_way(refresh(results(change=False), ASKED, every=50, past=200, seed=1))
+    assert (rows["certified"] == 1).all() and (rows["within"] > 0.99).all()
+    assert rows.loc[NEVER, "moved"] == rows.loc[MODEL_ONLY, "moved"] == 0
+    assert (rows["low"] <= rows["within"]).all() and (rows["within"] <= rows["high"]).all()
+
+
+def test_a_new_assignment_follows_sensors_that_change_groups():
+    rows = by_way(refresh(results(change=True), ASKED, every=50, past=50, seed=1))
+    assert rows.loc[NEVER, "certified"] == 1 and rows.loc[NEVER, "within"] < 0.7
+    assert rows.loc[REFRESHED, "certified"] > rows.loc[MODEL_ONLY, "certified"]
+    assert rows.loc[REFRESHED, "within"] > 0.85 and rows.loc[REFRESHED, "moved"] > 0
+    assert rows.loc[NEVER, "replay_within"] < rows.loc[REFRESHED, "replay_within"]
+
+
+def test_missing_results_are_neither_estimated_nor_used():
+    found = results(change=False)
+    found.values[500:520, 1] = np.nan
+    rows = by_way(refresh(found, ASKED, every=50, past=200, seed=1))
+    assert rows.loc[NEVER, "certified"] == 1 and rows.loc[NEVER, "within"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"every": 0}, "every must be at least 1 window, got 0"),
+        ({"past": 3}, "past must lie between the 4 sensors and the 400 windows .* got 3"),
+        ({"past": 401}, "past must lie between .* got 401"),
+    ],
+)
+def test_what_cannot_be_refreshed_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        refresh(results(change=False), ASKED, **({"every": 50, "past": 200, "seed": 1} | change))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [
+        ([(0, 1), (2, 3)], [(2, 3), (0, 1)], 0),
+        ([(0, 1), (2, 3)], [(0, 2), (1, 3)], 2),
+        ([(0, 1, 2), (3,)], [(0, 1), (2, 3)], 1),
+    ],
+)
+def test_moved_sensors_are_counted_whatever_the_groups_are_named(before, after, moved):
+    assert sensors_moved(before, after) == moved
+
+
+def test_the_notebook_refreshes_each_set_but_no_plan():
+    frame = refreshed(NotebookParameters(rows=3000, rounds=600))
+    assert frame.groupby("set").size().tolist() == [3, 3, 3, 3]
