@@ -194,7 +194,8 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
         most,
         note=f"Elapsed time of a window with {counts[proposed]} checkpoints over one without, 100 "
         f"sensors × {D2_WINDOW:,} steps in one process, {1e3 * base.mean():.0f} ms. A checkpoint "
-        f"adds {added:.2g} ms: SQLite flushes it to the disk while the next interval is read. "
+        f"adds {added:.2g} ms: the window is read in more pieces, and SQLite flushes each "
+        "checkpoint to the disk. "
         f"Checkpoints of ours, not judged: {own}.{_turns_needed(most)}",
     )
 
