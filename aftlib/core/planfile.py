@@ -267,6 +267,18 @@ def read_plan(path: Path | str) -> Plan:
     )
 
 
+def headline(path: Path | str) -> str:
+    """Return what a plan answers, in two sentences; errors as `read_plan`."""
+    plan = read_plan(path)
+    test, least = plan.backtest, 1 - plan.question.delta
+    found = f"{plan.data.name}: {test.declared_recoverable:.1%} of the losses were certified"
+    if test.within_epsilon is not None:
+        found += f", of these {test.within_epsilon:.1%} within ε (guaranteed: {least:.0%})"
+    if plan.worth is None:
+        return f"{found}. Whether that pays, aft plan --read-rate compares."
+    return f"{found}. Take {plan.worth.recommended}. {plan.worth.reason}"
+
+
 def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
     """Model of rows with gaps, also where they are fewer than the sensors."""
     shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE

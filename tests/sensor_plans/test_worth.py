@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.core.datasets import even_grid
-from aftlib.core.planfile import read_plan
+from aftlib.core.planfile import headline, read_plan
 from aftlib.core.recovery_costs import RecoveryCosts
 from aftlib.sensor_plans import figures
 from aftlib.sensor_plans.worth import EXACT, GUARD, measure_costs, worth
@@ -73,6 +73,14 @@ def test_the_command_compares_and_the_plan_keeps_it(there):
     assert f"Take {kept.recommended}. {kept.reason}" in done.output
     assert figures.worth(kept.model_dump() | {"worth": kept.model_dump()}).data.shape == (2, 5)
     assert figures.worth({}).data.empty
+    assert headline("plan.json").endswith(f"Take {kept.recommended}. {kept.reason}")
+    assert headline("plan.json").startswith("f.csv: 0.0% of the losses were certified. Take ")
+
+
+def test_a_plan_without_a_read_rate_says_how_to_compare(there):
+    frame().to_csv("f.csv")
+    assert aft_plan("f.csv", "--epsilon-sd", 0.5).exit_code == 0
+    assert headline("plan.json").endswith("Whether that pays, aft plan --read-rate compares.")
 
 
 def test_constants_are_measured_on_the_users_file(there):
