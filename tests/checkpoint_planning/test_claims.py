@@ -313,6 +313,14 @@ def test_turns_that_differ_leave_d2_7_open():
     assert verdict_of("D2-7", times=slow, through=slow) == "undecided"
 
 
+@pytest.mark.parametrize(("restored", "expected"), [(1.0, "undecided"), (3.0, "deviates")])
+def test_a_gain_matrix_alone_leaves_d2_7_open(restored, expected):
+    """It is ours, not the document's; a checkpoint that takes long to restore is no reading."""
+    slow = timing().assign(n=1000, sensors=lambda t: 10 * t["sensors"], res_ms=3.0)
+    slow.loc[slow["sensors"] == 1000, "res_ms"] = restored
+    assert verdict_of("D2-7", times=slow, through=FLAT) == expected
+
+
 def test_few_sensors_alone_leave_d2_6_open():
     few = timing(lambda m: 5 - 0.01 * m).assign(n=lambda t: t["n"] // 10)
     few["sensors"] //= 10
