@@ -22,6 +22,8 @@ from aftlib.does_it_pay.experiments import (
 from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
 
 COLORS = dict(zip(SCHEMES, (GREY, BLUE, GREEN, "#333333", ORANGE, PURPLE), strict=True))
+BELOW = {"y": -0.2, "yanchor": "top", "x": 0, "xanchor": "left"}
+"""Legend below panels that have titles of their own."""
 OWN_FORMATS: dict[Any, Any] = {
     "recovery_s": "{:,.2f}",
     "outage_minutes": "{:,.2f}",
@@ -63,7 +65,9 @@ def where_it_pays(measured: Measurements) -> go.Figure:
     saved, even = (most_sensors(f) for f in (saved_times(measured), measured.break_even))
     schemes = [name for name in COMPARED if (saved["scheme"] == name).any()]
     titles = [f"{name}, against {COMPARED[name]}" for name in schemes]
-    figure = make_subplots(rows=2, cols=2, subplot_titles=titles, vertical_spacing=0.2)
+    figure = make_subplots(
+        rows=2, cols=2, subplot_titles=titles, vertical_spacing=0.2, horizontal_spacing=0.14
+    )
     top = saved["rate"].max() * 4
     looks = (BLUE, "faster", 1), (GREY, "equal", 0), (RED, "slower", -1)
     for number, scheme in enumerate(schemes):
@@ -85,10 +89,13 @@ def where_it_pays(measured: Measurements) -> go.Figure:
                 line={"color": "#333", "dash": "dash"},
                 marker={"symbol": symbol, "color": "#333", "size": 10}, **place,
             )  # fmt: skip
-    styled(figure, "Below this read rate it pays: seconds saved per failure", "", "", 640)
-    figure.update_yaxes(type="log", title_text="samples per second")
-    figure.update_xaxes(title_text="window, steps", type="category")
-    return figure.update_layout(hovermode="closest", meta={"least": 720}, margin={"t": 120})
+    styled(figure, "Below this read rate it pays: seconds saved per failure", "", "", 680)
+    figure.update_yaxes(type="log", dtick=1)
+    figure.update_yaxes(title_text="samples per second", col=1)
+    last = saved["window"].nunique() - 0.4  # leaves space for the numbers
+    figure.update_xaxes(title_text="window, steps", type="category", range=[-0.3, last])
+    figure.update_layout(hovermode="closest", meta={"least": 720}, legend=BELOW)
+    return figure.update_layout(margin={"b": 110})
 
 
 def break_even_table(measured: Measurements) -> Styler:
@@ -127,10 +134,12 @@ def recovery_times(measured: Measurements) -> go.Figure:
                 line={"color": color, "dash": "dot"}, showlegend=False,
             )  # fmt: skip
     title = "From the kill until every due window is out; dotted: predicted"
-    styled(figure, title, "read rate, samples per second", "", HEIGHT + 90)
-    figure.update_yaxes(type="log", title_text="seconds", col=1)
-    figure.update_xaxes(type="log")
-    return figure.update_layout(margin={"t": 130}, hovermode="closest")
+    styled(figure, title, "read rate, samples per second", "", HEIGHT + 60)
+    figure.update_yaxes(title_text="seconds", col=1)
+    ticks = sorted(points["rate"].unique())
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{rate:g}" for rate in ticks])
+    figure.update_yaxes(rangemode="tozero").update_layout(hovermode="closest", legend=BELOW)
+    return figure.update_layout(margin={"b": 120})
 
 
 def read_again(measured: Measurements) -> go.Figure:
@@ -162,7 +171,7 @@ def calm(measured: Measurements) -> go.Figure:
             mode="markers", marker=marker, showlegend=False, row=1, col=number,
         )  # fmt: skip
     styled(figure, "Throughput and latency while nothing fails", "", "", HEIGHT)
-    return figure.update_yaxes(type="log").update_layout(hovermode="closest")
+    return figure.update_yaxes(type="log", dtick=1).update_layout(hovermode="closest")
 
 
 def cost_table(measured: Measurements) -> Styler:
