@@ -60,7 +60,7 @@ class NotebookParameters(ParameterModel):
         600, "windows before the first kill; the guard learns from them", least=20, smoke=150
     )
     epsilon_sd: float = parameter(
-        0.8, "largest error ε, standard deviations of a window's mean", above=0
+        0.7, "largest error ε, standard deviations of a window's mean", above=0
     )
     delta: float = parameter(0.05, "share δ of the estimates that may be wrong", above=0, below=1)
     budget: float = parameter(
