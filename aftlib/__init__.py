@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aftlib.core.requirement import Requirement
     from aftlib.exponential_histogram import ExponentialHistogram
     from aftlib.guard.guard import Guard
+    from aftlib.guard.promise import Promise, recoverable
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "ExponentialHistogram",
     "GaussianModel",
     "Guard",
+    "Promise",
     "RecoveryTime",
     "ReplaySet",
     "Requirement",
@@ -36,6 +38,7 @@ __all__ = [
     "assign_random",
     "assign_spread",
     "plan_checkpoints",
+    "recoverable",
     "select_replay",
 ]
 
@@ -45,6 +48,7 @@ _HOMES = {
     "ExponentialHistogram": "aftlib.exponential_histogram",
     "GaussianModel": "aftlib.core.gaussian",
     "Guard": "aftlib.guard.guard",
+    "Promise": "aftlib.guard.promise",
     "RecoveryTime": "aftlib.checkpoint_planning.recovery_time",
     "ReplaySet": "aftlib.checkpoint_planning.replay",
     "Requirement": "aftlib.core.requirement",
@@ -54,6 +58,7 @@ _HOMES = {
     "assign_random": "aftlib.approximately_once.assignment",
     "assign_spread": "aftlib.approximately_once.assignment",
     "plan_checkpoints": "aftlib.checkpoint_planning.plan",
+    "recoverable": "aftlib.guard.promise",
     "select_replay": "aftlib.checkpoint_planning.replay",
 }
 

@@ -103,6 +103,17 @@ assert guard.recoverable[0].all()
 lost = guard.update([np.nan, 0.5, 0.6])
 print(lost.estimate[0, 0].round(6), lost.declared[0, 0])
 assert {*aftlib.__all__} <= {*globals()}
+
+promise = Promise([["a"], ["b"]], epsilon=0.5, delta=0.05, window="10min")
+assert promise.sensors == ["a", "b"]
+"""
+WITHOUT_SPARK = """
+try:
+    recoverable(None, promise)
+except ModuleNotFoundError as error:
+    assert "which is not installed: pip install 'aftlib[spark]'" in str(error)
+else:
+    raise AssertionError("recoverable must name its extra")
 """
 # Refuses all but Python's own modules and what the library cannot do without.
 REFUSE = """
@@ -121,6 +132,7 @@ def test_every_public_name_works_with_numpy_scipy_and_pandas_alone():
     printed = []
     for refuse in ("", REFUSE):
         code = f"import sys\n{refuse}{BARE}assert ('numba' in sys.modules) != {bool(refuse)}"
+        code += WITHOUT_SPARK if refuse else ""
         command = [sys.executable, "-W", "error", "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr

@@ -6,7 +6,8 @@ the errors where a guarantee is worth proposing. `accounts` allow a guarantee on
 ones were satisfied, with a theorem that assumes nothing about the data; they audit the estimates of
 real failures, too. `rounds` applies these steps to one window after another. `guard` has the class
 `Guard`, which users call. `partial` has accounts of its own for windows of which only a part is
-lost. `pipeline` puts the guard behind any Spark stream of samples (docs/any_stream.md).
+lost. `promise`, `keyed` and `pipeline` put one guard per group behind any Spark stream of samples
+(docs/any_stream.md): the parameters, the guard of one group, and Spark's keyed state.
 """
 
 from aftlib.guard.guard import Guard, History, Recovered

@@ -2,7 +2,7 @@
 
 python tests/crash/guard_driver.py DIRECTORY BATCH
 
-It kills itself after it has written that micro-batch's windows, before the guard's state is saved.
+It kills itself after it has written that micro-batch's windows, before Spark commits them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ import os
 import signal
 import sqlite3
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from aftlib.guard.pipeline import Promise, recoverable
+from aftlib import Promise, recoverable
+from aftlib.guard.keyed import KeyedGuard
+from aftlib.guard.pipeline import PROVIDER, ROCKSDB, GuardProcessor
 
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
 ROUNDS, CUTS = 320, (0.4, 0.75, 0.85, 0.95)
@@ -45,10 +50,40 @@ def prepare(directory: Path) -> None:
         )  # Spark reads files by age, and a clock's tick may be 4 ms
 
 
-def run(spark: SparkSession, directory: Path, die_in: int | None = None) -> pd.DataFrame:
-    """Stream what is left of the files in `incoming` beside the directory; all windows so far."""
+class Forgetful(GuardProcessor):
+    """The broken control: it begins anew with every micro-batch."""
 
-    def write(rows: pd.DataFrame, batch: int) -> None:
+    def load(self) -> tuple[KeyedGuard, int]:
+        return KeyedGuard(self.promise), 0
+
+
+def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:
+    """Pass rows on, but before the first ones kill all Python workers, those of guards included."""
+    for frame in frames:
+        if not marker.exists():
+            marker.touch()
+            siblings = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text()
+            for process in sorted(map(int, siblings.split()), key=lambda id: id == os.getpid()):
+                os.kill(process, signal.SIGKILL)
+        yield frame
+
+
+def run(
+    spark: SparkSession,
+    directory: Path,
+    die_in: int | None = None,
+    kill_workers_in: int | None = None,
+) -> pd.DataFrame:
+    """Stream what is left of the files in `incoming` beside the directory; all windows so far.
+
+    The driver, or all Python workers, die in the micro-batch of that number.
+    """
+
+    def write(batch: DataFrame, number: int) -> None:
+        if number == kill_workers_in:
+            kill = partial(kill_workers_once, marker=directory / "workers-killed")
+            batch = batch.mapInPandas(kill, batch.schema)
+        rows = batch.toPandas()
         rows["start"] = rows["start"].astype(str)
         with sqlite3.connect(directory / "windows.sqlite") as table:
             columns = ", ".join(rows.columns)
@@ -56,12 +91,15 @@ def run(spark: SparkSession, directory: Path, die_in: int | None = None) -> pd.D
             marks = ", ".join("?" * len(rows.columns))
             values = rows.astype(object).itertuples(index=False)
             table.executemany(f"INSERT OR REPLACE INTO windows VALUES ({marks})", values)
-        if batch == die_in:
+        if number == die_in:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    spark.conf.set(PROVIDER, ROCKSDB)
     reader = spark.readStream.schema("time timestamp, sensor string, value double")
     stream = reader.option("maxFilesPerTrigger", 1).parquet(str(directory.parent / "incoming"))
-    writer = recoverable(stream, directory / "state", write, PROMISE)
+    now = F.lit(pd.Timestamp("2026-02-01", tz="UTC").to_pydatetime())
+    writer = recoverable(stream, PROMISE, now=now).writeStream.foreachBatch(write)
+    writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
     with sqlite3.connect(directory / "windows.sqlite") as table:
         return pd.read_sql("SELECT * FROM windows ORDER BY start, sensor", table)

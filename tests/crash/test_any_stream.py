@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark import cloudpickle
 
 from aftlib.guard import pipeline
 from tests.crash import guard_driver as driver
@@ -19,24 +20,38 @@ PAGE = Path(__file__).parents[2] / "docs" / "any_stream.md"
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
-def test_a_killed_driver_goes_on_as_if_nothing_had_been(spark, tmp_path, monkeypatch):
-    killed, whole, broken = (tmp_path / name for name in ("killed", "whole", "broken"))
-    for directory in (killed, whole):
+@pytest.fixture
+def rocksdb(spark):
+    """The session, whose state store is set back afterwards; workers get the driver's code."""
+    before = spark.conf.get(pipeline.PROVIDER)
+    cloudpickle.register_pickle_by_value(driver)
+    yield spark
+    cloudpickle.unregister_pickle_by_value(driver)
+    spark.conf.set(pipeline.PROVIDER, before)
+
+
+def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, monkeypatch):
+    names = ("killed", "whole", "workers", "broken")
+    killed, whole, workers, broken = (tmp_path / name for name in names)
+    for directory in (killed, whole, workers):
         directory.mkdir()
     driver.prepare(tmp_path / "incoming")
-    expected = driver.run(spark, whole)
+    expected = driver.run(rocksdb, whole)
     assert (expected["state"] == "estimated").sum() >= 3
 
     command = [sys.executable, "-m", "tests.crash.guard_driver", str(killed), str(driver.DIES_IN)]
-    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=200, check=False)
+    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=300, check=False)
     assert ended.returncode == -signal.SIGKILL
-    # a control whose guard knows nothing after the death: it has nothing to estimate with
     shutil.copytree(killed, broken)
-    pd.testing.assert_frame_equal(driver.run(spark, killed), expected)
+    pd.testing.assert_frame_equal(driver.run(rocksdb, killed), expected)
 
-    forgets = lambda batches, _: (batches.promise.guard(), -1)  # noqa: E731
-    monkeypatch.setattr(pipeline.GuardedBatches, "read_state", forgets)
-    assert not driver.run(spark, broken).equals(expected)
+    found = driver.run(rocksdb, workers, kill_workers_in=driver.DIES_IN)
+    assert (workers / "workers-killed").exists()
+    pd.testing.assert_frame_equal(found, expected)
+
+    # a control whose guard knows nothing after the crash: it has nothing to estimate with
+    monkeypatch.setattr(pipeline, "GuardProcessor", driver.Forgetful)
+    assert not driver.run(rocksdb, broken).equals(expected)
 
 
 @pytest.mark.long
@@ -52,13 +67,13 @@ def test_the_pages_worker_is_killed_and_its_windows_are_estimated(spark):
     exact, estimated = (table[table["state"] == state] for state in ("exact", "estimated"))
 
     # the killed worker's sensors lose windows around the kill
-    at = (table["start"].astype("int64") / 1e6 - killed).to_numpy()
+    at = (table["start"].astype("datetime64[us]").astype("int64") / 1e6 - killed).to_numpy()
     around = table[(at > -1) & (at < 5) & (table["state"] != "exact")]
     assert {"1", "2"} <= set(around["sensor"])
     assert len(estimated) and (estimated["half_width"] < 1).all()
 
     truth = 20 + estimated["sensor"].astype(int) / 10
-    times = estimated["start"].astype("int64").to_numpy() / 1e6
+    times = estimated["start"].astype("datetime64[us]").astype("int64").to_numpy() / 1e6
     samples = 3 * np.sin(times[:, None] + np.arange(5) / 50)
     off = np.abs(estimated["value"] - truth - samples.mean(1))
     assert (off <= 0.5).mean() >= 0.9

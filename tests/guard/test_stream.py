@@ -1,247 +1,208 @@
-"""The guard over a stream: its rows are those of a guard with the same windows."""
+"""`recoverable` on Spark: rows of one guard per group, odd rows counted, the state checked."""
 
 import os
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
-from aftlib.guard.guard import Guard
-from aftlib.guard.pipeline import GuardedBatches, Promise, recoverable
+from aftlib import Promise, recoverable
+from aftlib.guard.keyed import KeyedGuard
+from aftlib.guard.pipeline import PROVIDER, REASONS, ROCKSDB, rejected_rows
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
 START = pd.Timestamp("2026-01-01", tz="UTC")
-ASKED = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min"}
-PROMISE = Promise(**ASKED, samples=5)
+NOW_IS = pd.Timestamp("2026-01-02", tz="UTC")
+ASKED = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min", "samples": 5}
+SCHEMA = "time timestamp, sensor string, value double, site string"
+
+pytestmark = pytest.mark.spark
 
 
-def minutes(rounds=280, seed=1):
-    """Samples a minute of four sensors that share a slow common part."""
+@pytest.fixture
+def rocksdb(spark):
+    """The session with the state store that keyed state needs."""
+    before = spark.conf.get(PROVIDER)
+    spark.conf.set(PROVIDER, ROCKSDB)
+    yield spark
+    spark.conf.set(PROVIDER, before)
+
+
+def now():
+    return F.lit(NOW_IS.to_pydatetime())
+
+
+def minutes(rounds=200, seed=1):
+    """Samples a minute of four sensors that share a slow common part, in steps of 1/1024.
+
+    So their sums are exact in every order.
+    """
     rng = np.random.default_rng(seed)
     common = 0.1 * rng.normal(size=(rounds * 5, 1)).cumsum(0)
-    return common + 0.1 * rng.normal(size=(rounds * 5, 4))
+    return np.round((common + 0.1 * rng.normal(size=(rounds * 5, 4))) * 1024) / 1024
 
 
-def long(samples):
+def long(samples, site="s"):
     times = pd.date_range(START, periods=len(samples), freq="min", name="time")
     wide = pd.DataFrame(samples, times, NAMES).reset_index()
     rows = wide.melt("time", var_name="sensor").sort_values(["time", "sensor"])
-    return rows.dropna().reset_index(drop=True)
+    return rows.dropna().assign(site=site).reset_index(drop=True)
 
 
-def streamed(spark, directory, parts, promise):
-    """All rows that a stream over these parts, a file each, handed over."""
-    (directory / "incoming").mkdir()
+def put(directory, parts):
+    """Write the parts, a file each; Spark reads them in this order, one per micro-batch."""
+    directory.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(parts):
-        path = directory / "incoming" / f"{number}.parquet"
+        path = directory / f"{number}.parquet"
         part.to_parquet(path, coerce_timestamps="us")
-        os.utime(path, (number, number))  # Spark reads files by age
-    reader = spark.readStream.schema("time timestamp, sensor string, value double")
-    stream = reader.option("maxFilesPerTrigger", 1).parquet(str(directory / "incoming"))
-    handed = {}
-    writer = recoverable(
-        stream, directory / "state", lambda rows, batch: handed.update({batch: rows}), promise
+        os.utime(path, (number, number))
+
+
+def reader(spark, directory):
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    return stream.parquet(str(directory))
+
+
+def run(frame, place):
+    """Write a streaming frame to Parquet; return all rows so far and the query's progress."""
+    writer = frame.writeStream.option("checkpointLocation", str(place / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(place / "rows"))
+    assert query.awaitTermination(300)
+    rows = frame.sparkSession.read.parquet(str(place / "rows")).toPandas()
+    return rows, query.recentProgress
+
+
+def expected_rows(rows, promise):
+    """The same from the definition: means of complete windows by pandas, in one guard."""
+    width, step = pd.Timedelta(promise.window), pd.Timedelta(promise.slide or promise.window)
+    first = rows["time"].dt.floor(step)
+    each = pd.concat(rows.assign(start=first - back * step) for back in range(int(width / step)))
+    grouped = each.groupby(["start", "sensor"])["value"]
+    windows = grouped.agg(value="mean", samples="count", variance="var").reset_index()
+    windows = windows[windows["start"] + width <= rows["time"].max()]
+    start = windows["start"].astype("datetime64[us, UTC]").astype("int64")
+    table, _ = KeyedGuard(promise).process(windows.assign(start=start))
+    return table.assign(start=pd.to_datetime(table["start"], unit="us", utc=True))
+
+
+def in_order(rows, *columns):
+    start = rows["start"].dt.tz_localize("UTC") if rows["start"].dt.tz is None else rows["start"]
+    rows = rows.assign(start=start.astype("datetime64[us, UTC]"))
+    return rows.sort_values([*columns, "start", "sensor"]).reset_index(drop=True)
+
+
+def require_equal(found, expected):
+    """Bit for bit, but for the variance that Spark computes of the samples of partial windows."""
+    exact = found.drop(columns="half_width")
+    pd.testing.assert_frame_equal(
+        exact, expected[exact.columns], check_dtype=False, check_exact=True
     )
-    running = writer.trigger(availableNow=True).start()
-    assert running.awaitTermination(120)
-    unread = sum(p["observedMetrics"]["unread"].rows for p in running.recentProgress)
-    return pd.concat(handed.values(), ignore_index=True), unread
+    whole = (found["samples"] == 0) | (found["samples"] == 5)
+    width, expected_width = found["half_width"], expected["half_width"]
+    np.testing.assert_array_equal(width[whole], expected_width[whole])
+    np.testing.assert_allclose(width, expected_width, rtol=1e-9)
 
 
-@pytest.mark.parametrize("slide", [None, "2min"])
-def test_a_stream_gives_a_guards_estimates(spark, tmp_path, slide):
-    samples = minutes()
-    samples[1100:1112, 0] = np.nan  # worker 0 is away
-    samples[1200:1230] = np.nan  # all are
-    promise = Promise(**ASKED, samples=5, slide=slide)
-    rows = long(samples)
+@pytest.mark.parametrize(("slide", "partitions"), [(None, "1"), (None, "3"), ("1min", "2")])
+def test_each_groups_rows_are_those_of_one_guard(rocksdb, tmp_path, slide, partitions):
+    """In any number of partitions, and after a restart between two micro-batches."""
+    promise, sites = Promise(**ASKED, slide=slide), {}
+    for seed, site in enumerate(["north", "south"]):
+        samples = minutes(seed=seed, rounds=120 if slide else 200)
+        samples[-150:-138, 0] = np.nan  # a worker is away
+        samples[-70:-40] = np.nan  # all are
+        samples[-30:-28, 2] = np.nan  # some samples are missing
+        sites[site] = long(samples, site)
+    rows = pd.concat(sites.values()).sort_values(["time", "site"], kind="stable")
+    parts = np.split(np.arange(len(rows)), [int(0.5 * len(rows)), int(0.9 * len(rows))])
+    put(tmp_path / "in", [rows.iloc[part] for part in parts[:2]])
+    before = rocksdb.conf.get("spark.sql.shuffle.partitions")
+    rocksdb.conf.set("spark.sql.shuffle.partitions", partitions)
+    try:
+        frame = recoverable(reader(rocksdb, tmp_path / "in"), promise, group="site", now=now())
+        run(frame, tmp_path)
+        put(tmp_path / "in", [rows.iloc[part] for part in parts])
+        found, _ = run(frame, tmp_path)
+    finally:
+        rocksdb.conf.set("spark.sql.shuffle.partitions", before)
+    expected = pd.concat(
+        expected_rows(part, promise).assign(site=site) for site, part in sites.items()
+    )
+    assert {"exact", "estimated", "lost"} == set(expected["state"])
+    assert found.columns.tolist() == [
+        "start", "site", "sensor", "state", "value", "half_width", "samples", "recoverable"
+    ]  # fmt: skip
+    require_equal(in_order(found, "site"), in_order(expected[found.columns], "site"))
+
+
+def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(rocksdb, tmp_path):
+    rows = long(minutes(rounds=60))
     odd = pd.DataFrame({
-        "time": [None, START, START, START], "sensor": ["a", None, "b", "b"],
-        "value": [1.0, 2.0, np.inf, -1e100],
+        "time": [None, START, START, START, START, START + pd.Timedelta(days=3650),
+                 NOW_IS + pd.Timedelta(minutes=61), pd.Timestamp(0, tz="UTC")],
+        "sensor": ["a", None, "b", "b", "x", "a", "b", "c"],
+        "value": [1.0, 2.0, np.inf, -1e100, 1.0, 1.0, 1.0, 1.0],
+        "site": "s",
     }).astype({"time": rows["time"].dtype})  # fmt: skip
-    parts = [rows[:2500], rows[2500:4300], pd.concat([odd, rows[4300:]])]
-    found, unread = streamed(spark, tmp_path, parts, promise)
-    assert unread == 4
-
-    step = 2 if slide else 5
-    starts = np.arange(0 if slide is None else -4, len(samples), step)
-    padded = np.vstack([np.full((4, 4), np.nan), samples, np.full((5, 4), np.nan)])
-    windows = np.array([padded[s + 4 : s + 9].mean(0) for s in starts])
-    windows = windows[: len(found) // 4]
-    guard = Guard([[0], [1], [2, 3]], 0.5, 0.05, 5)
-    handed = guard.update(windows)
-    missing, declared = np.isnan(windows), handed.declared
-    assert len(windows) > 150 and declared[missing].any() and not declared[missing].all()
-    state = np.where(missing, np.where(declared, "estimated", "lost"), "exact")
-    value = np.where(missing, np.where(declared, handed.estimate, np.nan), windows)
-    assert found["state"].tolist() == state.ravel().tolist()
-    np.testing.assert_allclose(found["value"], value.ravel(), rtol=1e-9)
-    assert found["sensor"].tolist() == NAMES * len(windows)
-    times = START + pd.to_timedelta(np.repeat(starts[: len(windows)], 4), "min")
-    assert found["start"].tolist() == times.tolist()
+    parts = [pd.concat([odd, rows[:400]]), pd.concat([rows[400:800], odd]), rows[800:]]
+    put(tmp_path / "in", parts)
+    stream = reader(rocksdb, tmp_path / "in")
+    found, progress = run(recoverable(stream, Promise(**ASKED), now=now()), tmp_path)
+    expected = expected_rows(rows, Promise(**ASKED))
+    require_equal(in_order(found), in_order(expected))
+    metrics = [p["observedMetrics"]["rejected"] for p in progress if p["numInputRows"]]
+    counts = {reason: sum(each[reason] for each in metrics) for reason in REASONS}
+    assert counts == {
+        "no_time": 2, "no_group": 0, "no_sensor": 2, "no_value": 4, "unknown_sensor": 2,
+        "too_late": 4, "too_early": 2,
+    }  # fmt: skip
+    rejected, _ = run(rejected_rows(stream, Promise(**ASKED), now=now()), tmp_path / "rejected")
+    assert rejected["reason"].value_counts().to_dict() == {k: v for k, v in counts.items() if v}
+    assert rejected.columns.tolist() == ["time", "sensor", "value", "site", "reason"]
 
 
-def batch(samples, first=0):
-    """Windows as Spark hands them over, in an order of its own."""
-    rows = long(samples)
-    rows["time"] += pd.Timedelta(minutes=first)
-    grouped = rows.groupby([rows["time"].dt.floor("5min"), "sensor"])["value"]
-    table = grouped.agg(value="mean", samples="count").reset_index(names=["start", "sensor"])
-    return given(table.sample(frac=1, random_state=1))
+def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
+    rows = long(minutes(rounds=4))
+    put(tmp_path / "in", [pd.concat([rows, rows[:3].assign(site=None)])])
+    stream = reader(rocksdb, tmp_path / "in")
+    found, progress = run(recoverable(stream, Promise(**ASKED), group="site", now=now()), tmp_path)
+    assert set(found["site"]) == {"s"} and len(found) == 3 * 4
+    assert sum(p["observedMetrics"]["rejected"]["no_group"] for p in progress) == 3
 
 
-def given(table):
-    return SimpleNamespace(toArrow=lambda: pa.Table.from_pandas(table, preserve_index=False))
+def test_the_state_of_another_promise_is_refused(rocksdb, tmp_path):
+    rows = long(minutes(rounds=20))
+    put(tmp_path / "in", [rows[:200]])
+    stream = reader(rocksdb, tmp_path / "in")
+    run(recoverable(stream, Promise(**ASKED), now=now()), tmp_path)
+    put(tmp_path / "in", [rows[:200], rows[200:]])
+    changed = recoverable(stream, Promise(**ASKED | {"epsilon": 0.7}), now=now())
+    with pytest.raises(Exception, match="promise must be the one that the query began with"):
+        run(changed, tmp_path)
+    later = recoverable(stream, Promise(**ASKED, ahead="2h"), now=now())  # the same windows
+    found, _ = run(later, tmp_path)
+    assert len(found) == 4 * 19
 
 
-def test_a_micro_batch_that_runs_again_hands_over_the_same(tmp_path):
-    samples, handed = minutes(), []
-    samples[1100:1106, 1] = np.nan
-
-    def fails_once(rows, number):
-        handed.append((number, rows))
-        if number == 1 and len(handed) == 2:
-            raise OSError("the sink is away")
-
-    batches = GuardedBatches(tmp_path, PROMISE, fails_once)
-    batches(batch(samples[:1000]), 0)
-    with pytest.raises(OSError, match="sink is away"):
-        batches(batch(samples[1000:1200], 1000), 1)
-    for _ in range(2):  # again after the sink, and once more as if Spark's commit was lost
-        GuardedBatches(tmp_path, PROMISE, fails_once)(batch(samples[1000:1200], 1000), 1)
-    assert [number for number, _ in handed] == [0, 1, 1, 1]
-    for _, rows in handed[2:]:
-        pd.testing.assert_frame_equal(rows, handed[1][1])
-    assert {"estimated", "exact"} <= set(handed[1][1]["state"])
-
-
-def test_sliding_windows_in_micro_batches_are_a_guards_rounds(tmp_path):
-    """Each window depends on the last but one, so that a longer loss can be the safer one."""
-    rng, rounds, period = np.random.default_rng(4), 900, 10
-    values = 0.05 * rng.normal(size=(rounds // 2, 2, 4)).cumsum(axis=0).reshape(-1, 4)
-    values += np.sin(2 * np.pi * np.arange(rounds) / period)[:, None]
-    values[700:702, 0] = values[801, 2:] = np.nan
-    starts = START + pd.to_timedelta(np.arange(rounds) * 2, "min")
-    wide = pd.DataFrame(values, starts, NAMES).rename_axis("start").reset_index()
-    table = wide.melt("start", var_name="sensor").dropna().assign(samples=4)
-    promise = Promise(**ASKED | {"window": "4min", "slide": "2min", "seasons": ["20min"]})
-    found, batches = [], GuardedBatches(tmp_path, promise, lambda rows, _: found.append(rows))
-    for number, part in enumerate(np.array_split(starts, 6)):
-        batches(given(table[table["start"].isin(part)]), number)
-    rows = pd.concat(found, ignore_index=True)
-
-    guard = Guard([[0], [1], [2, 3]], 0.5, 0.05, seasons=[period])
-    handed, safe = [], []
-    for window in values:
-        handed.append(guard.update(window))
-        safe.append(guard.recoverable)
-    lasting = [[np.argmin([*h, False]) for h in now.T] for now in safe]
-    declared = np.concatenate([one.declared for one in handed])
-    estimate = np.concatenate([one.estimate for one in handed])
-    lost = np.isnan(values)
-    assert (np.array(safe)[:, 1] & ~np.array(safe)[:, 0]).any() and declared.any()
-    assert rows["start"].tolist() == np.repeat(starts, 4).tolist()
-    assert rows["recoverable"].tolist() == np.ravel(lasting).tolist()
-    assert (rows["state"] == "estimated").tolist() == declared.ravel().tolist()
-    expected = np.where(lost, np.where(declared, estimate, np.nan), values)
-    np.testing.assert_array_equal(rows["value"], expected.ravel())
-    assert len([*tmp_path.iterdir()]) == 2  # of the last two micro-batches, which may run again
-
-
-def test_times_before_1970_are_times_like_others(tmp_path):
-    back, found = pd.Timedelta(days=65 * 365), []
-    for name, shift in (("usual", pd.Timedelta(0)), ("early", back)):
-        (tmp_path / name).mkdir()
-        rows = []
-        batches = GuardedBatches(
-            tmp_path / name, PROMISE, lambda table, _, to=rows: to.append(table)
-        )
-        for number, first in enumerate((0, 300)):  # 250 minutes without any sample between them
-            table = batch(minutes(rounds=10), first).toArrow().to_pandas()
-            batches(given(table.assign(start=table["start"] - shift)), number)
-        found.append(pd.concat(rows).assign(start=lambda table, by=shift: table["start"] + by))
-    assert len(found[0]) == 70 * len(NAMES)
-    pd.testing.assert_frame_equal(*found, check_dtype=False)
-
-
-def test_sensors_may_have_any_name(tmp_path):
-    names, rows = ["", " ", "nan", "None", "a\nb", "a\0", "a", "ä", "start"], []
-    promise = Promise(**(ASKED | {"workers": [[name] for name in names]}))
-    table = pd.DataFrame({"start": START, "sensor": names, "value": range(9), "samples": 5})
-    GuardedBatches(tmp_path, promise, lambda found, _: rows.append(found))(given(table), 0)
-    assert rows[0]["sensor"].tolist() == names
-    assert rows[0]["value"].tolist() == [*range(9)]
-
-
-def test_a_window_with_too_few_samples_is_lost(tmp_path):
-    samples, handed = minutes(rounds=20), []
-    samples[52, 2] = np.nan
-    GuardedBatches(tmp_path, PROMISE, lambda rows, _: handed.append(rows))(batch(samples), 0)
-    (odd,) = handed[0][handed[0]["state"] != "exact"].itertuples()
-    assert (odd.sensor, odd.samples, odd.state) == ("c", 4, "lost") and np.isnan(odd.value)
-    assert odd.start == START + pd.Timedelta(minutes=50)
-
-
-def test_what_does_not_fit_stops_the_stream(tmp_path):
-    batches = GuardedBatches(tmp_path, PROMISE, lambda rows, _: None)
-    one = pd.DataFrame({"start": [START], "sensor": ["x"], "value": [1.0], "samples": [5]})
-    with pytest.raises(ValueError, match="stream must hold the sensors of workers only, got x"):
-        batches(given(one), 0)
-    with pytest.raises(ValueError, match=r"guard-6\.npz, which is missing"):
-        batches(batch(minutes(2)), 7)
-    batches(batch(minutes(2)), 0)
-    late = one.assign(sensor="a", start=START + pd.Timedelta(days=3650))
-    with pytest.raises(ValueError, match="jump by more than 100000 windows, got one at 2035"):
-        batches(given(late), 1)
-    short = GuardedBatches(tmp_path, Promise(**(ASKED | {"window": "1us"})), lambda rows, _: None)
-    with pytest.raises(ValueError, match="jump by more than 100000 windows"):  # not a MemoryError
-        short(given(pd.concat([one.assign(sensor="a"), late])), 0)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"query": "max"}, "query must be 'mean' or 'sum', got 'max'"),
-        ({"query": ["sum"]}, r"query must be 'mean' or 'sum', got \['sum'\]"),
-        ({"samples": 0}, "samples must be a whole number at least 1, got 0"),
-        ({"slide": "6min"}, "slide must be above 0 and at most window = 5min, got 6min"),
-        ({"slide": "0s"}, "slide must be above 0"),
-        ({"window": "0s"}, "window must last, got '0s'"),
-        ({"window": "soon"}, "window must be a duration such as '10min', got 'soon'"),
-        ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
-        ({"workers": [["a"], ["a", "b"]]}, "each sensor once, got a twice"),
-        ({"workers": ["hall", ["b"]]}, r"workers must be lists .* got 'hall': give \['hall'\]"),
-        ({"delta": 1}, "delta must be above 0 and below 1"),
-    ],
-)
-def test_impossible_promises_are_refused(changed, message):
-    with pytest.raises(ValueError, match=message):
-        Promise(**(ASKED | changed))
-
-
-def test_a_stream_that_does_not_fit_is_refused(spark, tmp_path):
-    stream = spark.readStream.schema("time timestamp, sensor string, value string").json(
+def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
+    promise = Promise(**ASKED)
+    stream = rocksdb.readStream.schema("time timestamp, sensor string, value string").json(
         str(tmp_path)
     )
     with pytest.raises(ValueError, match="value must name a column of type .* of type string"):
-        recoverable(stream, tmp_path, print, PROMISE)
+        recoverable(stream, promise)
     with pytest.raises(ValueError, match="time must name a column .* 'when' of type None"):
-        recoverable(stream, tmp_path, print, PROMISE, time="when")
+        recoverable(stream, promise, time="when")
     with pytest.raises(ValueError, match="stream must be streaming"):
-        recoverable(spark.range(3), tmp_path, print, PROMISE)
+        recoverable(rocksdb.range(3), promise)
     stream = stream.withColumn("value", stream["value"].cast("double"))
-    recoverable(stream, tmp_path / "state", print, PROMISE)
-    with pytest.raises(ValueError, match=r"began with, epsilon = 0\.5, got 0\.7"):
-        recoverable(stream, tmp_path / "state", print, Promise(**(ASKED | {"epsilon": 0.7})))
+    with pytest.raises(ValueError, match="group must name a column, got 'site': it has 'time'"):
+        recoverable(stream, promise, group="site")
     zoneless = stream.withColumn("time", stream["time"].cast("timestamp_ntz"))
     with pytest.raises(ValueError, match="time must name .* got 'time' of type timestamp_ntz"):
-        recoverable(zoneless, tmp_path, print, PROMISE)
-    other = stream.withColumnRenamed("value", "heat")
-    with pytest.raises(ValueError, match="value = None, got heat"):
-        recoverable(other, tmp_path / "state", print, PROMISE, value="heat")
-    recoverable(other, tmp_path / "other", print, PROMISE, value="heat")
-    with pytest.raises(ValueError, match="value = heat, got None"):
-        recoverable(stream, tmp_path / "other", print, PROMISE)
+        recoverable(zoneless, promise)
+    rocksdb.conf.set(PROVIDER, ROCKSDB.replace("RocksDB", "HDFSBacked"))
+    with pytest.raises(ValueError, match="state store must be RocksDB, got .*HDFSBacked"):
+        recoverable(stream, promise)

@@ -1,0 +1,229 @@
+"""The guard of one group: its windows in, its rows out, and a state that is written in two parts.
+
+A guard is a function of the windows that it received. So its state is a snapshot, which is written
+rarely, and the log of the windows since. A restart loads the snapshot and processes the log again,
+which gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.requirement import Requirement
+from aftlib.core.windows import AGGREGATES
+from aftlib.guard.guard import VERSION, Guard, limits_of
+from aftlib.guard.promise import Promise
+from aftlib.guard.rounds import LARGEST
+
+NONE = np.iinfo(np.int64).min
+"""Start of the next window before the first one."""
+LEAST_LOG = 128
+"""Windows between two snapshots, or a third of the sensors if those are more."""
+CACHE_BYTES = 512 * 2**20
+"""Most memory of the guards that a process keeps from one micro-batch to the next."""
+_TOKEN = 16
+"""Bytes of a token."""
+Entry = tuple[int, bytes]
+"""Start and values of a window, as the log has them."""
+
+
+@dataclass
+class Change:
+    """What a micro-batch changes in the stored state of a group."""
+
+    snapshot: bytes | None = None  # replaces the one before, and empties the log
+    entries: list[Entry] = field(default_factory=list)  # appended to the log
+
+
+class _Round(NamedTuple):
+    """One window of a group as it came, and what the guard says of it; arrays have shape (n,)."""
+
+    start: Any
+    window: np.ndarray  # NaN where missing
+    samples: np.ndarray
+    variance: np.ndarray
+    estimate: np.ndarray
+    half_width: np.ndarray
+    declared: np.ndarray
+    lasting: np.ndarray  # windows of a loss that may begin now
+
+
+def identity_of(promise: Promise) -> str:
+    """Return what the state of a group is the state of: the format and the promise."""
+    return f"{VERSION} {promise.digest}"
+
+
+class KeyedGuard:
+    """The guard of one group, which follows the starts of its windows.
+
+    `token` identifies the state, because it is a hash of the promise and of all windows so far.
+    """
+
+    def __init__(self, promise: Promise) -> None:
+        self.promise, self.guard = promise, promise.guard()
+        self.next = NONE  # start of the next window
+        self.token = _hash(identity_of(promise).encode())
+        self.logged = 0  # windows since the snapshot
+        self._most = max(LEAST_LOG, len(promise.sensors) // 3)
+        self._limits = limits_of(promise.epsilon, len(promise.sensors))
+        self._names = np.array(promise.sensors, object)
+        self._step = promise.step
+
+    def process(self, windows: pd.DataFrame) -> tuple[pd.DataFrame, Change]:
+        """Process windows in the order of their starts; return their rows and the state's change.
+
+        `windows` has the columns start (µs), sensor, value, samples and variance (of the samples in
+        a window), one row per sensor and window. Of a gap without any window H are returned.
+        """
+        rounds, change = [], Change()
+        for start, value, samples, variance in self._arranged(windows):
+            for empty in range(self.next, start, self._step)[: self._listed]:
+                nothing = np.full(value.size, np.nan)
+                rounds.append(self._round(empty, nothing, nothing, nothing))
+                self.next = empty + self._step
+            self._skip_to(start)
+            rounds.append(self._round(start, self._used(value, samples), samples, variance))
+            entry = start, rounds[-1].window.tobytes()
+            change.entries.append(entry)
+            self._record(entry)
+            if self.logged == self._most:
+                change = Change(self.snapshot())
+                self.logged = 0
+        return self._rows(rounds), change
+
+    def snapshot(self) -> bytes:
+        """Return the whole state."""
+        return self.token + self.next.to_bytes(8, "big", signed=True) + self.guard.to_bytes()
+
+    def restore(self, snapshot: bytes | None, entries: Iterable[Entry], token: bytes) -> None:
+        """Continue from what was stored; ValueError when its parts do not belong together."""
+        if snapshot is not None:
+            self.token = snapshot[:_TOKEN]
+            self.next = int.from_bytes(snapshot[_TOKEN : _TOKEN + 8], "big", signed=True)
+            self.guard = Guard.from_bytes(snapshot[_TOKEN + 8 :])
+        for start, values in entries:
+            self._skip_to(start)
+            self.guard.update(np.frombuffer(values))
+            self._record((start, values))
+        if self.token != token:
+            raise ValueError(
+                f"the guard's state must be that of {token.hex()}, got {self.token.hex()}: the "
+                "checkpoint is damaged; restore it from a copy, or start anew in another one"
+            )
+
+    @property
+    def _listed(self) -> int:
+        """Windows of a gap that get rows: none before the first window."""
+        return 0 if self.next == NONE else self.guard.horizons
+
+    def _skip_to(self, start: int) -> None:
+        """Let the empty windows before a start pass."""
+        if self.next not in (NONE, start):
+            self.guard.skip((start - self.next) // self._step)
+            self.next = start
+
+    def _record(self, entry: Entry) -> None:
+        """Count a window that the guard received, and hash it."""
+        start, values = entry
+        self.next = start + self._step
+        self.logged += 1
+        self.token = _hash(self.token + start.to_bytes(8, "big", signed=True) + values)
+
+    def _arranged(
+        self, windows: pd.DataFrame
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield start, values, samples and variances of each window, by sensor; NaN if missing."""
+        starts, row = np.unique(windows["start"].to_numpy(np.int64), return_inverse=True)
+        column = pd.Index(self.promise.sensors).get_indexer(pd.Index(windows["sensor"]))
+        wide = np.full((3, starts.size, len(self.promise.sensors)), np.nan)
+        for place, name in enumerate(("value", "samples", "variance")):
+            wide[place, row, column] = windows[name].to_numpy(float, na_value=np.nan)
+        yield from zip(starts.tolist(), *wide, strict=True)
+
+    def _used(self, value: np.ndarray, samples: np.ndarray) -> np.ndarray:
+        """Return the results of windows with samples enough; NaN of the others, and of wild ones.
+
+        Those of partial windows are extrapolated to all samples.
+        """
+        promise, number = self.promise, np.nan_to_num(samples)
+        kind = AGGREGATES[promise.query]
+        enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
+        partial = number < promise.samples
+        whole = np.where(partial, kind.extrapolate(value, number, promise.samples), value)
+        return np.where(enough, whole, np.nan)
+
+    def _round(
+        self, start: int, window: np.ndarray, samples: np.ndarray, variance: np.ndarray
+    ) -> _Round:
+        """Give a window to the guard."""
+        recovered = self.guard.update(window)
+        lasting = self.guard.recoverable.cumprod(0).sum(0)
+        return _Round(
+            start, window, samples, variance, recovered.estimate[0], recovered.half_width[0],
+            recovered.declared[0], lasting,
+        )  # fmt: skip
+
+    def _rows(self, rounds: list[_Round]) -> pd.DataFrame:
+        """Return one row per round and sensor."""
+        both = _Round(*map(np.array, zip(*rounds, strict=True)))
+        samples, missing = np.nan_to_num(both.samples).astype(np.int64), np.isnan(both.window)
+        partial = ~missing & (samples < self.promise.samples)
+        own = self._half_width(samples, both.variance)
+        estimated = np.where(missing, both.declared, partial & (own <= self._limits))
+        state = np.where(missing | partial, np.where(estimated, "estimated", "lost"), "exact")
+        half_width = np.where(missing & both.declared, both.half_width, np.nan)
+        columns = {
+            "start": np.repeat(both.start, len(self._names)),
+            "sensor": pd.Series(np.tile(self._names, len(rounds)), dtype=object),
+            "state": pd.Series(state.ravel(), dtype=object),  # Spark takes no text in chunks
+            "value": np.where(missing & both.declared, both.estimate, both.window).ravel(),
+            "half_width": np.where(partial, own, half_width).ravel(),
+            "samples": samples.ravel(),
+            "recoverable": both.lasting.astype(np.int32).ravel(),
+        }
+        return pd.DataFrame(columns)
+
+    def _half_width(self, samples: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Return z·s·√(1/m − 1/w), that of m samples drawn from the w of a window."""
+        whole = self.promise.samples
+        left = 1 / np.maximum(samples, 1) - 1 / whole
+        half_width = Requirement(1.0, self.promise.delta).half_width(variance * np.maximum(left, 0))
+        return AGGREGATES[self.promise.query].of_mean(half_width, whole)
+
+
+def _hash(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_TOKEN).digest()
+
+
+class GuardCache:
+    """Guards that a process keeps between micro-batches, by token: those used last stay.
+
+    A state that the store took back, as after a failed task, has another token than the guard that
+    went on. So a guard from here is always that of the stored state.
+    """
+
+    def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
+        self._most, self._bytes = most_bytes, 0
+        self._guards: OrderedDict[bytes, KeyedGuard] = OrderedDict()
+
+    def take(self, token: bytes) -> KeyedGuard | None:
+        """Remove and return the guard with a token, if it is here."""
+        keyed = self._guards.pop(token, None)
+        if keyed is not None:
+            self._bytes -= keyed.guard.nbytes
+        return keyed
+
+    def keep(self, keyed: KeyedGuard) -> None:
+        """Store a guard, which its user must not change any more."""
+        self.take(keyed.token)
+        self._guards[keyed.token] = keyed
+        self._bytes += keyed.guard.nbytes
+        while self._bytes > self._most:
+            self.take(next(iter(self._guards)))

@@ -1,0 +1,282 @@
+"""The guarantee for a stream, and the function that applies it; neither needs Spark to be imported.
+
+`Promise` holds the parameters of the guarantee. `recoverable` is the entry for users. It imports
+`pipeline`, which needs the extra `spark`, when it is called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pandas as pd
+
+from aftlib.core.checks import require_number
+from aftlib.core.windows import AGGREGATES
+from aftlib.guard.guard import Guard
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_OF_INPUT = ("watermark", "ahead", "behind")
+"""Parameters that decide which rows enter a window, and may change between runs of a query."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The guarantee for a stream: its sensors, its windows, and the errors of estimates.
+
+    Parameters
+    ----------
+    workers : sequence of sequences of str
+        The sensors of each worker, which are lost together. Each sensor once.
+    epsilon : float or sequence of float
+        Largest error ε of an estimated window, in sensor units; one for all, or one per sensor in
+        the order of `workers`.
+    delta : float
+        Share δ of the estimated windows whose error may be larger.
+    window, slide : str
+        Durations as pandas reads them, such as "10min"; by default windows tumble.
+    watermark : str
+        How late a sample may come. A window ends when a sample so much after its end has come.
+    query : {"mean", "sum"}
+    samples : int
+        Samples of a whole window.
+    share : float
+        Least share of these samples in a window that is used; a window with fewer counts as
+        missing. The default, half of them, is that of ``aft plan``.
+    horizons : int
+        H, the largest number of windows of an outage that a guarantee covers.
+    seasons : sequence of str
+        Known seasonal periods, such as "1d", the most important first.
+    ahead : str
+        Rows later than the time of the micro-batch by more than this are rejected, because one of
+        them would move the watermark past all others.
+    behind : str
+        Rows before this point in time are rejected. The default rejects clocks that were never set,
+        which begin in 1970.
+
+    Raises
+    ------
+    ValueError
+        When a duration cannot be read, a sensor occurs twice, or a number is outside its range.
+
+    Examples
+    --------
+    >>> promise = Promise([["a"], ["b", "c"]], epsilon=0.5, delta=0.05, window="10min")
+    >>> promise.sensors, promise.width
+    (['a', 'b', 'c'], 600000000)
+    """
+
+    workers: Sequence[Sequence[str]]
+    epsilon: float | Sequence[float]
+    delta: float
+    window: str
+    slide: str | None = None
+    watermark: str = "0s"
+    query: str = "mean"
+    samples: int = 1
+    share: float = 0.5
+    horizons: int = 5
+    seasons: Sequence[str] = ()
+    ahead: str = "1h"
+    behind: str = "1971-01-01"
+
+    def __post_init__(self) -> None:
+        if self.query not in [name for name, kind in AGGREGATES.items() if kind.gaussian]:
+            raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
+        require_number("samples", self.samples, least=1, whole=True)
+        require_number("share", self.share, above=0, most=1)
+        if not self.width:
+            raise ValueError(f"window must last, got {self.window!r}: give '10min' or so")
+        if not 0 < self.step <= self.width:
+            raise ValueError(
+                f"slide must be above 0 and at most window = {self.window}, got {self.slide}; "
+                "a longer one would leave samples out of every window"
+            )
+        microseconds("watermark", self.watermark)
+        microseconds("ahead", self.ahead)
+        self.earliest  # noqa: B018 - refuses what is no point in time
+        self.guard()
+
+    @classmethod
+    def from_plan(cls, path: Path | str, **changes: Any) -> Self:
+        """Return the promise of a plan that ``aft plan`` wrote.
+
+        `changes` replace parameters, such as ``watermark="30s"``. ValueError when the file is no
+        plan, or its samples have no time step. Reading plans needs the extra `notebooks`.
+        """
+        from aftlib.core.planfile import read_plan
+
+        plan = read_plan(path)
+        asked, step = plan.question, plan.data.step_seconds
+        if step is None:
+            raise ValueError(
+                f"plan must have times, got {str(path)!r} without step_seconds: make a new plan "
+                "from a file with a column of times"
+            )
+        durations = [f"{round(n * step * 1e6)}us" for n in (asked.window, asked.slide)]
+        seasons = [f"{round(n * asked.slide * step * 1e6)}us" for n in plan.data.seasons_in_windows]
+        sensors = [name for worker in plan.assignment for name in worker]
+        parameters: dict[str, Any] = {
+            "workers": plan.assignment,
+            "epsilon": [asked.epsilon[name] for name in sensors],
+            "delta": asked.delta,
+            "window": durations[0],
+            "slide": durations[1],
+            "query": asked.query,
+            "samples": asked.window,
+            "share": 1.0 if asked.query == "sum" else cls.share,
+            "horizons": asked.horizons,
+            "seasons": seasons,
+        }
+        return cls(**parameters | changes)
+
+    @property
+    def sensors(self) -> list[str]:
+        """All sensors, in the order of `workers`."""
+        return [name for worker in self.workers for name in worker]
+
+    @property
+    def width(self) -> int:
+        """Length of a window in microseconds."""
+        return microseconds("window", self.window)
+
+    @property
+    def step(self) -> int:
+        """From one window's start to the next one's, in microseconds."""
+        return microseconds("slide", self.slide) if self.slide else self.width
+
+    @property
+    def earliest(self) -> pd.Timestamp:
+        """The point in time `behind`, in UTC unless it names another zone."""
+        try:
+            time = pd.Timestamp(self.behind)
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"behind must be a point in time such as '2020-01-01', got {self.behind!r}"
+            ) from error
+        return time.tz_localize("UTC") if time.tz is None else time
+
+    @property
+    def digest(self) -> str:
+        """Hash of the parameters that the state of a guard depends on."""
+        fixed = {name: value for name, value in asdict(self).items() if name not in _OF_INPUT}
+        text = json.dumps(fixed, default=lambda value: value.tolist(), sort_keys=True)
+        return sha256(text.encode()).hexdigest()[:16]
+
+    def guard(self) -> Guard:
+        """Return a guard before its first window."""
+        alone = [worker for worker in self.workers if isinstance(worker, str)]
+        if alone:
+            raise ValueError(
+                f"workers must be lists of sensors, got {alone[0]!r}: give [{alone[0]!r}]"
+            )
+        names = self.sensors
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"workers must hold each sensor once, got {', '.join(twice)} twice")
+        groups = [[names.index(name) for name in worker] for worker in self.workers]
+        periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
+        return Guard(groups, self.epsilon, self.delta, self.horizons, periods)
+
+
+def microseconds(name: str, duration: str) -> int:
+    """Return a duration such as "10min" in microseconds; `name` is the argument's."""
+    try:
+        length = pd.Timedelta(duration)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name} must be a duration such as '10min', got {duration!r}") from error
+    if length is pd.NaT or length < pd.Timedelta(0):
+        raise ValueError(f"{name} must not be negative, got {duration!r}")
+    return length // pd.Timedelta(microseconds=1)
+
+
+def recoverable(
+    stream: DataFrame,
+    promise: Promise,
+    *,
+    group: str | None = None,
+    time: str = "time",
+    sensor: str = "sensor",
+    value: str = "value",
+    now: Column | None = None,
+) -> DataFrame:
+    """Aggregate a stream in windows, and estimate the missing windows where it is safe.
+
+    Parameters
+    ----------
+    stream : DataFrame
+        Streaming, one row per sample.
+    promise : Promise
+        The guarantee, of each group for itself.
+    group : str, optional
+        Column of the groups, such as sites. Each group has the sensors of `promise`, and a guard of
+        its own.
+    time, sensor, value : str
+        The stream's columns.
+    now : Column, optional
+        The present, against which the promise's `ahead` rejects rows; by default the time of the
+        micro-batch, which a restart repeats.
+
+    Returns
+    -------
+    DataFrame
+        Streaming, in append mode; write it to any sink with a `checkpointLocation`, which holds the
+        guards' state. One row per window and sensor, in the order of time in each group:
+
+        - `start`, the group's column if there is one, `sensor`;
+        - `state`: "exact", all samples came; "estimated", an error of at most ε was guaranteed
+          before the loss began, or the half-width of a partial window is at most ε; "lost"
+          otherwise: read those again from their source;
+        - `value`: the window's result, or its estimate; NaN where a lost window has none;
+        - `half_width`: 1 − δ of comparable errors were within it, or that of a partial window; NaN
+          where exact or lost without a value;
+        - `samples`: how many came;
+        - `recoverable`: how many windows long a loss of the sensor may be if it begins now.
+
+        Of windows in which no sensor of the group sent anything the first H have rows; windows
+        after those are lost, too. They come with the next window in which a sensor did.
+
+    Raises
+    ------
+    ValueError
+        When the stream does not stream or has no such column, or the session's state store is not
+        RocksDB; while it runs, when the checkpoint is that of another promise.
+    ModuleNotFoundError
+        Without the extra `spark`.
+
+    Notes
+    -----
+    Rows without time, group, sensor or a value below 1e100, of sensors that the promise does not
+    name, and of implausible times are left out before the watermark. They are counted by reason in
+    the query's progress (`observedMetrics`, "rejected"), and `pipeline.rejected_rows` returns them.
+    Spark counts those that came too late (`numRowsDroppedByWatermark`).
+
+    Examples
+    --------
+    >>> promise = Promise([["a"], ["b"], ["c"]], epsilon=0.5, delta=0.05, window="10min")
+    >>> samples = spark.readStream.schema(SCHEMA).json("incoming")  # doctest: +SKIP
+    >>> windows = recoverable(samples, promise)  # doctest: +SKIP
+    >>> writer = windows.writeStream.option("checkpointLocation", "state")  # doctest: +SKIP
+    >>> writer.start("windows")  # doctest: +SKIP
+    """
+    try:
+        import_module("google.protobuf")  # Spark's keyed state needs it in each worker
+        from aftlib.guard import pipeline
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("google", "pyspark", "pyarrow"):
+            raise
+        raise ModuleNotFoundError(
+            f"recoverable needs {error.name}, which is not installed: pip install 'aftlib[spark]'",
+            name=error.name,
+        ) from error
+    columns = {"time": time, "sensor": sensor, "value": value}
+    if group is not None:
+        columns["group"] = group
+    return pipeline.guarded_windows(stream, promise, columns, now)

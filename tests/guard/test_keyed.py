@@ -1,0 +1,245 @@
+"""The guard of one group: rows, partial windows, gaps, and a state in snapshot and log."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib import Guard, Promise
+from aftlib.guard import keyed
+from aftlib.guard.keyed import GuardCache, KeyedGuard
+from tests.plans import write_plan
+
+NAMES = ["a", "b", "c", "d"]
+WORKERS = [["a"], ["b"], ["c", "d"]]
+MINUTE = 60_000_000
+ASKED = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min"}
+PROMISE = Promise(**ASKED, samples=5)
+
+
+def windows_of(rounds=400, seed=1):
+    """Window results of four sensors that share a slow common part; with an outage and a gap."""
+    rng = np.random.default_rng(seed)
+    values = 0.2 * rng.normal(size=(rounds, 1)).cumsum(0) + 0.1 * rng.normal(size=(rounds, 4))
+    values[rounds - 60 : rounds - 57, 0] = np.nan
+    values[rounds - 40 : rounds - 30] = np.nan
+    values[rounds - 20, 2:] = np.nan
+    return values
+
+
+def long(values, first=0, step=5, samples=5):
+    """Rows as Spark's aggregation gives them, in an order of its own."""
+    starts = (first + np.arange(len(values))) * step * MINUTE
+    wide = pd.DataFrame(values, pd.Index(starts, name="start"), NAMES).reset_index()
+    rows = wide.melt("start", var_name="sensor").dropna()
+    rows = rows.assign(samples=samples, variance=0.01)
+    return rows.sample(frac=1, random_state=1)
+
+
+class Store:
+    """A group's variables as Spark's state store has them."""
+
+    def __init__(self):
+        self.snapshot, self.log, self.token, self.written = None, [], None, 0
+
+    def commit(self, change, token):
+        if change.snapshot is not None:
+            self.snapshot, self.log = change.snapshot, []
+            self.written += len(change.snapshot)
+        self.log += change.entries
+        self.written += sum(8 + len(values) for _, values in change.entries)
+        self.token = token
+
+    def load(self, promise=PROMISE):
+        guard = KeyedGuard(promise)
+        if self.token is not None:
+            guard.restore(self.snapshot, self.log, self.token)
+        return guard
+
+
+def test_rows_are_those_of_one_guard():
+    values = windows_of()
+    rows, _ = KeyedGuard(PROMISE).process(long(values))
+    guard = Guard([[0], [1], [2, 3]], 0.5, 0.05)
+    expected, lasting = [], []
+    for window in values:
+        expected.append(guard.update(window))
+        lasting.append(guard.recoverable.cumprod(0).sum(0))
+    declared = np.concatenate([each.declared for each in expected])
+    estimate = np.concatenate([each.estimate for each in expected])
+    half_width = np.concatenate([each.half_width for each in expected])
+    listed = np.r_[0:365, 370:400]  # of a gap of ten windows the first five
+    missing = np.isnan(values)
+    state = np.where(missing, np.where(declared, "estimated", "lost"), "exact")
+    assert (declared & missing).sum() >= 3 and (missing & ~declared).sum() > 20
+    assert rows["start"].tolist() == np.repeat(listed * 5 * MINUTE, 4).tolist()
+    assert rows["sensor"].tolist() == NAMES * len(listed)
+    assert rows["state"].tolist() == state[listed].ravel().tolist()
+    value = np.where(missing & declared, estimate, values)[listed]
+    np.testing.assert_array_equal(rows["value"], value.ravel())
+    shown = np.where(missing & declared, half_width, np.nan)[listed]
+    np.testing.assert_array_equal(rows["half_width"], shown.ravel())
+    assert rows["recoverable"].tolist() == np.array(lasting)[listed].ravel().tolist()
+    assert rows["samples"].tolist() == np.where(missing, 0, 5)[listed].ravel().tolist()
+
+
+@pytest.mark.parametrize("often", [10_000, 50])
+def test_micro_batches_and_restarts_change_nothing(monkeypatch, often):
+    """Every micro-batch begins with what was stored; snapshots are written never, or often."""
+    monkeypatch.setattr(keyed, "LEAST_LOG", often)
+    values, whole, store, parts = windows_of(), KeyedGuard(PROMISE), Store(), []
+    expected, _ = whole.process(long(values))
+    for cut in np.split(np.arange(len(values)), [1, 2, 130, 300, 341, 362, 380]):
+        guard = store.load()
+        rows, change = guard.process(long(values[cut], cut[0]))
+        parts.append(rows)
+        store.commit(change, guard.token)
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected)
+    assert (store.snapshot is None) == (often == 10_000)
+    assert store.load().guard.to_bytes() == whole.guard.to_bytes()
+    assert store.token == whole.token
+
+
+def test_a_partial_window_has_its_own_half_width():
+    rows = long(np.ones((1, 4))).sort_values("sensor")
+    rows["samples"], rows["variance"] = [5, 4, 3, 2], [4.0, 0.25, 25.0, 0.0]
+    table, _ = KeyedGuard(PROMISE).process(rows)
+    assert table["state"].tolist() == ["exact", "estimated", "lost", "lost"]
+    half_width = 1.959964 * np.sqrt([0.25 * (1 / 4 - 1 / 5), 25.0 * (1 / 3 - 1 / 5)])
+    np.testing.assert_allclose(table["half_width"], [np.nan, *half_width, np.nan], rtol=1e-6)
+    np.testing.assert_array_equal(table["value"], [1, 1, 1, np.nan])  # two of five are too few
+    assert table["samples"].tolist() == [5, 4, 3, 2]
+    total, _ = KeyedGuard(Promise(**ASKED, samples=5, query="sum", share=0.2)).process(rows)
+    np.testing.assert_allclose(total["value"], [1, 5 / 4, 5 / 3, 5 / 2])
+    np.testing.assert_allclose(total["half_width"][1:3], 5 * half_width, rtol=1e-6)
+
+
+def test_the_half_width_of_partial_windows_holds_as_often_as_it_says():
+    """Samples that are missing at random, of windows of any shape."""
+    rng, names = np.random.default_rng(3), [str(i) for i in range(200)]
+    promise = Promise([names], epsilon=0.5, delta=0.1, window="5min", samples=30)
+    samples = np.sin(np.arange(30) / 3)[:, None] + rng.exponential(size=(30, 200)) ** 2
+    there = np.argsort(rng.random((30, 200)), axis=0) < 20
+    part = np.where(there, samples, np.nan)
+    rows = pd.DataFrame({
+        "start": 0, "sensor": names, "value": np.nanmean(part, 0), "samples": 20,
+        "variance": np.nanvar(part, 0, ddof=1),
+    })  # fmt: skip
+    table, _ = KeyedGuard(promise).process(rows)
+    off = np.abs(table["value"] - samples.mean(0))
+    assert 0.8 < (off <= table["half_width"]).mean() < 0.97
+
+
+@pytest.mark.parametrize(("n", "most"), [(50, 50_000), (2000, 1_000_000)])
+def test_bytes_written_per_window_are_bounded(n, most):
+    """On average, snapshots included; a snapshot has little more than the arrays in memory."""
+    guard = KeyedGuard(Promise([[str(i)] for i in range(n)], 0.5, 0.05, "5min"))
+    snapshot = len(guard.snapshot()) if n < 100 else 1.01 * guard.guard.nbytes
+    assert snapshot <= 1.01 * guard.guard.nbytes
+    windows = max(keyed.LEAST_LOG, n // 3)
+    assert (snapshot + windows * (8 + 8 * n)) / windows <= most
+
+
+def test_a_long_gap_costs_no_more_than_a_short_one():
+    """A millisecond's windows over half a century would be 1.6 · 10¹² rounds."""
+    guard = KeyedGuard(Promise(**ASKED | {"window": "1ms"}))
+    rows = pd.DataFrame({
+        "start": [0, 50 * 365 * 86_400_000_000], "sensor": "a", "value": 1.0, "samples": 1,
+        "variance": np.nan,
+    })  # fmt: skip
+    table, change = guard.process(rows)
+    assert len(table) == 4 * (2 + guard.guard.horizons)
+    assert len(change.entries) == 2
+    assert guard.guard.rounds == 50 * 365 * 86_400_000 + 1
+
+
+def test_sensors_may_have_any_name_and_times_lie_before_1970():
+    names = ["", " ", "nan", "None", "a\nb", "a\0", "a", "ä", "start"]
+    promise = Promise(**(ASKED | {"workers": [[name] for name in names]}))
+    rows = pd.DataFrame({
+        "start": -5 * MINUTE, "sensor": names, "value": range(9), "samples": 5, "variance": 0.0
+    })  # fmt: skip
+    table, _ = KeyedGuard(promise).process(rows)
+    assert table["sensor"].tolist() == names
+    assert table["value"].tolist() == [*range(9)]
+    assert table["start"].tolist() == [-5 * MINUTE] * 9
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e100, -9e99, 1e90])
+def test_wild_and_missing_values_do_not_end_a_stream(value):
+    values = windows_of(200)
+    values[100, 0], values[120] = value, value
+    rows = long(np.nan_to_num(values, nan=5e99))
+    rows.loc[rows["value"] == 5e99, "value"] = None
+    table, _ = KeyedGuard(PROMISE).process(rows)
+    assert len(table) == 4 * 200
+    assert table.loc[table["state"] == "exact", "value"].notna().all()
+
+
+def test_parts_that_do_not_belong_together_are_refused():
+    guard, store = KeyedGuard(PROMISE), Store()
+    _, change = guard.process(long(windows_of()[:10]))
+    store.commit(change, guard.token)
+    store.load()
+    store.log = store.log[:-1]
+    with pytest.raises(ValueError, match="the guard's state must be that of .* is damaged"):
+        store.load()
+
+
+def test_the_cache_gives_a_guard_once_and_keeps_those_used_last():
+    guards = [KeyedGuard(PROMISE) for _ in range(3)]
+    for number, guard in enumerate(guards):
+        guard.process(long(windows_of(100)[: number + 1]))
+    cache = GuardCache(most_bytes=2 * guards[0].guard.nbytes)
+    for guard in guards:
+        cache.keep(guard)
+    assert cache.take(guards[0].token) is None
+    assert cache.take(guards[2].token) is guards[2]
+    assert cache.take(guards[2].token) is None
+    assert cache.take(guards[1].token) is guards[1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"query": "max"}, "query must be 'mean' or 'sum', got 'max'"),
+        ({"query": ["sum"]}, r"query must be 'mean' or 'sum', got \['sum'\]"),
+        ({"samples": 0}, "samples must be a whole number at least 1, got 0"),
+        ({"share": 0}, "share must be above 0 and at most 1, got 0"),
+        ({"slide": "6min"}, "slide must be above 0 and at most window = 5min, got 6min"),
+        ({"slide": "0s"}, "slide must be above 0"),
+        ({"window": "0s"}, "window must last, got '0s'"),
+        ({"window": "soon"}, "window must be a duration such as '10min', got 'soon'"),
+        ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
+        ({"ahead": "later"}, "ahead must be a duration such as '10min', got 'later'"),
+        ({"behind": "once"}, "behind must be a point in time such as '2020-01-01', got 'once'"),
+        ({"workers": [["a"], ["a", "b"]]}, "each sensor once, got a twice"),
+        ({"workers": ["hall", ["b"]]}, r"workers must be lists .* got 'hall': give \['hall'\]"),
+        ({"delta": 1}, "delta must be above 0 and below 1"),
+    ],
+)
+def test_impossible_promises_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        Promise(**(ASKED | changed))
+
+
+def test_a_promise_comes_from_a_plan(tmp_path):
+    plan = plan_file(tmp_path / "plan.json", step=60.0)
+    promise = Promise.from_plan(plan, watermark="30s")
+    assert promise.workers == [["b"], ["a"]] and promise.epsilon == [0.5, 2.0]
+    assert (promise.width, promise.step) == (10 * MINUTE, 5 * MINUTE)
+    assert (promise.samples, promise.share, promise.watermark) == (10, 0.5, "30s")
+    assert promise.guard().horizons == 3
+    assert promise.seasons == [f"{24 * 5 * MINUTE}us"]
+    with pytest.raises(ValueError, match="plan must have times, got .* without step_seconds"):
+        Promise.from_plan(plan_file(tmp_path / "steps.json", step=None))
+
+
+def plan_file(path, step):
+    changes = {
+        "assignment": [["b"], ["a"]],
+        "question.epsilon": {"a": 2.0, "b": 0.5},
+        "question.horizons": 3,
+        "data.step_seconds": step,
+        "data.seasons_in_windows": [24.0],
+    }
+    return write_plan(path, None, [(0, 10, ["a"])], **changes)
