@@ -1,7 +1,7 @@
 """The guard on real sensors: what it declares, whether that held, and how many windows a second.
 
 Sets are the wide Parquet files in the folder that ``AFT_SENSORS`` names; without it only the speed
-is measured, on generated windows.
+and the effect of gaps are measured, on generated windows.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ WEIGHTS = np.array([5, 4, 3, 2, 1]) / 15
 def run() -> dict:
     """Sensor-windows a second by number of sensors; on each set, what was declared and held."""
     found: dict = {"sensor_windows_per_s": {n: speed(n) for n in (15, 100, 1000)}}
+    found["estimated_by_share_of_gaps"] = {
+        n: {share: gaps(n, share) for share in (0.0, 0.01, 0.05, 0.2)} for n in (10, 50)
+    }
     folder = os.environ.get("AFT_SENSORS")
     for name, season in SEASONS.items() if folder else ():
         frame = pd.read_parquet(Path(str(folder)) / f"{name}.parquet").astype(float)
@@ -52,6 +55,32 @@ def speed(n: int) -> int:
     began = time.perf_counter()
     guard.update(windows[10:])
     return int((len(windows) - 10) * n / (time.perf_counter() - began))
+
+
+def gaps(n: int, share: float, epsilon: float = 0.9, rounds: int = 2000) -> dict:
+    """Outages of one worker for three windows, while a share of all windows is missing at random.
+
+    Sensors share an AR(1); each has a worker of its own.
+    """
+    rng, common, lost = np.random.default_rng(1), np.zeros((rounds, 1)), np.zeros((rounds, n), bool)
+    for t in range(1, rounds):
+        common[t] = 0.9 * common[t - 1] + rng.normal()
+    truth = common + 0.3 * rng.normal(size=(rounds, n))
+    windows = np.where(rng.random(truth.shape) < share, np.nan, truth)
+    for number, start in enumerate(range(600, rounds - 3, 11)):
+        lost[start : start + 3, number % n] = True
+    windows[lost] = np.nan
+    guard = Guard([[i] for i in range(n)], epsilon, DELTA)
+    began = time.perf_counter()
+    recovered = guard.update(windows)
+    took = time.perf_counter() - began
+    declared = recovered.declared & lost
+    wrong = np.abs(recovered.estimate - truth)[declared] > epsilon
+    return {
+        "estimated": round(float(declared.sum() / lost.sum()), 3),
+        "wrong": round(float(wrong.mean()), 4),
+        "ms_per_window": round(1e3 * took / rounds, 2),
+    }
 
 
 def back_test(values: np.ndarray, season: float, epsilon: float, slide: int) -> dict:

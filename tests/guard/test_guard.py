@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.guard.accounts import slack
+from aftlib.guard.accounts import BUDGET, CAP, START, slack
 from aftlib.guard.guard import Guard
 
 WORKERS = [[0, 3], [1, 4], [2, 5]]
@@ -191,6 +191,34 @@ def test_the_bound_holds_when_gaps_and_errors_come_together():
     declared, wrong, allowed = guard.outcomes
     assert wrong.sum() > 50
     assert (wrong <= 0.05 * declared + allowed).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_each_certified_round_is_counted_with_its_true_outcome(share):
+    """The budgets are those that the definition gives from the windows that came."""
+    windows = with_gaps(stream(1200), share)
+    windows[700:900:9] += 2 * np.random.default_rng(3).normal(size=(23, 6))
+    guard = Guard(WORKERS, 0.9, 0.05)
+    history = guard.replay(windows)
+    known = np.isfinite(windows)[:, None] & (history.decisions == 2)
+    wrong = known & (np.abs(windows[:, None] - history.estimate) > 0.9)
+    budgets = np.full(known.shape[1:], START)
+    for certified, error in zip(known, wrong, strict=True):
+        budgets = np.where(certified, np.minimum(CAP, budgets + 0.05 - error), budgets)
+    np.testing.assert_array_equal(guard.outcomes[:2], [known.sum(0), wrong.sum(0)])
+    np.testing.assert_allclose(guard._state.accounts[..., BUDGET], budgets, rtol=1e-9)
+    assert known.sum() > 5_000 and wrong.sum() > 100
+
+
+def test_nothing_is_learned_of_windows_from_before_a_gap_that_was_too_long():
+    windows, guard = stream(1000), Guard(WORKERS, 0.9, 0.05)
+    guard.update(windows)
+    guard.skip(10)
+    learned = guard._risk.seen.copy()
+    guard.update(windows[-1])
+    np.testing.assert_array_equal(guard._risk.seen, learned)
+    guard.update(windows[-1])
+    assert (guard._risk.seen > learned).any()
 
 
 @pytest.mark.parametrize("usual", [False, True])
