@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from benchmarks import __main__ as benchmarks
+from benchmarks import recovery
 
 FOUND = {
     "n": 3,
@@ -48,3 +50,28 @@ def test_an_alarm_ends_the_run_with_an_error(tmp_path, monkeypatch, capsys):
         benchmarks.main(["guard"])
     with pytest.raises(SystemExit, match="no benchmark 'none'; known are assignment"):
         benchmarks.main(["none"])
+
+
+def test_what_a_recovery_lost_doubled_or_got_wrong_is_counted(tmp_path):
+    stream = recovery.Stream(tmp_path / "stream", windows=2, period_us=1000)
+    stream.write()
+    stream.counts[:] = 1
+    stream.counts[0, :3] = 0, 2, 4
+    (stream.folder / "clock").write_bytes((10**9).to_bytes(8, "little") + bytes(8))
+    truth = stream.values.reshape(2, recovery.WIDTH, -1).mean(axis=1)
+    due = 1 + (np.arange(1, 3) * recovery.WIDTH - 1) / 1e3
+    lines = [
+        f"{sensor},{window * recovery.WIDTH},{truth[window, sensor]},{recovery.WIDTH},"
+        f"{int((due[window] + 0.01) * 1e9)}"
+        for window, sensor in np.ndindex(*truth.shape)
+    ]
+    lines[3] = lines[3].replace(str(truth[0, 3]), "7.5")  # wrong
+    lines += lines[:2]  # doubled
+    lines[14] = lines[14].replace(str(int((due[1] + 0.01) * 1e9)), str(int((due[1] + 2) * 1e9)))
+    lost = lines.pop(20)
+    (stream.folder / "windows-1").write_text("\n".join(lines) + "\n")
+    found = recovery.measured(stream, stream.results(), killed_s=1.3)
+    assert lost.startswith("8,200") and found["lost"] == 1
+    assert (found["due"], found["doubled"], found["wrong"], found["late"]) == (24, 2, 1, 1)
+    assert found["outage_s"] == pytest.approx(due[1] + 2 - 1.3)
+    assert (found["samples_again"], found["unread"]) == (1 + 3, 1)

@@ -1,4 +1,7 @@
-"""Flink's job for the same sums: its jars from PyPI, compiled here, run inside one warm JVM.
+"""Flink's jobs: its jars from PyPI, compiled here.
+
+`RecoveryJob.java` is for `benchmarks.recovery`, on a cluster of processes. `MergeJob.java` is for
+the same sums as D3's, inside one warm JVM.
 
 `MergeJob.java` does what Flink's own fast formats and operators do, so that what is left is Flink:
 
@@ -24,10 +27,10 @@ from pathlib import Path
 import pandas as pd
 
 VERSION = "2.3.0"
-SOURCE = Path(__file__).parent / "MergeJob.java"
+SOURCES = sorted(Path(__file__).parent.glob("*.java"))
 COLUMNS = ["folder", "mode", "seconds", "tuples", "keys", "sum"]
 JVM = ("-Xms3g", "-Xmx3g", "-XX:+UseParallelGC")
-_OPEN = ("lang", "lang.reflect", "util", "util.concurrent", "io", "net", "nio", "text", "time")
+OPEN = ("lang", "lang.reflect", "util", "util.concurrent", "io", "net", "nio", "text", "time")
 
 
 def prepare(cache: Path) -> str:
@@ -48,7 +51,7 @@ def prepare(cache: Path) -> str:
                   str(home), package], f"pip cannot install {package}")  # fmt: skip
     path = f"{home / 'pyflink' / 'lib'}/*"
     classes.mkdir(exist_ok=True)
-    _checked(["javac", "-cp", path, "-d", str(classes), str(SOURCE)], "javac fails")
+    _checked(["javac", "-cp", path, "-d", str(classes), *map(str, SOURCES)], "javac fails")
     return f"{path}:{classes}"
 
 
@@ -59,7 +62,7 @@ def timed(
 
     One more run of every folder comes first and is left out.
     """
-    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPEN]
+    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPEN]
     command = ["java", *JVM, *opened, "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
                "-cp", class_path, "MergeJob", str(tasks), str(runs + 1), mode,
                *map(str, folders)]  # fmt: skip

@@ -1,0 +1,335 @@
+"""Flink's recoveries of a killed TaskManager, with real processes on this machine, as JSON.
+
+    python -m benchmarks recovery
+
+The same windowed means over a log that arrives at a fixed pace, and whose samples are slow to read
+again. One TaskManager is killed by SIGKILL just before a window ends, and a supervisor starts
+another one at once. Notebook 08 shows the stored results beside ours.
+
+Flink recovers by checkpoints and region failover, with state from the checkpoint's folder or from
+the disk of the process that is started again, or by approximate local recovery, where only the
+failed tasks start again and the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.datasets import read_table
+from aftlib.core.paths import beijing_pm25, data_dir
+from benchmarks import flink
+
+WORKERS, WIDTH, WINDOWS, FAILS = 3, 200, 8, 3
+"""Processes, steps of a window, windows, and the one in which a process is killed."""
+PERIOD_US = 10_000
+"""Of a step: a window is full after two seconds."""
+RATES = (100.0, 10_000.0)
+"""Samples that are read again a second."""
+LATE = 10
+"""Steps before the window's end at which the process is killed."""
+RUNS = 3
+CHECKPOINT_MS = 1000
+LATE_S, LONGEST_S = 0.5, 120.0
+COMMON = {
+    "jobmanager.rpc.address": "localhost",
+    "jobmanager.bind-host": "localhost",
+    "rest.bind-address": "localhost",
+    "rest.address": "localhost",
+    "taskmanager.host": "localhost",
+    "taskmanager.bind-host": "localhost",
+    "taskmanager.numberOfTaskSlots": 1,
+    "taskmanager.cpu.cores": 1,
+    "taskmanager.memory.framework.heap.size": "96m",
+    "taskmanager.memory.framework.off-heap.size": "64m",
+    "taskmanager.memory.task.heap.size": "128m",
+    "taskmanager.memory.task.off-heap.size": "0m",
+    "taskmanager.memory.network.min": "32m",
+    "taskmanager.memory.network.max": "32m",
+    "taskmanager.memory.managed.size": "0m",
+    "taskmanager.memory.jvm-metaspace.size": "128m",
+    "taskmanager.memory.jvm-overhead.min": "64m",
+    "taskmanager.memory.jvm-overhead.max": "64m",
+    "heartbeat.interval": "500 ms",
+    "heartbeat.timeout": "5 s",
+    "heartbeat.rpc-failure-threshold": 1,
+    "jobmanager.execution.failover-strategy": "region",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": 20,
+    "restart-strategy.fixed-delay.delay": "100 ms",
+    "execution.checkpointing.interval": f"{CHECKPOINT_MS} ms",
+    "state.backend.type": "hashmap",
+}
+SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "region failover": ("forward", {}),
+    "region failover, keyed": ("keyed", {}),
+    "local recovery": (
+        "forward",
+        {
+            "execution.state-recovery.from-local": True,
+            "execution.checkpointing.local-backup.enabled": True,
+        },
+    ),
+    "approximate local recovery": (
+        "keyed",
+        {
+            "execution.state-recovery.approximate-local-recovery": True,
+            "jobmanager.scheduler.scheduling-strategy": "legacy",
+        },
+    ),
+}
+
+
+@dataclass
+class Cluster:
+    """A JobManager and its TaskManagers, each a process of its own."""
+
+    class_path: str
+    folder: Path
+    options: dict[str, Any]
+    port: int = field(default_factory=lambda: free_port())
+    processes: dict[str, subprocess.Popen] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start the JobManager and all TaskManagers."""
+        ports = {"rest.port": self.port, "jobmanager.rpc.port": free_port(), "blob.server.port": 0}
+        places = {
+            "execution.checkpointing.dir": (self.folder / "checkpoints").as_uri(),
+            "io.tmp.dirs": self.folder / "tmp",
+        }
+        lines = [f"{k}: {v}" for k, v in (COMMON | ports | places | self.options).items()]
+        (self.folder / "conf").mkdir(parents=True)
+        (self.folder / "conf" / "config.yaml").write_text("\n".join(map(str, lines)) + "\n")
+        entry = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+        self._java("jobmanager", entry, "-Xmx512m")
+        for number in range(WORKERS):
+            self.start_worker(f"tm-{number}")
+
+    def start_worker(self, name: str) -> None:
+        """Start a TaskManager; one of the same name has the same disk."""
+        place = self.folder / "working" / name
+        own = {"taskmanager.resource-id": name, "process.taskmanager.working-dir": place}
+        given = [part for k, v in own.items() for part in ("-D", f"{k}={v}")]
+        entry = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+        self._java(name, entry, "-Xmx384m", *given)
+
+    def kill(self, pid: int) -> str:
+        """Kill the TaskManager with this process id by SIGKILL; return its name."""
+        (name,) = [name for name, p in self.processes.items() if p.pid == pid]
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes.pop(name).wait()
+        return name
+
+    def submit(self, *arguments: object) -> subprocess.Popen:
+        """Start the client that submits the job and waits for its end."""
+        return self._java("client", "RecoveryJob", "-Xmx256m", *arguments, config=False)
+
+    def stop(self) -> None:
+        """Kill whatever still runs."""
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def _java(
+        self, name: str, entry: str, heap: str, *arguments: object, config: bool = True
+    ) -> subprocess.Popen:
+        opened = [f"--add-opens=java.base/java.{part}=ALL-UNNAMED" for part in flink.OPEN]
+        where = ["--configDir", str(self.folder / "conf")] if config else []
+        command = ["java", heap, "-XX:+UseSerialGC", "-Dlog4j2.level=INFO", *opened, "-cp"]
+        command += [self.class_path, entry, *where, *map(str, arguments)]
+        with (self.folder / f"{name}-{time.monotonic_ns()}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+        return self.processes[name]
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def cluster(class_path: str, folder: Path, options: dict[str, Any]) -> Iterator[Cluster]:
+    """A running cluster that ends with the block."""
+    made = Cluster(class_path, folder, options)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@dataclass
+class Stream:
+    """A log in files that the job maps, and what came out."""
+
+    folder: Path
+    windows: int
+    period_us: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Steps and sensors."""
+        return self.windows * WIDTH, len(self.names)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The stations."""
+        return read_table(beijing_pm25()).names
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Complete rows of the real sensors, in their order, again and again."""
+        rows = read_table(beijing_pm25()).values
+        rows = rows[np.isfinite(rows).all(axis=1)]
+        return np.resize(rows, self.shape)
+
+    @cached_property
+    def counts(self) -> np.memmap:
+        """How often each sample was read."""
+        return np.memmap(self.folder / "counts", np.uint8, "r+", shape=self.shape)
+
+    def write(self) -> None:
+        """Write the files that the job reads."""
+        self.folder.mkdir()
+        self.values.astype("<f8").tofile(self.folder / "values")
+        np.zeros(self.shape, np.uint8).tofile(self.folder / "counts")
+        (self.folder / "clock").write_bytes(bytes(16))
+
+    def results(self) -> pd.DataFrame:
+        """Every result that left: sensor, start, mean, count, at_s."""
+        files = [path.read_text() for path in self.folder.glob("windows-*")]
+        names = ["sensor", "start", "mean", "count", "at_s"]
+        rows = [line.split(",") for line in "".join(files).splitlines()]
+        frame = pd.DataFrame(rows, columns=names).astype(float)
+        return frame.assign(at_s=frame["at_s"] / 1e9)
+
+    @property
+    def begin_s(self) -> float:
+        """When the first step arrived."""
+        return float(np.fromfile(self.folder / "clock", "<i8")[0] / 1e9)
+
+
+def recover(class_path: str, system: str, rate: float, fails: bool) -> dict[str, Any]:
+    """One run of a system; the process of the last worker is killed, or none.
+
+    Late are results that left more than `LATE_S` after their window's last sample was due.
+    """
+    layout, options = SYSTEMS[system]
+    with tempfile.TemporaryDirectory(prefix="aft-flink-") as place:
+        folder, stream = Path(place), Stream(Path(place) / "stream", WINDOWS, PERIOD_US)
+        stream.write()
+        with cluster(class_path, folder, options) as running:
+            sizes = [len(stream.names), stream.shape[0], WORKERS, WIDTH, PERIOD_US, rate]
+            client = running.submit(folder / "conf", layout, stream.folder, *sizes)
+            killed_s, back_s = kill_at(running, stream, client) if fails else (np.inf, np.inf)
+            try:
+                code = client.wait(timeout=LONGEST_S)
+            except subprocess.TimeoutExpired:
+                code = None
+            failure = "" if code == 0 else last_words(folder, code)
+        found = stream.results()
+        if found.empty:
+            return {"system": system, "rate": rate, "killed": fails, "failure": failure}
+        return measured(stream, found, killed_s) | {
+            "system": system,
+            "rate": rate,
+            "killed": fails,
+            "back_s": back_s - killed_s if killed_s < np.inf else None,
+            "failure": failure,
+        }
+
+
+def kill_at(running: Cluster, stream: Stream, client: subprocess.Popen) -> tuple[float, float]:
+    """Kill the last worker's process shortly before its window ends, and start it again.
+
+    Return when it was killed, and when its replacement read the first sample.
+    """
+    step, sensor = (FAILS + 1) * WIDTH - LATE, len(stream.names) - 1
+    until(lambda: stream.counts[step, sensor] > 0 or client.poll() is not None)
+    if client.poll() is not None:  # the job failed
+        return np.inf, np.inf
+    worker = WORKERS - 1
+    (reader,) = stream.folder.glob(f"reader-{worker}-*")
+    killed_s = time.monotonic()
+    running.start_worker(running.kill(int(reader.name.split("-")[2])))
+    begun = lambda: len(list(stream.folder.glob(f"reader-{worker}-*"))) > 1  # noqa: E731
+    until(lambda: begun() or client.poll() is not None)
+    times = [int(path.name.split("-")[3]) for path in stream.folder.glob(f"reader-{worker}-*")]
+    return killed_s, max(times) / 1e9
+
+
+def measured(stream: Stream, found: pd.DataFrame, killed_s: float) -> dict[str, Any]:
+    """What came out of a run: lost, doubled, wrong, late, and what was read again."""
+    steps, sensors = stream.shape
+    truth = stream.values.reshape(stream.windows, WIDTH, sensors).mean(axis=1)
+    window = (found["start"] // WIDTH).astype(int)
+    right = truth[window, found["sensor"].astype(int)]
+    off = (found["mean"] - right).abs() > 1e-9 * np.abs(right)
+    due_s = stream.begin_s + (found["start"] + WIDTH - 1) * stream.period_us / 1e6
+    found = found.assign(wrong=off | (found["count"] != WIDTH), late_s=found["at_s"] - due_s)
+    first = found.sort_values("at_s").drop_duplicates(["sensor", "start"])
+    last = found.sort_values("at_s").drop_duplicates(["sensor", "start"], keep="last")
+    late = first[(first["late_s"] > LATE_S) & (first["at_s"] > killed_s)]
+    counts = np.asarray(stream.counts, int)
+    return {
+        "due": stream.windows * sensors,
+        "lost": stream.windows * sensors - len(first),
+        "doubled": len(found) - len(first),
+        "wrong": int(last["wrong"].sum()),
+        "late": len(late),
+        "outage_s": float(late["at_s"].max() - killed_s) if len(late) else 0.0,
+        "samples_again": int(np.maximum(counts - 1, 0).sum()),
+        "unread": int((counts == 0).sum()),
+        "latency_ms": float(first["late_s"].median() * 1e3),
+    }
+
+
+def last_words(folder: Path, code: int | None) -> str:
+    """The last lines of the client's log, or that it did not end."""
+    if code is None:
+        return f"did not end within {LONGEST_S} s"
+    (log,) = folder.glob("client-*.log")
+    causes = [line for line in log.read_text().splitlines() if "Caused by" in line]
+    return (causes or [f"exit status {code}"])[-1].strip()
+
+
+def until(condition: Callable[[], object], longest_s: float = LONGEST_S) -> None:
+    """Wait for a condition; a TimeoutError after `longest_s`."""
+    end = time.monotonic() + longest_s
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nothing happened for {longest_s} s")
+        time.sleep(0.002)
+
+
+def run() -> dict[str, Any]:
+    """All systems at all rates, killed and undisturbed, in turn."""
+    path, rows = flink.prepare(data_dir()), list[dict[str, Any]]()
+    for number in range(RUNS):
+        for system in SYSTEMS:
+            for rate in RATES:
+                rows.append(recover(path, system, rate, True) | {"run": number})
+                print(rows[-1], flush=True)
+            rows.append(recover(path, system, RATES[-1], False) | {"run": number})
+            print(rows[-1], flush=True)
+    return {
+        "benchmark": "recovery",
+        "flink": flink.VERSION,
+        "sizes": {"sensors": 12, "workers": WORKERS, "window_steps": WIDTH, "windows": WINDOWS,
+                  "period_us": PERIOD_US, "checkpoint_ms": CHECKPOINT_MS},
+        "runs": rows,
+    }  # fmt: skip
