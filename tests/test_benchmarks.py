@@ -71,7 +71,7 @@ def test_what_a_recovery_lost_doubled_or_got_wrong_is_counted(tmp_path):
     lost = lines.pop(20)
     (stream.folder / "windows-1").write_text("\n".join(lines) + "\n")
     found = recovery.measured(stream, stream.results(), killed_s=1.3)
-    assert lost.startswith("8,200") and found["lost"] == 1
+    assert lost.startswith(f"8,{recovery.WIDTH},") and found["lost"] == 1
     assert (found["due"], found["doubled"], found["wrong"], found["late"]) == (24, 2, 1, 1)
     assert found["outage_s"] == pytest.approx(due[1] + 2 - 1.3)
     assert (found["samples_again"], found["unread"]) == (1 + 3, 1)
