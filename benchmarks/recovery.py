@@ -8,7 +8,7 @@ another one at once. Notebook 08 shows the stored results beside ours.
 
 Flink recovers by checkpoints and region failover, with state from the checkpoint's folder or from
 the disk of the process that is started again. In its approximate local recovery only the failed
-tasks would start again; Flink 2.3 has the option, and refuses the job with the error that is stored.
+tasks would start again. Flink 2.3 has the option and refuses the job; the error is stored.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ import pandas as pd
 
 from aftlib.core.datasets import read_table
 from aftlib.core.paths import beijing_pm25, data_dir
+from aftlib.reports.execute import machine
 from benchmarks import flink
 
 WORKERS, WIDTH, WINDOWS, FAILS = 2, 24, 8, 3
@@ -326,6 +328,8 @@ def run() -> dict[str, Any]:
     return {
         "benchmark": "recovery",
         "flink": flink.VERSION,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "processor": machine()["processor"],
         "sizes": {"sensors": 12, "workers": WORKERS, "window_steps": WIDTH, "windows": WINDOWS,
                   "period_us": PERIOD_US, "checkpoint_ms": CHECKPOINT_MS},
         "runs": rows,
