@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
+from aftlib.core.paths import project_root
 from aftlib.core.recovery_costs import Operation
 from aftlib.does_it_pay.break_even import COMPARED
 from aftlib.does_it_pay.experiments import (
@@ -58,6 +61,18 @@ def saved_times(measured: Measurements) -> pd.DataFrame:
             saved = its["seconds"] - own["seconds"]
             rows.append({"scheme": scheme} | about | {"saved_s": saved, "pays": pays})
     return pd.DataFrame(rows)
+
+
+FLINK = {
+    "system": "Flink",
+    "rate": "read rate",
+    "outage_s": "from the kill until every window is out, s",
+    "samples_again": "samples read again",
+    "lost": "windows lost",
+    "doubled": "doubled",
+    "wrong": "wrong",
+}
+"""Columns of Flink's stored recoveries, and their headings."""
 
 
 def where_it_pays(measured: Measurements) -> go.Figure:
@@ -192,3 +207,21 @@ def accuracy_table(measured: Measurements) -> Styler:
 def own_table(measured: Measurements, operation: Operation) -> Styler:
     """What each scheme would cost in the user's operation per month."""
     return own_numbers(measured, operation).style.format(OWN_FORMATS)
+
+
+def flink_table(stored: Path | None = None) -> Styler:
+    """Flink's stored recoveries: medians over its runs, one row per way and rate.
+
+    By default of ``benchmarks/results/recovery.json``; a table without rows where there is none.
+    """
+    path = stored or project_root() / "benchmarks" / "results" / "recovery.json"
+    found = json.loads(path.read_text()) if path.exists() else {"runs": []}
+    runs = pd.DataFrame(found["runs"], columns=[*FLINK, "killed", "failure"])
+    runs = runs[runs["killed"].astype(bool)]
+    rows = runs.groupby(["system", "rate"], sort=False)[[*FLINK][2:]].median().reset_index()
+    failed = runs.drop_duplicates("system").set_index("system")["failure"]
+    rows["error"] = rows["system"].map(failed).fillna("")
+    about = {name: found.get(name, "") for name in ("flink", "date", "processor")}
+    caption = "Flink {flink}, {date}, {processor}: medians".format_map(about)
+    table = rows.rename(columns=FLINK).style.format(precision=2, na_rep="–", escape="html")
+    return table.hide(axis="index").set_caption(caption if found["runs"] else "no stored run")

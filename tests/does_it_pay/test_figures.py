@@ -1,5 +1,7 @@
 """Every figure shows its measurements."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -72,3 +74,19 @@ def test_tables_have_their_numbers(measured):
     assert own.loc[PROPOSED, "checkpoint_minutes"] == pytest.approx(
         30.4375 * 24 * 2 * COSTS[PROPOSED].checkpoint_s / 60
     )
+
+
+def test_stored_recoveries_of_flink_are_medians_with_their_error(tmp_path):
+    row = {"system": "region", "rate": 100.0, "lost": 0, "doubled": 6, "wrong": 0, "killed": True}
+    runs = [
+        row | {"outage_s": seconds, "samples_again": 30, "failure": ""} for seconds in (3, 4, 9)
+    ]
+    runs += [row | {"outage_s": 99, "samples_again": 0, "killed": False, "failure": ""}]
+    runs += [{"system": "approximate", "rate": 100.0, "killed": True, "failure": "no <way>"}]
+    about = {"flink": "2.3.0", "date": "2026-01-02", "processor": "x"}
+    (tmp_path / "recovery.json").write_text(json.dumps(about | {"runs": runs}))
+    shown = figures.flink_table(tmp_path / "recovery.json")
+    assert shown.caption == "Flink 2.3.0, 2026-01-02, x: medians"
+    assert shown.data.iloc[0, 2] == 4 and shown.data["error"].tolist() == ["", "no <way>"]
+    assert "no &lt;way&gt;" in shown.to_html()
+    assert figures.flink_table(tmp_path / "none.json").data.empty
