@@ -33,7 +33,8 @@ def measured_costs(recoveries: pd.DataFrame) -> dict[str, RecoveryCosts]:
 
     The case is the smallest one; per sample, it is the slope over all cases of D2's exact process,
     which reads by the same reader. On Spark a checkpoint is the coordinator's part of an exact
-    micro-batch, an estimate what D1's coordinator takes longer, and the start all the rest.
+    micro-batch, an estimate what D1's coordinator takes longer, and the start all the rest, which
+    the schemes there have in common.
     """
     free = recoveries[np.isinf(recoveries["rate"])]
     exact = free[free["scheme"] == EXACT_PROCESS]
@@ -44,11 +45,12 @@ def measured_costs(recoveries: pd.DataFrame) -> dict[str, RecoveryCosts]:
     rows = free[(free[CASE] == smallest).all(axis=1)]
     medians = rows.groupby("scheme").median(numeric_only=True)
     costs = {}
+    on_spark = rows[rows["scheme"].isin(ON_SPARK)]
+    start = (on_spark["seconds"] - on_spark["commit_s"] - sample * on_spark["again"]).median()
     for scheme in (name for name in ON_SPARK if name in medians.index):
-        commit = medians["commit_s"][EXACT]
-        start = medians["seconds"][EXACT] - commit - sample * medians["again"][EXACT]
+        commit = float(medians["commit_s"][EXACT])
         estimate = max(0.0, float(medians["commit_s"][scheme] - commit))
-        costs[scheme] = RecoveryCosts(max(0.0, float(start)), sample, estimate, float(commit))
+        costs[scheme] = RecoveryCosts(max(0.0, float(start)), sample, estimate, commit)
     for scheme in (name for name in IN_PROCESS if name in medians.index):
         own = rows[rows["scheme"].isin(IN_PROCESS)]
         start, commit = float(own["start_s"].median()), float(own["commit_s"].median())
@@ -64,7 +66,8 @@ def points_of(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> p
     """Measured and predicted times, one row per scheme, case and rate.
 
     Columns: scheme, sensors, window, rate; seconds, the median, with seconds_low and seconds_high,
-    its interval by order statistics; again, again_planned: samples; predicted_s.
+    its interval; work_s, work_s_low and work_s_high: likewise, from the replacement's start on;
+    again, again_planned: samples; kills; predicted_s.
     """
     rows = []
     for keys, group in recoveries.groupby(["scheme", *CASE, "rate"], sort=False):
@@ -72,6 +75,9 @@ def points_of(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> p
         scheme, again = key[0], float(group["again"].median())
         low, high = median_interval(group["seconds"].to_numpy())
         seconds = {"seconds": group["seconds"].median(), "seconds_low": low, "seconds_high": high}
+        work = (group["seconds"] - group["start_s"]).to_numpy()
+        low, high = median_interval(work)
+        seconds |= {"work_s": np.median(work), "work_s_low": low, "work_s_high": high}
         estimates = scheme in COMPARED
         predicted = costs[scheme].recovery_s(again, estimates, key[3])
         planned = float(group["planned"].iloc[0])
@@ -92,8 +98,9 @@ def median_interval(values: np.ndarray) -> tuple[float, float]:
 def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> pd.DataFrame:
     """Break-even rates, predicted and measured, one row per approximate scheme and case.
 
-    Measured is where the line through the saved times over 1/rate is 0. The interval comes from
-    resampled recoveries. Infinite: the approximate scheme is faster at every rate; 0: at none.
+    Measured is where the line through the saved times over 1/rate is 0. The times are from the
+    replacement's start on, because both start alike. The interval comes from resampled recoveries.
+    Infinite: the approximate scheme is faster at every rate; 0: at none.
     Columns: scheme, sensors, window, predicted, measured, measured_low, measured_high.
     """
     rows = []
@@ -117,13 +124,14 @@ def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) ->
 
 
 def measured_break_even(exact: pd.DataFrame, mine: pd.DataFrame) -> tuple[float, float, float]:
-    """Rate at which the medians of both are equal, with its interval at 95 %."""
+    """Rate at which the medians of both are equal, without the start, and its interval at 95 %."""
     rng = np.random.default_rng(1)
     rates = np.array(sorted(set(exact["rate"]) & set(mine["rate"])))
     saved = np.zeros((RESAMPLES + 1, len(rates)))
     for column, rate in enumerate(rates):
         for frame, sign in ((exact, 1), (mine, -1)):
-            times = frame.loc[frame["rate"] == rate, "seconds"].to_numpy()
+            rows = frame[frame["rate"] == rate]
+            times = (rows["seconds"] - rows["start_s"]).to_numpy()
             drawn = times[rng.integers(0, len(times), (RESAMPLES, len(times)))]
             saved[0, column] += sign * np.median(times)
             saved[1:, column] += sign * np.median(drawn, axis=1)

@@ -47,7 +47,8 @@ def saved_times(measured: Measurements) -> pd.DataFrame:
     """What each approximate scheme saves at each point, one row per scheme, case and finite rate.
 
     Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where its interval lies below that
-    of the exact scheme, −1 where it lies above, 0 where they overlap.
+    of the exact scheme, −1 where it lies above, 0 where they overlap. Times are from the start of
+    the replacement on, because both start alike.
     """
     points = measured.points[np.isfinite(measured.points["rate"])]
     keys, rows = ["sensors", "window", "rate"], []
@@ -55,10 +56,10 @@ def saved_times(measured: Measurements) -> pd.DataFrame:
         mine, other = (points[points["scheme"] == name].set_index(keys) for name in (scheme, exact))
         for key in mine.index.intersection(other.index):
             own, its = mine.loc[key], other.loc[key]
-            pays = int(own["seconds_high"] < its["seconds_low"])
-            pays -= int(own["seconds_low"] > its["seconds_high"])
+            pays = int(own["work_s_high"] < its["work_s_low"])
+            pays -= int(own["work_s_low"] > its["work_s_high"])
             about = dict(zip(keys, key, strict=True))
-            saved = its["seconds"] - own["seconds"]
+            saved = its["work_s"] - own["work_s"]
             rows.append({"scheme": scheme} | about | {"saved_s": saved, "pays": pays})
     return pd.DataFrame(rows)
 

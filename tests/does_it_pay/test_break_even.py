@@ -26,10 +26,11 @@ def test_the_time_of_a_sample_is_a_slope_and_no_constant_is_below_zero():
     recoveries = measurements(noise=0).recoveries
     exact = recoveries["scheme"] == EXACT_PROCESS
     recoveries.loc[exact, "read_s"] = 0.01 + 1e-5 * recoveries["again"]
+    recoveries["seconds"] += 1e-5 * recoveries["again"]
     recoveries.loc[recoveries["scheme"] == MODEL, "commit_s"] = 0.001
     costs = measured_costs(recoveries)
     assert costs[EXACT].sample_s == pytest.approx(1e-5)
-    assert costs[EXACT].start_s == pytest.approx(0.5 - 1e-5 * 72)
+    assert costs[EXACT].start_s == pytest.approx(0.5)
     assert costs[MODEL].estimate_s == 0
 
 
@@ -37,6 +38,8 @@ def test_limited_recoveries_and_larger_cases_do_not_make_the_constants():
     recoveries = measurements(noise=0).recoveries
     others = np.isfinite(recoveries["rate"]) | (recoveries["window"] > 12)
     recoveries.loc[others, ["seconds", "commit_s", "start_s"]] *= 3
+    measured = measured_costs(recoveries)
+    assert measured[MODEL] == measured_costs(measurements(noise=0).recoveries)[MODEL]
     assert measured_costs(recoveries)[EXACT].start_s == pytest.approx(0.5)
 
 
@@ -65,7 +68,17 @@ def test_a_break_even_is_measured_where_the_saved_time_is_zero():
 
 
 def times(rates, seconds):
-    return pd.DataFrame({"rate": np.repeat(rates, 5), "seconds": np.repeat(seconds, 5)})
+    frame = pd.DataFrame({"rate": np.repeat(rates, 5), "seconds": np.repeat(seconds, 5)})
+    return frame.assign(start_s=0.0)
+
+
+def test_a_start_that_takes_longer_moves_no_break_even():
+    recoveries = measurements(noise=0).recoveries
+    expected = break_evens(recoveries, COSTS)["measured"]
+    late = np.random.default_rng(1).exponential(size=len(recoveries))
+    recoveries["seconds"] += late
+    recoveries["start_s"] += late
+    np.testing.assert_allclose(break_evens(recoveries, COSTS)["measured"], expected, rtol=1e-6)
 
 
 def test_a_scheme_may_pay_at_every_rate_or_at_none():
