@@ -172,6 +172,9 @@ def measure(spark: SparkSession, p: NotebookParameters, directory: Path) -> Meas
     recoveries, calm, estimates = [], [], []
     schedule, plans = np.array(p.schedule), dict[str, tuple[float, int]]()
     kills = schedule[~np.isnan(schedule)]
+    first = p.case(p.sensors[0], p.windows[0])
+    warm_up = [*WARM, np.nan, *WARM]  # a session's first micro-batches are slow
+    spark_recoveries(spark, first, EXACT, directory / "warm-up", warm_up)
     for n, width in product(p.sensors, p.windows):
         case = p.case(n, width)
         for scheme in SCHEMES:
