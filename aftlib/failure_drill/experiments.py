@@ -52,7 +52,7 @@ SCHEMES = (
 )
 BUDGET = 0.15
 """Share of a window's samples that D2 may read again within T_SLA."""
-CALM_BATCHES = 8
+CALM_BATCHES = 6
 """Micro-batches of an undisturbed run."""
 SOAK = "soak.json"
 """Name of the file in ``data`` that holds the last soak's result (`make soak`)."""
@@ -116,7 +116,7 @@ class NotebookParameters(ParameterModel):
         smoke=[*SCHEMES[:5], "D2 proposed", SHARED],
     )
     turns: int = parameter(
-        3, "undisturbed runs of each scheme, for its overhead", least=2, smoke=2, full=20
+        3, "undisturbed runs of each scheme, for its overhead", least=2, smoke=2, quick=2, full=20
     )
     seed: int = parameter(1, "of the stream and the schedule", least=0)
 
