@@ -93,7 +93,8 @@ def where_it_pays(measured: Measurements) -> go.Figure:
             figure.add_scatter(
                 x=points["window"].astype(str), y=points["rate"], mode="markers+text", name=name,
                 text=[f" {-seconds:+.2f} s" for seconds in points["saved_s"]],
-                textposition="middle right", legendgroup=name, showlegend=not number,
+                textposition="middle right", legendgroup=name,
+                showlegend=scheme == saved.loc[saved["pays"] == sign, "scheme"].min(),
                 marker={"color": color, "size": 13}, cliponaxis=False, **place,
             )  # fmt: skip
         here = even[even["scheme"] == scheme]
@@ -109,7 +110,9 @@ def where_it_pays(measured: Measurements) -> go.Figure:
     figure.update_yaxes(type="log", dtick=1)
     figure.update_yaxes(title_text="samples per second", col=1)
     last = saved["window"].nunique() - 0.4  # leaves space for the numbers
-    figure.update_xaxes(title_text="window, steps", type="category", range=[-0.3, last])
+    windows = [str(window) for window in sorted(saved["window"].unique())]
+    order = {"categoryorder": "array", "categoryarray": windows}
+    figure.update_xaxes(title_text="window, steps", type="category", range=[-0.3, last], **order)
     figure.update_layout(hovermode="closest", meta={"least": 720}, legend=BELOW)
     return figure.update_layout(margin={"b": 110})
 

@@ -33,6 +33,17 @@ def test_the_first_figure_says_where_it_pays(measured):
     assert line.y == pytest.approx([72 / 0.05, 288 / 0.05], rel=0.05)
 
 
+def test_windows_ascend_in_every_panel_and_each_colour_is_in_the_legend_once(measured):
+    figure = figures.where_it_pays(measured)
+    for axis in ("xaxis", "xaxis2", "xaxis3", "xaxis4"):
+        assert figure.layout[axis].categoryarray == ("12", "48")
+    legend = [
+        t.name for t in figure.data if t.showlegend and t.name in ("faster", "equal", "slower")
+    ]
+    colours = figures.saved_times(measured)["pays"].nunique()
+    assert len(legend) == len(set(legend)) == colours
+
+
 def test_break_even_rates_stand_beside_the_points(measured):
     table = figures.break_even_table(measured).data.set_index(["scheme", "window"])
     row = table.loc[(GUARD, 12)]
