@@ -18,13 +18,13 @@ ROOT = Path(__file__).parents[2]
 ADDED = '''
 
 def buckets_fit_in_a_megabyte(sizes: pd.DataFrame) -> Finding:
-    """D5-6: the largest histogram."""
+    """D5-7: the largest histogram."""
     return Finding(sizes["bytes"].max(), note="Of all windows tried.")
 
 
 CLAIMS.append(
     Claim(
-        "D5-6",
+        "D5-7",
         "A histogram fits in a megabyte.",
         buckets_fit_in_a_megabyte,
         expected="≤ 10⁶",
@@ -76,8 +76,8 @@ def test_a_claim_is_added_in_one_file(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     records = {c["id"]: c for c in json.loads((tmp_path / "reports/claims.json").read_text())}
-    assert (records["D5-6"]["verdict"], records["D5-6"]["unit"]) == ("holds", "bytes")
-    assert "D5-7" not in records and records["D1-1"]["verdict"] == "not run"
+    assert (records["D5-7"]["verdict"], records["D5-7"]["unit"]) == ("holds", "bytes")
+    assert "D5-8" not in records and records["D1-1"]["verdict"] == "not run"
     for page in (f"{name}.html", "index.html"):
         text = (tmp_path / "reports" / page).read_text()
-        assert 'id="claim-D5-6"' in text and "A histogram fits in a megabyte." in text
+        assert 'id="claim-D5-7"' in text and "A histogram fits in a megabyte." in text
