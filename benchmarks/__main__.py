@@ -31,6 +31,7 @@ NAMES = (
     "guard",
     "partial",
     "read_limit",
+    "recovery",
     "cluster",
 )
 RESULTS = Path(__file__).parent / "results"

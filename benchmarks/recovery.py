@@ -43,6 +43,8 @@ RATES = (100.0, 800.0)
 LATE = 1
 """Steps before the window's end at which the process is killed."""
 RUNS = 3
+FAST_WINDOWS = 20_000
+"""Windows of the undisturbed run that is as fast as it can be."""
 CHECKPOINT_MS = 1000
 LATE_S, LONGEST_S = 0.5, 120.0
 COMMON = {
@@ -252,6 +254,25 @@ def recover(class_path: str, system: str, rate: float, fails: bool) -> dict[str,
         }
 
 
+def throughput(class_path: str, system: str) -> dict[str, Any]:
+    """Samples a second of a system without a failure and without a pace, start-up left out."""
+    layout, options = SYSTEMS[system]
+    with tempfile.TemporaryDirectory(prefix="aft-flink-") as place:
+        folder, stream = Path(place), Stream(Path(place) / "stream", FAST_WINDOWS, 0)
+        stream.write()
+        with cluster(class_path, folder, options) as running:
+            sizes = [len(stream.names), stream.shape[0], WORKERS, WIDTH, 0, 1e9]
+            client = running.submit(folder / "conf", layout, stream.folder, *sizes)
+            code = client.wait(timeout=LONGEST_S)
+            failure = "" if code == 0 else last_words(folder, code)
+        found = stream.results()
+        row = {"system": system, "failure": failure, "results": len(found)}
+        if failure or found.empty:
+            return row
+        seconds = float(found["at_s"].max() - stream.begin_s)
+        return row | {"samples_per_s": stream.values.size / seconds}
+
+
 def kill_at(running: Cluster, stream: Stream, client: subprocess.Popen) -> tuple[float, float]:
     """Kill the last worker's process shortly before its window ends, and start it again.
 
@@ -317,9 +338,11 @@ def until(condition: Callable[[], object], longest_s: float = LONGEST_S) -> None
 
 def run() -> dict[str, Any]:
     """All systems at all rates, killed and undisturbed, in turn."""
-    path, rows = flink.prepare(data_dir()), list[dict[str, Any]]()
+    path, rows, fast = flink.prepare(data_dir()), list[dict[str, Any]](), list[dict[str, Any]]()
     for number in range(RUNS):
         for system in SYSTEMS:
+            fast.append(throughput(path, system) | {"run": number})
+            print(fast[-1], flush=True)
             for rate in RATES:
                 rows.append(recover(path, system, rate, True) | {"run": number})
                 print(rows[-1], flush=True)
@@ -332,5 +355,6 @@ def run() -> dict[str, Any]:
         "processor": machine()["processor"],
         "sizes": {"sensors": 12, "workers": WORKERS, "window_steps": WIDTH, "windows": WINDOWS,
                   "period_us": PERIOD_US, "checkpoint_ms": CHECKPOINT_MS},
+        "throughput": fast,
         "runs": rows,
     }  # fmt: skip

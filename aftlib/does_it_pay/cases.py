@@ -96,22 +96,26 @@ def make_case(
     budget: float,
     seed: int,
 ) -> Case:
-    """Return a stream of `learned` + `measured` windows of real or generated sensors.
+    """Return a stream of `learned` + `measured` windows of sensors.
 
+    `data` is "beijing", "generated", or a file of sensors: rows are moments, columns are sensors.
     ε is `epsilon_sd` standard deviations of the windows' means, the median over the sensors. The
-    model of real sensors is fitted to the windows that are learned from. ValueError when the real
-    stream is too short.
+    model of real sensors is fitted to the windows that are learned from. ValueError when there is
+    no such file, or the stream is too short.
     """
     windows = Windows(width, width)
     if data == GENERATED:
         step = block_model(sensors, BLOCKS, covariance=COVARIANCE)
         values, model = draw(step, (learned + measured) * width, seed), step.aggregate(width)
     else:
-        table = read_table(beijing_pm25())
+        if data != REAL and not Path(data).is_file():
+            raise ValueError(
+                f"data must be {REAL!r}, {GENERATED!r} or a CSV or Parquet file, got {data!r}"
+            )
+        table = read_table(beijing_pm25() if data == REAL else data)
         if sensors > len(table.names):
             raise ValueError(
-                f"data must hold {sensors} sensors, got {len(table.names)} real ones: take fewer, "
-                f"or data={GENERATED!r}"
+                f"sensors must be at most the {len(table.names)} of data = {data!r}, got {sensors}"
             )
         values = whole_windows(table.values[:, :sensors], width, learned, measured)
         means, _ = windows.aggregate(values, 0, range(learned))

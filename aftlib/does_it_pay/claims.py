@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from aftlib.core.claims import DEVIATES, UNDECIDED, Claim, Finding, Threshold, nothing
+from aftlib.core.claims import UNDECIDED, Claim, Finding, Threshold, nothing
 from aftlib.core.intervals import share_interval
 from aftlib.does_it_pay.break_even import COMPARED, LEVELS, RESAMPLES
 from aftlib.does_it_pay.experiments import Measurements, accuracy
@@ -227,7 +227,7 @@ CLAIMS = [
         break_even_is_predicted, expected=f"≥ {MOST}",
         threshold=Threshold("ours: close enough to choose a scheme by", low=MOST),
         unit="of the break-even rates", timed=True, figure=WHERE_FIGURE,
-        formula=r"R^*=\frac{S_e-S_a}{f_a-f_e}. \tag{2}", project=True, recorded=DEVIATES,
+        formula=r"R^*=\frac{S_e-S_a}{f_a-f_e}. \tag{2}", project=True, recorded=UNDECIDED,
     ),
     Claim(
         "P-4", "D1's recovery does not wait for the input: at the slowest rate it takes as long.",

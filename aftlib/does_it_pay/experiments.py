@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from aftlib.does_it_pay.break_even import (
     median_interval,
     points_of,
 )
-from aftlib.does_it_pay.cases import BLOCKS, REAL, Case, make_case
+from aftlib.does_it_pay.cases import BLOCKS, GENERATED, Case, make_case
 from aftlib.does_it_pay.process_recoveries import IN_PROCESS, calm_windows, process_recoveries
 from aftlib.does_it_pay.spark_recoveries import EXACT, ON_SPARK, spark_recoveries
 from aftlib.reports.parameter_model import ParameterModel, parameter
@@ -38,12 +38,10 @@ WARM = (np.inf,)
 class NotebookParameters(ParameterModel):
     """What notebook 08 runs with."""
 
-    data: Literal["beijing", "generated"] = parameter(
-        "beijing", "PM2.5 at real stations, hourly; or generated sensors in three groups"
+    data: str = parameter(
+        "beijing", "PM2.5 at twelve stations; a CSV or Parquet file of yours; or generated"
     )
-    sensors: list[int] = parameter(
-        [12], "of the stream; at most 12 real ones", least=4, full=[6, 12]
-    )
+    sensors: list[int] = parameter([12], "the first of the data", least=4, full=[6, 12])
     windows: list[int] = parameter([6, 24], "tumbling, steps", least=2, smoke=[6], full=[6, 12, 24])
     rates: list[float] = parameter(
         [100.0, 800.0],
@@ -80,7 +78,7 @@ class NotebookParameters(ParameterModel):
     def fit_together(self) -> Self:
         """Refuse parameters with which the notebook could not run to its end."""
         for n in self.sensors:
-            if n % self.workers or (self.data != REAL and n % BLOCKS):
+            if n % self.workers or (self.data == GENERATED and n % BLOCKS):
                 raise ValueError(
                     f"sensors must be multiples of workers = {self.workers}, and of {BLOCKS} where "
                     f"they are generated, got {n}"
@@ -93,7 +91,7 @@ class NotebookParameters(ParameterModel):
             raise ValueError(
                 f"rates must hold two rates or more for a break-even, got {self.rates}"
             )
-        if self.data == REAL:
+        if self.data != GENERATED:
             self.case(max(self.sensors), max(self.windows))  # long enough, or refused
         return self
 

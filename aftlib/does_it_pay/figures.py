@@ -72,6 +72,7 @@ FLINK = {
     "lost": "windows lost",
     "doubled": "doubled",
     "wrong": "wrong",
+    "samples_per_s": "samples/s without a failure",
 }
 """Columns of Flink's stored recoveries, and their headings."""
 
@@ -222,10 +223,13 @@ def flink_table(stored: Path | None = None) -> Styler:
     found = json.loads(path.read_text()) if path.exists() else {"runs": []}
     runs = pd.DataFrame(found["runs"], columns=[*FLINK, "killed", "failure"])
     runs = runs[runs["killed"].astype(bool)]
+    fast = pd.DataFrame(found.get("throughput", []), columns=["system", "samples_per_s"])
+    runs["samples_per_s"] = runs["system"].map(fast.groupby("system")["samples_per_s"].median())
     rows = runs.groupby(["system", "rate"], sort=False)[[*FLINK][2:]].median().reset_index()
     failed = runs.drop_duplicates("system").set_index("system")["failure"]
     rows["error"] = rows["system"].map(failed).fillna("")
     about = {name: found.get(name, "") for name in ("flink", "date", "processor")}
     caption = "Flink {flink}, {date}, {processor}: medians".format_map(about)
     table = rows.rename(columns=FLINK).style.format(precision=2, na_rep="–", escape="html")
+    table = table.format("{:,.0f}", na_rep="–", subset=[FLINK["samples_per_s"]])
     return table.hide(axis="index").set_caption(caption if found["runs"] else "no stored run")

@@ -1,6 +1,7 @@
 """Streams of real and generated sensors: windows without gaps, and ε of the windows' means."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from aftlib.core.datasets import read_table
@@ -27,6 +28,15 @@ def test_real_windows_that_are_measured_have_no_gap_and_nothing_is_filled_in():
     later = table[100 * 12 :][: 12 * 200].reshape(-1, 12, 4)
     whole = [window for window in later if np.isfinite(window).all()]
     np.testing.assert_array_equal(measured, np.concatenate(whole[:5]))
+
+
+def test_a_users_file_is_a_stream_like_the_stations(tmp_path):
+    table = read_table(beijing_pm25())
+    frame = pd.DataFrame(table.values[:3000, :4], columns=list("abcd"))
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    own, real = (make_case(d, **REAL) for d in (str(tmp_path / "own.csv"), "beijing"))
+    assert own.model.names == ("a", "b", "c", "d")
+    np.testing.assert_allclose(own.values, real.values, rtol=1e-6)
 
 
 def test_the_model_of_real_sensors_is_of_the_windows_that_are_learned_from():

@@ -27,12 +27,12 @@ from tests.does_it_pay.tables import measurements
     [
         ({"sensors": [5]}, "sensors must be multiples of workers = 2.*, got 5"),
         ({"data": "generated", "sensors": [8]}, "sensors must be multiples of .* 3 where .* got 8"),
-        ({"sensors": [14]}, "data must hold 14 sensors"),
+        ({"sensors": [14]}, "sensors must be at most the 12 of data = 'beijing', got 14"),
         ({"windows": [12, 12]}, r"windows must differ, got \[12, 12\]"),
         ({"rates": [100.0]}, r"rates must hold two rates or more for a break-even, got \[100.0\]"),
         ({"rates": [0.0, 1.0]}, "each of rates must be above 0, got 0.0"),
         ({"windows": [200]}, "data must hold .* windows of 200 steps without a gap"),
-        ({"data": "london"}, "data must fit str, got 'london'"),
+        ({"data": "london"}, "data must be 'beijing', .* or Parquet file, got 'london'"),
     ],
 )
 def test_what_cannot_run_is_refused(changed, said):

@@ -95,9 +95,11 @@ def test_stored_recoveries_of_flink_are_medians_with_their_error(tmp_path):
     runs += [row | {"outage_s": 99, "samples_again": 0, "killed": False, "failure": ""}]
     runs += [{"system": "approximate", "rate": 100.0, "killed": True, "failure": "no <way>"}]
     about = {"flink": "2.3.0", "date": "2026-01-02", "processor": "x"}
+    about["throughput"] = [{"system": "region", "samples_per_s": 1e6 * n} for n in (1, 2, 4)]
     (tmp_path / "recovery.json").write_text(json.dumps(about | {"runs": runs}))
     shown = figures.flink_table(tmp_path / "recovery.json")
     assert shown.caption == "Flink 2.3.0, 2026-01-02, x: medians"
     assert shown.data.iloc[0, 2] == 4 and shown.data["error"].tolist() == ["", "no <way>"]
+    assert "2,000,000" in shown.to_html() and shown.data.iloc[:, 7].dropna().tolist() == [2e6]
     assert "no &lt;way&gt;" in shown.to_html()
     assert figures.flink_table(tmp_path / "none.json").data.empty
