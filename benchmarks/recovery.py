@@ -42,7 +42,7 @@ RATES = (100.0, 800.0)
 """Samples that are read again a second."""
 LATE = 1
 """Steps before the window's end at which the process is killed."""
-RUNS = 3
+RUNS = 2
 FAST_WINDOWS = 20_000
 """Windows of the undisturbed run that is as fast as it can be."""
 CHECKPOINT_MS = 1000
