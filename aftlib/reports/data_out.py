@@ -8,6 +8,7 @@ the variable's name, so name what others should read: ``counts = …`` becomes `
 from __future__ import annotations
 
 import base64
+import copy
 import io
 import re
 import sys
@@ -281,12 +282,44 @@ class _TableFormatter(BaseFormatter):
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Capture each frame that a cell of this kernel shows."""
-    formatter = _TableFormatter(parent=shell.display_formatter)
+    """Capture each frame that a cell of this kernel shows, and show its headings in words.
+
+    The words are `HEADINGS` of the module that the notebook calls `figures`.
+    """
+
+    def words() -> Mapping[str, str]:
+        return getattr(shell.user_ns.get("figures"), "HEADINGS", {})
+
+    def frame_html(frame: pd.DataFrame) -> str:
+        named = frame.rename(columns=words()).rename_axis(index=words(), columns=words())
+        return named._repr_html_()  # type: ignore[operator]
+
+    formatters = shell.display_formatter.formatters
+    table, html = _TableFormatter(parent=shell.display_formatter), formatters["text/html"]
+    formatters[TABLE] = table
     for module in ("pandas", "pandas.core.frame"):
-        formatter.for_type_by_name(module, "DataFrame", lambda frame: captured(frame.style))
-    formatter.for_type_by_name("pandas.io.formats.style", "Styler", captured)
-    shell.display_formatter.formatters[TABLE] = formatter
+        frame_of = (module, "DataFrame")
+        table.for_type_by_name(*frame_of, lambda frame: captured(in_words(frame.style, words())))
+        html.for_type_by_name(*frame_of, frame_html)
+    styler = ("pandas.io.formats.style", "Styler")
+    table.for_type_by_name(*styler, lambda shown: captured(in_words(shown, words())))
+    html.for_type_by_name(*styler, lambda shown: in_words(shown, words())._repr_html_())
+
+
+def in_words(styler: Any, headings: Mapping[str, str]) -> Any:
+    """Return a styled frame that shows `headings` in place of the names that they have words for.
+
+    The frame itself, and so its CSV, keeps the names.
+    """
+
+    def word(label: Any) -> Any:
+        return headings.get(label, label) if isinstance(label, str) else label
+
+    worded = copy.copy(styler)
+    for level in range(worded.columns.nlevels):
+        if headings.keys() & set(worded.columns.get_level_values(level)):
+            worded.format_index(word, axis=1, level=level)
+    return worded.format_index_names(word, axis=0).format_index_names(word, axis=1)
 
 
 def captured(styler: Any) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import re
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from click.testing import CliRunner
+from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_output
 
 from aftlib.reports import cli, data_out, export, html
@@ -22,6 +24,7 @@ from aftlib.reports.data_out import (
     TABLE,
     captured,
     figure_csv,
+    in_words,
     latex_text,
     read_csv,
     store_frames,
@@ -126,6 +129,23 @@ def test_a_shown_frame_carries_its_values_and_its_texts(monkeypatch):
     monkeypatch.setattr(data_out, "MOST_SHOWN", 8)
     assert captured(FRAME.style) is None
     assert latex_text("a~b") == r"a\textasciitilde{}b"
+
+
+def test_a_shown_table_has_headings_in_words_and_its_csv_the_names():
+    shell = InteractiveShell()
+    data_out.load_ipython_extension(shell)
+    shell.user_ns["figures"] = SimpleNamespace(HEADINGS={"a_b": "A of B", "m": "workers"})
+    for shown in (STYLED.data.style, STYLED.data):
+        data, _ = shell.display_formatter.format(shown)
+        heads = re.findall(r"<th[^>]*>([^<]+)</th>", data["text/html"])
+        assert {"A of B", "ε", "workers"} < set(heads) and not {"a_b", "m"} & set(heads)
+        assert data[TABLE]["rows"][:2] == [["", "A of B", "ε"], ["workers", "", ""]]
+        assert table_csv(data).startswith("m,a_b,ε\n")
+    grouped = FRAME.pivot(index="m", columns="epsilon", values=["found"]).style
+    grouped.format_index("{:g}", axis=1, level=1)
+    worded = in_words(grouped, {"found": "share", "epsilon": "ε"})
+    assert captured(worded)["rows"][:2] == [["", "share", "share"], ["ε", "0.1", "0.2"]]
+    assert captured(grouped)["rows"][0] == ["", "found", "found"]
 
 
 def test_frames_are_stored_by_the_names_of_their_variables(tmp_path, monkeypatch):
