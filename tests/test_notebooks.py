@@ -5,9 +5,13 @@ import re
 from importlib import import_module
 from typing import get_type_hints
 
+import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
+from aftlib import Requirement, assign_greedy
+from aftlib.core.generators import block_model
 from aftlib.reports.data_out import is_caption
 from aftlib.reports.documents import DOCUMENTS, PROFILES
 from aftlib.reports.notebook import all_notebooks, profile_parameters
@@ -54,6 +58,35 @@ def test_every_figure_says_what_to_see_in_it(name):
         sentences = re.split(r"(?<=[.?!]) (?=[A-ZΣ])", cells[caption].source)
         assert 1 <= len(sentences) <= 2 and sentences[-1].endswith("."), sentences
         assert "$" not in cells[caption].source  # a screen reader reads it out as it stands
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_words_of_headings_are_no_names_of_code(name):
+    package = next(d.package for d in DOCUMENTS.values() if d.notebook == name)
+    headings = import_module(f"aftlib.{package}.figures").HEADINGS
+    assert [
+        words for words in headings.values() if re.search(r"\w_(?!SLA|re[cps]|est)", words)
+    ] == []
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_prose_is_short_and_names_no_column_of_a_table(name):
+    package = next(d.package for d in DOCUMENTS.values() if d.notebook == name)
+    headings = import_module(f"aftlib.{package}.figures").HEADINGS
+    texts = [c.source for c in NOTEBOOKS[name].content.cells if c.cell_type == "markdown"]
+    prose = re.sub(r"\$\$.*?\$\$", "", "\n".join(texts), flags=re.DOTALL)
+    words = re.sub(r"\$[^$]*\$", "formula", prose).split()
+    assert sum(any(map(str.isalnum, word)) for word in words) <= 900
+    assert not {f"`{name}`" for name in headings} & set(words)
+
+
+def test_the_ten_lines_of_notebook_01_are_the_documents_greedy_assignment():
+    cells = {cell.id: cell.source for cell in NOTEBOOKS["01_approximately_once"].content.cells}
+    names = {"block_model": block_model, "Requirement": Requirement, "np": np, "pd": pd}
+    exec(cells["greedy"], names)
+    expected = assign_greedy(names["model"], 3, names["demand"])
+    assert [tuple(keys) for keys in (*names["filling"], names["reserve"])] == [*expected.workers]
+    assert list(names["greedy"].values()) == pytest.approx(expected.reliability)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

@@ -22,6 +22,7 @@ from aftlib.reports.style import (
     ORANGE,
     PURPLE,
     RED,
+    SHARED_HEADINGS,
     explorable,
     line_figure,
     line_look,
@@ -46,6 +47,29 @@ LOOKS = {
 ASSIGNMENTS = {"greedy": assign_greedy, "h-best": assign_spread, "h-worst": assign_packed}
 _AXES = {"workers": ("workers m (logarithmic)", "m"), "epsilon": ("tolerance ε", "ε")}
 _VALUES = {"estimable": "estimable workers", "pooled": "error rate (9), estimable keys"}
+HEADINGS = SHARED_HEADINGS | {
+    "start": "begin",
+    "stop": "end",
+    "key": "sensor",
+    "truth": "true value",
+    "value": "estimate",
+    "crashed_pid": "failed process",
+    "replacement_pid": "replacement process",
+    "query": "aggregate",
+    "prior": "half-width without other workers",
+    "batch_seconds": "micro-batch with a failure, mean s",
+    "samples_read_again": "samples read again",
+    "aggregates_estimated": "results estimated",
+    "within_epsilon": "share within ε",
+    "audited": "estimates audited",
+    "largest_other_difference": "largest error of other results",
+    "estimable": "estimable workers",
+    "expected": "expected error rate",
+    "pooled": "measured error rate",
+    "pooled_low": "95 % interval, low",
+    "pooled_high": "95 % interval, high",
+}
+"""Words for the names of columns in the tables of its notebook."""
 
 
 def correlation(model: GaussianModel, sample: np.ndarray, observed: float) -> go.Figure:

@@ -22,11 +22,38 @@ from aftlib.does_it_pay.experiments import (
     calm_table,
     own_numbers,
 )
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HEIGHT,
+    ORANGE,
+    PURPLE,
+    RED,
+    SHARED_HEADINGS,
+    styled,
+)
 
 COLORS = dict(zip(SCHEMES, (GREY, BLUE, GREEN, "#333333", ORANGE, PURPLE), strict=True))
 BELOW = {"y": -0.2, "yanchor": "top", "x": 0, "xanchor": "left"}
 """Legend below panels that have titles of their own."""
+HEADINGS = SHARED_HEADINGS | {
+    "against": "compared with",
+    "predicted": "break-even, predicted",
+    "measured": "break-even, measured",
+    "measured_low": "95 % interval, low",
+    "measured_high": "95 % interval, high",
+    "of": "points",
+    "windows": "windows with estimates",
+    "largest_error": "largest error",
+    "recovery_s": "recovery, s",
+    "outage_minutes": "outage, minutes",
+    "gb_read_again": "read again, GB",
+    "checkpoint_minutes": "checkpoints, minutes",
+    "estimated_results": "estimated results",
+    "estimated_share": "share of all results",
+}
+"""Words for the names of columns in the tables of its notebook."""
 OWN_FORMATS: dict[Any, Any] = {
     "recovery_s": "{:,.2f}",
     "outage_minutes": "{:,.2f}",

@@ -19,6 +19,7 @@ from aftlib.reports.style import (
     ORANGE,
     PURPLE,
     RED,
+    SHARED_HEADINGS,
     explorable,
     styled,
     with_slider,
@@ -42,6 +43,33 @@ _RATES = {
     "update": ("update", BLUE),
     "estimates": ("one answer an event", ORANGE),
 }
+HEADINGS = SHARED_HEADINGS | {
+    "t": "time",
+    "query": "article's estimate",
+    "exact": "exact count",
+    "estimate": "sound estimate",
+    "error": "relative error",
+    "same": "as in figure 3",
+    "article": "article's estimate",
+    "sound": "sound estimate",
+    "article_error": "article's error",
+    "worst": "article's largest error",
+    "worst_ones": "at how many ones",
+    "sound_worst": "sound estimate's largest error",
+    "more_worst": "article's largest error, k + 1 buckets",
+    "more_buckets": "buckets, k + 1 of count 1",
+    "at": "events",
+    "window": "window N",
+    "chunk": "events per call",
+    "count_nonzero": "np.count_nonzero, events/s",
+    "ring": "ring of bits, events/s",
+    "update": "update, events/s",
+    "estimates": "one answer per event, events/s",
+    "count_s": "counting, s",
+    "histogram_s": "histograms, s",
+    "ratio": "histograms / counting",
+}
+"""Words for the names of columns in the tables of its notebook."""
 
 
 def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:

@@ -13,7 +13,17 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.failure_drill.experiments import COLUMNS, DRIVER, SUPERVISOR, DrillResult
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HEIGHT,
+    ORANGE,
+    PURPLE,
+    RED,
+    SHARED_HEADINGS,
+    styled,
+)
 
 COLORS = (RED, ORANGE, PURPLE, GREY, BLUE, GREEN, "#56B4E9", "#004D40")
 GOOD, FAIR, BAD = 1.0, 0.5, 0.0
@@ -30,6 +40,36 @@ FORMATS = {
     "{:+.1%}": ("overhead", "overhead_low", "overhead_high"),
 }
 """Columns of the table that are shown, by their format."""
+HEADINGS = SHARED_HEADINGS | {
+    "basis": "measured or simulated",
+    "due": "results due",
+    "share_low": "95 % interval, low",
+    "share_high": "95 % interval, high",
+    "largest_error": "largest error",
+    "rows": "samples",
+    "again": "samples read again",
+    "planned": "planned share read again",
+    "read": "measured share read again",
+    "restart_ms": "until a process works, ms",
+    "rework_ms": "then until results, ms",
+    "latency_s": "until latency is normal, s",
+    "throughput_s": "until throughput is normal, s",
+    "worst": "longest / normal latency",
+    "unsteady": "slow micro-batches afterwards",
+    "stored_bytes": "bytes on disk",
+    "sent_bytes": "bytes sent to the coordinator",
+    "overhead": "overhead in calm",
+    "overhead_low": "overhead, low",
+    "overhead_high": "overhead, high",
+    "checkpoint_ms": "checkpoint, ms",
+    "outside": "estimates off by more than ε",
+    "seconds": "median s per window",
+    "rate": "tuples per second",
+    "memory_slope": "memory growth, MB per hour",
+    "memory_low": "memory growth, low",
+    "memory_high": "memory growth, high",
+}
+"""Words for the names of columns in the tables of its notebook."""
 
 
 def which_for_whom(result: DrillResult) -> go.Figure:

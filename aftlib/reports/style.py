@@ -14,6 +14,20 @@ if TYPE_CHECKING:
 BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
 HEIGHT = 430
+SHARED_HEADINGS = {
+    "bound": "most that may be wrong",
+    "cpu_s": "CPU, s",
+    "delta": "δ",
+    "epsilon": "ε",
+    "half_width": "half-width",
+    "high": "95 % interval, high",
+    "low": "95 % interval, low",
+    "recovery_ms": "recovery, ms",
+    "t_sla_ms": "T_SLA, ms",
+    "tau": "checkpoint τ",
+    "within": "share within ε",
+}
+"""Words for the names of columns that tables of several packages have."""
 
 
 def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) -> go.Figure:

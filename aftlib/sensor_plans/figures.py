@@ -11,7 +11,17 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HEIGHT,
+    ORANGE,
+    PURPLE,
+    RED,
+    SHARED_HEADINGS,
+    styled,
+)
 from aftlib.sensor_plans.backtest import (
     ALWAYS,
     BASELINE,
@@ -34,6 +44,13 @@ LOOK = {
 GUARANTEE = {"color": RED, "dash": "dash"}
 MOST, LISTED = 60, 200
 """Sensors that a figure shows at most, and a table."""
+HEADINGS = SHARED_HEADINGS | {
+    "declared": "share certified",
+    "replayed": "share of sensors read again",
+    "replay_within": "share of the others within ε",
+    "moved": "sensors moved per new plan",
+}
+"""Words for the names of columns in the tables of its notebook."""
 
 
 def _heatmap(

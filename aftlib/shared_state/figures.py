@@ -8,7 +8,17 @@ from itertools import cycle
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    SHARED_HEADINGS,
+    styled,
+    with_slider,
+)
 from aftlib.shared_state.scaling import SERVED, seconds_by_part
 from aftlib.shared_state.tuplelog import UNIFORM
 
@@ -27,6 +37,32 @@ _PARTS = {
     "merge_s": ("merge", ORANGE),
     "rest_s": ("rest: shuffle, aggregation, epoch commit", RED),
 }
+HEADINGS = SHARED_HEADINGS | {
+    "states": "different keys",
+    "throughput": "tuples per second",
+    "start_s": "until the first task, s",
+    "work_s": "longest task, s",
+    "merge_s": "merging, s",
+    "read_ns": "reading a tuple, ns",
+    "receive_ns": "receiving a tuple, ns",
+    "cpu_share": "share of cores busy",
+    "behind": "share of time late",
+    "again": "tuples processed again",
+    "disturbed": "healthy tasks restarted",
+    "twice": "counted twice without a reset",
+    "error": "largest error",
+    "crashed_pid": "failed process",
+    "joined": "starts",
+    "read_again": "tuples read again",
+    "merges_per_s": "sums per second",
+    "with_barriers_per_s": "sums per second, with barriers",
+    "barrier_ms": "barrier, median ms",
+    "barrier_most_ms": "barrier, longest ms",
+    "lost": "throughput lost",
+    "on": "cores",
+    "gigabytes": "peak memory, GB",
+}
+"""Words for the names of columns in the tables of its notebook."""
 
 
 def paced(frame: pd.DataFrame, title: str) -> go.Figure:

@@ -8,7 +8,17 @@ from itertools import cycle, pairwise
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    SHARED_HEADINGS,
+    styled,
+    with_slider,
+)
 from aftlib.upstream_backup.messages import Message, kept, messages
 from aftlib.upstream_backup.parameters import MS, NODES
 from aftlib.upstream_backup.recursion import Simulated
@@ -31,6 +41,43 @@ _KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "request": (RED, "solid", ("request",)),
     "sent again": (RED, "dash", ("data, again", "result, again")),
 }
+HEADINGS = SHARED_HEADINGS | {
+    "rate": "tuples per second",
+    "ratio": "proposed / upstream backup",
+    "mean": "mean difference",
+    "switch": "setting of TCP",
+    "gap": "gap",
+    "initial_window": "initial window",
+    "tuples": "tuples",
+    "nagle_adds": "added by Nagle's algorithm",
+    "gap_with_nagle": "gap with Nagle's algorithm",
+    "window_1_adds": "added by a window of one segment",
+    "resent": "tuples sent again",
+    "reprocessed": "tuples processed again",
+    "restored_ms": "restored, ms",
+    "caught_up_ms": "caught up, ms",
+    "share_of_all": "overhead / all traffic",
+    "relative": "overhead / plain stream",
+    "relative_to_input": "overhead / input",
+    "share": "share of the faster primary",
+    "primary_load": "load of the primary",
+    "secondary_load": "load of the secondary",
+    "wrong": "wrong results without sorting",
+    "delay_ms": "mean delay by sorting, ms",
+    "late": "results moved",
+    "waiting": "results held back",
+    "longest_ms": "longest delay, ms",
+    "failure_ms": "failure at, ms",
+    "twice": "results sent twice",
+    "requests": "requests for the queue",
+    "unnoticed_ms": "until detected, ms",
+    "unnoticed_ms_simulated": "until detected, simulated, ms",
+    "resent_simulated": "tuples sent again, simulated",
+    "recovery_ms_simulated": "recovery, simulated, ms",
+    "duplicates": "results sent twice",
+    "lost": "results lost",
+}
+"""Words for the names of columns in the tables of its notebook."""
 
 
 def _line(scheme: Hashable) -> dict:
