@@ -85,7 +85,7 @@ def correlation(model: GaussianModel, sample: np.ndarray, observed: float) -> go
     figure = go.Figure(points)
     text = f"X2 = {observed:g} observed"
     figure.add_vline(observed, line={"color": RED, "dash": "dash"}, annotation_text=text)
-    styled(figure, "Two sensors that go together (fig. 4)", model.names[1], model.names[0])
+    styled(figure, "Two correlated sensors (fig. 4)", model.names[1], model.names[0])
     return figure.update_layout(hovermode="closest")
 
 
@@ -106,7 +106,7 @@ def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figur
     figure.add_annotation(
         x=centre, y=0, text=f"estimate ± ε = {epsilon:g}", yshift=-2, showarrow=False
     )
-    title = f"What {second} = {observed:g} tells about {first} (figs 5, 6)"
+    title = f"{first} before and after {second} = {observed:g} is known (figs 5, 6)"
     return styled(figure, title, first, "probability density")
 
 
@@ -147,12 +147,13 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
     `bests`); the slider begins at the value nearest to `start`, by default the middle one.
     """
     other = "epsilon" if x == "workers" else "workers"
+    unknown = sorted({*grid["method"]} - LOOKS.keys())
     return line_figure(
         grid.groupby(["method", "workers", "epsilon"], as_index=False).mean(numeric_only=True),
         x,
         y,
         "method",
-        LOOKS,
+        LOOKS | dict.fromkeys(unknown, line_look("#333", "star")),
         (title, _AXES[x][0], _VALUES[y]),
         slider=other,
         label=_AXES[other][1],
@@ -165,7 +166,7 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
 def error_rates(grid: pd.DataFrame, x: str, title: str, start: float, delta: float) -> go.Figure:
     """`sweep` of the error rates with the δ that they must not exceed."""
     figure = sweep(grid, x, "pooled", title, start)
-    threshold(figure, delta, f"promised δ = {delta:g}", "top left")
+    threshold(figure, delta, f"δ = {delta:g}", "top left")
     # no axis from zero: an interval's side of δ decides
     return figure.update_yaxes(rangemode="normal", autorangeoptions={"include": [delta]})
 

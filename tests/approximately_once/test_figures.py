@@ -23,10 +23,18 @@ def test_the_axis_of_error_rates_shows_on_which_side_of_delta_they_lie():
     figure = figures.error_rates(grid, "workers", "title", 0.65, delta=0.05)
     assert figure.layout.yaxis.autorangeoptions.include == (0.05,)
     assert figure.layout.yaxis.rangemode != "tozero"
-    assert figure.layout.annotations[0].text == "promised δ = 0.05"
+    assert figure.layout.annotations[0].text == "δ = 0.05"
     (curve,) = figure.data
     assert (curve.x, curve.y, curve.error_y.array) == ((2, 3), (0.02, 0.02), (0.02, 0.02))
     assert curve.error_y.arrayminus == pytest.approx((0.01, 0.01))
+
+
+def test_a_method_without_a_look_of_its_own_has_a_curve():
+    grid = pd.DataFrame(
+        {"method": ["greedy", "mine"], "workers": 2, "epsilon": 0.5, "estimable": [1, 2]}
+    )
+    figure = figures.sweep(grid, "workers", "estimable", "title")
+    assert {curve.name: curve.y for curve in figure.data} == {"greedy": (1,), "mine": (2,)}
 
 
 def test_samples_and_what_was_observed():

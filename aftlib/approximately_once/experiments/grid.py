@@ -47,7 +47,8 @@ ASSIGN: Mapping[str, Callable[..., Assignment]] = {
         *asked, uneven=True, empty_drop="zero", reserve=False
     ),
 }
-METHODS = (*DOCUMENT, "random", NO_DROP)
+METHODS = tuple(name for name in ASSIGN if name not in (NO_RESERVE, NEITHER))
+"""Methods of figs 10–13: each entry of `ASSIGN` but the two that only bound greedy's loss."""
 STEPS = 30_000
 """Steps of the log, at most, that estimates of extremes are compared with."""
 
