@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aftlib.reports.documents import DOCUMENTS, all_claims
+from aftlib.reports.documents import DOCUMENTS, PROFILES, all_claims
+from aftlib.reports.notebook import find_notebook, profile_parameters
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -66,6 +67,20 @@ def test_a_documents_page_gives_claims_their_recorded_verdict(id):
     rows = dict(re.findall(r"^\| (\w+-\d+) \| (\w+) \|", PAGES[OF_DOCUMENTS[id]], re.MULTILINE))
     known = all_claims()
     assert rows and rows == {claim: known[claim].recorded for claim in rows}
+
+
+def test_the_page_about_profiles_has_their_values():
+    rows = re.findall(
+        r"^\| (\d\d) \| `(\w+)`.* \| (\d+) \| (\d+) \| (\d+) \|$",
+        PAGES["howto/profiles.md"],
+        re.MULTILINE,
+    )
+    assert {number for number, *_ in rows} == {f"0{n}" for n in range(1, 9)}
+    for number, name, *values in rows:
+        notebook = find_notebook(number)
+        default = notebook.parameters[name].default
+        found = [profile_parameters(profile, notebook).get(name, default) for profile in PROFILES]
+        assert found == [int(value) for value in values], (number, name)
 
 
 def test_files_and_commands_that_pages_name_are_there():
