@@ -61,7 +61,7 @@ HEADINGS = SHARED_HEADINGS | {
     "at": "events",
     "window": "window N",
     "chunk": "events per call",
-    "count_nonzero": "np.count_nonzero, events/s",
+    "count_nonzero": "counting by NumPy, events/s",
     "ring": "ring of bits, events/s",
     "update": "update, events/s",
     "estimates": "one answer per event, events/s",

@@ -315,7 +315,7 @@ def in_words(styler: Any, headings: Mapping[str, str]) -> Any:
     def word(label: Any) -> Any:
         return headings.get(label, label) if isinstance(label, str) else label
 
-    worded = copy.copy(styler)
+    worded = copy.deepcopy(styler)
     for level in range(worded.columns.nlevels):
         if headings.keys() & set(worded.columns.get_level_values(level)):
             worded.format_index(word, axis=1, level=level)
