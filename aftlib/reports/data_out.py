@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -291,8 +292,9 @@ def load_ipython_extension(shell: Any) -> None:
         return getattr(shell.user_ns.get("figures"), "HEADINGS", {})
 
     def frame_html(frame: pd.DataFrame) -> str:
-        named = frame.rename(columns=words()).rename_axis(index=words(), columns=words())
-        return named._repr_html_()  # type: ignore[operator]
+        word = partial(_word, words())
+        named = frame.rename(columns=word).rename_axis(index=word, columns=word)
+        return str(named._repr_html_())
 
     formatters = shell.display_formatter.formatters
     table, html = _TableFormatter(parent=shell.display_formatter), formatters["text/html"]
@@ -311,15 +313,15 @@ def in_words(styler: Any, headings: Mapping[str, str]) -> Any:
 
     The frame itself, and so its CSV, keeps the names.
     """
-
-    def word(label: Any) -> Any:
-        return headings.get(label, label) if isinstance(label, str) else label
-
-    worded = copy.deepcopy(styler)
+    word, worded = partial(_word, headings), copy.deepcopy(styler)
     for level in range(worded.columns.nlevels):
         if headings.keys() & set(worded.columns.get_level_values(level)):
             worded.format_index(word, axis=1, level=level)
     return worded.format_index_names(word, axis=0).format_index_names(word, axis=1)
+
+
+def _word(headings: Mapping[str, str], label: Any) -> Any:
+    return headings.get(label, label) if isinstance(label, str) else label
 
 
 def captured(styler: Any) -> dict[str, Any] | None:
