@@ -294,7 +294,7 @@ def load_ipython_extension(shell: Any) -> None:
     def frame_html(frame: pd.DataFrame) -> str:
         word = partial(_word, words())
         named = frame.rename(columns=word).rename_axis(index=word, columns=word)
-        return str(named._repr_html_())
+        return str(named._repr_html_())  # type: ignore[operator]
 
     formatters = shell.display_formatter.formatters
     table, html = _TableFormatter(parent=shell.display_formatter), formatters["text/html"]
