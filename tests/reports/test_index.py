@@ -29,13 +29,14 @@ def test_a_row_of_the_readme_shows_what_its_verdict_follows_from(tmp_path):
     name = "01_approximately_once"
     shows = {"threshold": "fig. 1: fewer", "source": "section 2", "detectable": 0.25, "n": 3}
     shows |= {"readings": {"of all": "0.5 × [0.4, 0.6], holds"}, "counted": "turns"}
-    shows |= {"parts": {"the other set": "2 ×, deviates"}}
+    shows |= {"parts": {"the other set": "2 ×, deviates"}, "note": "Few. The rest is folded."}
     theirs = gather([], {})[0].model_copy(update=shows | {"notebook": name})
     ours = theirs.model_copy(update={"id": "D1-99", "project": True})
     text = write_readme({name: executed(FIRST)}, [ours, theirs], tmp_path / "README.md").read_text()
     row = text[text.index(f"| {theirs.id} |") :].partition("\n")[0]
     for part in ("(section 2)", "threshold from fig. 1: fewer", "n = 3 turns", "detects ± 0.25"):
         assert part in row
+    assert "<sub>Few.</sub><details><summary>More</summary><sub>The rest is folded.</sub>" in row
     assert "Parts: 1 deviates</summary><sub>the other set: 2 ×, deviates</sub>" in row
     assert "Other readings: 1 holds</summary><sub>of all: 0.5 × [0.4, 0.6], holds</sub>" in row
     assert text.index(row) < text.index("| claim | the project's own claims") < text.index("D1-99")
