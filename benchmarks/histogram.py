@@ -21,8 +21,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram, experiments
+from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram
 from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.experiments import costs
 from aftlib.exponential_histogram.operator import HistogramQuery
 from aftlib.exponential_histogram.pipeline import aggregate
 from aftlib.exponential_histogram.source import Drawn
@@ -65,7 +66,7 @@ def said(what: str) -> None:
 def on_spark(events: int) -> dict[str, Any]:
     """Drawing and counting events in tasks, beside drawing them into histograms that merge."""
     spark = session("benchmark")
-    frame = experiments.parallel(
+    frame = costs.parallel(
         spark, [events], window=WINDOW, epsilon=EPSILON, share=0.5, seed=1, tasks=8, rounds=5
     )
     found = json.loads(frame.to_json(orient="records"))[0]

@@ -27,8 +27,9 @@ import pandas as pd
 import psutil
 
 from aftlib.core.paths import data_dir
-from aftlib.shared_state import experiments as d3
-from aftlib.shared_state.experiments import Input
+from aftlib.shared_state.experiments.parameters import Input, inputs
+from aftlib.shared_state.experiments.servers import served
+from aftlib.shared_state.experiments.strategies import measured
 from aftlib.shared_state.strategies import merge_log
 from aftlib.shared_state.task import sum_partitions
 from aftlib.shared_state.tuplelog import TupleStream
@@ -67,15 +68,15 @@ for folder in sys.argv[2:]:
 def run() -> dict[str, Any]:
     """All figures of this benchmark, as medians with the least and most, and their ratios."""
     spark = session("benchmark")
-    given = d3.inputs(spark, data_dir(), [TupleStream(TUPLES, KEYS, skew, SEED) for skew in SKEWS])
+    given = inputs(spark, data_dir(), [TupleStream(TUPLES, KEYS, skew, SEED) for skew in SKEWS])
     _say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
-    strategies = d3.measured(spark, given, [TASKS], RUNS, warm_up=True)
+    strategies = measured(spark, given, [TASKS], RUNS, warm_up=True)
     strategies = pd.concat([strategies, _upfront_compiled(spark, given)])
     _say("strategies on Spark done")
-    smaller = d3.inputs(spark, data_dir(), [TupleStream(TUPLES // 10, KEYS, SKEWS[0], SEED)])
+    smaller = inputs(spark, data_dir(), [TupleStream(TUPLES // 10, KEYS, SKEWS[0], SEED)])
     memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
     spark.stop()
-    servers = d3.served(given, [TASKS], RUNS, times=1)
+    servers = served(given, [TASKS], RUNS, times=1)
     _say("servers and tasks done")
     cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
     _say("one core each done")

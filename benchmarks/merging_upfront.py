@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from aftlib.core.compiling import jit
-from aftlib.shared_state.experiments import Input
+from aftlib.shared_state.experiments.parameters import Input
 from aftlib.shared_state.sums import SliceSums
 from aftlib.shared_state.task import Intake
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from aftlib.spark.faults import Fault
-from aftlib.upstream_backup import experiments, figures, processes
+from aftlib.upstream_backup import figures, processes
+from aftlib.upstream_backup.experiments import beyond
 from aftlib.upstream_backup.parameters import NODES, OTHER
 from aftlib.upstream_backup.processes import deliver
 from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
@@ -245,7 +246,7 @@ def test_a_node_that_does_not_start(does, patience_s, message, tmp_path, monkeyp
 
 def test_kills_of_the_report():
     """Real kills beside the simulation of the same system."""
-    found = experiments.real_kills(1, seed=3)
+    found = beyond.real_kills(1, seed=3)
     assert found["scheme"].tolist() == ["upstream backup", "proposed"]
     assert (found["lost"] == 0).all() and (found["requests"] >= 1).all()
     assert (found["unnoticed_ms"] > 0).all() and found.notna().all(axis=None)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from aftlib.exponential_histogram import experiments
 from aftlib.exponential_histogram.bits import BitStream
+from aftlib.exponential_histogram.experiments import costs, errors
 
 
 @pytest.fixture(scope="session")
 def few():
-    return experiments.few_ones([0.01, 0.1, 0.5], most=200)
+    return errors.few_ones([0.01, 0.1, 0.5], most=200)
 
 
 @pytest.fixture(scope="session")
 def swept(spark):
-    return experiments.sweep(
+    return errors.sweep(
         spark, epsilons=[0.02, 0.1], windows=[50, 400], shares=[0.01, 0.5], bursts=[0, 20],
         windows_of_events=20, seed=3,
     )  # fmt: skip
@@ -23,12 +23,12 @@ def swept(spark):
 
 @pytest.fixture(scope="session")
 def sizes():
-    return experiments.sizes([0.01, 0.5], [100, 10_000, 1_000_000])
+    return costs.sizes([0.01, 0.5], [100, 10_000, 1_000_000])
 
 
 @pytest.fixture(scope="session")
 def long_run():
-    return experiments.long_run(
+    return costs.long_run(
         BitStream(0.5, None, 2), events=300_000, window=20_000, epsilon=0.05, chunk=10_000,
         points=10,
     )  # fmt: skip
@@ -36,4 +36,4 @@ def long_run():
 
 @pytest.fixture(scope="session")
 def rates():
-    return experiments.rates(1000, 0.1, [1, 1000], seconds=0.01, seed=1)
+    return costs.rates(1000, 0.1, [1, 1000], seconds=0.01, seed=1)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.exponential_histogram import ExponentialHistogram, experiments
+from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.claims import CLAIMS
 from aftlib.exponential_histogram.experiments import costs, errors
@@ -107,16 +107,16 @@ def swept():
 
 def settled():
     """Every claim by its id, from tiny experiments."""
-    few = experiments.counterexamples(experiments.few_ones([0.01, 0.1, 0.5], most=200))
-    long_run = experiments.long_run(
+    few = errors.counterexamples(errors.few_ones([0.01, 0.1, 0.5], most=200))
+    long_run = costs.long_run(
         BitStream(0.5), events=3_000_000, window=20_000, epsilon=0.05, chunk=1_000_000
     )
-    rates = experiments.rates(20_000, 0.05, [1, 1000], 0, seed=1)
+    rates = costs.rates(20_000, 0.05, [1, 1000], 0, seed=1)
     frames = {
-        "table": experiments.figure_3(),
+        "table": errors.figure_3(),
         "swept": swept(),
         "smallest": few,
-        "sizes": experiments.sizes([0.01, 0.5], [1000, 10_000, 100_000]),
+        "sizes": costs.sizes([0.01, 0.5], [1000, 10_000, 100_000]),
         "long_run": long_run,
         "rates": rates,
     }
@@ -178,7 +178,7 @@ def test_an_article_that_kept_its_promise_would_be_noticed(mutated):
 
 
 def test_buckets_that_grow_faster_than_the_logarithm_turn_space_and_time():
-    sizes = experiments.sizes([0.01], [1000, 10**6, 10**9])
+    sizes = costs.sizes([0.01], [1000, 10**6, 10**9])
     assert judging.verdict(CLAIMS, {"sizes": sizes}, "D5-3") == "holds"
     grown = sizes.assign(buckets=(sizes["buckets"] * np.log10(sizes["window"]) ** 0.5 / 1.7))
     for claim in ("D5-3", "D5-6"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aftlib.exponential_histogram import ExponentialHistogram, experiments, figures
+from aftlib.exponential_histogram import ExponentialHistogram, figures
 from aftlib.exponential_histogram.bits import BitStream, exact_counts
+from aftlib.exponential_histogram.experiments import costs, errors
 from aftlib.exponential_histogram.experiments.costs import filled
 from aftlib.exponential_histogram.experiments.errors import kept_buckets, measure
 from aftlib.exponential_histogram.source import BitEvents
@@ -14,17 +15,17 @@ from tests.exponential_histogram.article_histogram import ArticleHistogram
 
 
 def test_figure_3_is_the_documents():
-    table = experiments.figure_3()
+    table = errors.figure_3()
     assert table["same"].all()
     assert len(table) == 13
     assert table["error"].round(3).tolist()[4:8] == [0.333, 0.25, 0.2, 0.167]
-    assert experiments.shown(table)["buckets"].tolist()[:6] == [
+    assert errors.shown(table)["buckets"].tolist()[:6] == [
         "–", "(2,1)", "(3,1) (2,1)", "(3,1) (2,1)", "(5,1) (3,2)", "(6,1) (5,1) (3,2)",
     ]  # fmt: skip
 
 
 def test_smallest_counterexamples_are_the_digests(few):
-    found = experiments.counterexamples(few).set_index("epsilon")
+    found = errors.counterexamples(few).set_index("epsilon")
     assert found.loc[0.01, ["ones", "article", "sound"]].tolist() == [52, 51, 51.5]
     assert found.loc[0.01, "article_error"] == pytest.approx(1 / 52)
     assert found.loc[0.1, ["ones", "article"]].tolist() == [7, 6]
@@ -80,7 +81,7 @@ def test_sizes_are_those_of_bits_and_at_break_even_the_ring_is_larger(sizes):
     assert point["buckets"] == pytest.approx(len(histogram.buckets), abs=51)
     assert (sizes["buckets"] <= sizes["bound"]).all()
     assert filled(2_000_000, 0.5).total == 2_000_000
-    assert experiments.break_even(sizes)["window"].tolist() == [1_000_000, 10_000]
+    assert costs.break_even(sizes)["window"].tolist() == [1_000_000, 10_000]
 
 
 def test_long_run_is_the_histograms(long_run):
@@ -96,7 +97,7 @@ def test_long_run_is_the_histograms(long_run):
 
 
 def test_error_curve_keeps_the_largest_of_each_stretch():
-    curve = experiments.error_curve(BitStream(0.01, None, 1), 20_000, 1000, 0.1, points=40)
+    curve = errors.error_curve(BitStream(0.01, None, 1), 20_000, 1000, 0.1, points=40)
     found = measure(BitStream(0.01, None, 1).draw(20_000), 1000, 0.1)
     assert curve["at"].iloc[-1] == 20_000
     for name in ("sound", "article"):
@@ -105,12 +106,12 @@ def test_error_curve_keeps_the_largest_of_each_stretch():
 
 def test_demo_and_parallel_keep_their_bounds(spark, tmp_path):
     events = BitEvents(0.5, None, 5, keys=1, stop=6000, every=3000, tasks=2)
-    demo = experiments.operator_demo(spark, tmp_path, events, window=1000, epsilon=0.05)
+    demo = errors.operator_demo(spark, tmp_path, events, window=1000, epsilon=0.05)
     bits = BitStream(0.5, None, 5).draw(6000)
     assert demo["exact"].tolist() == exact_counts(bits, 1000).tolist()
     assert demo["estimate"].tolist() == ExponentialHistogram(1000, 0.05).estimates(bits).tolist()
     assert (demo["error"] <= 0.05).all()
-    found = experiments.parallel(
+    found = costs.parallel(
         spark, [300_000], window=50_000, epsilon=0.05, share=0.5, seed=5, tasks=3, rounds=1
     )
     assert found["partitions"].tolist() == [3]
@@ -120,7 +121,7 @@ def test_demo_and_parallel_keep_their_bounds(spark, tmp_path):
 
 
 def test_variances_keep_their_promise_with_fewer_buckets_for_a_larger_error():
-    table = experiments.variances([0.1, 0.5], 3000, seed=1, looks=40)
+    table = errors.variances([0.1, 0.5], 3000, seed=1, looks=40)
     assert (table["error"] <= table["epsilon"]).all()
     assert (table["error"] > 0).all()
     buckets = table.pivot_table(index="stream", columns="epsilon", values="buckets")
@@ -135,7 +136,7 @@ def stepped(figure, step):
 
 
 def test_buckets_can_be_stepped_through():
-    figure = figures.buckets(experiments.figure_3(), experiments.FIGURE_3_WINDOW, start=9)
+    figure = figures.buckets(errors.figure_3(), errors.FIGURE_3_WINDOW, start=9)
     assert len(figure.layout.sliders[0].steps) == 13
     window, boxes, events, names, answers = stepped(figure, 8)
     assert events["text"] == list("011011111")

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from aftlib.core.checks import with_value
-from aftlib.exponential_histogram import experiments, figures
+from aftlib.exponential_histogram import figures
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.claims import CLAIMS
-from aftlib.exponential_histogram.experiments import NotebookParameters
+from aftlib.exponential_histogram.experiments import costs, errors
+from aftlib.exponential_histogram.experiments.parameters import NotebookParameters
 from aftlib.reports.parameter_cell import read_parameters
 from tests.judging import verdict
 
@@ -65,8 +66,8 @@ def test_values_that_do_not_go_together_are_refused(changed, message):
 def test_an_epsilon_outside_the_grid_reaches_every_figure(spark):
     """`aft run 05 -p epsilon=0.02` once ended in "is not in list"."""
     grid = with_value([0.1, 0.5], 0.02)
-    few = experiments.few_ones(grid, most=80)
-    swept = experiments.sweep(
+    few = errors.few_ones(grid, most=80)
+    swept = errors.sweep(
         spark, epsilons=grid, windows=[20], shares=[0.5], bursts=[0], windows_of_events=2, seed=0
     )
     for figure in (
@@ -80,16 +81,16 @@ def test_an_epsilon_outside_the_grid_reaches_every_figure(spark):
 
 def test_the_least_values_come_to_an_end(spark, tmp_path):
     stream = BitStream(0.5, None, 0)
-    sizes = experiments.sizes([1e-5, 0.5], [1, 10**18])
+    sizes = costs.sizes([1e-5, 0.5], [1, 10**18])
     assert np.isfinite(sizes["bytes"]).all()
     assert verdict(CLAIMS, {"sizes": sizes}, "D5-3") == "holds"
-    assert len(experiments.break_even(sizes)) == 2
-    run = experiments.long_run(stream, events=3, window=1, epsilon=0.5, chunk=2)
+    assert len(costs.break_even(sizes)) == 2
+    run = costs.long_run(stream, events=3, window=1, epsilon=0.5, chunk=2)
     assert run["at"].tolist() == [2, 3]
-    assert (experiments.rates(1, 0.5, [1, 2], 0, 0)[["update", "ring"]] > 0).all(axis=None)
-    assert len(experiments.error_curve(stream, 20, 1, 0.5)) == 20
-    assert len(experiments.variances([0.5], 2, 0)) == 3
-    parallel = experiments.parallel(
+    assert (costs.rates(1, 0.5, [1, 2], 0, 0)[["update", "ring"]] > 0).all(axis=None)
+    assert len(errors.error_curve(stream, 20, 1, 0.5)) == 20
+    assert len(errors.variances([0.5], 2, 0)) == 3
+    parallel = costs.parallel(
         spark, [1, 2], window=1, epsilon=0.5, share=0.5, seed=0, tasks=3, rounds=1
     )
     assert parallel["events"].tolist() == [1, 2]

@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.shared_state import claims, experiments, scaling, tuplelog
+from aftlib.shared_state import claims, scaling, tuplelog
 from aftlib.shared_state import job as journal
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.claims import CLAIMS, explanation
-from aftlib.shared_state.experiments import Input, servers
+from aftlib.shared_state.experiments import servers
+from aftlib.shared_state.experiments.parameters import Input
 from aftlib.shared_state.experiments.strategies import METHODS
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.output import Output
@@ -341,7 +342,7 @@ def settled_by_work(tmp_path, monkeypatch):
     for skew in (0.0, 1.2, 2.0):
         stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)
         given.append(Input(stream, TupleLog.draw(tmp_path / f"{skew}", stream, 4)))
-    served = experiments.served(given, [1, 2], 2, times=1)
+    served = servers.served(given, [1, 2], 2, times=1)
     in_spark = pd.concat([served.assign(strategy=name) for name in claims.LATE[:2]])
     given = {"measured": with_parts(in_spark), "served": served, "large": None}
     given |= {"paced": emulated()}

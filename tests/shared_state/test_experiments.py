@@ -11,11 +11,10 @@ import pandas as pd
 import psycopg
 import pytest
 
-from aftlib.shared_state import experiments as d3
 from aftlib.shared_state import figures
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.claims import CLAIMS
-from aftlib.shared_state.experiments import servers
+from aftlib.shared_state.experiments import parameters, servers, strategies
 from aftlib.shared_state.experiments.servers import MODES
 from aftlib.shared_state.experiments.strategies import (
     METHODS,
@@ -37,12 +36,12 @@ from tests.judging import verdict
 @pytest.fixture(scope="module")
 def given(spark, tmp_path_factory):
     streams = [TupleStream(100_000, 1_000, skew) for skew in (0.0, 2.0)]
-    return d3.inputs(spark, tmp_path_factory.mktemp("data"), streams, partitions=2)
+    return parameters.inputs(spark, tmp_path_factory.mktemp("data"), streams, partitions=2)
 
 
 @pytest.fixture(scope="module")
 def failures(spark, given):
-    return d3.one_task_crashes(spark, given[0], 2, every=20_000, after=25_000)
+    return strategies.one_task_crashes(spark, given[0], 2, every=20_000, after=25_000)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,7 @@ def sharing(tmp_path_factory, ran):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(servers, "run_job", recorded)
-        return d3.servers_and_tasks_crash(tmp_path_factory.mktemp("sharing"), 20_000, seed=1)
+        return servers.servers_and_tasks_crash(tmp_path_factory.mktemp("sharing"), 20_000, seed=1)
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def again(sharing, ran):  # noqa: ARG001
 
 
 def test_table_1_by_hand(spark, tmp_path):
-    state, windows, done = d3.table_1(spark, tmp_path)
+    state, windows, done = strategies.table_1(spark, tmp_path)
     assert windows.to_numpy().tolist() == [
         ["[0, 10)", 0, 10 + 30 + 2 + 3],
         ["[0, 10)", 1, 20 + 40 + 1],
@@ -96,7 +95,7 @@ def test_table_1_by_hand(spark, tmp_path):
 
 
 def test_measured_covers_every_run(spark, given):
-    measured = d3.measured(spark, given, [1, 2], 1, warm_up=False)
+    measured = strategies.measured(spark, given, [1, 2], 1, warm_up=False)
     assert len(measured) == 3 * 2 * 2
     assert (measured["tuples"] == 100_000).all()
     assert (measured["count"] == 100_000).all()
@@ -115,7 +114,7 @@ def test_the_warm_up_is_run_but_not_counted():
         return {"tuples": 10, "seconds": len(runs)}
 
     given = [SimpleNamespace(stream=TupleStream(1, skew=skew)) for skew in (0.0, 2.0)]
-    found = d3.measure(run, given, ["a", "b"], [1], repeats=2, warm_up=True)
+    found = strategies.measure(run, given, ["a", "b"], [1], repeats=2, warm_up=True)
     assert runs == 3 * [(0.0, "a", 1), (0.0, "b", 1), (2.0, "a", 1), (2.0, "b", 1)]
     assert found["repeat"].tolist() == [0] * 4 + [1] * 4
     assert found["throughput"].tolist() == [10 / n for n in range(5, 13)]
@@ -185,9 +184,9 @@ def test_healthy_tasks_that_restarted_are_counted():
 
 def test_crashes_that_cannot_happen_are_refused(spark, given):
     with pytest.raises(ValueError, match="tasks must be at least 2.*, got 1"):
-        d3.one_task_crashes(spark, given[0], 1, 1, 1)
+        strategies.one_task_crashes(spark, given[0], 1, 1, 1)
     with pytest.raises(ValueError, match="after must be below .*, got 1000000: no task crashed"):
-        d3.one_task_crashes(spark, given[0], 2, every=40_000, after=1_000_000)
+        strategies.one_task_crashes(spark, given[0], 2, every=40_000, after=1_000_000)
 
 
 def test_a_crash_disturbs_only_its_own_among_servers(sharing):
@@ -227,7 +226,7 @@ def test_a_window_that_a_crash_loses_turns_its_claim(tmp_path, monkeypatch, agai
         return account
 
     monkeypatch.setattr(servers, "run_job", loses_a_window)
-    found = d3.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
+    found = servers.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
     assert found.groupby("run")["error"].max().to_dict() == {
         "undisturbed": 0, "a task crashes": 1, "a server crashes": 1,
     }  # fmt: skip
@@ -242,20 +241,20 @@ def test_a_crash_that_takes_the_server_along_turns_its_claim(tmp_path, monkeypat
         return run_job(replace(job, faults=(*job.faults, *along)))
 
     monkeypatch.setattr(servers, "run_job", takes_the_server_along)
-    found = d3.servers_and_tasks_crash(tmp_path, 20_000, seed=1)
+    found = servers.servers_and_tasks_crash(tmp_path, 20_000, seed=1)
     assert crash_verdicts(IN_SPARK, found) == ["deviates", "holds"]
 
 
 def test_a_run_without_its_crash_is_refused(tmp_path, monkeypatch, again):
     monkeypatch.setattr(servers, "run_job", lambda job: again(replace(job, faults=())))
     with pytest.raises(RuntimeError, match="a task crashes, but no process was killed: take more"):
-        d3.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
+        servers.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
 
 
 def test_servers_sum_the_same_as_the_strategies(tmp_path):
     stream = TupleStream(50_000, 1_000, 1.4)
     log = TupleLog.draw(tmp_path / "log", stream, 4)
-    found = d3.served([d3.Input(stream, log)], [2], 1, times=3)
+    found = servers.served([parameters.Input(stream, log)], [2], 1, times=3)
     draws = [stream.draw(index) for index in range(stream.ranges)]
     assert found[["tasks", "repeat", "tuples"]].to_numpy().tolist() == [[2, 0, 150_000]]
     assert found["sum"].tolist() == [3 * sum(int(values.sum()) for _, _, values in draws)]
@@ -264,7 +263,7 @@ def test_servers_sum_the_same_as_the_strategies(tmp_path):
 
 
 def test_merges_are_timed_of_every_store_and_flush():
-    found = d3.merges(d3.EMBEDDED, [1_000], 3_000, seed=1, turns=2)
+    found = servers.merges(servers.EMBEDDED, [1_000], 3_000, seed=1, turns=2)
     assert found["turn"].tolist() == [0] * 5 + [1] * 5
     assert found[["store", "flush"]].to_numpy()[:5].tolist() == [
         ["memory", "barrier"], ["rocksdb", "merge"], ["rocksdb", "barrier"],
@@ -279,11 +278,11 @@ def test_timed_rows_are_merged():
 
     @contextmanager
     def counted(flush):
-        with d3.EMBEDDED["sqlite"](flush) as table:
+        with servers.EMBEDDED["sqlite"](flush) as table:
             yield table
             held.append((table.read().values.sum(), table.progress()[0].offset))
 
-    d3.merges({"counted": counted}, [1_000], 2_000, seed=1)
+    servers.merges({"counted": counted}, [1_000], 2_000, seed=1)
     assert held == [(11_000, 9_000), (11_000, 9_000)]
 
 
@@ -297,7 +296,7 @@ def test_checkpoints_are_timed_against_their_own_turn(monkeypatch):
         return next(seconds), 1.0
 
     monkeypatch.setattr(servers, "time_stream", timed)
-    found = d3.checkpoints(["memory"], 20_000, runs=2)
+    found = servers.checkpoints(["memory"], 20_000, runs=2)
     assert found["mode"].tolist() == 2 * list(MODES)
     assert found["throughput"].tolist() == (20_000 / found["seconds"]).tolist()
     without, local, both = MODES.values()
@@ -311,12 +310,12 @@ def test_checkpoints_are_timed_against_their_own_turn(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: d3.merges(d3.EMBEDDED, [], 1, 1), "keys must hold at least one value"),
-        (lambda: d3.merges(d3.EMBEDDED, [10], 0, 1), "rows must be at least 1, got 0"),
-        (lambda: d3.checkpoints([], 10, 1), "stores must be at least 1, got 0"),
-        (lambda: d3.checkpoints(["memory"], 1, 1), "tuples must be at least 2, got 1"),
-        (lambda: d3.checkpoints(["memory"], 10, 0), "runs must be at least 1, got 0"),
-        (lambda: d3.checkpoints(["no"], 10, 1), "own must be one of .*, got 'no'"),
+        (lambda: servers.merges(servers.EMBEDDED, [], 1, 1), "keys must hold at least one value"),
+        (lambda: servers.merges(servers.EMBEDDED, [10], 0, 1), "rows must be at least 1, got 0"),
+        (lambda: servers.checkpoints([], 10, 1), "stores must be at least 1, got 0"),
+        (lambda: servers.checkpoints(["memory"], 1, 1), "tuples must be at least 2, got 1"),
+        (lambda: servers.checkpoints(["memory"], 10, 0), "runs must be at least 1, got 0"),
+        (lambda: servers.checkpoints(["no"], 10, 1), "own must be one of .*, got 'no'"),
     ],
 )
 def test_stores_are_not_timed_on_nothing(call, message):
@@ -328,7 +327,7 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.setenv("AFT_HOME", str(tmp_path))
-    assert d3.other_engines().empty and d3.stored_memory().empty
+    assert servers.other_engines().empty and servers.stored_memory().empty
     results = tmp_path / "benchmarks" / "results"
     results.mkdir(parents=True)
     rates = {"late local": {"0": [2.5, 2, 3]}}
@@ -340,10 +339,10 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
         "memory_gb_at_most_by_tuples": {"1,000": 1.5, "10": 1},
     }
     (results / "merging.json").write_text(json.dumps(stored))
-    assert d3.other_engines().to_numpy().tolist() == [
+    assert servers.other_engines().to_numpy().tolist() == [
         [10, 3, "two tasks", "Spark, late local", 0.0, 2.5e6],
         [10, 3, "one core", "late local", 0.0, 2.5e6],
     ]
     more = stored | {"memory_gb_at_most_by_tuples": {"10": 2}}
     (results / "merging-9.json").write_text(json.dumps(more))
-    assert d3.stored_memory().to_numpy().tolist() == [[10, 2], [1_000, 1.5]]
+    assert servers.stored_memory().to_numpy().tolist() == [[10, 2], [1_000, 1.5]]

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.shared_state import experiments, figures
+from aftlib.shared_state import figures
 from aftlib.shared_state.claims import CLAIMS
+from aftlib.shared_state.experiments import servers
 from aftlib.shared_state.strategies import STRATEGIES
 from tests.judging import judged
 
@@ -15,7 +16,7 @@ FRAMES = {p.stem: pd.read_csv(p) for p in Path(__file__).with_name("frames").glo
 
 
 def test_the_kept_run_settles_every_claim_as_recorded():
-    given = {name: FRAMES[name] for name in FRAMES} | {"engines": experiments.other_engines()}
+    given = {name: FRAMES[name] for name in FRAMES} | {"engines": servers.other_engines()}
     found = judged(CLAIMS, given | {"large": None})
     pairs = {id: {record.verdict, record.recorded} for id, record in found.items()}
     differ = {id: pair for id, pair in pairs.items() if len(pair) > 1}

@@ -6,16 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.upstream_backup import claims, experiments, recursion, routes
+from aftlib.upstream_backup import claims, recursion, routes
 from aftlib.upstream_backup.claims import CLAIMS
 from aftlib.upstream_backup.closed_form import Traffic
-from aftlib.upstream_backup.experiments import beyond
+from aftlib.upstream_backup.experiments import beyond, recoveries, references
 from aftlib.upstream_backup.experiments.recoveries import one_point
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES
 from tests import judging
 
-CASE = experiments.Sweep((200, 1000, 15_000), 12, seed=1)
-FEW = experiments.Sweep((1000,), 5, seed=1)
+CASE = recoveries.Sweep((200, 1000, 15_000), 12, seed=1)
+FEW = recoveries.Sweep((1000,), 5, seed=1)
 
 
 def trials_of(case=CASE):
@@ -35,12 +35,12 @@ def kills(proposed=(3, 4, 5, 4), upstream=(7, 8, 9, 8), took=(1, 9, 5, 2)):
 FRAMES = {
     "found": trials_of,
     "real": kills,
-    "either": lambda: experiments.either_node(replace(CASE, trials=5)),
-    "restored": lambda: experiments.settings_of_hwang(FEW, 1000),
-    "parts": experiments.tcp_parts,
-    "costs": lambda: experiments.overheads(CASE),
-    "ns3": experiments.against_ns3,
-    "counted": experiments.counted_traffic,
+    "either": lambda: beyond.either_node(replace(CASE, trials=5)),
+    "restored": lambda: beyond.settings_of_hwang(FEW, 1000),
+    "parts": references.tcp_parts,
+    "costs": lambda: recoveries.overheads(CASE),
+    "ns3": references.against_ns3,
+    "counted": references.counted_traffic,
 }
 NEEDED = {
     "D4-1": ["found", "real"],
@@ -115,12 +115,12 @@ def test_d4_2_turns_when_low_rates_hardly_differ_by_both_readings():
 
 
 def test_d4_2_turns_when_low_rates_differ_as_much():
-    assert verdict("D4-2", found=trials_of(experiments.Sweep((900, 1001), 4))) == "deviates"
+    assert verdict("D4-2", found=trials_of(recoveries.Sweep((900, 1001), 4))) == "deviates"
 
 
 @pytest.mark.parametrize("rates", [(5000, 10_000), (200, 400), (1000,)])
 def test_d4_2_needs_rates_below_and_above(rates):
-    found = record("D4-2", found=trials_of(experiments.Sweep(rates, 4)))
+    found = record("D4-2", found=trials_of(recoveries.Sweep(rates, 4)))
     assert (found.verdict, found.note[:19]) == ("not run", "Growth needs a rate")
 
 
@@ -166,13 +166,13 @@ def test_d4_4_is_open_when_the_simulation_has_no_window(monkeypatch):
 
 
 def test_d4_4_turns_when_nagle_costs_much():
-    parts = experiments.tcp_parts()
+    parts = references.tcp_parts()
     slow = parts.assign(ns3_ms=parts["ns3_ms"].mask(parts["switch"] == "Nagle on", 100.0))
     assert verdict("D4-4", parts=slow) == "holds"
 
 
 def test_d4_4_turns_when_nagle_costs_nothing():
-    parts = experiments.tcp_parts()
+    parts = references.tcp_parts()
     wide = parts.pivot_table(index=["rate", "failure_ms"], columns="switch", values="ns3_ms")
     for with_it, without in (("Nagle on", "as it is"), ("proposed, Nagle on", "proposed")):
         at = parts["switch"].eq(with_it)
@@ -213,7 +213,7 @@ def test_d4_5_depends_on_the_denominator_and_the_rate(usual, monkeypatch):
     ],
 )
 def test_every_part_of_the_overheads_counts(shares, expected):
-    costs = experiments.overheads(CASE)
+    costs = recoveries.overheads(CASE)
     value = costs["scheme"].map(dict(zip(claims.HWANG, shares, strict=True)))
     given = {c: value.fillna(costs[c]) for c in ("relative_to_input", "share_of_all")}
     named = costs.assign(**given)
@@ -245,9 +245,9 @@ def test_d4_6_turns_when_active_standby_processes_again():
 
 
 def test_d4_7_turns_when_acks_empty_the_queue():
-    found = trials_of(experiments.Sweep((10, 2000), 6))
+    found = trials_of(recoveries.Sweep((10, 2000), 6))
     assert verdict("D4-7", found=found) == "holds"
-    assert verdict("D4-7", found=trials_of(experiments.Sweep((2000, 5000), 4))) == "not run"
+    assert verdict("D4-7", found=trials_of(recoveries.Sweep((2000, 5000), 4))) == "not run"
 
 
 def test_d4_8_and_d4_9_turn_when_one_node_fails_less_often_or_upstream_backup_is_warm(monkeypatch):
@@ -287,7 +287,7 @@ def test_d4_8_is_derived_and_has_no_interval(usual):
 
 def test_d4_2_shows_other_axes_and_the_relative_reading(usual):
     found = usual["D4-2"]
-    case = experiments.Sweep((200, 1000, 2000, 15_000), 6)
+    case = recoveries.Sweep((200, 1000, 2000, 15_000), 6)
     more = record("D4-2", found=trials_of(case)).readings
     assert more["fig. 5's axis ends at 2,000 tuples/s"].endswith("deviates")
     assert "of its count" in found.readings["relative to upstream backup, 200 tuples/s"]

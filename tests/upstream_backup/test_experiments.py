@@ -4,29 +4,29 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.upstream_backup import experiments, figures
-from aftlib.upstream_backup.experiments import beyond
+from aftlib.upstream_backup import figures
+from aftlib.upstream_backup.experiments import beyond, recoveries, references
 from aftlib.upstream_backup.experiments.recoveries import one_point, recovery_row
 from aftlib.upstream_backup.messages import messages
 from aftlib.upstream_backup.parameters import MS, Parameters
 from aftlib.upstream_backup.processes import Delivery, Request
 from aftlib.upstream_backup.schemes import SCHEMES
 
-CASE = experiments.Sweep((200, 1000, 20_000), 12, seed=1)
+CASE = recoveries.Sweep((200, 1000, 20_000), 12, seed=1)
 
 
 @pytest.fixture(scope="module")
 def trials(spark):
-    return experiments.recoveries(spark, CASE)
+    return recoveries.recoveries(spark, CASE)
 
 
 @pytest.fixture(scope="module")
 def parts():
-    return experiments.tcp_parts()
+    return references.tcp_parts()
 
 
 def test_figs_3_and_4():
-    table = experiments.example_table().set_index("scheme")
+    table = recoveries.example_table().set_index("scheme")
     assert table.loc["upstream backup", "sent again"] == "9, 10, 11, 12, 13"
     assert table.loc["proposed", "sent again"] == "12, 13"
     assert table.loc["proposed", "recovery_ms"] < table.loc["upstream backup", "recovery_ms"]
@@ -34,7 +34,7 @@ def test_figs_3_and_4():
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_can_be_stepped_through(scheme):
-    found = experiments.example(scheme)
+    found = recoveries.example(scheme)
     assert all(m.arrived > m.sent for m in messages(found))
     figure = figures.sequence(found, scheme, begin_ms=120)
     steps = figure.layout.sliders[0].steps
@@ -44,7 +44,7 @@ def test_every_scheme_can_be_stepped_through(scheme):
 
 
 def test_the_diagram_ends_with_the_recovery_and_no_label_lies_on_another():
-    found = experiments.example("proposed")
+    found = recoveries.example("proposed")
     figure = figures.sequence(found, "", begin_ms=120)
     end, _ = figure.layout.yaxis.range
     delivered = found.recoveries[0].delivered.max() / MS
@@ -55,7 +55,7 @@ def test_the_diagram_ends_with_the_recovery_and_no_label_lies_on_another():
 
 
 def test_the_queue_is_shown_at_every_step():
-    figure = figures.sequence(experiments.example("proposed"), "", begin_ms=120)
+    figure = figures.sequence(recoveries.example("proposed"), "", begin_ms=120)
     shown = {step.label: step.args[0]["text"][-1][0] for step in figure.layout.sliders[0].steps}
     assert shown["200 ms"] == "kept for the primary: 12, 13   kept for the secondary: 9, 10, 11"
     assert shown["210 ms"].startswith("kept for the primary: –")
@@ -72,7 +72,7 @@ def test_a_sweep_is_a_loop(trials):
 
 def test_phases_are_drawn_for_each_trial():
     """In step, 200 failures sent only four different numbers of tuples again."""
-    case = experiments.Sweep((1000,), 200)
+    case = recoveries.Sweep((1000,), 200)
     rows = one_point(("upstream backup", 1000, 0, case.drawn(1000)))
     assert len({row["resent"] for row in rows}) > 60
     assert case.drawn(200)[3][0].phases == case.drawn(1000)[3][0].phases
@@ -85,10 +85,10 @@ def test_trials_are_paired(trials):
 
 
 def test_summary_and_savings(trials):
-    means = experiments.summary(trials)
+    means = recoveries.summary(trials)
     assert len(means) == len(SCHEMES) * len(CASE.rates)
     assert (means["resent_low"] <= means["resent"]).all()
-    less = experiments.saved(trials, "recovery_ms")
+    less = recoveries.saved(trials, "recovery_ms")
     by = means.pivot_table(index="rate", columns="scheme", values="recovery_ms")
     expected = by["upstream backup"] - by["proposed"]
     np.testing.assert_allclose(less["mean"], expected.to_numpy())
@@ -96,7 +96,7 @@ def test_summary_and_savings(trials):
 
 
 def test_closed_form_by_scheme(trials):
-    table = experiments.against_closed_form(CASE, experiments.summary(trials))
+    table = references.against_closed_form(CASE, recoveries.summary(trials))
     assert list(table.columns.get_level_values(0).unique()) == [
         *("queue at the crash", "sent again", "sent again, all hops")
     ]
@@ -104,41 +104,41 @@ def test_closed_form_by_scheme(trials):
 
 
 def test_agreement_table():
-    table = experiments.agreement(experiments.against_ns3())
+    table = references.agreement(references.against_ns3())
     assert table.abs().max().max() < 0.02
     assert len(table) == 8
 
 
 def test_gap_is_taken_apart(parts):
-    table = experiments.explained(parts)
+    table = references.explained(parts)
     whole = table["handshake"] + table["initial_window"] + table["tuples"]
     np.testing.assert_allclose(whole, table["gap"])
     assert table["handshake"].between(9, 11).all()
     assert table["nagle_adds"].loc[1000:].abs().max() < 1
     assert table["window_1_adds"].between(17, 33).all()  # the fewer tuples wait, the less
-    assert experiments.tcp_table(parts).shape == (10, 8)
+    assert references.tcp_table(parts).shape == (10, 8)
 
 
 def test_overheads_and_comparison(trials):
-    costs = experiments.overheads(CASE)
-    table = experiments.comparison(experiments.summary(trials), costs, 1000)
+    costs = recoveries.overheads(CASE)
+    table = recoveries.comparison(recoveries.summary(trials), costs, 1000)
     assert list(table.index) == list(SCHEMES)
     assert table.loc["active standby", "restored_ms"] == 0
     assert table.loc["passive standby", "restored_ms"] < table.loc["upstream backup", "restored_ms"]
     with pytest.raises(ValueError, match="rate must be one of 200, 1000, 20000, got 3"):
-        experiments.comparison(experiments.summary(trials), costs, 3)
+        recoveries.comparison(recoveries.summary(trials), costs, 3)
 
 
 def test_a_case_needs_rates_and_two_trials():
     with pytest.raises(ValueError, match="rates must hold at least one value"):
-        experiments.Sweep((), 5)
+        recoveries.Sweep((), 5)
     with pytest.raises(ValueError, match="trials must be a whole number at least 2, got 1"):
-        experiments.Sweep((200,), 1)
+        recoveries.Sweep((200,), 1)
 
 
 def test_shares_of_unequal_nodes(spark):
-    small = experiments.Sweep((1000,), 6)
-    table = experiments.unequal_nodes(spark, small, 12_000, 70.0, [0.3, 0.5, 0.875])
+    small = recoveries.Sweep((1000,), 6)
+    table = beyond.unequal_nodes(spark, small, 12_000, 70.0, [0.3, 0.5, 0.875])
     by = table.pivot_table(index="share", columns="failed", values="recovery_ms")
     assert by["primary"].is_monotonic_increasing
     assert by["secondary"].is_monotonic_decreasing
@@ -148,7 +148,7 @@ def test_shares_of_unequal_nodes(spark):
 
 def test_order_matters_to_the_proposal_only():
     table = (
-        experiments.orders(experiments.Sweep((1000,), 6), 1000)
+        beyond.orders(recoveries.Sweep((1000,), 6), 1000)
         .set_index(["scheme", "operator"])
         .sort_index()
     )
@@ -158,8 +158,8 @@ def test_order_matters_to_the_proposal_only():
 
 
 def test_failures_in_a_row():
-    table = experiments.in_a_row(
-        experiments.Sweep((1000,), 2), 1000, ["primary", "secondary", "primary", "primary"]
+    table = beyond.in_a_row(
+        recoveries.Sweep((1000,), 2), 1000, ["primary", "secondary", "primary", "primary"]
     )
     assert (table["lost"] == 0).all()
     idle = table[(table["scheme"] == "upstream backup")].iloc[3]
@@ -175,7 +175,7 @@ def test_real_kills_stand_beside_the_simulation_of_the_same_rate(monkeypatch):
         return Delivery((*range(tuples), 3, 4), (*range(tuples),), (slow, noticed), 1, 8000.0)
 
     monkeypatch.setattr(beyond, "deliver", delivered)
-    table = experiments.real_kills(2, seed=3)
+    table = beyond.real_kills(2, seed=3)
     assert table["scheme"].tolist() == 2 * ["upstream backup"] + 2 * ["proposed"]
     assert (table[["lost", "twice", "requests", "resent"]] == [0, 2, 2, 2]).all(axis=None)
     assert (table[["unnoticed_ms", "recovery_ms"]] == [300, 5]).all(axis=None)
@@ -185,7 +185,7 @@ def test_real_kills_stand_beside_the_simulation_of_the_same_rate(monkeypatch):
 
 
 def test_figures_carry_what_they_are_given(trials, parts):
-    means, ns3 = experiments.summary(trials), experiments.against_ns3()
+    means, ns3 = recoveries.summary(trials), references.against_ns3()
     figure = figures.by_rate(means, "recovery_ms", "Recovery time", "ms", ns3)
     assert len(figure.data) == 2 * len(SCHEMES)
     lines = {trace.name: trace for trace in figure.data}
@@ -194,7 +194,7 @@ def test_figures_carry_what_they_are_given(trials, parts):
     assert len(lines["proposed, ns-3"].x) == 8
     assert (lines["proposed, ns-3"].error_y.array > 0).all()
     assert len(figures.tcp_parts(parts, "").data) == 4
-    assert len(figures.overhead(experiments.overheads(CASE), "relative", "", "").data) == len(
+    assert len(figures.overhead(recoveries.overheads(CASE), "relative", "", "").data) == len(
         SCHEMES
     )
     share = pd.DataFrame({"share": [0.5], "failed": ["primary"], "recovery_ms": [9.0]})
@@ -202,17 +202,17 @@ def test_figures_carry_what_they_are_given(trials, parts):
 
 
 def test_rates_are_written_out_on_a_logarithmic_axis():
-    figure = figures.overhead(experiments.overheads(CASE), "relative", "", "")
+    figure = figures.overhead(recoveries.overheads(CASE), "relative", "", "")
     assert figure.layout.xaxis.type == "log"
     assert figure.layout.xaxis.ticktext == ("200", "1k", "20k")
 
 
 def test_ns3_is_shown_beside_the_same_system_only():
-    ns3 = experiments.against_ns3()
-    assert len(experiments.same_system(ns3, CASE)) == len(ns3)
-    slow = experiments.Sweep(CASE.rates, 2, parameters=Parameters(ack_ms=100.0))
+    ns3 = references.against_ns3()
+    assert len(references.same_system(ns3, CASE)) == len(ns3)
+    slow = recoveries.Sweep(CASE.rates, 2, parameters=Parameters(ack_ms=100.0))
     means = pd.DataFrame([_row(rate) for rate in CASE.rates])
-    figure = figures.by_rate(means, "resent", "Again", "", experiments.same_system(ns3, slow))
+    figure = figures.by_rate(means, "resent", "Again", "", references.same_system(ns3, slow))
     assert [trace.name for trace in figure.data] == ["proposed"]
     said = "Again; simulation only: ns-3 ran the default parameters"
     assert said in figure.layout.title.text
@@ -224,8 +224,8 @@ def _row(rate):
 
 
 def test_savings_in_tuples_and_in_time(trials):
-    table = experiments.savings(trials)
+    table = recoveries.savings(trials)
     assert [*table.columns.get_level_values(0).unique()] == ["tuples", "ms of recovery"]
     np.testing.assert_array_equal(
-        table["tuples"]["mean"], experiments.saved(trials, "resent")["mean"]
+        table["tuples"]["mean"], recoveries.saved(trials, "resent")["mean"]
     )

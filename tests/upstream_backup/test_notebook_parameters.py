@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from aftlib.upstream_backup import experiments
 from aftlib.upstream_backup.claims import CLAIMS
-from aftlib.upstream_backup.experiments import NotebookParameters
+from aftlib.upstream_backup.experiments import beyond, recoveries, references
+from aftlib.upstream_backup.experiments.parameters import NotebookParameters
 from aftlib.upstream_backup.experiments.recoveries import one_point
 from tests.judging import judged
 
@@ -13,7 +13,7 @@ from tests.judging import judged
 @pytest.fixture(scope="module")
 def stored():
     """What is compared with ns-3's stored runs: the same for every parameter."""
-    return experiments.against_ns3(), experiments.tcp_parts(), experiments.counted_traffic()
+    return references.against_ns3(), references.tcp_parts(), references.counted_traffic()
 
 
 DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
@@ -97,32 +97,32 @@ def test_what_cannot_work_is_refused_by_name(name, value):
 )
 def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     """Everything that the notebook does, Spark's part in this process."""
-    for module in (experiments.recoveries, experiments.unequal_nodes):
+    for module in (recoveries.recoveries, beyond.unequal_nodes):
         monkeypatch.setitem(
             module.__globals__, "sweep", lambda spark, function, points: [*map(function, points)]
         )
     given = DEFAULTS | {"rates": [200, 1000], "trials": 3, "document_trials": 2} | changed
     system, rate = NotebookParameters(**given).system, given["rate"]
     rates = tuple(sorted({*given["rates"], rate}))
-    case = experiments.Sweep(rates, given["trials"], given["seed"], parameters=system)
-    found = experiments.recoveries(None, case)
-    means, (ns3, parts, counted) = experiments.summary(found), stored
-    assert len(experiments.savings(found)) == len(rates)
+    case = recoveries.Sweep(rates, given["trials"], given["seed"], parameters=system)
+    found = recoveries.recoveries(None, case)
+    means, (ns3, parts, counted) = recoveries.summary(found), stored
+    assert len(recoveries.savings(found)) == len(rates)
     half = 1e3 * min(given["document_seconds"], 1)
-    own = experiments.Sweep(rates, given["document_trials"], 1, half, half, system)
-    assert len(experiments.recoveries(None, own, ("proposed",))) == 2 * len(rates)
-    experiments.against_closed_form(case, means)
-    experiments.same_system(ns3, case)
-    costs = experiments.overheads(case)
-    assert len(experiments.comparison(means, costs, rate)) == 5
-    small = experiments.Sweep((rate,), 2, parameters=system)
+    own = recoveries.Sweep(rates, given["document_trials"], 1, half, half, system)
+    assert len(recoveries.recoveries(None, own, ("proposed",))) == 2 * len(rates)
+    references.against_closed_form(case, means)
+    references.same_system(ns3, case)
+    costs = recoveries.overheads(case)
+    assert len(recoveries.comparison(means, costs, rate)) == 5
+    small = recoveries.Sweep((rate,), 2, parameters=system)
     slow = (given["slow_rate"], given["slow_us"], given["shares"])
-    assert len(experiments.unequal_nodes(None, small, *slow)) == 2 * len(set(given["shares"]))
-    assert len(experiments.orders(small, rate)) == 10
-    assert (experiments.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
+    assert len(beyond.unequal_nodes(None, small, *slow)) == 2 * len(set(given["shares"]))
+    assert len(beyond.orders(small, rate)) == 10
+    assert (beyond.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
     frames = {"found": found, "parts": parts, "costs": costs, "ns3": ns3, "counted": counted}
-    frames["either"] = experiments.either_node(small)
-    frames["restored"] = experiments.settings_of_hwang(small, rate, [10])
+    frames["either"] = beyond.either_node(small)
+    frames["restored"] = beyond.settings_of_hwang(small, rate, [10])
     frames["real"] = pd.DataFrame(columns=["scheme", "resent", "recovery_ms"])
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.upstream_backup import experiments
 from aftlib.upstream_backup.closed_form import traffic
 from aftlib.upstream_backup.experiments import references
 from aftlib.upstream_backup.failures import Failure, failure_times
@@ -41,7 +40,7 @@ def test_tables_name_the_command_that_made_them(name):
 
 def test_agreement_at_every_rate():
     """Within 10 % on tuples sent again and 15 % on recovery time; in fact much closer."""
-    table = experiments.against_ns3()
+    table = references.against_ns3()
     counted, timed = table[table["resent_ns3"] > 0], table[table["recovery_ms_ns3"] > 0]
     assert counted["scheme"].nunique() == 4
     assert timed["scheme"].nunique() == 3
@@ -54,13 +53,13 @@ def test_agreement_at_every_rate():
 
 def test_agreement_on_traffic():
     """Stored bytes, ACKs at a switch included: without them the proposal was 14 % low."""
-    table = experiments.counted_traffic()
+    table = references.counted_traffic()
     assert len(table) == len(SCHEMES) * len(generator.SWITCH_RATES)
     assert (table["error"].abs() < 0.01).all()
 
 
 def test_agreement_on_tcps_parts():
-    parts = experiments.tcp_parts().dropna()
+    parts = references.tcp_parts().dropna()
     assert parts["switch"].nunique() == 6
     assert np.allclose(parts["ms"], parts["ns3_ms"], rtol=0.02)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aftlib.shared_state import experiments as d3
+from aftlib.shared_state.experiments import parameters, servers, strategies
 from aftlib.shared_state.experiments.parameters import FEWEST, MOST_CHECKPOINTS, NotebookParameters
 from aftlib.shared_state.scaling import BROKEN
 from aftlib.shared_state.tuplelog import TupleStream
@@ -50,18 +50,18 @@ def test_values_at_their_bounds_are_accepted():
 
 
 def test_the_least_that_is_accepted_works_without_spark(tmp_path):
-    assert len(d3.checkpoints(["memory"], 2, runs=1)) == 3
-    assert np.isfinite(d3.merges(d3.EMBEDDED, [1], 1, 0)["merges_per_s"]).all()
-    sharing = d3.servers_and_tasks_crash(tmp_path, 1_000, seed=0)
+    assert len(servers.checkpoints(["memory"], 2, runs=1)) == 3
+    assert np.isfinite(servers.merges(servers.EMBEDDED, [1], 1, 0)["merges_per_s"]).all()
+    sharing = servers.servers_and_tasks_crash(tmp_path, 1_000, seed=0)
     assert (sharing["error"] == 0).all()
 
 
 def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
     streams = [TupleStream(FEWEST, 1, skew, 0) for skew in (0, 1.4)]
-    given = d3.inputs(spark, tmp_path, streams)
-    measured = d3.measured(spark, given[:1], [1, 2], 1, warm_up=False)
+    given = parameters.inputs(spark, tmp_path, streams)
+    measured = strategies.measured(spark, given[:1], [1, 2], 1, warm_up=False)
     assert (measured["states"] == 1).all()
-    failures = d3.one_task_crashes(
+    failures = strategies.one_task_crashes(
         spark, given[1], 2, every=FEWEST // MOST_CHECKPOINTS, after=FEWEST
     )
     errors = failures.set_index("strategy")["error"]
