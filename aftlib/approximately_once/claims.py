@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t
 
 from aftlib.approximately_once.experiments.grid import (
     DOCUMENT,
@@ -25,7 +24,7 @@ from aftlib.core.claims import (
     Threshold,
     nothing,
 )
-from aftlib.core.intervals import CONFIDENCE, t_interval
+from aftlib.core.intervals import t_interval
 from aftlib.core.requirement import Requirement
 
 POINT = ["workers", "epsilon"]
@@ -56,11 +55,7 @@ def _together(rates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     One interval a point would exclude the truth somewhere by chance (Bonferroni).
     """
-    parts = rates.shape[1]
-    centre, _, high = t_interval(rates.to_numpy())
-    level = 1 - (1 - CONFIDENCE) / 2 / len(rates)
-    wider = t.ppf(level, parts - 1) / t.ppf((1 + CONFIDENCE) / 2, parts - 1)
-    return centre, centre - (high - centre) * wider, centre + (high - centre) * wider
+    return t_interval(rates.to_numpy(), family=len(rates))
 
 
 def _for_each_drop(judge: Callable[[pd.DataFrame], Finding], grid: pd.DataFrame) -> Finding:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, t
+from scipy.stats import t
 
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
 from aftlib.checkpoint_planning.experiments.costs import LARGEST_N, SMALLEST_N, fastest
 from aftlib.core.claims import Finding, Threshold, nothing
-from aftlib.core.intervals import CONFIDENCE, t_interval
+from aftlib.core.intervals import CONFIDENCE, share_interval, t_interval
 
 RESTORED_MS = 2.0
 """Longest T_res in section 6.1."""
@@ -259,10 +259,9 @@ def _kept(
         return nothing("No recovery estimated sensors in an interval that T_SLA ended.")
     took, limit = took[rows], limit[rows]
     kept = int((took <= limit).sum())
-    interval = binomtest(kept, len(rows)).proportion_ci(CONFIDENCE)
     return Finding(
         kept / len(rows),
-        (interval.low, interval.high),
+        share_interval(kept, len(rows)),
         n=len(rows),
         counted=counted,
         note=f"{kept} of {len(rows)} {counted} kept T_SLA (Clopper and Pearson). Counted are those "

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.stats import binomtest, t
 
 CONFIDENCE = 0.95
+LEVELS = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
 RESAMPLES = 1000
 
 
@@ -25,9 +26,21 @@ def bootstrap_interval(
     edges = np.linspace(0, windows, count + 1).astype(int)[:-1]
     means = np.add.reduceat(rates, edges, axis=-1) / np.diff([*edges, windows])
     weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count
-    levels = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    low, high = np.quantile(means @ weights.T, levels, axis=-1)
+    low, high = np.quantile(means @ weights.T, LEVELS, axis=-1)
     return low, high
+
+
+def resampled_share(
+    hits: np.ndarray, totals: np.ndarray, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Percentile interval of the sum of `hits` over that of `totals`, resampling whole units.
+
+    Both have shape (units,); what a unit counts errs together. No total may be 0.
+    """
+    units = len(totals)
+    drawn = rng.multinomial(units, np.full(units, 1 / units), size=RESAMPLES)
+    low, high = np.quantile(drawn @ hits / (drawn @ totals), LEVELS)
+    return float(low), float(high)
 
 
 def t_interval(means: np.ndarray, family: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

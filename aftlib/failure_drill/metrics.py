@@ -17,9 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
-from aftlib.core.intervals import t_interval
+from aftlib.core.intervals import resampled_share, share_interval, t_interval
 from aftlib.failure_drill.schedule import Drill
 
 LOAD = 0.7
@@ -28,7 +27,6 @@ WARM = 2
 """First micro-batches, which are slow and not counted as normal."""
 NORMAL = 1.1
 """Normal is up to this factor of the longest undisturbed latency, or time of a micro-batch."""
-RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,11 @@ def score_emitted(drill: Drill, emitted: pd.DataFrame, rng: np.random.Generator)
     low = high = float("nan")
     windows, number = np.unique(at[0][estimated], return_inverse=True)
     if estimated.any() and good.all():
-        low, high = binomtest(len(windows), len(windows)).proportion_ci(0.95)
+        low, high = share_interval(len(windows), len(windows))
     elif estimated.any():
         hits = np.bincount(number, good, len(windows))
         totals = np.bincount(number, minlength=len(windows))
-        again = rng.integers(0, len(windows), (RESAMPLES, len(windows)))
-        low, high = np.quantile(hits[again].sum(1) / totals[again].sum(1), [0.025, 0.975])
+        low, high = resampled_share(hits, totals, rng)
     return Score(
         due=counts.size,
         lost=int((counts == 0).sum()),
@@ -95,8 +92,8 @@ def score_emitted(drill: Drill, emitted: pd.DataFrame, rng: np.random.Generator)
         estimated_windows=len(windows),
         wrong=int((~(off[~estimated] <= 1e-9)).sum()),
         within=float(good.mean()) if estimated.any() else float("nan"),
-        share_low=float(low),
-        share_high=float(high),
+        share_low=low,
+        share_high=high,
         largest_error=float(off.max(initial=0) / epsilon),
     )
 

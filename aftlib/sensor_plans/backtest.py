@@ -11,7 +11,7 @@ import numpy as np
 
 from aftlib.core.compiling import jit
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.intervals import CONFIDENCE, RESAMPLES
+from aftlib.core.intervals import LEVELS, resampled_share
 from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard
 from aftlib.guard.accounts import pooled_slack, slack
@@ -139,7 +139,7 @@ def worst(within: np.ndarray, many: np.ndarray) -> int | None:
 
 
 def interval(counts: np.ndarray) -> tuple[float, float]:
-    """Interval of the share within ε at level `CONFIDENCE`, resampling whole stretches of time.
+    """Interval of the share within ε, resampling whole stretches of time.
 
     Counts have shape (stretches, 3), as sensors of a stretch err together. Without any error the
     low end is what as many independent stretches would leave possible.
@@ -147,15 +147,10 @@ def interval(counts: np.ndarray) -> tuple[float, float]:
     used = counts[counts[:, DECLARED] > 0]
     if not len(used):
         return 0.0, 1.0
-    weights = np.random.default_rng(1).multinomial(
-        len(used), np.full(len(used), 1 / len(used)), size=RESAMPLES
-    )
-    drawn = weights @ used
-    within = 1 - drawn[:, WRONG] / drawn[:, DECLARED]
-    low, high = np.quantile(within, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    if not used[:, WRONG].sum():
-        low = ((1 - CONFIDENCE) / 2) ** (1 / len(used))
-    return float(low), float(high)
+    wrong, declared = used[:, WRONG], used[:, DECLARED]
+    if not wrong.any():
+        return float(LEVELS[0] ** (1 / len(used))), 1.0
+    return resampled_share(declared - wrong, declared, np.random.default_rng(1))
 
 
 def walk_forward(

@@ -19,7 +19,7 @@ from scipy.optimize import linear_sum_assignment
 from aftlib.approximately_once.assignment import Assignment, assess
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.intervals import CONFIDENCE, RESAMPLES
+from aftlib.core.intervals import LEVELS, RESAMPLES
 from aftlib.core.planfile import fitted
 from aftlib.core.requirement import Requirement
 from aftlib.sensor_plans.answer import assign_sensors, plan_window
@@ -30,7 +30,6 @@ WAYS = (NEVER, MODEL_ONLY, REFRESHED)
 """What is made again; replay sets belong to the model."""
 PARTS = 20
 """Segments of time, which are resampled as a whole."""
-LEVELS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.checkpoint_planning.startup import prepare
 from aftlib.core.datasets import read_table
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.intervals import CONFIDENCE, RESAMPLES
+from aftlib.core.intervals import resampled_share
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -254,11 +254,7 @@ def stream_table(pairs: pd.DataFrame, seed: int) -> pd.DataFrame:
     for (way, part), group in pairs.groupby(["way", "part"], sort=False):
         guessed = group[group["estimated"]].assign(good=lambda t: t["off"] <= 1)
         each = guessed.groupby("window")["good"].agg(["sum", "size"]).to_numpy()
-        low = high = np.nan
-        if len(each):
-            again = rng.multinomial(len(each), np.full(len(each), 1 / len(each)), RESAMPLES) @ each
-            levels = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-            low, high = np.quantile(again[:, 0] / again[:, 1], levels)
+        low, high = resampled_share(*each.T, rng) if len(each) else (np.nan, np.nan)
         about = {"way": way, "part": part, "failures": group["window"].nunique()}
         shares = {"estimated": group["estimated"].mean(), "within": guessed["good"].mean()}
         worst = guessed.groupby("sensor")["good"].mean().min()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
 from aftlib.checkpoint_planning.driver import write_task
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
@@ -22,7 +21,7 @@ from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, Rec
 from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import WindowResult
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.intervals import CONFIDENCE
+from aftlib.core.intervals import share_interval
 from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -214,9 +213,9 @@ def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (process, t_sla), group in frame.groupby(["process", "t_sla_ms"], sort=False):
         kept, total = int((group["total_ms"] <= t_sla).sum()), len(group)
-        interval = binomtest(kept, total).proportion_ci(CONFIDENCE)
+        low, high = share_interval(kept, total)
         times = {"median_ms": group["total_ms"].median(), "longest_ms": group["total_ms"].max()}
-        share = {"share": kept / total, "low": interval.low, "high": interval.high}
+        share = {"share": kept / total, "low": low, "high": high}
         about = {"process": process, "t_sla_ms": t_sla, "recoveries": total, "kept": kept}
         rows.append(about | share | times)
     return pd.DataFrame(rows)
