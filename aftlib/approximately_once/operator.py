@@ -180,11 +180,14 @@ class SensorSplits(PlannedInput):
     approximate: list[bool]  # whether a worker's replacement skips what was lost
     outages: list[tuple[int, int, int]]  # worker, failure, recovery, as scheduled
     end: int
+    learned: int = 0  # steps of a longer first micro-batch, which the guard learns from
 
     schema: ClassVar[StructType] = from_arrow_schema(RESULT)
 
     def next_boundary(self, start: int) -> int:
-        """The next multiple of `every`, or the end."""
+        """The next multiple of `every`, or the end; the first is that of what is learned from."""
+        if start < self.learned:
+            return self.learned
         return min((start // self.every + 1) * self.every, self.end)
 
     def partitions(self, start: int, stop: int) -> list[InputSplit]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from aftlib.approximately_once.sink import Outage
 from aftlib.core.readlimit import ReadLimit
 from aftlib.core.sensorlog import SensorLog
 from aftlib.does_it_pay.cases import Case
-from aftlib.does_it_pay.operator import LearningSplits
 from aftlib.spark.faults import Fault
 from aftlib.spark.streams import drain
 
@@ -106,10 +105,10 @@ def spark_recoveries(
     )
     splits, handler = staff(query, directory, outages)
     worker = TimedWorker(**vars(splits.worker))
-    given = vars(splits) | {"worker": worker, "learned": case.learned * width}
+    splits = replace(splits, worker=worker, learned=case.learned * width)
     clock = BatchClock(handler, worker, case, log, rates, [])
     log.meter.set_limit(ReadLimit())
-    drain(LearningSplits(**given).stream(spark).writeStream, directory, clock)
+    drain(splits.stream(spark).writeStream, directory, clock)
     handler.close()
     return pd.DataFrame(clock.rows), estimates_of(case, handler)
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from aftlib.approximately_once.operator import SensorSplits
 from aftlib.core.sensorlog import SensorLog
 from aftlib.does_it_pay.spark_recoveries import (
     EXACT,
     GUARD,
     MODEL,
-    LearningSplits,
     estimates_of,
     spark_recoveries,
 )
@@ -68,7 +68,7 @@ def test_limits_change_between_micro_batches_and_repeated_reads_alone_are_limite
 
 
 def test_the_first_micro_batch_has_all_windows_that_are_learned_from(here):
-    splits = LearningSplits.__new__(LearningSplits)
+    splits = SensorSplits.__new__(SensorSplits)
     for name, value in {"learned": 48, "every": 12, "end": 100}.items():
         object.__setattr__(splits, name, value)
     ends, start = [], 0

@@ -77,14 +77,13 @@ def taking(seconds, function):
 def batch_by_batch(splits, directory, handler):
     """Spark's part of D1: splits, each tried until it is worked through, and then the handler.
 
-    Its checkpoint is the number of micro-batches that the handler has come to the end of.
+    Its checkpoint has the end of each micro-batch that the handler has come to the end of.
     """
     log, checkpoint = SensorLog.open(splits.log), directory / "checkpoint"
-    done = int(checkpoint.read_text()) if checkpoint.exists() else 0
-    for number in range(done, -(-splits.end // splits.every)):
-        start = number * splits.every
+    ends = [*map(int, checkpoint.read_text().split())] if checkpoint.exists() else [0]
+    while (stop := splits.next_boundary(start := ends[-1])) > start:
         rows, CLOCK.now = [], CLOCK.now + BATCH_S
-        for split in splits.partitions(start, splits.next_boundary(start)):
+        for split in splits.partitions(start, stop):
             for attempt in range(4):
                 try:
                     rows += [*splits.worker.work(split, attempt, log.blocks)]
@@ -95,8 +94,9 @@ def batch_by_batch(splits, directory, handler):
                     )
                     os.truncate(path, path.stat().st_size - _MESSAGE.size)  # not reached
                     rows = [row for row in rows if row.column("worker")[0].as_py() != split.worker]
-        handler(SimpleNamespace(toArrow=partial(pa.Table.from_batches, rows)), number)
-        checkpoint.write_text(str(number + 1))
+        handler(SimpleNamespace(toArrow=partial(pa.Table.from_batches, rows)), len(ends) - 1)
+        ends.append(stop)
+        checkpoint.write_text(" ".join(map(str, ends)))
 
 
 def run_process(command, expected=(0,), env=None):  # noqa: ARG001
