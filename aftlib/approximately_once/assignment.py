@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from aftlib.core.checks import require_choice
 from aftlib.core.covariance import independent_groups
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
@@ -134,8 +135,7 @@ def assign_greedy(
     >>> assign_greedy(GaussianModel(np.zeros(4), pairs), 2, requirement).workers
     ((0, 2), (1, 3))
     """
-    if empty_drop not in EMPTY_DROPS:
-        raise ValueError(f"empty_drop must be one of {', '.join(EMPTY_DROPS)}, got {empty_drop!r}")
+    require_choice("empty_drop", empty_drop, EMPTY_DROPS)
     sizes = worker_sizes(model.size, workers, uneven)
     single = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(single)

@@ -29,7 +29,7 @@ from aftlib.approximately_once.coordinator import Coordinator, GuardedCoordinato
 from aftlib.approximately_once.message_log import MessageLog
 from aftlib.approximately_once.operator import SensorSplits, Worker
 from aftlib.approximately_once.sink import Outage, WindowSink
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
@@ -78,8 +78,7 @@ class Query:
             require_number("each of seasons", season, above=0)
         if not 0 <= self.steps <= self.log.steps:
             raise ValueError(f"stop must lie in 0 … {self.log.steps}, got {self.stop!r}")
-        if self.recover not in RECOVER:
-            raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
+        require_choice("recover", self.recover, RECOVER)
 
     @property
     def steps(self) -> int:

@@ -26,6 +26,7 @@ from aftlib.checkpoint_planning.steps import (
     estimate_with_gaps,
     interval_sums,
 )
+from aftlib.core.checks import require_choice
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader, SensorLog
@@ -60,10 +61,8 @@ class ReplayQuery:
 
     def __post_init__(self) -> None:
         """Refuse settings that no operator could recover by."""
-        if self.recover not in RECOVER:
-            raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
-        if self.query not in QUERIES:
-            raise ValueError(f"query must be one of {', '.join(QUERIES)}, got {self.query!r}")
+        require_choice("recover", self.recover, RECOVER)
+        require_choice("query", self.query, QUERIES)
         if not self.aggregate.gaussian and self.recover == "guard":
             raise ValueError(
                 f"query must be 'mean' or 'sum' with recover='guard', got {self.query!r}: the "

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
+from aftlib.core.checks import require_choice
 from aftlib.core.extremes import extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.labels import ShortRepr
@@ -256,9 +257,8 @@ def plan_checkpoints(
     """
     linear = query not in QUERIES or AGGREGATES[query].gaussian
     methods = (*METHODS, ADAPTIVE) if linear else METHODS
-    for argument, value, choices in (("method", method, methods), ("query", query, QUERIES)):
-        if value not in choices:
-            raise ValueError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
+    require_choice("method", method, methods)
+    require_choice("query", query, QUERIES)
     if not (isinstance(window, int | np.integer) and window >= 1):
         raise ValueError(f"window must be a whole number of at least 1 step, got {window!r}")
     if not (isinstance(start, int | np.integer) and 0 <= start < window):

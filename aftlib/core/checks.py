@@ -50,6 +50,12 @@ def require_numbers(name: str, values: Sequence[float], **bounds: float | bool |
         require_number(f"each of {name}", value, **bounds)  # type: ignore[arg-type]
 
 
+def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """ValueError, with `name` and the choices, where `value` is none of them."""
+    if value not in (known := tuple(choices)):
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+
+
 def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> str:
     """Return the first eight of the (chosen) names as an error shows them, and how many more."""
     quoted = [f"{name!r:.80}" for name in (names if chosen is None else compress(names, chosen))]

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aftlib.core.checks import require_choice
+
 HOLDS, DEVIATES, UNDECIDED, NOT_RUN = "holds", "deviates", "undecided", "not run"
 VERDICTS = (HOLDS, DEVIATES, UNDECIDED, NOT_RUN)
 MEASURED, SIMULATED, MODELLED, DERIVED = "measured", "simulated", "modelled", "derived"
@@ -196,10 +198,8 @@ class Claim:
     def __post_init__(self) -> None:
         if not self.document or self.document == self.id:
             raise ValueError(f"id must be a document's, a hyphen and a number, got {self.id!r}")
-        known = {"basis": BASES, "recorded": VERDICTS[:-1]}
-        for name, values in known.items():
-            if (value := getattr(self, name)) not in values:
-                raise ValueError(f"{name} of {self.id} must be one of {values}, got {value!r}")
+        require_choice(f"basis of {self.id}", self.basis, BASES)
+        require_choice(f"recorded of {self.id}", self.recorded, VERDICTS[:-1])
 
     @property
     def document(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import ROWS_PER_RANGE
 
@@ -76,9 +76,7 @@ def generated_model(covariance: str, dimensions: int, groups: int, seed: int) ->
 
     `seed` is of the covariance itself. ValueError for any other name.
     """
-    if covariance not in COVARIANCES:
-        known = ", ".join(COVARIANCES)
-        raise ValueError(f"covariance must be one of {known}, got {covariance!r}")
+    require_choice("covariance", covariance, COVARIANCES)
     return {
         "block": lambda: block_model(dimensions, groups),
         "autoregressive": lambda: autoregressive_model(dimensions),

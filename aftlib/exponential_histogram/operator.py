@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql.streaming.state import GroupState
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.exponential_histogram.sketch import MAX_UNITS
 
@@ -97,8 +97,7 @@ class HistogramQuery:
     def check(self) -> None:
         """Raise ValueError if a parameter is outside its range."""
         self.histogram()
-        if self.bad not in POLICIES:
-            raise ValueError(f"bad must be one of {', '.join(POLICIES)}, got {self.bad!r}")
+        require_choice("bad", self.bad, POLICIES)
         require_number("groups", self.groups, least=1, most=2**31 - 1, whole=True)
         if self.lateness is not None:
             require_number("lateness", self.lateness, least=0, most=LAST_TIME, whole=True)

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import click
 
+from aftlib.core.checks import require_choice
 from aftlib.core.paths import atomic_file, reports_dir, write_whole
 from aftlib.reports.cli import clear_errors
 from aftlib.reports.data_out import (
@@ -121,10 +122,7 @@ def export(
     `at`, or where it begins; data hold all that it can choose. ValueError when it cannot be had in
     that format, or there is no browser to draw with.
     """
-    if kind not in FORMATS[shown.kind]:
-        raise ValueError(
-            f"format of a {shown.kind} must be one of {', '.join(FORMATS[shown.kind])}, got {kind}"
-        )
+    require_choice(f"format of a {shown.kind}", kind, FORMATS[shown.kind])
     if shown.kind == "table":
         if TABLE not in shown.data:
             raise ValueError(

@@ -23,6 +23,7 @@ from typing import Any
 
 import nbformat
 
+from aftlib.core.checks import require_choice
 from aftlib.core.paths import notebooks_dir, project_root
 from aftlib.reports.documents import DOCUMENTS, PROFILES
 from aftlib.reports.parameter_cell import Parameter, check_parameters, listing, read_parameters
@@ -136,8 +137,7 @@ def profile_parameters(profile: str, notebook: Notebook) -> dict[str, Any]:
 
     ValueError for an unknown profile.
     """
-    if profile not in PROFILES:
-        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
+    require_choice("profile", profile, PROFILES)
     return notebook.model.profile(profile) if notebook.model else {}
 
 

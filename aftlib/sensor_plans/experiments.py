@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
+from aftlib.core.checks import require_choice
 from aftlib.core.datasets import SensorTable, even_grid
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.planfile import Reading, fitted, read_plan
@@ -209,12 +210,11 @@ def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
     if trouble == "change of regime":
         noise[half:] *= 3
     values = common[:, None] + noise[:, None] * own
+    require_choice("trouble", trouble, TROUBLES)
     if trouble == "drift":
         values[half:, :2] += 10 * np.linspace(0, 1, rounds - half)[:, None]
     elif trouble == "stuck sensors":
         values[half:, :2] = values[half - 1, :2]
-    elif trouble != "change of regime":
-        raise ValueError(f"trouble must be one of {', '.join(TROUBLES)}, got {trouble!r}")
     return values
 
 

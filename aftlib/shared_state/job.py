@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 from aftlib.core.paths import write_whole
 from aftlib.core.query_directory import read_claim
 from aftlib.core.windows import Windows
@@ -118,10 +118,8 @@ class Job:
         require_number("checkpoint_s", self.checkpoint_s, above=0)
         require_number("commit_s", self.commit_s, least=0)
         require_number("patience_s", self.patience_s, above=0, most=LONGEST_S)
-        if self.aggregate not in AGGREGATES:
-            raise ValueError(f"aggregate must be one of {[*AGGREGATES]}, got {self.aggregate!r}")
-        if self.own not in OWN:
-            raise ValueError(f"own must be one of {OWN}, got {self.own!r}")
+        require_choice("aggregate", self.aggregate, AGGREGATES)
+        require_choice("own", self.own, OWN)
         if self.shared.partition(":")[0] not in ("sqlite", "postgresql", "postgres"):
             raise ValueError(
                 "shared must be sqlite: or postgresql://…, which several processes can open, "

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 from aftlib.core.paths import write_whole
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.parsing import BLOCK, Rules
@@ -171,8 +171,7 @@ def merge_log(
         or the directory holds another run's files, or is not shared; in a task, when too many lines
         are malformed.
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
+    require_choice("strategy", strategy, STRATEGIES)
     require_number("tasks", tasks, least=1, whole=True)
     if every is not None:
         require_number("every", every, least=1, whole=True)

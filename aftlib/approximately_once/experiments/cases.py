@@ -15,7 +15,7 @@ from pydantic import model_validator
 
 from aftlib.approximately_once.assignment import assess, assign_greedy
 from aftlib.approximately_once.pipeline import RECOVER, Query
-from aftlib.core.checks import require_number, require_numbers, with_value
+from aftlib.core.checks import require_choice, require_number, require_numbers, with_value
 from aftlib.core.datasets import SensorTable, read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import COVARIANCES, generated_model
@@ -149,11 +149,9 @@ class NotebookParameters(ParameterModel):
     @model_validator(mode="after")
     def check_together(self) -> Self:
         """Refuse values that do not fit together, a file or a plan that cannot be run."""
-        if self.recover is not None and self.recover not in RECOVER:
-            raise ValueError(f"recover must be one of {', '.join(RECOVER)}, got {self.recover!r}")
-        if self.covariance not in COVARIANCES:
-            known = ", ".join(COVARIANCES)
-            raise ValueError(f"covariance must be one of {known}, got {self.covariance!r}")
+        if self.recover is not None:
+            require_choice("recover", self.recover, RECOVER)
+        require_choice("covariance", self.covariance, COVARIANCES)
         require_number("slide", self.slide, least=1, most=self.width, whole=True)
         if self.plan is not None:
             self._check_plan(self.plan)

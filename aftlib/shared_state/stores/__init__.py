@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 
+from aftlib.core.checks import require_choice
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import FLUSHES, BufferedTable, MemoryTable, StateTable
 
@@ -29,8 +30,7 @@ def open_table(
     there is the option `schema`. With "barrier", merges wait in memory (`BufferedTable`). Another
     word, or an address of no known kind, is a ValueError; others are those of the store.
     """
-    if flush not in FLUSHES:
-        raise ValueError(f"flush must be one of {FLUSHES}, got {flush!r}")
+    require_choice("flush", flush, FLUSHES)
     shown = redact(address)
     kind, _, place = address.partition(":")
     if kind == "memory":
