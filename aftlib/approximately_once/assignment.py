@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import require_choice
+from aftlib.core.checks import require_choice, require_number
 from aftlib.core.covariance import independent_groups
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
@@ -294,10 +294,8 @@ class _OpenWorkers:
 def worker_sizes(n: int, workers: int, uneven: bool = False) -> list[int]:
     """Keys of each of m workers, the larger ones first; ValueError as in `assign_greedy`."""
     whole = isinstance(workers, int | np.integer)
-    if uneven and not (whole and 1 <= workers <= n):
-        raise ValueError(
-            f"workers must be a whole number inside 1 … {n}, got {workers!r}: each has a key"
-        )
+    if uneven:
+        require_number("workers", workers, least=1, most=n, whole=True)
     if not uneven and not (whole and workers >= 1 and n % workers == 0):
         divisors = ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)
         raise ValueError(

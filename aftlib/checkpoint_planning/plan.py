@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
-from aftlib.core.checks import require_choice
+from aftlib.core.checks import require_choice, require_number
 from aftlib.core.extremes import extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.labels import ShortRepr
@@ -259,13 +259,8 @@ def plan_checkpoints(
     methods = (*METHODS, ADAPTIVE) if linear else METHODS
     require_choice("method", method, methods)
     require_choice("query", query, QUERIES)
-    if not (isinstance(window, int | np.integer) and window >= 1):
-        raise ValueError(f"window must be a whole number of at least 1 step, got {window!r}")
-    if not (isinstance(start, int | np.integer) and 0 <= start < window):
-        raise ValueError(
-            f"start must be a whole number inside 0 … {window - 1}, got {start!r}; "
-            "a window that has ended needs no plan"
-        )
+    require_number("window", window, least=1, whole=True)
+    require_number("start", start, least=0, below=window, whole=True)
     window, start = int(window), int(start)
     variance = _restored(model, start, checkpoint_variance)
     chosen = _first_replay(model, requirement, method, query, variance, start, window)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
+from aftlib.core.checks import require_number
 
 _MOST_TUPLES = 2**53
 
@@ -43,21 +43,9 @@ class RecoveryTime:
     estimate_ms: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.fixed_ms < np.inf:
-            raise ValueError(
-                f"fixed_ms must be finite and at least 0, got {self.fixed_ms!r}; "
-                "give the milliseconds that restoring and estimating take"
-            )
-        if not 0 < self.per_tuple_ms < np.inf:
-            raise ValueError(
-                f"per_tuple_ms must be finite and above 0, got {self.per_tuple_ms!r}; "
-                "give the milliseconds that replaying one tuple takes"
-            )
-        if not 0 <= self.estimate_ms < np.inf:
-            raise ValueError(
-                f"estimate_ms must be finite and at least 0, got {self.estimate_ms!r}; "
-                "give the milliseconds that estimating takes, or leave it out"
-            )
+        require_number("fixed_ms", self.fixed_ms, least=0)
+        require_number("per_tuple_ms", self.per_tuple_ms, above=0)
+        require_number("estimate_ms", self.estimate_ms, least=0)
 
     def __call__(self, tuples: int, *, full: bool = False) -> float:
         """Milliseconds to recover by replaying this many tuples; `full`: of all sensors.
@@ -68,9 +56,7 @@ class RecoveryTime:
             When `tuples` is negative or not a number.
         """
         if not tuples >= 0:
-            raise ValueError(
-                f"tuples must be at least 0, got {tuples!r}; count the replayed tuples"
-            )
+            raise ValueError(f"tuples must be at least 0, got {tuples!r}")
         return float(self._constant(full) + self.per_tuple_ms * tuples)
 
     def _constant(self, full: bool) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import listed
+from aftlib.core.checks import listed, require_number
 from aftlib.core.fillvalues import FillValue, find_fill_values, mark_missing
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.tablefile import (
@@ -67,8 +67,7 @@ class SensorTable:
 
         ValueError when the share is outside (0, 1), or a sensor has no value in one of the parts.
         """
-        if not 0 < share < 1:
-            raise ValueError(f"share must lie inside (0, 1), got {share!r}")
+        require_number("share", share, above=0, below=1)
         cut = int(len(self.values) * share)
         parts = []
         for word, steps in (("first", slice(cut)), ("second", slice(cut, None))):

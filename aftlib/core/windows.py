@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from aftlib.core.checks import require_number
+
 if TYPE_CHECKING:  # workers aggregate and need no model, whose imports take long
     from aftlib.core.gaussian import GaussianModel
 
@@ -151,8 +153,7 @@ class Windows:
     query: str = "mean"  # "sum", "min" or "max": the aggregate of a key's samples in a window
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ValueError(f"width must be at least 1 step, got {self.width!r}")
+        require_number("width", self.width, least=1)
         if not 1 <= self.slide <= self.width:
             raise ValueError(
                 f"slide must lie in 1 … width = {self.width}, got {self.slide!r}; "

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aftlib.core.checks import require_number
+
 EVENTS_PER_RANGE = 2**16
 """Events drawn from one random stream; part of what a seed means, so never a parameter."""
 
@@ -24,16 +26,14 @@ class BitStream:
     seed: int = 0  # not negative
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise ValueError(f"share must lie in (0, 1), got {self.share!r}: try 0.5")
+        require_number("share", self.share, above=0, below=1)
         least = max(1.0, self.share / (1 - self.share))
         if self.burst is not None and not least <= self.burst < float("inf"):
             raise ValueError(
                 f"burst must be at least {least:g} event, got {self.burst!r}: lengthen it, "
                 "or leave it out for independent events"
             )
-        if self.seed < 0:
-            raise ValueError(f"seed must be at least 0, got {self.seed!r}")
+        require_number("seed", self.seed, least=0, whole=True)
 
     def draw(self, size: int, first: int = 0) -> NDArray[np.bool_]:
         """Events `first` … `first + size`, counted from 0, shape (size,)."""
@@ -73,8 +73,7 @@ class BitRing:
     """
 
     def __init__(self, window: int) -> None:
-        if window < 1:
-            raise ValueError(f"window must be at least 1 event, got {window!r}")
+        require_number("window", window, least=1, whole=True)
         self.window = window
         self.count = 0
         self._bytes = bytearray(-(-window // 8))

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aftlib.core.checks import require_number
+
 #: Totals stay below this, so that no sum of two of them leaves 64 bits.
 MAX_UNITS = 2**61
 #: Squares of larger values, summed over a window, could overflow.
@@ -187,8 +189,7 @@ class Sketch(ABC):
                 f"window must be a whole number from 1 to 2**61, got {window}: "
                 "count events, or with timed=True units of the timestamps"
             )
-        if not 0 < epsilon < 1:
-            raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}: try 0.01")
+        require_number("epsilon", epsilon, above=0, below=1)
         self._window, self._epsilon = int(window), float(epsilon)
 
     @property

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from aftlib.approximately_once.assignment import Assignment, assign_spread
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -35,10 +36,7 @@ def draw_schedule(
     follows each event. At least `faults` are drawn, because the last event is complete. ValueError
     when the stream is too short for them, or has one worker only.
     """
-    if workers < 2:
-        raise ValueError(
-            f"workers must be at least 2 for one to fail and one to live, got {workers}"
-        )
+    require_number("workers", workers, least=2)  # one fails, and one lives
     rng = np.random.default_rng(seed)
     schedule = list[Fault]()
     batch, event = -(-begin // every), 0

@@ -18,6 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from aftlib.approximately_once.assignment import Assignment, assess
 from aftlib.checkpoint_planning.plan import CheckpointPlan
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import LEVELS, RESAMPLES
 from aftlib.core.planfile import fitted
@@ -72,8 +73,7 @@ def refresh(
         When every or past is outside its range.
     """
     n = len(results.names)
-    if every < 1:
-        raise ValueError(f"every must be at least 1 window, got {every!r}")
+    require_number("every", every, least=1)
     if not n <= past <= results.half:
         raise ValueError(
             f"past must lie between the {n} sensors and the {results.half} windows of the first "

@@ -155,5 +155,5 @@ def test_uneven_greedy_puts_a_key_where_it_costs_least():
 @pytest.mark.parametrize("m", [0, 121, 2.5])
 def test_more_workers_than_keys_are_refused(m):
     for assign in (assign_greedy, assign_spread, assign_packed):
-        with pytest.raises(ValueError, match="workers must be a whole number inside 1 … 120, got"):
+        with pytest.raises(ValueError, match="workers must be a whole number .* at most 120, got"):
             assign(MODEL, m, Requirement(0.7, 0.05), uneven=True)

@@ -301,7 +301,7 @@ def some(value):
     ("options", "message"),
     [
         *[({"window": w}, f"window must be a whole number .* got {w!r}") for w in (0, 2.5, "10")],
-        *[({"start": s}, f"start must be .* 0 … 9999, got {s!r}") for s in (-1, WINDOW, 0.5)],
+        *[({"start": s}, f"start must be .* below 10000 .* got {s!r}") for s in (-1, WINDOW, 0.5)],
         (
             {"start": 5, "checkpoint_variance": [0] * 3},
             r"variance must have shape \(100,\).*\(3,\)",

@@ -56,10 +56,10 @@ def test_impossible_numbers_are_refused(bad):
     for call, message in (
         (lambda: DOCUMENT_RECOVERY_TIME.max_tuples(bad), r"t_sla_ms must be at least .*28\.33"),
         (lambda: DOCUMENT_RECOVERY_TIME(bad), "tuples must be at least 0"),
-        (lambda: RecoveryTime(bad, 1), "fixed_ms must be .* at least 0"),
-        (lambda: RecoveryTime(1, bad), "per_tuple_ms must be .* above 0"),
-        (lambda: RecoveryTime(math.inf, bad), "fixed_ms must be finite"),
-        (lambda: RecoveryTime(1, 0.0), "per_tuple_ms must be .* above 0, got 0"),
+        (lambda: RecoveryTime(bad, 1), "fixed_ms must be at least 0"),
+        (lambda: RecoveryTime(1, bad), "per_tuple_ms must be above 0"),
+        (lambda: RecoveryTime(math.inf, bad), "fixed_ms must be at least 0, got inf"),
+        (lambda: RecoveryTime(1, 0.0), "per_tuple_ms must be above 0, got 0"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -71,5 +71,5 @@ def test_the_estimate_is_charged_where_something_is_estimated():
     assert (apart.max_tuples(10), apart.max_tuples(10, full=True)) == (10, 16)
     with pytest.raises(ValueError, match=r"at least the fixed 5 ms .* got 4"):
         apart.max_tuples(4)
-    with pytest.raises(ValueError, match="estimate_ms must be finite and at least 0, got -1"):
+    with pytest.raises(ValueError, match="estimate_ms must be at least 0, got -1"):
         RecoveryTime(2, 0.5, estimate_ms=-1)

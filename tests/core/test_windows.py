@@ -39,7 +39,7 @@ def test_extremes_are_of_the_samples_present(query, fold):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 1), "width must be at least 1 step, got 0"),
+        ((0, 1), "width must be at least 1, got 0"),
         ((3, 0), "slide must lie in 1 … width = 3, got 0"),
         ((3, 4), "slide must lie in 1 … width = 3, got 4; a larger slide would leave steps out"),
         ((3, 1, "mode"), "query must be 'mean', 'sum', .* got 'mode'"),

@@ -31,12 +31,12 @@ def test_share_and_runs_are_as_asked(share, burst):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"share": 0}, r"share must lie in \(0, 1\), got 0"),
-        ({"share": 1.0}, r"share must lie in \(0, 1\), got 1.0"),
+        ({"share": 0}, "share must be above 0 and below 1, got 0"),
+        ({"share": 1.0}, "share must be above 0 and below 1, got 1.0"),
         ({"burst": 0.5}, "burst must be at least 1 event, got 0.5"),
         ({"burst": float("nan")}, "burst must be at least 1 event, got nan"),
         ({"burst": 1.5, "share": 0.9}, "burst must be at least 9"),
-        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"seed": -1}, "seed must be a whole number at least 0, got -1"),
     ],
 )
 def test_parameters_out_of_range_are_refused(arguments, message):

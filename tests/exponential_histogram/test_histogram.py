@@ -194,10 +194,10 @@ def test_importing_and_single_events_leave_numba_alone(used: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"epsilon": 0}, r"epsilon must lie in \(0, 1\), got 0"),
-        ({"epsilon": 1}, r"epsilon must lie in \(0, 1\), got 1"),
-        ({"epsilon": -0.1}, r"epsilon must lie in \(0, 1\), got -0.1"),
-        ({"epsilon": float("nan")}, r"epsilon must lie in \(0, 1\), got nan"),
+        ({"epsilon": 0}, "epsilon must be above 0 and below 1, got 0"),
+        ({"epsilon": 1}, "epsilon must be above 0 and below 1, got 1"),
+        ({"epsilon": -0.1}, "epsilon must be above 0 and below 1, got -0.1"),
+        ({"epsilon": float("nan")}, "epsilon must be above 0 and below 1, got nan"),
         ({"window": 0}, "window must be a whole number from 1 to .*, got 0"),
         ({"window": -5}, "window must be a whole number from 1 to .*, got -5"),
         ({"window": 2.5}, "window must be a whole number from 1 to .*, got 2.5"),

@@ -25,7 +25,7 @@ def test_ring_and_running_sums_are_the_exact_count(window):
 
 
 def test_ring_of_no_event_is_refused():
-    with pytest.raises(ValueError, match="window must be at least 1 event, got 0"):
+    with pytest.raises(ValueError, match="window must be a whole number at least 1, got 0"):
         BitRing(0)
 
 

@@ -58,7 +58,7 @@ def test_an_undisturbed_micro_batch_follows_each_event():
     ("changed", "message"),
     [
         ({"steps": 700}, "faults must fit between step 400 and 700, got 12"),
-        ({"workers": 1}, "workers must be at least 2 for one to fail.* got 1"),
+        ({"workers": 1}, "workers must be at least 2, got 1"),
     ],
 )
 def test_an_impossible_schedule_is_refused(changed, message):

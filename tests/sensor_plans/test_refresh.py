@@ -51,7 +51,7 @@ def test_missing_results_are_neither_estimated_nor_used():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"every": 0}, "every must be at least 1 window, got 0"),
+        ({"every": 0}, "every must be at least 1, got 0"),
         ({"past": 3}, "past must lie between the 4 sensors and the 400 windows .* got 3"),
         ({"past": 401}, "past must lie between .* got 401"),
     ],

@@ -19,6 +19,7 @@ from aftlib.approximately_once.assignment import (
 )
 from aftlib.approximately_once.best import assign_best, crash_together
 from aftlib.approximately_once.experiments.cases import SensorCase
+from aftlib.core.checks import require_number
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import bootstrap_interval, t_interval
@@ -76,8 +77,7 @@ def grid(
     """
     model, windows = case.readings[reading]
     parts = 1 + case.replications
-    if case.replications < 1:
-        raise ValueError(f"replications must be at least 1, got {case.replications!r}")
+    require_number("replications", case.replications, least=1)
     if case.log.steps // parts < windows.width:
         raise ValueError(
             f"log must hold a window of {windows.width} steps in each of {parts} parts, got "

@@ -14,6 +14,7 @@ import pandas as pd
 from aftlib.checkpoint_planning import plan
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import draw
 from aftlib.core.intervals import bootstrap_interval, t_interval
@@ -159,11 +160,7 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     resampling disjoint windows (NaN where there is one only); windows: those of one part.
     """
     width, rows = case.windows.width, case.log.steps
-    if case.replications < 1:
-        raise ValueError(
-            f"replications must be at least 1, got {case.replications!r}; "
-            "an interval over parts needs two of them"
-        )
+    require_number("replications", case.replications, least=1)  # an interval needs two parts
     if rows < width:
         raise ValueError(
             f"log must hold a window of {width} steps, got {rows} steps; "

@@ -20,6 +20,7 @@ from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import WindowResult
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import share_interval
 from aftlib.core.planfile import SensorPlan, open_plan
@@ -107,8 +108,7 @@ def three_sensors(spark: SparkSession, directory: Path, failure: int = 5) -> Thr
 
     The process fails at step `failure`, 1 … 7; the directory is new, for log and state.
     """
-    if not 1 <= failure <= len(FIGURE_1):
-        raise ValueError(f"failure must lie in 1 … {len(FIGURE_1)}, got {failure!r}")
+    require_number("failure", failure, least=1, most=len(FIGURE_1))
     requirement, cost = Requirement(EPSILON, DELTA), RecoveryTime(0, 1)
     query = ReplayQuery(MODEL, len(FIGURE_1), requirement, cost, T_SLA_MS)
     log = SensorLog.write(directory / "log", FIGURE_1.to_numpy(), FIGURE_1.columns.tolist())

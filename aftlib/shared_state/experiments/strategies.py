@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from aftlib.core.checks import require_number
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.parameters import Input
@@ -201,10 +202,7 @@ def one_task_crashes(
     from the undisturbed run's, crashed_pid.
     """
     tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
-    if tasks < 2:
-        raise ValueError(
-            f"tasks must be at least 2, so that one crashes and one goes on, got {tasks!r}"
-        )
+    require_number("tasks", tasks, least=2)  # one crashes, and one goes on
     true = merge_log(spark, given.log, given.rules, "late local", tasks).sums
     receivers = {
         "upfront, pipelined shuffle": true.keys % tasks,
