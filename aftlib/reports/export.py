@@ -44,7 +44,6 @@ LEAST, MOST = 10, 5000
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SECONDS = 120
-_MARGIN = 16  # pixels of white around a picture
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -54,12 +53,10 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--hide-scrollbars",
-    "--force-device-scale-factor=1.5",
     "--virtual-time-budget=10000",
 )
 _PAGE = """<!DOCTYPE html><html><head><meta charset="utf-8"><style>{style}</style></head>
-<body style="margin:0;padding:{margin}px;background:#fff"><div id="figure"></div>
+<body style="margin:0;background:#fff"><div id="figure"></div>
 <pre id="answer" style="display:none"></pre>
 <script src="plotly.min.js"></script>
 <script>{script}</script></body></html>"""
@@ -156,10 +153,7 @@ def export(
     if kind == "pdf":
         return print_page(drawn, target, browser)
     options = size | {"format": kind, "scale": _DOTS if kind == "png" else 1}
-    url = evaluate(f"Plotly.toImage({in_script(drawn)}, {in_script(options)})", browser)
-    about, _, content = url.partition(",")
-    made = base64.b64decode(content) if "base64" in about else unquote(content).encode()
-    return write_whole(target, made)
+    return write_whole(target, _image(drawn, browser, options))
 
 
 def for_paper(layout: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,10 +184,8 @@ def find_browser() -> str | None:
 def draw_plotly(figure: dict[str, Any], target: Path, browser: str, width: int = 960) -> Path:
     """Draw a Plotly `figure`, `width` pixels wide, as the PNG `target`, or raise RuntimeError."""
     height = int(figure.get("layout", {}).get("height") or 540)
-    layout = figure.get("layout", {}) | {"width": width, "height": height}
-    size = f"--window-size={width + 2 * _MARGIN},{height + 2 * _MARGIN}"
-    figure = figure | {"layout": layout}
-    return _drawn(figure, target, browser, "--screenshot", size, margin=_MARGIN)
+    size = {"width": width, "height": height}
+    return write_whole(target, _image(figure, browser, size | {"format": "png", "scale": 1.5}))
 
 
 def print_page(figure: dict[str, Any], target: Path, browser: str) -> Path:
@@ -204,8 +196,19 @@ def print_page(figure: dict[str, Any], target: Path, browser: str) -> Path:
     width, height = figure["layout"]["width"], figure["layout"]["height"]
     # a pixel more than the figure: rounding must not give a second page
     style = f"@page {{ size: {width}px {height + 1}px; margin: 0 }}"
-    flag = "--no-pdf-header-footer"
-    return _drawn(figure, target, browser, "--print-to-pdf", flag, style=style)
+    with atomic_file(target) as scratch:
+        flags = ["--no-pdf-header-footer", f"--print-to-pdf={scratch}"]
+        shown = _show(browser, _DRAW.format(figure=in_script(figure)), flags, style)
+        if not scratch.exists():
+            raise RuntimeError(f"the browser {browser} drew nothing: {shown.stderr.strip()[-500:]}")
+    return target
+
+
+def _image(figure: dict[str, Any], browser: str, options: dict[str, Any]) -> bytes:
+    """Content of the SVG or PNG that Plotly makes of a figure, by its options."""
+    url = evaluate(f"Plotly.toImage({in_script(figure)}, {in_script(options)})", browser)
+    about, _, content = url.partition(",")
+    return base64.b64decode(content) if "base64" in about else unquote(content).encode()
 
 
 def evaluate(expression: str, browser: str) -> str:
@@ -218,26 +221,14 @@ def evaluate(expression: str, browser: str) -> str:
     return unescape(found[2])
 
 
-def _drawn(
-    figure: dict[str, Any], target: Path, browser: str, act: str, *flags: str, **page: Any
-) -> Path:
-    """Have the browser make the file `target` by the flag `act`."""
-    script = _DRAW.format(figure=in_script(figure))
-    with atomic_file(target) as scratch:
-        shown = _show(browser, script, [*flags, f"{act}={scratch}"], **page)
-        if not scratch.exists():
-            raise RuntimeError(f"the browser {browser} drew nothing: {shown.stderr.strip()[-500:]}")
-    return target
-
-
 def _show(
-    browser: str, script: str, flags: list[str], margin: int = 0, style: str = ""
+    browser: str, script: str, flags: list[str], style: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Open a page with Plotly and `script` without a screen, or raise RuntimeError."""
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         share_plotly(Path(folder))
         page = Path(folder) / "figure.html"
-        page.write_text(_PAGE.format(script=script, margin=margin, style=style), encoding="utf-8")
+        page.write_text(_PAGE.format(script=script, style=style), encoding="utf-8")
         profile = f"--user-data-dir={page.parent / 'profile'}"
         command = [browser, *_FLAGS, profile, *flags, page.as_uri()]
         try:
