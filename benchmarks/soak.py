@@ -24,7 +24,6 @@ from aftlib.core.generators import block_model, draw
 from aftlib.core.intervals import CONFIDENCE
 from aftlib.core.paths import atomic_file, data_dir
 from aftlib.core.sensorlog import SensorLog
-from aftlib.failure_drill.experiments import SOAK
 from aftlib.failure_drill.metrics import folder_bytes
 from aftlib.failure_drill.schedule import DIGITS
 from aftlib.reports.notebook import library_hash
@@ -173,7 +172,7 @@ def main(seconds: str = "") -> None:
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
         result = soak(lasts, Path(scratch))
     data_dir().mkdir(exist_ok=True)
-    with atomic_file(data_dir() / SOAK) as note:
+    with atomic_file(data_dir() / "soak.json") as note:
         note.write_text(json.dumps(result))
     for name, one in result["schemes"].items():
         sys.stdout.write(f"{name}: {one['score']}, memory {one['growth']} MB an hour\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,8 +53,6 @@ BUDGET = 0.15
 """Share of a window's samples that D2 may read again within T_SLA."""
 CALM_BATCHES = 6
 """Micro-batches of an undisturbed run."""
-SOAK = "soak.json"
-"""Name of the file in ``data`` that holds the last soak's result (`make soak`)."""
 LEAST_OF_D2 = 7
 """Shortest window in which the budget lets D2 read one whole step again."""
 COLUMNS = [
@@ -159,12 +156,6 @@ class NotebookParameters(ParameterModel):
     def drill(self) -> Drill:
         """The drill that they describe, its stream in the data folder."""
         return draw_drill(data_dir(), **self.model_dump(exclude={"schemes", "turns"}))
-
-
-def last_soak() -> dict | None:
-    """Return the result that `make soak` stored last; None where there is none."""
-    path = data_dir() / SOAK
-    return json.loads(path.read_text()) if path.exists() else None
 
 
 def schedule_table(drill: Drill) -> pd.DataFrame:

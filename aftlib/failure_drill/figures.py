@@ -225,29 +225,6 @@ def latency(result: DrillResult) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero")
 
 
-def soak(result: Mapping) -> go.Figure:
-    """Memory of each scheme over a soak, and its files on disk without the input."""
-    figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.12)
-    for color, (name, one) in zip(COLORS, result["schemes"].items(), strict=False):
-        look = {"x": np.array(one["at_s"]) / 60, "name": name, "line": {"color": color}}
-        figure.add_scatter(**look, y=one["memory_mb"], row=1, col=1)
-        figure.add_scatter(**look, y=one["stored_mb"], row=2, col=1, showlegend=False)
-    title = "A soak: memory and files of four schemes under faults side by side"
-    styled(figure, title, "", "", HEIGHT + 150)
-    for row, name in enumerate(("memory, MB", "on disk, MB"), 1):
-        figure.update_yaxes(title_text=name, row=row, col=1, rangemode="tozero")
-    return figure.update_xaxes(title_text="minutes", row=2, col=1)
-
-
-def soak_table(result: Mapping) -> pd.DataFrame:
-    """Each scheme's own account of a soak, and the growth of its memory in MB per hour."""
-    rows = {
-        name: one["score"] | {f"memory_{part}": v for part, v in (one["growth"] or {}).items()}
-        for name, one in result["schemes"].items()
-    }
-    return pd.DataFrame(rows).T.convert_dtypes().round(2)
-
-
 def table(result: DrillResult) -> Styler:
     """The whole table."""
     formats: dict[Any, Any] = {

@@ -12,7 +12,6 @@ import pytest
 
 from aftlib.core.generators import block_model, draw
 from aftlib.core.sensorlog import SensorLog
-from aftlib.failure_drill import experiments, figures
 from benchmarks import soak, soak_counting
 from benchmarks import soak_processes as processes
 
@@ -133,14 +132,3 @@ def test_a_life_without_end_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(soak, "GRACE_S", -5.0)
     with pytest.raises(RuntimeError, match="D5 histogram came to no end within -5 s"):
         soak.soak(1, tmp_path)
-
-
-def test_the_last_result_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiments, "data_dir", lambda: tmp_path)
-    assert experiments.last_soak() is None
-    one = {"score": {"lost": 0}, "at_s": [0, 60], "memory_mb": [5, 6], "stored_mb": [1, 2]}
-    result = {"schemes": {"D2": one | {"growth": {"slope": 1.5, "low": -1, "high": 4}}}}
-    (tmp_path / "soak.json").write_text(json.dumps(result))
-    shown = figures.soak(experiments.last_soak())
-    assert list(shown.data[0].x) == [0, 1] and list(shown.data[1].y) == [1, 2]
-    assert figures.soak_table(result).loc["D2", "memory_slope"] == 1.5
