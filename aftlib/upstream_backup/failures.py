@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 from aftlib.upstream_backup.parameters import MS, NODES, OTHER, Parameters, Phases
 from aftlib.upstream_backup.schemes import Scheme
 
@@ -29,8 +29,7 @@ class Failure:
 
     def __post_init__(self) -> None:
         require_number("at_ms", self.at_ms, above=0)
-        if self.node not in NODES:
-            raise ValueError(f"node {self.node!r} is not one of {', '.join(NODES)}")
+        require_choice("node", self.node, NODES)
 
     @property
     def other(self) -> str:

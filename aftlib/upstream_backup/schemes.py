@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from aftlib.core.checks import require_choice
+
 
 @dataclass(frozen=True)
 class Scheme:
@@ -21,11 +23,6 @@ class Scheme:
     opens: bool = False  # the connection that recovery needs is opened at recovery only
     warm: bool = False  # it has carried data before, so its window is open
 
-    @property
-    def slug(self) -> str:
-        """The name in one word, for file names and command lines."""
-        return self.name.replace(" ", "-").replace("(", "").replace(")", "").lower()
-
 
 PASSIVE = Scheme("passive standby", trimmed_by="checkpoint")
 UPSTREAM = Scheme("upstream backup", opens=True)
@@ -37,6 +34,5 @@ SCHEMES = {scheme.name: scheme for scheme in (PASSIVE, UPSTREAM, ACTIVE, ACTIVE_
 
 def scheme_named(name: str) -> Scheme:
     """The scheme of that name; a ValueError when there is none."""
-    if name not in SCHEMES:
-        raise ValueError(f"scheme {name!r} is not one of {', '.join(SCHEMES)}")
+    require_choice("scheme", name, SCHEMES)
     return SCHEMES[name]

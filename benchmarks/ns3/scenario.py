@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -93,7 +94,8 @@ class Scenario:
             begins = [system.rhythm(f.name)[1] / MS for f in fields(Phases)]
             trials.append(":".join(f"{value:.6f}" for value in (time, *begins)))
         options = {option: getattr(parameters, name) for option, name in OPTIONS.items()} | {
-            "scheme": scheme.slug, "failed": failed, "trials": ",".join(trials),
+            "scheme": re.sub(r"[ ()]+", "-", scheme.name).strip("-").lower(),
+            "failed": failed, "trials": ",".join(trials),
             "bandwidth": link.bandwidth_mbps, "delay": link.delay_ms,
             "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
             "initialWindow": tcp.initial_window or 1_000_000, "handshake": int(tcp.handshake),

@@ -26,7 +26,7 @@ from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
 pytestmark = pytest.mark.crash
 TRIALS = 40 if os.environ.get("AFT_TRIALS") == "full" else 2
 TUPLES = 3000
-BOTH = pytest.mark.parametrize("scheme", [UPSTREAM, PROPOSED], ids=lambda s: s.slug)
+BOTH = pytest.mark.parametrize("scheme", [UPSTREAM, PROPOSED], ids=lambda s: s.name)
 IN_TURN = [Fault("kill", "primary", 1000), Fault("kill", "secondary", 1800)]
 
 

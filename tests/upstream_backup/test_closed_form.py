@@ -10,7 +10,7 @@ from tests.upstream_backup.trials import mean_of
 P = Parameters(rate=1000)
 
 
-@pytest.mark.parametrize("scheme", [PASSIVE, UPSTREAM, ACTIVE, PROPOSED], ids=lambda s: s.slug)
+@pytest.mark.parametrize("scheme", [PASSIVE, UPSTREAM, ACTIVE, PROPOSED], ids=lambda s: s.name)
 @pytest.mark.parametrize("rate", [200, 1000])
 def test_the_closed_form_agrees(scheme, rate):
     """Within 2 % or a tuple; the rule of thumb within 5 % but for passive standby's two hops."""

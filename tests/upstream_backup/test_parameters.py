@@ -5,7 +5,7 @@ import math
 import pytest
 
 from aftlib.upstream_backup.parameters import Link, Parameters, Phases, Tcp
-from aftlib.upstream_backup.schemes import SCHEMES, scheme_named
+from aftlib.upstream_backup.schemes import scheme_named
 
 NUMBERS = (
     *("rate", "ack_ms", "heartbeat_ms", "switching_ms", "checkpoint_ms", "tuple_bytes"),
@@ -82,8 +82,7 @@ def test_a_saturated_node_is_said():
 
 def test_schemes_by_name():
     assert scheme_named("proposed").switching
-    assert len({scheme.slug for scheme in SCHEMES.values()}) == 5
-    with pytest.raises(ValueError, match="scheme 'hot' is not one of passive standby, upstream"):
+    with pytest.raises(ValueError, match="scheme must be one of passive standby, .* got 'hot'"):
         scheme_named("hot")
 
 

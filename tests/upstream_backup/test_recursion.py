@@ -17,7 +17,7 @@ from tests.upstream_backup.trials import mean_of
 P = Parameters(rate=1000)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda s: s.slug)
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda s: s.name)
 @pytest.mark.parametrize("node", ["primary", "secondary"])
 @pytest.mark.parametrize("twin", [simulate, event_simulation.simulate], ids=["fast", "events"])
 def test_nothing_is_lost(scheme, node, twin):
