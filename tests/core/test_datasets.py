@@ -104,22 +104,6 @@ def test_split_and_log(tmp_path):
 SECONDS = TIMES.astype("datetime64[s]").asi8
 
 
-@pytest.mark.parametrize(
-    ("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)]
-)
-@pytest.mark.parametrize("time", [None, "t"])
-def test_numbers_since_1970_are_times_and_no_sensor(unit, factor, time):
-    table = even_grid(frame(t=SECONDS * factor), time)
-    assert table.names == ("a", "b")
-    assert list(table.time) == list(TIMES)
-
-
-def test_seconds_from_a_start_are_times_when_they_are_named():
-    table = even_grid(frame(t=np.arange(6) * 10), "t")
-    assert table.names == ("a", "b")
-    assert table.time[1] - table.time[0] == pd.Timedelta("10s")
-
-
 def test_an_index_of_such_numbers_or_of_dates_as_text_is_the_times():
     for index in (pd.Index(SECONDS), pd.Index(TIMES.astype(str)), pd.Index(SECONDS, name="when")):
         table = even_grid(frame().drop(columns="t").set_index(index))
@@ -228,18 +212,6 @@ def test_a_sensor_that_dies_in_the_second_half_is_named():
 def test_options_that_do_not_fit_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         even_grid(frame(), **options)
-
-
-def test_columns_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="columns must differ, got 'a' more than once"):
-        even_grid(frame().rename(columns={"b": "a"}))
-
-
-def test_offsets_that_change_in_spring_keep_an_even_grid():
-    hours = pd.date_range("2026-03-29", periods=6, freq="h", tz="Europe/Berlin")
-    table = even_grid(frame(t=hours.map(str)))  # text, as a file has it
-    assert len(set(hours.map(str).str[-6:])) == 2
-    assert list(table.time) == list(hours.tz_convert("UTC"))
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n1,2,3\n"])
