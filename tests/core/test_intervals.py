@@ -6,6 +6,7 @@ import pytest
 from aftlib.core.intervals import (
     bootstrap_interval,
     ratio_interval,
+    resampled_share,
     share_interval,
     t_interval,
 )
@@ -29,6 +30,17 @@ def test_blocks_widen_the_interval_of_windows_that_err_together():
     narrow = np.ptp(bootstrap_interval(rates, 1, np.random.default_rng(1)))
     wide = np.ptp(bootstrap_interval(rates, 10, np.random.default_rng(1)))
     assert wide > 2 * narrow
+
+
+def test_a_share_is_resampled_by_whole_units():
+    rng = np.random.default_rng(0)
+    hits = rng.binomial(1, 0.3, 100).astype(float)
+    low, high = bootstrap_interval(hits, 1, np.random.default_rng(1))
+    found = resampled_share(hits, np.ones(100), np.random.default_rng(1))
+    assert found == pytest.approx((low, high))
+    heavy = resampled_share(7 * hits, np.full(100, 7), np.random.default_rng(1))
+    assert heavy == pytest.approx(found)  # samples of one unit err together
+    assert resampled_share(np.array([0, 9]), np.array([1, 9]), rng) == (0, 1)
 
 
 def test_refusals():
