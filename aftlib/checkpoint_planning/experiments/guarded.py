@@ -254,7 +254,7 @@ def stream_table(pairs: pd.DataFrame, seed: int) -> pd.DataFrame:
     for (way, part), group in pairs.groupby(["way", "part"], sort=False):
         guessed = group[group["estimated"]].assign(good=lambda t: t["off"] <= 1)
         each = guessed.groupby("window")["good"].agg(["sum", "size"]).to_numpy()
-        low, high = resampled_share(*each.T, rng) if len(each) else (np.nan, np.nan)
+        low, high = resampled_share(each[:, 0], each[:, 1], rng) if len(each) else (np.nan, np.nan)
         about = {"way": way, "part": part, "failures": group["window"].nunique()}
         shares = {"estimated": group["estimated"].mean(), "within": guessed["good"].mean()}
         worst = guessed.groupby("sensor")["good"].mean().min()
