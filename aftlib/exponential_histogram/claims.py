@@ -62,6 +62,8 @@ def sound_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
     return Finding(
         _finite(worst),
         conditions=broken == 0,
+        n=len(swept),
+        counted="points of the sweep",
         note="Largest relative error of the library's default estimate, as a multiple of ε. Broken "
         f"at {broken} of {len(swept)} points of the sweep.",
     )
@@ -101,7 +103,7 @@ def update_time(sizes: pd.DataFrame) -> Finding:
         memory(sizes),
         note="Derived from fig. 2 and the number of buckets (D5-3), not timed: each step of the "
         "loop that merges passes a bucket or removes one, and a query reads two numbers. So an "
-        "event takes time in proportion to the buckets at most. The value is theirs.",
+        "event takes time in proportion to the buckets at most. The value is that of D5-3.",
     )
 
 
@@ -134,7 +136,7 @@ CLAIMS = [
         figure="Few ones break the article's promise", formula=SOUND, recorded=DEVIATES,
     ),
     Claim(
-        "D5-3", "Space is logarithmic in N: buckets are far fewer than the window's events.",
+        "D5-3", "Space is logarithmic in N, and fig. 5's buckets are far fewer than its events.",
         memory, source="fig. 2, fig. 5", expected="≤ 1", threshold=LOGARITHMIC, unit="× the bound",
         figure="Memory of a window full of ones", formula=r"O(\tfrac{1}{\varepsilon} \log N)",
     ),

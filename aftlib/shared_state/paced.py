@@ -44,8 +44,6 @@ SLICES = 48
 """Equal parts of a stream, which all tasks share out: a multiple of their number."""
 SHUFFLED = 8_192
 """Tuples of a part that are shuffled in fact."""
-COVERING = 4
-"""Tuples of a part per key, at uniform keys."""
 RECEIVERS = 24
 """Of the shuffle whose cost per tuple is measured."""
 MESSAGE = 2**20
@@ -63,9 +61,10 @@ fork: Any = multiprocessing.get_context("fork")
 class PacedRun:
     """A stream that `tasks` emulated cores sum, merged late or shuffled first.
 
-    `tuples` are emulated: `rows` of each of the stream's `SLICES` parts are summed in fact. `turn`
-    draws the shuffle's hash function. Behind a shuffle each of the `tasks` senders and each of the
-    receivers has a core of its own.
+    `tuples` are emulated: `rows` of each of the stream's `SLICES` parts are summed in fact. Merged
+    late, these have every key that the part's emulated tuples would have. `turn` draws the
+    shuffle's hash function. Behind a shuffle each of the `tasks` senders and each of the receivers
+    has a core of its own.
     """
 
     design: str
@@ -79,14 +78,24 @@ class PacedRun:
 
     @property
     def stream(self) -> TupleStream:
-        """The stream that is drawn: with so many tuples per key, each task has nearly all keys."""
-        rows = max(SHUFFLED, COVERING * self.keys)
+        """The stream that is drawn: each part has room for all keys."""
+        rows = max(SHUFFLED, self.keys)
         return TupleStream(SLICES * rows, self.keys, self.skew, self.seed)
 
     @property
     def rows(self) -> int:
         """Tuples of each part that are summed in fact."""
         return SHUFFLED if self.design == "shuffle" else self.stream.tuples // SLICES
+
+    def keys_of(self, part: int) -> np.ndarray:
+        """Return the keys that occur among the emulated tuples of a part.
+
+        A key of share p is among m tuples with probability 1 − (1 − p)^m.
+        """
+        stream = self.stream
+        missing = (1 - stream.shares) ** (self.tuples / SLICES)
+        present = np.random.default_rng([self.seed, part]).random(self.keys) >= missing
+        return stream.ids[present]
 
     @property
     def stretch(self) -> float:
@@ -311,16 +320,17 @@ class Emulation:
     def __init__(self, runs: Sequence[PacedRun]) -> None:
         tuples = max(run.stream.tuples for run in runs)
         self._parts = np.frombuffer(mmap.mmap(-1, 24 * tuples), np.int64)
-        self._holds: TupleStream | None = None
+        self._holds: tuple[TupleStream, str, int] | None = None
         most = max(run.tasks for run in runs)
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(most)]
         count = max(run.tasks * (2 if run.design == "shuffle" else 1) for run in runs)
         worker = Worker(self._parts.reshape(3, -1), pairs)
         self._links = [start_process(worker.serve) for _ in range(count)]
 
-    def _draw(self, stream: TupleStream) -> None:
-        """Draw the tuples of a stream, where all processes see them."""
-        if stream == self._holds:
+    def _draw(self, run: PacedRun) -> None:
+        """Draw the tuples of a run, where all processes see them."""
+        stream, holds = run.stream, (run.stream, run.design, run.tuples)
+        if self._holds == holds:
             return
         parts, first = self._parts.reshape(3, -1), 0
         for index in range(stream.ranges):
@@ -328,11 +338,15 @@ class Emulation:
             parts[0, first : first + len(keys)] = 0
             parts[1:, first : first + len(keys)] = keys, values
             first += len(keys)
-        self._holds = stream
+        if run.design == "late":  # as many sums are merged as the emulated tuples would have
+            for part in range(SLICES):
+                span = slice(part * run.rows, (part + 1) * run.rows)
+                parts[1, span] = np.resize(run.keys_of(part), run.rows)
+        self._holds = holds
 
     def measure(self, run: PacedRun) -> dict[str, float]:
         """Run once."""
-        self._draw(run.stream)
+        self._draw(run)
         costs = tuple_costs(run.design, run.keys, run.turn)
         roles = {"late": ["late"], "shuffle": ["send", "receive"]}[run.design]
         works = [(run, role, task, costs) for role in roles for task in range(run.tasks)]

@@ -179,7 +179,7 @@ def growth_ends(paced: pd.DataFrame) -> Finding:
         findings[main],
         readings={name: findings[name] for name in others},
         expected=f"< {STILL} from {about} to {most} tasks",
-        note="Where growth ends depends on the number of keys, which the document does not give. "
+        note="The document does not give the number of keys. "
         f"Growth from {about} to {most} tasks, uniform keys: "
         f"{growths(paced, about, most)}; from {few} to {about}: {growths(paced, few, about)}. "
         "Merging is one after another, so more sums end growth sooner. Other costs of a tuple or a "
@@ -217,11 +217,12 @@ def skew_lowers_the_shuffle(
         expected=f"< 1 at {_skews(gains)}",
         note=f"The value is that of skew {highest:g}, the largest by its upper end, on 24 emulated "
         f"cores against uniform keys. By skew: {many}. Each turn has another hash function, so few "
-        f"turns say little. The readings are computed over {HASHES} hash functions. There the "
-        "receivers' share of a tuple's cost decides, which the document does not give. Ours bear "
-        f"{share:.0%} of it, Spark's here {_spark_share(measured)}. {accuracy} On the few tasks of "
-        f"this machine: {few}. {flink(engines)} So few receivers are hardly unbalanced, and skewed "
-        "keys are cheaper to sum.",
+        f"turns say little. The readings are computed over {HASHES} hash functions, of which an "
+        "interval holds 95 %. There the receivers' share of a tuple's cost decides, which the "
+        f"document does not give. Ours bear {share:.0%} of it, Spark's here "
+        f"{_spark_share(measured)}. {accuracy} On the few tasks of this machine: {few}. "
+        f"{flink(engines)} So few receivers are hardly unbalanced, and skewed keys are cheaper to "
+        "sum.",
     )
 
 

@@ -342,7 +342,7 @@ CLAIMS = [
         "At rates up to 1,000 tuples/s the gap in recovery time comes from Nagle's algorithm on a "
         "connection that was not used before.",
         blames_nagle, source="section 4.3, fig. 6",
-        expected="most of the gap at each rate up to 1,000 tuples/s",
+        expected="most of the gap at rates up to 1,000 tuples/s",
         threshold=Threshold("ours: the cause of a gap makes at least half of it", low=0.5),
         unit="of the gap",
         figure="Upstream backup's recovery time, TCP's parts switched one by one", basis=SIMULATED,

@@ -63,6 +63,18 @@ def test_a_d1_that_waits_for_its_input_turns_p4_and_p5():
     assert {"P-4", "P-5"} <= turned(measured)
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
+def test_kills_that_differ_more_than_the_rates_decide_nothing(order):
+    measured = measurements(kills=3)
+    rows = measured.recoveries
+    d1 = (rows["scheme"] == MODEL) & (rows["window"] == WINDOWS[-1])
+    rows.loc[d1 & (rows["rate"] == RATES[0]), "seconds"] = np.array([0.31, 0.08, 0.08])[order]
+    rows.loc[d1 & np.isinf(rows["rate"]), "seconds"] = [0.36, 0.09, 0.33]
+    found = judging.judged(CLAIMS, {"measured": measured}, "P-4")["P-4"]
+    assert found.verdict == "undecided" and found.interval[0] < 0 and found.interval[1] > 2
+    assert "at 100 samples/s: 0.16 s; D1 by model without a limit: 0.26 s" in found.note
+
+
 def test_an_exact_recovery_that_is_as_fast_turns_p5():
     measured = changed("seconds", 0.6, EXACT)
     assert "P-5" in turned(measured) and "P-6" not in turned(measured)
@@ -84,6 +96,17 @@ def test_an_overhead_turns_p7():
 def test_wrong_estimates_turn_p8():
     assert turned(measurements(within=0.8)) == {"P-8"}
     assert verdicts(measurements(within=0.8))["P-8"] == "deviates"
+
+
+def test_no_scheme_hides_its_wrong_estimates_behind_one_with_fewer_windows():
+    measured = measurements()
+    table = measured.estimates
+    table.loc[table["scheme"] == GUARD, "off"] = 0.5
+    table.loc[(table["scheme"] == PROPOSED) & (table["batch"] % 8 == 0), "off"] = 1.2
+    few = table[(table["scheme"] != GUARD) | (table["batch"] < 3)]
+    found = judging.judged(CLAIMS, {"measured": replace(measured, estimates=few)}, "P-8")["P-8"]
+    assert found.verdict == "deviates" and found.note.startswith("D1 by guard has the lowest end")
+    assert found.n == 6 and "deviates" in found.parts[PROPOSED]
 
 
 def test_without_estimates_or_calm_windows_nothing_is_judged_by_them():

@@ -115,6 +115,25 @@ def test_the_cost_of_d1_is_judged_by_its_interval(low, high, expected):
 def test_what_a_checkpoint_takes_is_said_of_d2s_own_plan():
     found = judging.judged(CLAIMS, done(good_table()))["F-7"]
     assert found.measured == pytest.approx(0.5) and "A checkpoint adds 3.3 ms" in found.note
+    assert "a window takes 933 ms to read. Of that the checkpoints would be 1.1%" in found.note
+
+
+def test_what_was_harmed_by_no_fault_bounds_the_rate_of_harm():
+    note = judging.judged(CLAIMS, done(good_table()))["F-2"].note
+    assert "D1, its driver killed: 6; D3, its supervisor killed: 6" in note
+    assert "exclude only harm by more than 12% of them" in note
+    harmed = good_table()
+    harmed.loc["exactly once", "lost"] = 1
+    assert "exclude" not in judging.judged(CLAIMS, done(harmed))["F-2"].note
+
+
+@pytest.mark.parametrize(("turns", "needed"), [(2, "6"), (20, "1,056")])
+def test_the_turns_that_would_decide_an_overhead_are_those_of_its_own_spread(turns, needed):
+    table = good_table()
+    table.loc["D1 by guard", ["overhead", "overhead_low", "overhead_high"]] = 0.134, -0.343, 0.959
+    frames = done(table)
+    frames["done"].turns = turns
+    assert f"Some {needed} turns would decide it" in judging.judged(CLAIMS, frames)["F-6"].note
 
 
 def test_what_lacks_its_schemes_is_not_run():

@@ -187,6 +187,14 @@ def test_the_reading_with_fewer_keys_on_more_tasks_must_agree():
     assert found["D3-3"].verdict == found["D3-4"].verdict == "undecided"
 
 
+def test_a_store_that_is_slower_with_barriers_is_seen_beside_one_that_cannot_tell():
+    rocksdb = merges_of({"merge": 1.0, "barrier": 2.0}).assign(store="rocksdb")
+    rocksdb.loc[rocksdb["flush"] == "barrier", "with_barriers_per_s"] *= [0.01, 1.0, 100.0]
+    slower = merges_of({"merge": 2.0, "barrier": 1.0})
+    found = judged(frames() | {"merges": pd.concat([slower, rocksdb])})["D3-10"]
+    assert found.verdict == "deviates" and "The least gain is that of rocksdb" in found.note
+
+
 def test_a_crash_test_that_passes_a_broken_store_settles_nothing():
     given = frames()
     found = judged(given | {"failures": with_row(given["failures"], 3, error=0)})

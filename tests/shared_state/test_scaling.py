@@ -2,12 +2,13 @@
 
 import socket
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from aftlib.shared_state import paced
-from aftlib.shared_state.paced import Pace, PacedRun, hash_keys, run_paced, split, unsplit
+from aftlib.shared_state.paced import SLICES, Pace, PacedRun, hash_keys, run_paced, split, unsplit
 from aftlib.shared_state.scaling import largest_share, shuffled_growth
 from aftlib.shared_state.tuplelog import TupleStream
 
@@ -69,6 +70,21 @@ def test_a_full_receiver_holds_the_sender_up(monkeypatch):
         assert incoming.recv(9) == b"x"
     pace.spend(0.0)
     assert pace.behind_s == 4.0
+
+
+def test_late_tasks_have_every_key_of_the_tuples_that_they_stand_for(monkeypatch):
+    monkeypatch.setattr(paced, "start_process", lambda work: None)
+    run = PacedRun("late", 24, 1.4, 10_000, 10**7, 1.0)
+    emulation = paced.Emulation([run])
+    emulation._draw(run)
+    keys = emulation._parts.reshape(3, -1)[1].reshape(SLICES, run.rows)
+    expected = -np.expm1(-(10**7 / SLICES) * run.stream.shares).sum()
+    assert np.mean([len(np.unique(part)) for part in keys]) == pytest.approx(expected, rel=0.01)
+    shuffled = replace(run, design="shuffle")  # which has the skew of the stream
+    emulation._draw(shuffled)
+    keys = emulation._parts.reshape(3, -1)[1]
+    most_frequent = (keys == run.stream.ids[0]).mean()
+    assert most_frequent == pytest.approx(run.stream.shares[0], rel=0.02)
 
 
 def test_emulated_cores_sum_every_tuple():
