@@ -88,6 +88,7 @@ def assign_greedy(
     uneven: bool = False,
     empty_drop: str = "reliability",
     reserve: bool = True,
+    rng: np.random.Generator | None = None,
 ) -> Assignment:
     """Fill workers so that as many as possible stay estimable (D1 fig. 9).
 
@@ -109,6 +110,10 @@ def assign_greedy(
     reserve : bool
         Whether one worker is kept for keys that fit nowhere (fig. 9, line 10). Otherwise all are
         filled, and the least reliable one takes those keys once there are any.
+    rng : numpy.random.Generator, optional
+        Decides which of equally reliable keys comes first, which fig. 9 leaves open. By default it
+        is the one of lowest index, so that alike keys that stand together are placed one after
+        another.
 
     Returns
     -------
@@ -148,8 +153,9 @@ def assign_greedy(
         return len(keys) > small or (len(keys) == small and not wide)
 
     bench = _OpenWorkers(model.precision, opened, sizes[0], empty_drop)
-    rounded = np.round(single, _DIGITS)
-    for key in sorted(np.flatnonzero(alive).tolist(), key=lambda i: (-rounded[i], i)):
+    ties = np.arange(model.size) if rng is None else rng.permutation(model.size)
+    order = np.lexsort((ties, -np.round(single, _DIGITS)))
+    for key in order[alive[order]].tolist():
         chosen = bench.place(key, requirement)
         if chosen is None:
             if not (reserve or crashed or not bench.open.any()):

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from scipy.stats import norm
 
 from aftlib.approximately_once.assignment import assign_greedy, assign_packed, assign_spread
-from aftlib.approximately_once.experiments.grid import NEITHER, NO_DROP, NO_RESERVE
+from aftlib.approximately_once.experiments.grid import CHANCE, NEITHER, NO_DROP, NO_RESERVE
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -36,6 +36,7 @@ LOOKS = {
     "h-worst": line_look(RED, "triangle-down"),
     "random": line_look(GREY, "x", "dot"),
     NO_DROP: line_look(BLUE, "circle-open", "dot"),
+    CHANCE: line_look(ORANGE, "diamond", "dot"),
     NO_RESERVE: line_look(PURPLE, "square-open", "dot"),
     NEITHER: line_look(PURPLE, "square"),
     "best": line_look(ORANGE, "diamond"),

@@ -130,10 +130,10 @@ def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
         counted="turns",
         parts={"T_res, the longest": restored},
         note="The smallest R² of a straight line through 0 and the replay times of a turn, "
-        f"n ≥ {SMALLEST_N}. Means over turns: {shown}. A part of T_rep does not depend on |O|: "
-        "opening the log, and through Spark the start of a job. Loading the (n − |O|) × |O| gain "
-        "matrix is part of T_res here, unless all is replayed, so T_res is longest where |O| is "
-        "near n / 2.",
+        f"n ≥ {SMALLEST_N}; below 0 a constant fits better. Means over turns: "
+        f"{shown}. A part of T_rep does not depend on |O|: opening the log, and through Spark the "
+        "start of a job. Loading the (n − |O|) × |O| gain matrix is part of T_res here, unless all "
+        "is replayed, so T_res is longest where |O| is near n / 2.",
     )
 
 
@@ -174,7 +174,8 @@ def solving_is_no_faster(case: PlanningCase, solved: pd.DataFrame, times: pd.Dat
     return replace(
         found[first],
         readings={name: found[name] for name in others},
-        note="It depends on |O|, on how many tuples 系列数 10⁵ means, and on the time per tuple. "
+        note="It depends on |O|, on how many tuples a series count (系列数) of 10⁵ means, and on "
+        "the time per tuple. "
         f"The value is T_rep + T_est over a full replay's T_rep, at {first}, n = {size:,}. T_est "
         f"solves (6) at recovery as the document does, in one thread: {shown}. Our T_est is set "
         "against T_rep of the document's processor of 2010, unless our time per tuple is taken. "
@@ -216,7 +217,8 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: T_rec of the process that a failure leaves behind."""
     what = (
         "T_rec is restoring, replaying and estimating in the new, cold process. T_SLA is what the "
-        "fit to pilot kills, with its reserve for 99 % of them, gives for the least of `budgets`"
+        "fit to as many pilot kills, with its reserve for 99 % of these, gives for the least of "
+        "`budgets`"
     )
     return _kept(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
 

@@ -10,7 +10,7 @@ from aftlib.approximately_once.assignment import (
     assign_spread,
 )
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model
+from aftlib.core.generators import block_model, random_model
 from aftlib.core.requirement import Requirement
 
 MODEL = block_model()
@@ -65,6 +65,18 @@ def test_an_empty_worker_whose_drop_counts_as_nothing_gets_the_first_keys():
     assert assign_greedy(MODEL, 60, requirement, empty_drop="reliability").workers[0] == (0, 1)
     with pytest.raises(ValueError, match="empty_drop must be one of reliability, zero, got 'none'"):
         assign_greedy(MODEL, 60, requirement, empty_drop="none")
+
+
+def test_chance_decides_between_equally_reliable_keys_alone():
+    def assigned(model, m, seed=None):
+        rng = None if seed is None else np.random.default_rng(seed)
+        return assign_greedy(model, m, Requirement(0.65, 0.05), rng=rng)
+
+    by_index, by_chance = assigned(MODEL, 24), assigned(MODEL, 24, 1)
+    assert by_chance.workers == assigned(MODEL, 24, 1).workers != assigned(MODEL, 24, 2).workers
+    assert by_chance.estimable.sum() > by_index.estimable.sum()  # blocks are no longer in a row
+    different = random_model(24, 1)
+    assert assigned(different, 4).workers == assigned(different, 4, 1).workers
 
 
 @pytest.mark.parametrize("m", WORKERS)

@@ -8,6 +8,8 @@ from aftlib.approximately_once.claims import CLAIMS
 from aftlib.approximately_once.experiments import grid as grid_module
 from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.approximately_once.experiments.grid import (
+    CHANCE,
+    DRAWN,
     METHODS,
     NEITHER,
     NO_DROP,
@@ -23,7 +25,7 @@ ROWS, PARTS = 1000, 11
 MODEL = block_model()
 WORKERS, EPSILONS = (2, 3, 4, 5, 6, 8, 10, 12, 24, 60), (0.65, 0.7, 0.8, 1.0, 1.96)
 FEW = (2, 6, 12)
-GREEDY = ("greedy", NO_DROP)
+GREEDY = ("greedy", NO_DROP, CHANCE)
 COUNTED = (*GREEDY, NO_RESERVE, NEITHER, "h-best")
 OF_THE_GRID = ["D1-1", "D1-2", "D1-3", "D1-4", "D1-5"]
 
@@ -35,7 +37,7 @@ def measured(folder, of=MODEL, assumed=MODEL, methods=METHODS, workers=WORKERS):
         SensorLog.write(log, draw(of, ROWS * PARTS, 1), of.names)
     shape = {"parts": PARTS, "seed": 1, "block": 1}
     points = GridPoints(assumed, SensorLog.open(log), Windows(1, 1), EPSILONS, 0.05, **shape)
-    draws = {method: 3 if method == "random" else 1 for method in methods}
+    draws = {method: 3 if method in DRAWN else 1 for method in methods}
     chosen = [(method, m, d) for m in workers for method in methods for d in range(draws[method])]
     return pd.concat(map(points, chosen), ignore_index=True)
 
@@ -87,6 +89,7 @@ def shown_as(grid, other, names=GREEDY):
     ("other", "turns"),
     [
         (NEITHER, {"D1-1": "holds"}),
+        (CHANCE, {"D1-1": "holds", "D1-4": "holds"}),  # which of alike keys is first decides
         ("random", {"D1-1": "undecided"}),
         ("h-best", {"D1-1": "deviates", "D1-4": "deviates"}),
         ("h-worst", {"D1-1": "deviates"}),

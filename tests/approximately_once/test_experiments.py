@@ -96,7 +96,7 @@ def test_lost_maxima_are_told_less_well_than_means_and_as_often(spark, case):
 @pytest.mark.parametrize("reading", [ROWS, WINDOWS, UNSCALED])
 def test_grid_is_the_slow_twins(spark, case, reading):
     grid = grids.grid(spark, case, reading, seed=1, draws=2)
-    assert len(grid) == 2 * 2 * (4 + 2)
+    assert len(grid) == 2 * 2 * (4 + 2 * 2)  # four methods, and two draws of two more
     model, windows = case.readings[reading]
     rows, _ = windows.aggregate(case.log.read(None, 0, 300), 0, windows.ending_in(0, 300))
     for epsilon in case.epsilons:
@@ -194,7 +194,7 @@ def test_seven_sensors_may_have_three_workers(spark, tmp_path):
     parameters = NotebookParameters(data=str(file), workers=[3], epsilons=[0.5, 1.0])
     case = parameters.case(spark, tmp_path / "data")
     grid, bests = grids.grid(spark, case, ROWS, seed=1), grids.bests(spark, case)
-    assert grid["workers"].tolist() == [3] * 18
+    assert grid["workers"].tolist() == [3] * 28
     greedy = assign_greedy(case.samples, 3, Requirement(1.0, 0.05), uneven=True)
     at = (grid["method"] == "greedy") & (grid["epsilon"] == 1.0)
     assert grid.loc[at, "estimable"].tolist() == [greedy.estimable.sum()]

@@ -339,12 +339,27 @@ def test_one_chain_of_drivers_is_killed_in_window_after_window(case, tmp_path):
 
 def test_a_query_planned_from_kills_covers_them(case, tmp_path):
     asked = runs.queries(case, 0.45, 0.05, [10, 20], RecoveryTime(0, 1))
-    query, start_ms = kills.query_from_kills(asked, case.log, tmp_path, 1, tuples=10)
+    query, start_ms = kills.query_from_kills(asked, case.log, tmp_path, 1, tuples=10, count=2)
     assert query.t_sla_ms == query.recovery_time(10) and start_ms > 0
     sizes = [len(replay.sensors) for replay in query.first_plan.replay]
     assert (sizes * np.diff(query.first_plan.times)).max() <= 10
-    again, _ = kills.query_from_kills(asked, case.log, tmp_path / "again", 1, tuples=1)
+    again, _ = kills.query_from_kills(asked, case.log, tmp_path / "again", 1, 1, count=2)
     assert again.t_sla_ms == again.recovery_time(6)  # no plan keeps less
+
+
+def test_as_many_drivers_are_killed_for_a_plan_as_are_to_keep_it(tmp_path, monkeypatch):
+    asked = []
+
+    def killed(query, log, scratch, count, seed):
+        asked.append(count)
+        return pd.DataFrame({"tuples": 10, "total_ms": [3.0] * count, "all_ms": 400.0})
+
+    monkeypatch.setattr(kills, "restarts", killed)
+    model, cost = block_model(6, 2, 4, 3), RecoveryTime(0, 1)
+    queries = [ReplayQuery(model, 24, Requirement(0.45, 0.05), cost, t_sla) for t_sla in (10, 20)]
+    for count in (2, 20, 101):
+        kills.query_from_kills(queries, None, tmp_path, 1, tuples=10, count=count)
+    assert asked == [3, 3, 10, 10, 51, 51]
 
 
 def test_a_driver_that_ends_otherwise_is_an_error(case, tmp_path):

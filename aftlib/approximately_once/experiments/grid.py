@@ -36,6 +36,8 @@ DOCUMENT = ("greedy", "h-best", "h-worst")
 NO_DROP, NO_RESERVE, NEITHER = "greedy, no drop", "greedy, no reserve", "greedy, neither"
 """Greedy where an empty worker's reliability drops by nothing, where none is reserved, and both."""
 VARIANTS = (NO_DROP, NO_RESERVE, NEITHER)
+CHANCE = "greedy, ties by chance"
+"""Greedy where chance decides which of equally reliable keys comes first."""
 # any number of workers: where m does not divide n, their sizes differ by one
 ASSIGN: Mapping[str, Callable[..., Assignment]] = {
     "greedy": lambda *asked, rng: assign_greedy(*asked, uneven=True),
@@ -47,7 +49,10 @@ ASSIGN: Mapping[str, Callable[..., Assignment]] = {
     NEITHER: lambda *asked, rng: assign_greedy(
         *asked, uneven=True, empty_drop="zero", reserve=False
     ),
+    CHANCE: lambda *asked, rng: assign_greedy(*asked, uneven=True, rng=rng),
 }
+DRAWN = ("random", CHANCE)
+"""Methods by chance, of which there are several draws per point."""
 METHODS = tuple(name for name in ASSIGN if name not in (NO_RESERVE, NEITHER))
 """Methods of figs 10–13: each entry of `ASSIGN` but the two that only bound greedy's loss."""
 STEPS = 30_000
@@ -66,7 +71,7 @@ def grid(
     """Estimable workers and error rates over (ε, m) by assignment method (D1 figs 10–13).
 
     The case's log is cut into 1 + `replications` equal parts, the first of which is the document's
-    experiment. `seed` is of the `draws` random assignments per point and of resampling.
+    experiment. `seed` is of the `draws` assignments by chance per point and of resampling.
 
     Columns: method, workers, epsilon, draw, estimable; windows: those counted, which miss no
     sample; error, error_low, error_high: rate of (9) in the first part with its bootstrap interval
@@ -85,7 +90,7 @@ def grid(
         )
     block = case.block or -(-windows.width // windows.slide)
     points = GridPoints(model, case.log, windows, case.epsilons, case.delta, parts, seed, block)
-    often = {method: range(draws if method == "random" else 1) for method in methods}
+    often = {method: range(draws if method in DRAWN else 1) for method in methods}
     chosen = [(method, m, d) for m in case.workers for method in methods for d in often[method]]
     frame = pd.concat(sweep(spark, points, chosen))
     return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)

@@ -25,8 +25,8 @@ from aftlib.spark.session import cores_lent
 PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
 """From the start of the new process: Python and its imports; opening the state; T_rec itself;
 committing what was recovered; and then planning the rest of the window."""
-PILOTS = 3
-"""Kills that a fit starts from, under each of two queries."""
+LEAST_PILOTS = 3
+"""Kills that a fit starts from at least, under each of two queries."""
 _DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 
 
@@ -73,16 +73,22 @@ def restarts(
 
 
 def query_from_kills(
-    queries: Sequence[ReplayQuery], log: SensorLog, scratch: Path, seed: int, tuples: int
+    queries: Sequence[ReplayQuery],
+    log: SensorLog,
+    scratch: Path,
+    seed: int,
+    tuples: int,
+    count: int,
 ) -> tuple[ReplayQuery, float]:
     """Query whose recovery time is that of new processes, and the ms in which 99 % of them start.
 
-    Drivers of the first and the last query are killed `PILOTS` times each, and (24) is fitted to
-    what the next processes took. T_SLA is the time to replay so many `tuples`, at least those of
-    one step, so that it ends intervals.
+    Drivers of the first and the last query are killed, as many in all as the `count` that is to
+    keep T_SLA, and (24) is fitted to what the next processes took. Of fewer, even the slowest would
+    often be quicker than several of `count` alike. T_SLA is the time to replay so many `tuples`, at
+    least those of one step, so that it ends intervals.
     """
     pilots = [
-        restarts(query, log, scratch / str(i), PILOTS, seed)
+        restarts(query, log, scratch / str(i), max(LEAST_PILOTS, -(-count // 2)), seed)
         for i, query in enumerate((queries[0], queries[-1]))
     ]
     recovered = pd.concat(pilots)
