@@ -22,7 +22,6 @@ from aftlib.reports.style import (
     ORANGE,
     PURPLE,
     RED,
-    SHARED_HEADINGS,
     explorable,
     line_figure,
     line_look,
@@ -48,7 +47,7 @@ LOOKS = {
 ASSIGNMENTS = {"greedy": assign_greedy, "h-best": assign_spread, "h-worst": assign_packed}
 _AXES = {"workers": ("workers m (logarithmic)", "m"), "epsilon": ("tolerance ε", "ε")}
 _VALUES = {"estimable": "estimable workers", "pooled": "error rate (9), estimable keys"}
-HEADINGS = SHARED_HEADINGS | {
+HEADINGS = {
     "start": "begin",
     "stop": "end",
     "key": "sensor",

@@ -18,7 +18,6 @@ from aftlib.reports.style import (
     GREY,
     ORANGE,
     RED,
-    SHARED_HEADINGS,
     explorable,
     line_figure,
     line_look,
@@ -66,7 +65,7 @@ _PHASES = {
     "commit_ms": ("commit", GREEN),
     "plan_ms": ("afterwards: planning the rest", RED),
 }
-HEADINGS = SHARED_HEADINGS | {
+HEADINGS = {
     "checkpoint": "mean at the checkpoint",
     "restored": "result after recovery",
     "truth": "true result",

@@ -22,22 +22,12 @@ from aftlib.does_it_pay.experiments import (
     calm_table,
     own_numbers,
 )
-from aftlib.reports.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    HEIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SHARED_HEADINGS,
-    styled,
-)
+from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
 
 COLORS = dict(zip(SCHEMES, (GREY, BLUE, GREEN, "#333333", ORANGE, PURPLE), strict=True))
 BELOW = {"y": -0.2, "yanchor": "top", "x": 0, "xanchor": "left"}
 """Legend below panels that have titles of their own."""
-HEADINGS = SHARED_HEADINGS | {
+HEADINGS = {
     "against": "compared with",
     "predicted": "break-even, predicted",
     "measured": "break-even, measured",

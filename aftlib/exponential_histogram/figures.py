@@ -19,7 +19,6 @@ from aftlib.reports.style import (
     ORANGE,
     PURPLE,
     RED,
-    SHARED_HEADINGS,
     explorable,
     styled,
     with_slider,
@@ -43,7 +42,7 @@ _RATES = {
     "update": ("update", BLUE),
     "estimates": ("one answer an event", ORANGE),
 }
-HEADINGS = SHARED_HEADINGS | {
+HEADINGS = {
     "t": "time",
     "query": "article's estimate",
     "exact": "exact count",

@@ -13,17 +13,7 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.failure_drill.experiments import COLUMNS, DRIVER, SUPERVISOR, DrillResult
-from aftlib.reports.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    HEIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SHARED_HEADINGS,
-    styled,
-)
+from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
 
 COLORS = (RED, ORANGE, PURPLE, GREY, BLUE, GREEN, "#56B4E9", "#004D40")
 GOOD, FAIR, BAD = 1.0, 0.5, 0.0
@@ -40,7 +30,7 @@ FORMATS = {
     "{:+.1%}": ("overhead", "overhead_low", "overhead_high"),
 }
 """Columns of the table that are shown, by their format."""
-HEADINGS = SHARED_HEADINGS | {
+HEADINGS = {
     "basis": "measured or simulated",
     "due": "results due",
     "share_low": "95 % interval, low",
@@ -62,12 +52,8 @@ HEADINGS = SHARED_HEADINGS | {
     "overhead_low": "overhead, low",
     "overhead_high": "overhead, high",
     "checkpoint_ms": "checkpoint, ms",
-    "outside": "estimates off by more than ε",
     "seconds": "median s per window",
     "rate": "tuples per second",
-    "memory_slope": "memory growth, MB per hour",
-    "memory_low": "memory growth, low",
-    "memory_high": "memory growth, high",
 }
 """Words for the names of columns in the tables of its notebook."""
 

@@ -285,11 +285,13 @@ class _TableFormatter(BaseFormatter):
 def load_ipython_extension(shell: Any) -> None:
     """Capture each frame that a cell of this kernel shows, and show its headings in words.
 
-    The words are `HEADINGS` of the module that the notebook calls `figures`.
+    The words are `HEADINGS` of the module that the notebook calls `figures`, and shared ones.
     """
+    from aftlib.reports.style import SHARED_HEADINGS
 
     def words() -> Mapping[str, str]:
-        return getattr(shell.user_ns.get("figures"), "HEADINGS", {})
+        own = getattr(shell.user_ns.get("figures"), "HEADINGS", {})
+        return SHARED_HEADINGS | own if own else {}
 
     def frame_html(frame: pd.DataFrame) -> str:
         word = partial(_word, words())

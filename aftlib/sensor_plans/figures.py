@@ -11,17 +11,7 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
-from aftlib.reports.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    HEIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SHARED_HEADINGS,
-    styled,
-)
+from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
 from aftlib.sensor_plans.backtest import (
     ALWAYS,
     BASELINE,
@@ -44,7 +34,7 @@ LOOK = {
 GUARANTEE = {"color": RED, "dash": "dash"}
 MOST, LISTED = 60, 200
 """Sensors that a figure shows at most, and a table."""
-HEADINGS = SHARED_HEADINGS | {
+HEADINGS = {
     "declared": "share certified",
     "replayed": "share of sensors read again",
     "replay_within": "share of the others within ε",

@@ -8,17 +8,7 @@ from itertools import cycle
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.reports.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    SHARED_HEADINGS,
-    styled,
-    with_slider,
-)
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
 from aftlib.shared_state.scaling import SERVED, seconds_by_part
 from aftlib.shared_state.tuplelog import UNIFORM
 
@@ -37,7 +27,7 @@ _PARTS = {
     "merge_s": ("merge", ORANGE),
     "rest_s": ("rest: shuffle, aggregation, epoch commit", RED),
 }
-HEADINGS = SHARED_HEADINGS | {
+HEADINGS = {
     "states": "different keys",
     "throughput": "tuples per second",
     "start_s": "until the first task, s",

@@ -8,17 +8,7 @@ from itertools import cycle, pairwise
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.reports.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    SHARED_HEADINGS,
-    styled,
-    with_slider,
-)
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
 from aftlib.upstream_backup.messages import Message, kept, messages
 from aftlib.upstream_backup.parameters import MS, NODES
 from aftlib.upstream_backup.recursion import Simulated
@@ -41,19 +31,18 @@ _KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "request": (RED, "solid", ("request",)),
     "sent again": (RED, "dash", ("data, again", "result, again")),
 }
-HEADINGS = SHARED_HEADINGS | {
+HEADINGS = {
     "rate": "tuples per second",
     "ratio": "proposed / upstream backup",
     "mean": "mean difference",
     "switch": "setting of TCP",
-    "gap": "gap",
     "initial_window": "initial window",
-    "tuples": "tuples",
     "nagle_adds": "added by Nagle's algorithm",
     "gap_with_nagle": "gap with Nagle's algorithm",
     "window_1_adds": "added by a window of one segment",
     "resent": "tuples sent again",
     "reprocessed": "tuples processed again",
+    "recovery_ms": "recovery, ms",
     "restored_ms": "restored, ms",
     "caught_up_ms": "caught up, ms",
     "share_of_all": "overhead / all traffic",

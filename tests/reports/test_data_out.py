@@ -141,6 +141,8 @@ def test_a_shown_table_has_headings_in_words_and_its_csv_the_names():
         assert {"A of B", "ε", "workers"} < set(heads) and not {"a_b", "m"} & set(heads)
         assert data[TABLE]["rows"][:2] == [["", "A of B", "ε"], ["workers", "", ""]]
         assert table_csv(data).startswith("m,a_b,ε\n")
+    data, _ = shell.display_formatter.format(pd.DataFrame({"tau": [1]}))
+    assert "<th>checkpoint τ</th>" in data["text/html"]  # a word that packages share
     grouped = FRAME.pivot(index="m", columns="epsilon", values=["found"]).style
     grouped.format_index("{:g}", axis=1, level=1)
     worded = in_words(grouped, {"found": "share", "epsilon": "ε"})
