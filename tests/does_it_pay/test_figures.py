@@ -28,7 +28,7 @@ def test_the_first_figure_says_where_it_pays(measured):
     titles = [note.text for note in figure.layout.annotations]
     assert titles[:2] == [f"{MODEL}, against {EXACT}", f"{GUARD}, against {EXACT}"]
     faster = next(trace for trace in figure.data if trace.name == "faster")
-    assert " -2.83 s" in faster.text
+    assert " 2.83 s" in faster.text
     line = next(trace for trace in figure.data if trace.name == "break-even, predicted")
     assert line.y == pytest.approx([72 / 0.05, 288 / 0.05], rel=0.05)
 
