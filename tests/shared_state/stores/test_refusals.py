@@ -348,7 +348,7 @@ class TestPostgres:
             PostgresTable(schema.url, SUM, schema.name, timeout_s)
 
     @pytest.mark.parametrize(
-        "setting", ["default_transaction_read_only=on", "transaction_timeout=100"]
+        "setting", ["default_transaction_read_only=on", "transaction_timeout=1000"]
     )
     def test_a_server_that_changes_nothing_for_now_is_away(self, schema, setting):
         """Such as a standby that takes over. Once, the driver's own error ended the job."""
@@ -357,7 +357,7 @@ class TestPostgres:
 
         class Slow(dict):
             def items(self):
-                sleep(0.3)
+                sleep(1.5)
                 return super().items()
 
         with PostgresTable(there, SUM, schema.name) as table:
