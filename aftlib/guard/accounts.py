@@ -25,6 +25,16 @@ declared rounds with u unknown outcomes at most the bound plus u are wrong, and 
 nothing better holds: the unknown ones may all be wrong. If windows go missing independently of
 their errors, given what was known at the declaration, the unknown ones are wrong as often as the
 others in expectation.
+
+**Changes.** Between two rounds sensors may join and leave, and ε and δ may change. An account goes
+on while its sensor stays with its ε and δ: its budget is untouched, so that 1 and 2 hold for all of
+its rounds, T counted from its beginning. Otherwise it ends, its pending declarations are withdrawn
+(see above), and a new account begins with c₀. The pooled account goes on while one sensor's does. A
+change from n to n' sensors moves its budget by 2(u' − u), and at most to its new cap. So before a
+declaration at time t all moves together are 2(u_t − u₀), and the sum of x − δ so far is at most
+2u_t − W, where W ≥ −u_t J − hn(1 − δ) with the largest number n so far, because of pending rounds.
+Hence 3 holds for all rounds since the pooled account began, of sensors that left, too, with the
+largest n and u. A sensor that leaves and joins again has a new account, and no new pooled budget.
 """
 
 from __future__ import annotations
@@ -118,6 +128,23 @@ def pool_unit(sensors: int) -> float:
     return max(2.0, 0.3 * sensors)
 
 
+def new_accounts(sensors: int, horizons: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return accounts (H, n, 4), one pooled account per horizon (H, 4), before the first round."""
+    accounts, pools = np.zeros((horizons, sensors, 4)), np.zeros((horizons, 4))
+    accounts[..., BUDGET], pools[:, BUDGET] = START, POOL_START * pool_unit(sensors)
+    return accounts, pools
+
+
+def continue_pools(pools: np.ndarray, before: int, after: int) -> np.ndarray:
+    """Return pooled accounts (…, 4) that go on for another number of sensors (see **Changes**)."""
+    unit, moved = pool_unit(after), pools.copy()
+    if before != after:
+        budget = pools[..., BUDGET] + POOL_START * (unit - pool_unit(before))
+        moved[..., BUDGET] = np.minimum(budget, POOL_CAP * unit)
+        moved[..., RUN:] = 0  # a credit is earned by rounds of as many sensors
+    return moved
+
+
 class Accounts:
     """One account per sensor, and one over all of them, for guarantees `horizon` rounds ahead.
 
@@ -139,8 +166,7 @@ class Accounts:
         require_number("horizon", horizon, least=1, whole=True)
         require_number("delta", delta, above=0, below=1)
         self.delta, self.horizon, self.unit = float(delta), int(horizon), pool_unit(sensors)
-        self.accounts, self.pool = np.zeros((sensors, 4)), np.zeros(4)
-        self.accounts[:, BUDGET], self.pool[BUDGET] = START, POOL_START * self.unit
+        (self.accounts,), (self.pool,) = new_accounts(sensors, 1)
 
     def declare(self, proposed: Any) -> np.ndarray:
         """Return 0 (not proposed), 1 (blocked) or 2 (declared) per sensor."""

@@ -15,13 +15,14 @@ from aftlib.core.checks import listed, require_number
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import slack
+from aftlib.guard.changes import carry_over
 from aftlib.guard.prediction import Model, new_model
 from aftlib.guard.proposal import Risk, new_risk
 from aftlib.guard.rounds import LARGEST, Rules, State, advance, new_state
 
 FORGET = 1 / 600
 """The model's memory: effectively 600 windows."""
-VERSION = 6
+VERSION = 7
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Recovered:
     estimate : ndarray, shape (rounds, n)
         Of windows that are missing; NaN for the others, or where nothing is known yet.
     half_width : ndarray, shape (rounds, n)
-        1 − δ of the last comparable errors were within it; NaN where too few are known.
+        Of this one estimate: 1 − δ of the last comparable errors were within it. It may be above ε,
+        which is a limit for all declared ones together. NaN where too few errors are known.
     declared : ndarray of bool, shape (rounds, n)
         Whether an error of at most ε was guaranteed before the loss.
     """
@@ -185,11 +187,13 @@ class Guard:
     def outcomes(self) -> np.ndarray:
         """Guarantees with known outcome, the wrong ones E, and the slack, shape (3, H, n).
 
-        E is at most δN + slack, whatever the data.
+        E is at most δN + slack, whatever the data. They count from the beginning of each account.
         """
-        bound = [slack(self.rounds, self._rules.delta, h + 1) for h in range(self.horizons)]
+        delta = self._rules.delta
+        rounds, account = np.unique(self.rounds - self._state.begun, return_inverse=True)
+        bound = [[slack(each, delta, h + 1) for each in rounds] for h in range(self.horizons)]
         number, wrong = np.moveaxis(self._state.counts, -1, 0)
-        return np.stack([number, wrong, np.broadcast_to(np.array(bound)[:, None], wrong.shape)])
+        return np.stack([number, wrong, np.array(bound)[:, account]])
 
     def update(self, windows: Any) -> Recovered:
         """Process one window, shape (n,), or many, shape (rounds, n); the state is the same.
@@ -226,6 +230,60 @@ class Guard:
         _, history = self._advance(windows, trace=True)
         return history
 
+    def continue_with(
+        self,
+        workers: Sequence[Sequence[int]],
+        epsilon: ArrayLike,
+        delta: float,
+        names: Sequence[str] | None = None,
+    ) -> Guard:
+        """Return a guard of other sensors, workers, ε or δ that keeps what this one has learned.
+
+        Sensors stay by their names, or without names by their numbers "0" … "n − 1". The account of
+        a sensor that stays goes on unless its ε or δ changed; the others begin at the next window.
+        The theorem holds for each (`guard.accounts`, **Changes**). Horizons and seasons stay.
+
+        Parameters
+        ----------
+        workers, epsilon, delta
+            As of a new guard.
+        names : sequence of str, optional
+            Names of the sensors in `workers`; by default the sensors are the same.
+
+        Raises
+        ------
+        ValueError
+            When no sensor stays, or as of a new guard.
+
+        Examples
+        --------
+        >>> guard = Guard([[0], [1]], epsilon=0.5, delta=0.05, names=["a", "b"])
+        >>> _ = guard.update({"a": 1.0, "b": 1.1})
+        >>> joined = guard.continue_with([[0], [1], [2]], 0.5, 0.05, names=["a", "b", "c"])
+        >>> joined.update({"a": 1.0, "b": 1.1, "c": 5.0}).declared.any()
+        np.False_
+        >>> guard.rounds, joined.rounds
+        (1, 2)
+        """
+        known = self._names or [str(i) for i in range(self._rules.workers.size)]
+        names = known if names is None else [str(name) for name in names]
+        place = {name: i for i, name in enumerate(known)}
+        origin = np.array([place.get(name, -1) for name in names], np.int64)
+        if (origin < 0).all():
+            raise ValueError(
+                f"names must hold a sensor of this guard, got {listed(names)} instead of "
+                f"{listed(known)}: begin with a new guard"
+            )
+        guard = Guard(workers, epsilon, delta, self.horizons, self._rules.seasons.tolist(), names)
+        if self._names is None and names is known:
+            guard._names = None
+        carry_over(self._parts, guard._parts, origin)
+        return guard
+
+    @property
+    def _parts(self) -> tuple[Rules, State, Model, Risk]:
+        return self._rules, self._state, self._model, self._risk
+
     def _advance(self, windows: Any, trace: bool) -> tuple[Recovered, History]:
         n, names = self._rules.workers.size, self._names
         if (labels := labels_of(windows, self._names or ())) is not None:
@@ -261,15 +319,14 @@ class Guard:
     @property
     def nbytes(self) -> int:
         """Bytes of the state in memory."""
-        parts = (self._state, self._model, self._risk)
-        return sum(array.nbytes for part in parts for array in part)
+        return sum(array.nbytes for part in self._parts[1:] for array in part)
 
     def to_bytes(self) -> bytes:
         """Return the whole state; the same bytes for the same state."""
         names = np.frombuffer(json.dumps(self._names).encode(), np.uint8)
         parts = {
             f"{type(part).__name__}.{name}": value
-            for part in (self._rules, self._state, self._model, self._risk)
+            for part in self._parts
             for name, value in part._asdict().items()
         }
         return pack_arrays(version=VERSION, names=names, **parts)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.guard import VERSION, Guard, limits_of
+from aftlib.guard.guard import VERSION, Guard
 from aftlib.guard.promise import Promise
 from aftlib.guard.rounds import LARGEST
 
@@ -72,7 +72,7 @@ class KeyedGuard:
         self.token = _hash(identity_of(promise).encode())
         self.logged = 0  # windows since the snapshot
         self._most = max(LEAST_LOG, len(promise.sensors) // 3)
-        self._limits = limits_of(promise.epsilon, len(promise.sensors))
+        self._limits = np.array(promise.limits)
         self._names = np.array(promise.sensors, object)
         self._step = promise.step
 
@@ -80,7 +80,8 @@ class KeyedGuard:
         """Process windows in the order of their starts; return their rows and the state's change.
 
         `windows` has the columns start (µs), sensor, value, samples and variance (of the samples in
-        a window), one row per sensor and window. Of a gap without any window H are returned.
+        a window), one row per window and sensor of the promise. Of a gap without any window H are
+        returned.
         """
         rounds, change = [], Change()
         for start, value, samples, variance in self._arranged(windows):
@@ -117,6 +118,17 @@ class KeyedGuard:
                 f"the guard's state must be that of {token.hex()}, got {self.token.hex()}: the "
                 "checkpoint is damaged; restore it from a copy, or start anew in another one"
             )
+
+    def continue_with(self, promise: Promise) -> KeyedGuard:
+        """Return the group's guard for a changed promise; its state is to be stored whole.
+
+        ValueError when more has changed than may change.
+        """
+        promise.require_continuation(self.promise)
+        changed = KeyedGuard(promise)
+        changed.guard, changed.next = promise.guard(self.guard), self.next
+        changed.token = _hash(self.token + identity_of(promise).encode())
+        return changed
 
     @property
     def _listed(self) -> int:

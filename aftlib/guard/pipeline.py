@@ -16,6 +16,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
+from aftlib.guard.guard import VERSION
 from aftlib.guard.keyed import Change, GuardCache, KeyedGuard, identity_of
 from aftlib.guard.promise import Promise, microseconds
 from aftlib.guard.rounds import LARGEST
@@ -28,6 +29,8 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
+PROMISE = -1
+"""Place of the promise among the parts."""
 _TYPES = {
     "time": {"timestamp"},  # Spark's watermark takes no other
     "sensor": {"string"},
@@ -161,7 +164,8 @@ class GuardProcessor(StatefulProcessor):
     """The guard of each group, with its state in three variables.
 
     `head` changes with every micro-batch and has some 100 bytes. `log` gains each window. The
-    snapshot, in `chunks`, is written once in `keyed.LEAST_LOG` windows.
+    snapshot, in `chunks`, is written once in `keyed.LEAST_LOG` windows; the chunk `PROMISE` has the
+    promise, so that a query with a changed one can read the state and go on from it.
     """
 
     def __init__(self, promise: Promise) -> None:
@@ -175,8 +179,12 @@ class GuardProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a group's windows of a micro-batch."""
-        keyed, chunks = self.load()
         windows = pd.concat(list(rows), ignore_index=True)
+        # those of a sensor that left may still have been open
+        windows = windows[windows["sensor"].isin(self.promise.sensors)]
+        if windows.empty:
+            return
+        keyed, chunks = self.load()
         table, change = keyed.process(windows)
         chunks = self.store(change, chunks)
         self.head.update((identity_of(self.promise), keyed.token, chunks))
@@ -188,22 +196,33 @@ class GuardProcessor(StatefulProcessor):
         """Return the group's guard, and the chunks of its snapshot."""
         head = self.head.get() if self.head.exists() else None
         if head is None:
+            self.chunks.updateValue((PROMISE,), (self.promise.content.encode(),))
             return KeyedGuard(self.promise), 0
         identity, token, chunks = head
-        if identity != identity_of(self.promise):
+        if (version := identity.split()[0]) != str(VERSION):
             raise ValueError(
-                f"promise must be the one that the query began with, {identity}, got "
-                f"{identity_of(self.promise)} (format and hash): go on with that one, or choose "
-                "another checkpointLocation"
+                f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
+                "version of aftlib that wrote it, or choose another checkpointLocation"
             )
-        keyed = _guards.take(bytes(token))
-        if keyed is None:
-            parts = [self.chunks.getValue((place,)) or (b"",) for place in range(chunks)]
-            snapshot = b"".join(bytes(content) for (content,) in parts)
-            entries = [(start, bytes(window)) for start, window in self.log.get()]
-            keyed = KeyedGuard(self.promise)
-            keyed.restore(snapshot or None, entries, bytes(token))
-        return keyed, chunks
+        keyed = _guards.take(bytes(token)) or self.restored(bytes(token), chunks)
+        if identity == identity_of(self.promise):
+            return keyed, chunks
+        keyed = keyed.continue_with(self.promise)
+        self.chunks.updateValue((PROMISE,), (self.promise.content.encode(),))
+        return keyed, self.store(Change(keyed.snapshot()), chunks)
+
+    def restored(self, token: bytes, chunks: int) -> KeyedGuard:
+        """Return the guard of the stored state, with the promise that wrote it."""
+        keyed = KeyedGuard(Promise.from_content(self.read_chunk(PROMISE).decode()))
+        snapshot = b"".join(self.read_chunk(place) for place in range(chunks))
+        entries = [(start, bytes(window)) for start, window in self.log.get()]
+        keyed.restore(snapshot or None, entries, token)
+        return keyed
+
+    def read_chunk(self, place: int) -> bytes:
+        """Return a part of the snapshot; no bytes where it is missing."""
+        (content,) = self.chunks.getValue((place,)) or (b"",)
+        return bytes(content)
 
     def store(self, change: Change, chunks: int) -> int:
         """Write what changed; return the chunks of the snapshot."""

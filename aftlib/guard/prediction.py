@@ -9,6 +9,10 @@ and an AR(1) over h rounds on each sensor's residual.
 Under gaps M the distribution of the rest has the precision Λ' = Λ − Λ_·M (Λ_MM)⁻¹ Λ_M· (Schur
 complement). It is the same for all workers, so that m gaps cost O(m³ + m²n) and not that for each
 worker.
+
+A sensor whose first window comes late, as that of one that joins, has few rows of its own. Its
+moments are those of its regression on the others in the rows since then, and of the others in all
+rows: the maximum likelihood of monotone missing data (Anderson, JASA 52, 1957).
 """
 
 from __future__ import annotations
@@ -26,6 +30,10 @@ LOADING = 0.01
 LEAST_VARIANCE = 1e-200
 FIRST_FIT = 60
 """Rounds before the first fit."""
+LATE_USED, LATE_STORED, LATE_EQUAL = 50.0, 150.0, 0.9
+"""Weights of the rows since the last late first window: a late sensor is predicted from the first
+on. Its regression is stored from the second on if another sensor comes, else learned once more. It
+is as the others when the rows have the third share of all weight."""
 MOST_INFLATION = 1e6
 """Largest factor by which gaps are said to raise an error."""
 
@@ -39,6 +47,9 @@ class Model(NamedTuple):
     moments: np.ndarray  # (models, d, d), forgetting sums of z zᵀ
     rows: np.ndarray  # (models, every, d) since the moments were last brought up to date
     weight: np.ndarray  # (models,)
+    recent: np.ndarray  # (models, d, d) as the moments, since the last first window of a sensor
+    recent_weight: np.ndarray  # (models,)
+    late: np.ndarray  # (d,) columns of sensors whose first window came late
     precision: np.ndarray  # (2, models, d, d): in use, and the next one
     gain: np.ndarray  # (2, models, n, d)
     variance: np.ndarray  # (2, models, n) of each sensor, given all outside its worker
@@ -56,6 +67,9 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
         moments=np.zeros((models, d, d)),
         rows=np.zeros((models, every, d)),
         weight=np.zeros(models),
+        recent=np.zeros((models, d, d)),
+        recent_weight=np.zeros(models),
+        late=np.zeros(d, np.bool_),
         precision=np.zeros((2, models, d, d)),
         gain=np.zeros((2, models, sensors, d)),
         variance=np.zeros((2, models, sensors)),
@@ -87,52 +101,123 @@ def learn_moments(model: Any, index: int, place: int, z: Any, forget: float) -> 
     """Store one row z of a model; `absorb` adds the rows to the moments, many at once."""
     model.rows[index, place] = z
     model.weight[index] = (1 - forget) * model.weight[index] + 1
+    model.recent_weight[index] = (1 - forget) * model.recent_weight[index] + 1
 
 
 @jit()
-def absorb(model: Any, forget: float) -> None:
-    """Add the stored rows to the moments; older rows weigh less."""
-    every = model.rows.shape[1]
+def absorb(model: Any, forget: float, count: int) -> None:
+    """Add the `count` stored rows to the moments; older rows weigh less."""
+    if not count:
+        return
     for m in range(model.weight.size):
-        faded = model.rows[m].copy()
-        for k in range(every):
-            faded[k] *= (1 - forget) ** (every - 1 - k)
-        model.moments[m] *= (1 - forget) ** every
-        model.moments[m] += np.dot(faded.T, model.rows[m])
+        rows = model.rows[m, :count]
+        faded = rows.copy()
+        for k in range(count):
+            faded[k] *= (1 - forget) ** (count - 1 - k)
+        products = np.dot(faded.T, rows)
+        model.moments[m] *= (1 - forget) ** count
+        model.moments[m] += products
+        model.recent[m] *= (1 - forget) ** count
+        model.recent[m] += products
         model.rows[m] = 0.0
+
+
+@jit()
+def begin_late(model: Any, sensors: Any) -> None:
+    """Count the rows from here on apart, because of the first windows of some sensors.
+
+    Those that were late before are as the others now, or late once more if known too badly.
+    """
+    if model.recent_weight[0] >= LATE_STORED:
+        end_late(model)
+    for i in np.flatnonzero(sensors):
+        model.late[i] = True
+        if len(model.late) >= 2 * sensors.size:  # its windows of earlier rounds, too
+            model.late[sensors.size + i] = True
+    model.recent[:] = 0.0
+    model.recent_weight[:] = 0.0
+
+
+@jit()
+def end_late(model: Any) -> None:
+    """Put the moments of late sensors in the place of those of their own rows."""
+    for m in range(model.weight.size):
+        model.moments[m] = complete_moments(model, m) * model.weight[m]
+    model.late[:] = False
+
+
+@jit()
+def complete_moments(model: Any, index: int) -> Any:
+    """Return the moments per row, those of late sensors by regression on the others."""
+    moments = model.moments[index] / model.weight[index]
+    late, others = np.flatnonzero(model.late), np.flatnonzero(~model.late)
+    if late.size == 0:
+        return moments
+    if model.recent_weight[index] < LATE_USED or others.size == 0:
+        moments[late] = 0.0
+        moments[:, late] = 0.0
+        return moments
+    recent = model.recent[index] / model.recent_weight[index]
+    across = np.ascontiguousarray(recent[others][:, late])
+    own = recent[others][:, others]
+    load(own)
+    slope = solve_in_units(own, across)
+    moved = np.dot(np.ascontiguousarray(moments[others][:, others]), slope)
+    rest = recent[late][:, late] - np.dot(slope.T, across)
+    explained = np.dot(slope.T, moved)
+    for b in range(late.size):
+        for a in range(others.size):
+            moments[others[a], late[b]] = moments[late[b], others[a]] = moved[a, b]
+        for a in range(late.size):
+            left = max(rest[a, b], 0.0) if a == b else (rest[a, b] + rest[b, a]) / 2
+            moments[late[a], late[b]] = left + (explained[a, b] + explained[b, a]) / 2
+    return moments
+
+
+@jit()
+def load(moments: Any) -> None:
+    """Add `LOADING` to the diagonal; a column without variance is independent of the others."""
+    for a in range(len(moments)):
+        # a constant differs from a variable in small units
+        varies = moments[a, a] > LEAST_VARIANCE
+        moments[a, a] = (1 + LOADING) * moments[a, a] if varies else 1.0
 
 
 @jit()
 def refit(model: Any, workers: Any) -> None:
     """Put the next fit to use, and fit the one after it; `workers` has each sensor's worker."""
-    n = workers.size
     model.precision[0], model.gain[0] = model.precision[1], model.gain[1]
     model.variance[0] = model.variance[1]
     model.scale[0], model.products[0] = model.scale[1], model.products[1]
     model.products[1] = model.products[2]
-    model.gain[1] = 0.0
+    if model.late.any() and model.recent_weight[0] > LATE_EQUAL * model.weight[0]:
+        end_late(model)
     for m in range(model.weight.size):
-        moments = model.moments[m] / model.weight[m]
-        for a in range(len(moments)):
-            # a constant differs from a variable in small units
-            varies = moments[a, a] > LEAST_VARIANCE
-            moments[a, a] = (1 + LOADING) * moments[a, a] if varies else 1.0
+        moments = complete_moments(model, m)
+        for i in range(workers.size if m == 0 else 0):
+            model.scale[1, i] = np.sqrt(moments[i, i])
+        load(moments)
         units = units_of(moments)
         precision = np.linalg.inv(moments / units / units.reshape(-1, 1))
-        precision = precision / units / units.reshape(-1, 1)
-        model.precision[1, m] = precision
-        for worker in range(workers.max() + 1):
-            rest = np.ones(len(moments), np.bool_)
-            rest[:n] = workers != worker
-            own, others = np.flatnonzero(~rest), np.flatnonzero(rest)
-            rows = precision[own]
-            covariance = np.ascontiguousarray(solve_in_units(rows[:, own], np.eye(own.size)))
-            solved = np.dot(covariance, np.ascontiguousarray(rows[:, others]))
-            for a in range(own.size):
-                model.gain[1, m, own[a]][others] = -solved[a]
-                model.variance[1, m, own[a]] = covariance[a, a]
-    for i in range(n):
-        model.scale[1, i] = np.sqrt(model.moments[0, i, i] / model.weight[0])
+        model.precision[1, m] = precision / units / units.reshape(-1, 1)
+        fit_gain(model, 1, m, workers)
+
+
+@jit()
+def fit_gain(model: Any, fit: int, index: int, workers: Any) -> None:
+    """Compute gain and variance of a fit from its precision."""
+    n, precision = workers.size, model.precision[fit, index]
+    model.gain[fit, index] = 0.0
+    for worker in range(workers.max() + 1):
+        rest = np.ones(len(precision), np.bool_)
+        rest[:n] = workers != worker
+        own, others = np.flatnonzero(~rest), np.flatnonzero(rest)
+        rows = precision[own]
+        covariance = np.ascontiguousarray(solve_in_units(rows[:, own], np.eye(own.size)))
+        solved = np.dot(covariance, np.ascontiguousarray(rows[:, others]))
+        for a in range(own.size):
+            model.gain[fit, index, own[a]][others] = -solved[a]
+            model.variance[fit, index, own[a]] = covariance[a, a]
 
 
 @jit()

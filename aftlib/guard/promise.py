@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -18,13 +18,15 @@ import pandas as pd
 
 from aftlib.core.checks import require_number
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.guard import Guard
+from aftlib.guard.guard import Guard, limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _OF_INPUT = ("watermark", "ahead", "behind")
 """Parameters that decide which rows enter a window, and may change between runs of a query."""
+_OF_ACCOUNTS = ("workers", "epsilon", "delta")
+"""Parameters that may change as well, because the guard moves on to the changed ones."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,9 @@ class Promise:
     ----------
     workers : sequence of sequences of str
         The sensors of each worker, which are lost together. Each sensor once.
-    epsilon : float or sequence of float
+    epsilon : float, sequence of float, Series or dict
         Largest error ε of an estimated window, in sensor units; one for all, or one per sensor in
-        the order of `workers`.
+        the order of `workers`, or by its name.
     delta : float
         Share δ of the estimated windows whose error may be larger.
     window, slide : str
@@ -53,7 +55,7 @@ class Promise:
     horizons : int
         H, the largest number of windows of an outage that a guarantee covers.
     seasons : sequence of str
-        Known seasonal periods, such as "1d", the most important first.
+        Known seasonal periods, such as "24h", the most important first.
     ahead : str
         Rows later than the time of the micro-batch by more than this are rejected, because one of
         them would move the watermark past all others.
@@ -74,7 +76,7 @@ class Promise:
     """
 
     workers: Sequence[Sequence[str]]
-    epsilon: float | Sequence[float]
+    epsilon: float | Sequence[float] | Mapping[str, float]
     delta: float
     window: str
     slide: str | None = None
@@ -164,14 +166,44 @@ class Promise:
         return time.tz_localize("UTC") if time.tz is None else time
 
     @property
+    def limits(self) -> list[float]:
+        """Limit ε of each sensor, in the order of `workers`."""
+        names = self.sensors
+        return limits_of(self.epsilon, len(names), names).tolist()
+
+    @property
+    def content(self) -> str:
+        """The parameters that the state of a guard depends on, as JSON."""
+        fixed = {name: value for name, value in asdict(self).items() if name not in _OF_INPUT}
+        fixed["epsilon"] = self.limits
+        return json.dumps(fixed, default=lambda value: value.tolist(), sort_keys=True)
+
+    @classmethod
+    def from_content(cls, content: str) -> Self:
+        """Return the promise of some `content`."""
+        return cls(**json.loads(content))
+
+    @property
     def digest(self) -> str:
         """Hash of the parameters that the state of a guard depends on."""
-        fixed = {name: value for name, value in asdict(self).items() if name not in _OF_INPUT}
-        text = json.dumps(fixed, default=lambda value: value.tolist(), sort_keys=True)
-        return sha256(text.encode()).hexdigest()[:16]
+        return sha256(self.content.encode()).hexdigest()[:16]
 
-    def guard(self) -> Guard:
-        """Return a guard before its first window."""
+    def require_continuation(self, before: Promise) -> None:
+        """Raise ValueError when a guard of the promise `before` cannot go on with this one."""
+        old, new = json.loads(before.content), json.loads(self.content)
+        differing = [name for name in new if new[name] != old[name]]
+        for name in sorted(set(differing) - {*_OF_ACCOUNTS}):
+            raise ValueError(
+                f"promise must have {name} = {old[name]!r} as the checkpoint has it, got "
+                f"{new[name]!r}: only {', '.join(_OF_ACCOUNTS + _OF_INPUT)} may change; set it "
+                "back, or choose another checkpointLocation"
+            )
+
+    def guard(self, before: Guard | None = None) -> Guard:
+        """Return a guard before its first window, or one that goes on from that of another promise.
+
+        The promises must have the same horizons and seasons.
+        """
         alone = [worker for worker in self.workers if isinstance(worker, str)]
         if alone:
             raise ValueError(
@@ -182,8 +214,10 @@ class Promise:
         if twice:
             raise ValueError(f"workers must hold each sensor once, got {', '.join(twice)} twice")
         groups = [[names.index(name) for name in worker] for worker in self.workers]
+        if before is not None:
+            return before.continue_with(groups, self.epsilon, self.delta, names)
         periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
-        return Guard(groups, self.epsilon, self.delta, self.horizons, periods)
+        return Guard(groups, self.epsilon, self.delta, self.horizons, periods, names)
 
 
 def microseconds(name: str, duration: str) -> int:
@@ -235,7 +269,8 @@ def recoverable(
           before the loss began, or the half-width of a partial window is at most ε; "lost"
           otherwise: read those again from their source;
         - `value`: the window's result, or its estimate; NaN where a lost window has none;
-        - `half_width`: 1 − δ of comparable errors were within it, or that of a partial window; NaN
+        - `half_width`: of this one row, 1 − δ of comparable errors were within it, or that of a
+          partial window. It may be above ε, which is a limit for all estimated rows together. NaN
           where exact or lost without a value;
         - `samples`: how many came;
         - `recoverable`: how many windows long a loss of the sensor may be if it begins now.
@@ -247,7 +282,7 @@ def recoverable(
     ------
     ValueError
         When the stream does not stream or has no such column, or the session's state store is not
-        RocksDB; while it runs, when the checkpoint is that of another promise.
+        RocksDB; while it runs, when the checkpoint's promise differs in more than may change.
     ModuleNotFoundError
         Without the extra `spark`.
 
@@ -257,6 +292,10 @@ def recoverable(
     name, and of implausible times are left out before the watermark. They are counted by reason in
     the query's progress (`observedMetrics`, "rejected"), and `pipeline.rejected_rows` returns them.
     Spark counts those that came too late (`numRowsDroppedByWatermark`).
+
+    Between two runs of a query `workers`, `epsilon` and `delta` of its promise may change, as well
+    as `watermark`, `ahead` and `behind`. Each guard goes on with its next window: it keeps what it
+    learned of the sensors that stay. Windows of sensors that left have no rows any more.
 
     Examples
     --------

@@ -15,8 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aftlib.core.compiling import jit
-from aftlib.guard.accounts import BUDGET, POOL_START, START, declare, learn, pool_unit
-from aftlib.guard.prediction import FIRST_FIT, absorb, conditional, learn_moments, predict, refit
+from aftlib.guard.accounts import declare, learn, new_accounts, pool_unit
+from aftlib.guard.prediction import (
+    FIRST_FIT,
+    absorb,
+    begin_late,
+    conditional,
+    learn_moments,
+    predict,
+    refit,
+)
 from aftlib.guard.proposal import FLOOR, SEASONAL, half_width, learn_outcome, propose, refit_weights
 
 LARGEST = 1e100
@@ -35,7 +43,9 @@ LEVEL_FORGET = 1 / 100
 class State(NamedTuple):
     """The state of a guard, besides its model and its risks; rings hold the last H + 1 rounds."""
 
-    clock: np.ndarray  # (2,) rounds so far, and those of them in which a window came
+    # (4,) rounds, those in which a window came, and how many of these are in the moments, and were
+    # there at the last fit
+    clock: np.ndarray
     level: np.ndarray  # (2, n) forgetting mean of each sensor, and its weight
     windows: np.ndarray  # (H + 1, n) NaN where missing
     filled: np.ndarray  # (H + 1, n) the same with the model's values in the gaps
@@ -47,6 +57,7 @@ class State(NamedTuple):
     accounts: np.ndarray  # (H, n, 4)
     pools: np.ndarray  # (H, 4)
     counts: np.ndarray  # (H, n, 2) declared rounds with known outcome, and errors
+    begun: np.ndarray  # (n,) round in which each sensor's accounts began
 
 
 class Rules(NamedTuple):
@@ -57,17 +68,15 @@ class Rules(NamedTuple):
     workers: np.ndarray  # (n,) number of each sensor's worker
     seasons: np.ndarray  # periods in rounds
     forget: float
-    every: int  # rounds between fits
+    every: int  # most windows between two fits
 
 
 def new_state(sensors: int, horizons: int) -> State:
     """Return the state before the first round."""
     ring, here = (horizons + 1, sensors), (horizons, sensors)
-    accounts, pools = np.zeros((*here, 4)), np.zeros((horizons, 4))
-    accounts[..., BUDGET] = START
-    pools[:, BUDGET] = POOL_START * pool_unit(sensors)
+    accounts, pools = new_accounts(sensors, horizons)
     return State(
-        clock=np.zeros(2, np.int64),
+        clock=np.zeros(4, np.int64),
         level=np.zeros((2, sensors)),
         windows=np.full(ring, np.nan),
         filled=np.full(ring, np.nan),
@@ -79,6 +88,7 @@ def new_state(sensors: int, horizons: int) -> State:
         accounts=accounts,
         pools=pools,
         counts=np.zeros((*here, 2)),
+        begun=np.zeros(sensors, np.int64),
     )
 
 
@@ -236,10 +246,24 @@ def fill_gaps(state: Any, model: Any, now: Any, waves: Any, t: int) -> Any:
 
 
 @jit()
+def welcome(state: Any, model: Any, rules: Any, now: Any) -> None:
+    """Begin with sensors whose first window this is; before it they were at its level."""
+    first = (state.level[1] == 0) & ~np.isnan(now)
+    for i in np.flatnonzero(first):
+        for k in np.flatnonzero(~np.isnan(state.filled[:, i])):
+            state.filled[k, i] = now[i]
+    if first.any() and state.clock[1] >= FIRST_FIT:
+        absorb(model, rules.forget, state.clock[1] - state.clock[2])
+        state.clock[2] = state.clock[1]
+        begin_late(model, first)
+
+
+@jit()
 def remember(state: Any, model: Any, rules: Any, now: Any, waves: Any, t: int) -> None:
     """Put the window into rings, means and moments, with its gaps filled by the model."""
     n, slot, horizons = now.size, t % len(state.windows), len(state.accounts)
     joint, filled = is_joint(model, n), fill_gaps(state, model, now, waves, t)
+    welcome(state, model, rules, now)
     for i in range(n):
         if not np.isnan(now[i]):
             state.level[1, i] = state.level[1, i] * (1 - LEVEL_FORGET) + 1
@@ -252,9 +276,10 @@ def remember(state: Any, model: Any, rules: Any, now: Any, waves: Any, t: int) -
         before = state.filled[(t - h) % len(state.windows)]
         if np.isnan(before[0]):  # there was no window, and the model learns no pair of it
             model.weight[h - 1] *= 1 - rules.forget
+            model.recent_weight[h - 1] *= 1 - rules.forget
             continue
         z = row_of(model, filled, before, state.level[0], waves)
-        learn_moments(model, h - 1, state.clock[1] % rules.every, z, rules.forget)
+        learn_moments(model, h - 1, state.clock[1] - state.clock[2], z, rules.forget)
     if not joint and t > 0:
         before, apart = (t - 1) % len(state.windows), np.empty((2, n))
         z = row_of(model, now, now, state.levels[before], waves)
@@ -277,6 +302,17 @@ def pass_empty(state: Any, model: Any, risk: Any, t: int) -> None:
     state.allowed[slot] = 0.0
     risk.features[slot] = 0.0
     risk.risk[slot] = -1.0
+
+
+@jit()
+def is_due(seen: int, last: int, horizons: int, every: int) -> bool:
+    """Whether to fit the model: first after `FIRST_FIT` windows, then ever more rarely.
+
+    At least H windows lie between two fits, because the one in use contains none after a failure.
+    """
+    if seen <= FIRST_FIT:
+        return seen == FIRST_FIT or seen - last >= every
+    return seen - last >= min(every, max(horizons, last // 2))
 
 
 @jit()
@@ -309,9 +345,10 @@ def advance(
         remember(state, model, rules, now, waves, t)
         look_ahead(state, model, risk, rules, now, waves, t)
         state.clock[1] += 1
-        if state.clock[1] % rules.every:
+        if not is_due(state.clock[1], state.clock[3], horizons, rules.every):
             continue
-        absorb(model, rules.forget)
+        absorb(model, rules.forget, state.clock[1] - state.clock[2])
+        state.clock[2:] = state.clock[1]
         if state.clock[1] >= FIRST_FIT:
             refit(model, rules.workers)
             refit_weights(risk)

@@ -185,6 +185,65 @@ def test_parts_that_do_not_belong_together_are_refused():
         store.load()
 
 
+def test_a_changed_promise_goes_on_from_the_stored_state():
+    """Sensor d leaves, e joins, and the ε of b changes; the others keep what was learned."""
+    values = windows_of()
+    guard, store = KeyedGuard(PROMISE), Store()
+    _, change = guard.process(long(values[:300]))
+    store.commit(change, guard.token)
+    limits = {"a": 0.5, "b": 0.4, "c": 0.5, "e": 0.5}
+    workers = [["c"], ["b", "a"], ["e"]]
+    promise = Promise(**ASKED | {"workers": workers, "epsilon": limits}, samples=5)
+    changed = store.load().continue_with(promise)
+    rows = long(values[300:], 300).replace({"sensor": {"d": "e"}})
+    table, change = changed.process(rows)
+
+    expected = guard.guard.continue_with(
+        [[0], [1, 2], [3]], [0.5, 0.4, 0.5, 0.5], 0.05, list("cbae")
+    )
+    given = values[300:][:, [2, 1, 0, 3]]
+    recovered = expected.update(given)
+    shown = table["value"].to_numpy().reshape(-1, 4)
+    estimated = (table["state"] == "estimated").to_numpy().reshape(-1, 4)
+    listed = np.r_[0:65, 70:100]
+    np.testing.assert_array_equal(estimated, (recovered.declared & np.isnan(given))[listed])
+    np.testing.assert_array_equal(shown[estimated], recovered.estimate[listed][estimated])
+    assert estimated[:, 2].sum() >= 3
+    assert table["sensor"].tolist() == [*"cbae"] * 95
+
+    store.snapshot, store.log, store.token = (
+        store.load().continue_with(promise).snapshot(),
+        [],
+        None,
+    )
+    again = KeyedGuard(promise)
+    again.restore(store.snapshot, change.entries, changed.token)
+    assert again.guard.to_bytes() == changed.guard.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"window": "10min"}, "must have window = '5min' as the checkpoint has it, got '10min'"),
+        ({"horizons": 3}, "must have horizons = 5 as the checkpoint has it, got 3: only workers"),
+        ({"samples": 4}, "must have samples = 5 .* or choose another checkpointLocation"),
+        ({"workers": [["x"]]}, "names must hold a sensor of this guard, got 'x' instead of 'a'"),
+    ],
+)
+def test_changes_that_a_guard_cannot_follow_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        KeyedGuard(PROMISE).continue_with(Promise(**ASKED | {"samples": 5} | change))
+
+
+def test_a_promise_is_the_same_from_its_content():
+    epsilon = pd.Series({"b": 0.2, "a": 0.1, "c": 0.3, "d": 0.4})
+    promise = Promise(**ASKED | {"epsilon": epsilon, "seasons": ("24h",)}, watermark="1min")
+    again = Promise.from_content(promise.content)
+    assert again.limits == promise.limits == [0.1, 0.2, 0.3, 0.4]
+    assert again.digest == promise.digest != PROMISE.digest
+    assert again.guard().to_bytes() == promise.guard().to_bytes()
+
+
 def test_the_cache_gives_a_guard_once_and_keeps_those_used_last():
     guards = [KeyedGuard(PROMISE) for _ in range(3)]
     for number, guard in enumerate(guards):

@@ -74,16 +74,24 @@ def run(frame, place):
     return rows, query.recentProgress
 
 
-def expected_rows(rows, promise):
-    """The same from the definition: means of complete windows by pandas, in one guard."""
+def complete_windows(rows, promise):
+    """Means of the windows that have ended, by pandas."""
     width, step = pd.Timedelta(promise.window), pd.Timedelta(promise.slide or promise.window)
     first = rows["time"].dt.floor(step)
     each = pd.concat(rows.assign(start=first - back * step) for back in range(int(width / step)))
     grouped = each.groupby(["start", "sensor"])["value"]
     windows = grouped.agg(value="mean", samples="count", variance="var").reset_index()
-    windows = windows[windows["start"] + width <= rows["time"].max()]
+    return windows[windows["start"] + width <= rows["time"].max()]
+
+
+def in_microseconds(windows):
     start = windows["start"].astype("datetime64[us, UTC]").astype("int64")
-    table, _ = KeyedGuard(promise).process(windows.assign(start=start))
+    return windows.assign(start=start)
+
+
+def expected_rows(rows, promise):
+    """The rows of one guard of these windows."""
+    table, _ = KeyedGuard(promise).process(in_microseconds(complete_windows(rows, promise)))
     return table.assign(start=pd.to_datetime(table["start"], unit="us", utc=True))
 
 
@@ -172,18 +180,33 @@ def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
     assert sum(p["observedMetrics"]["rejected"]["no_group"] for p in progress) == 3
 
 
-def test_the_state_of_another_promise_is_refused(rocksdb, tmp_path):
-    rows = long(minutes(rounds=20))
-    put(tmp_path / "in", [rows[:200]])
+def test_a_query_goes_on_with_a_changed_promise(rocksdb, tmp_path):
+    """Sensor d leaves while its window is open, e joins, ε changes; other changes are refused."""
+    rows = long(minutes(rounds=240))
+    first, second = rows[:4478], rows[4478:].replace({"sensor": {"d": "e"}})
+    second = second[~((second["sensor"] == "a") & second.index.isin(range(4600, 4660)))]
+    before = Promise(**ASKED)
+    changes = {"workers": [["a"], ["e"], ["b", "c"]], "epsilon": [0.5, 0.7, 0.6, 0.5]}
+    after = Promise(**ASKED | changes)
+    put(tmp_path / "in", [first])
     stream = reader(rocksdb, tmp_path / "in")
-    run(recoverable(stream, Promise(**ASKED), now=now()), tmp_path)
-    put(tmp_path / "in", [rows[:200], rows[200:]])
-    changed = recoverable(stream, Promise(**ASKED | {"epsilon": 0.7}), now=now())
-    with pytest.raises(Exception, match="promise must be the one that the query began with"):
-        run(changed, tmp_path)
-    later = recoverable(stream, Promise(**ASKED, ahead="2h"), now=now())  # the same windows
-    found, _ = run(later, tmp_path)
-    assert len(found) == 4 * 19
+    run(recoverable(stream, before, now=now()), tmp_path)
+    put(tmp_path / "in", [first, second])
+    other = Promise(**ASKED | changes, horizons=3)
+    with pytest.raises(Exception, match="promise must have horizons = 5 as the checkpoint has it"):
+        run(recoverable(stream, other, now=now()), tmp_path)
+    found, _ = run(recoverable(stream, after, now=now()), tmp_path)
+
+    windows = complete_windows(pd.concat([first, second]), before)
+    ended = windows["start"] + pd.Timedelta("5min") <= first["time"].max()
+    guard = KeyedGuard(before)
+    parts = [guard.process(in_microseconds(windows[ended]))[0]]
+    rest = windows[~ended & windows["sensor"].isin(after.sensors)]
+    parts.append(guard.continue_with(after).process(in_microseconds(rest))[0])
+    expected = pd.concat(parts)
+    expected["start"] = pd.to_datetime(expected["start"], unit="us", utc=True)
+    assert {"exact", "estimated", "lost"} == set(parts[1]["state"])
+    require_equal(in_order(found), in_order(expected))
 
 
 def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):

@@ -1,10 +1,22 @@
 """The theorem of `guard.accounts`, over streams that an adversary chooses."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.guard.accounts import CAP, CREDITS, Accounts, most_credits, pooled_slack, slack
+from aftlib.guard.accounts import (
+    CAP,
+    CREDITS,
+    Accounts,
+    declare,
+    learn,
+    most_credits,
+    pool_unit,
+    pooled_slack,
+    slack,
+)
+from aftlib.guard.changes import carry_state
+from aftlib.guard.rounds import new_state
 
 
 def played(accounts, propose, outcome, rounds):
@@ -117,3 +129,50 @@ def test_a_loan_that_is_not_needed_is_repaid():
     for said in [1] * 90 + [2]:
         accounts.update([said], [0.0])
     assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == 0
+
+
+def changed(rng, state, names, all_begin):
+    """A state from which sensors have left, or joined it, or have another ε; and who begins."""
+    chosen = [name for name in range(9) if rng.random() < (0.8 if name in names else 0.4)]
+    chosen = chosen or [names[0]]
+    origin = np.array([names.index(name) if name in names else -1 for name in chosen])
+    fresh = (origin < 0) | (rng.random(len(chosen)) < 0.1) | all_begin
+    new = new_state(len(chosen), len(state.pools))
+    carry_state(state, new, origin, fresh)
+    return new, chosen, [name for name, begins in zip(chosen, fresh, strict=True) if begins]
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**32),
+    horizons=st.integers(1, 4),
+    delta=st.sampled_from([0.02, 0.05, 0.3]),
+    calm=st.integers(0, 400),
+    often=st.sampled_from([0.003, 0.02, 0.2]),
+)
+def test_bounds_hold_while_sensors_join_and_leave(seed, horizons, delta, calm, often):
+    """Calm for a while, so that budgets and credits grow; then wrong whenever it counts."""
+    rng, names = np.random.default_rng(seed), [0, 1, 2, 3]
+    state, books, pool, most, ring = new_state(4, horizons), {}, np.zeros(horizons), 4, horizons + 1
+    for t in range(1200):
+        if t and rng.random() < often:
+            state, names, begin = changed(rng, state, names, rng.random() < 0.05)
+            books = {n: book for n, book in books.items() if n in names and n not in begin}
+            pool, most = (pool, most) if len(begin) < len(names) else (0 * pool, 0)
+        most, unit = max(most, len(names)), pool_unit(len(names))
+        wrong = np.full(len(names), float(t % (calm + 300) >= calm))
+        for h in range(min(t, horizons)):
+            decisions = state.decisions[(t - h - 1) % ring, h]
+            came = np.where((decisions == 2) | (wrong == 0), wrong, 0.0)
+            learn(came, decisions, state.accounts[h], state.pools[h], delta, unit)
+            counted = (came - delta) * (decisions == 2)
+            pool[h] += counted.sum()
+            assert pool[h] <= pooled_slack(t + 1, delta, most, h + 1) + 1e-9
+            for name, errors in zip(names, counted, strict=True):
+                begun, sums = books.setdefault(name, (t, np.zeros(horizons)))
+                sums[h] += errors
+                assert sums[h] <= slack(t + 1 - begun, delta, h + 1) + 1e-9
+        state.clock[0] = t + 1
+        for h in range(horizons):
+            out = state.decisions[t % ring, h]
+            declare(np.ones(len(names), bool), state.accounts[h], state.pools[h], delta, unit, out)

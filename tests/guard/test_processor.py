@@ -1,0 +1,111 @@
+"""The processor of keyed state without Spark: its variables, changed promises, old formats."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.guard import pipeline
+from aftlib.guard.keyed import GuardCache, KeyedGuard
+from aftlib.guard.pipeline import PROMISE as PLACE
+from aftlib.guard.pipeline import GuardProcessor
+from aftlib.guard.promise import Promise
+from tests.guard.test_keyed import ASKED, PROMISE, long, windows_of
+
+AFTER = Promise(**ASKED | {"workers": [["a"], ["b"], ["c", "e"]], "delta": 0.1}, samples=5)
+
+
+class Variable:
+    """A variable of Spark's state: a value, a list or a map."""
+
+    def __init__(self):
+        self.content = {}
+
+    def exists(self):
+        return 0 in self.content
+
+    def get(self):
+        return self.content[0] if self.exists() else iter(self.content.get("list", []))
+
+    def update(self, value):
+        self.content[0] = value
+
+    def clear(self):
+        self.content = {}
+
+    def appendList(self, values):  # noqa: N802
+        self.content["list"] = [*self.content.get("list", []), *values]
+
+    def getValue(self, key):  # noqa: N802
+        return self.content.get(key)
+
+    def updateValue(self, key, value):  # noqa: N802
+        self.content[key] = value
+
+    def removeKey(self, key):  # noqa: N802
+        del self.content[key]
+
+
+class Handle:
+    """A group's variables by name."""
+
+    def __init__(self):
+        self.variables = {}
+
+    def variable(self, name, *schema):
+        return self.variables.setdefault(name, Variable())
+
+    getValueState = getListState = getMapState = variable  # noqa: N815
+
+
+def process(handle, promise, rows):
+    processor = GuardProcessor(promise)
+    processor.init(handle)
+    return list(processor.handleInputRows(("g",), iter([rows]), None))
+
+
+@pytest.fixture(params=["cached", "restored"])
+def handle(request, monkeypatch):
+    """Guards stay in memory between two micro-batches, or are read from the state each time."""
+    size = {"cached": 2**30, "restored": 0}[request.param]
+    monkeypatch.setattr(pipeline, "_guards", GuardCache(size))
+    return Handle()
+
+
+@pytest.mark.parametrize("first", [100, 300])
+def test_a_changed_promise_reads_the_state_of_the_one_before(handle, first):
+    """Before the first snapshot and after it, and back again."""
+    values = windows_of()
+    other = long(values, 0).replace({"sensor": {"d": "e"}})
+    process(handle, PROMISE, long(values[:first]))
+    (changed,) = process(handle, AFTER, other[other["start"] >= first * 300_000_000])
+    expected = KeyedGuard(PROMISE)
+    expected.process(long(values[:first]))
+    expected = expected.continue_with(AFTER)
+    table, _ = expected.process(other[other["start"] >= first * 300_000_000])
+    pd.testing.assert_frame_equal(changed.drop(columns="key"), table)
+    process(handle, PROMISE, long(values[:10], 400))
+    head, chunks = handle.variables["head"], handle.variables["snapshot"]
+    assert head.get()[0].endswith(PROMISE.digest)
+    assert chunks.getValue((PLACE,)) == (PROMISE.content.encode(),)
+    back = expected.continue_with(PROMISE)
+    back.process(long(values[:10], 400))
+    assert bytes(head.get()[1]) == back.token
+
+
+def test_windows_of_sensors_that_left_change_nothing(handle):
+    process(handle, PROMISE, long(windows_of(20)))
+    before = handle.variables["head"].get()
+    rows = long(np.ones((1, 4)), 20)
+    assert process(handle, AFTER, rows[rows["sensor"] == "d"]) == []
+    assert handle.variables["head"].get() == before
+    (table,) = process(handle, AFTER, rows)
+    assert table["sensor"].tolist() == ["a", "b", "c", "e"]
+    assert np.isnan(table["value"].iloc[3])
+
+
+def test_the_state_of_another_format_is_refused(handle):
+    process(handle, PROMISE, long(windows_of(20)))
+    head = handle.variables["head"]
+    head.update((f"6 {PROMISE.digest}", *head.get()[1:]))
+    with pytest.raises(ValueError, match="must be of format 7, got 6: go on with the version of"):
+        process(handle, PROMISE, long(np.ones((1, 4)), 20))
