@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from aftlib.core.checks import require_number
 from aftlib.core.windows import AGGREGATES
@@ -76,7 +77,7 @@ class Promise:
     """
 
     workers: Sequence[Sequence[str]]
-    epsilon: float | Sequence[float] | Mapping[str, float]
+    epsilon: ArrayLike
     delta: float
     window: str
     slide: str | None = None
