@@ -267,7 +267,14 @@ def read_plan(path: Path | str) -> Plan:
     )
 
 
-def headline(path: Path | str) -> str:
+class Headline(str):
+    """A text that a notebook shows as a paragraph in bold, not as a string in quotes."""
+
+    def _repr_markdown_(self) -> str:
+        return f"**{self}**"
+
+
+def headline(path: Path | str) -> Headline:
     """Return what a plan answers, in two sentences; errors as `read_plan`."""
     plan = read_plan(path)
     test, least = plan.backtest, 1 - plan.question.delta
@@ -275,8 +282,8 @@ def headline(path: Path | str) -> str:
     if test.within_epsilon is not None:
         found += f", of these {test.within_epsilon:.1%} within ε (guaranteed: {least:.0%})"
     if plan.worth is None:
-        return f"{found}. Whether that pays, aft plan --read-rate compares."
-    return f"{found}. Take {plan.worth.recommended}. {plan.worth.reason}"
+        return Headline(f"{found}. Whether that pays, aft plan --read-rate compares.")
+    return Headline(f"{found}. Take {plan.worth.recommended}. {plan.worth.reason}")
 
 
 def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:

@@ -74,7 +74,7 @@ def test_the_command_compares_and_the_plan_keeps_it(there):
     assert figures.worth(kept.model_dump() | {"worth": kept.model_dump()}).data.shape == (2, 5)
     assert figures.worth({}).data.empty
     assert headline("plan.json").endswith(f"Take {kept.recommended}. {kept.reason}")
-    assert headline("plan.json").startswith("f.csv: 0.0% of the losses were certified. Take ")
+    assert headline("plan.json")._repr_markdown_().startswith("**f.csv: 0.0% of the losses were ")
 
 
 def test_a_plan_without_a_read_rate_says_how_to_compare(there):
