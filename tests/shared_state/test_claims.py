@@ -57,7 +57,7 @@ def emulated(few_keys=1.05, read_ns=2.0, receive_ns=20.0, late=5.0):
         exact = 2.5 / max(read_ns / row.tasks, receive_ns * busiest) * (1 + row.turn / 200)
         frame.loc[row.Index, "throughput"] = exact
     costs = {"read_ns": read_ns, "receive_ns": receive_ns}
-    return frame.assign(**costs, cpu_share=0.2, behind=0.01)
+    return frame.assign(**costs, tuples=10**8, cpu_share=0.2, behind=0.01)
 
 
 def frames():
@@ -101,7 +101,7 @@ def with_parts(runs, sum_s=0.1, merge_s=0.7):
     seconds = runs["tuples"] / runs["throughput"]
     parts = {"sum_s": sum_s * seconds * runs["tasks"], "merge_s": merge_s * seconds}
     none = dict.fromkeys(("start_s", "read_s", "parse_s", "task_merge_s"), 0.0)
-    none |= {"sender_s": 1.0, "receiver_s": 1.0}
+    none |= {"sender_s": 1.0, "receiver_s": 1.0, "states": 1_000}
     return runs.assign(seconds=seconds, **parts, **none)
 
 
@@ -252,6 +252,21 @@ def test_the_receivers_share_of_the_cost_decides_whether_skew_lowers_throughput(
     assert judged(frames())["D3-2"].verdict == "holds"
     monkeypatch.setattr(scaling, "largest_share", lambda shares, hashes, tasks: 1 / tasks)
     assert judged(frames() | {"paced": with_computed(emulated())})["D3-2"].verdict == "deviates"
+
+
+@pytest.mark.parametrize(
+    ("merge_share", "verdict", "reading"),
+    [(1e-6, "holds", "holds"), (0.7, "undecided", "deviates")],
+)
+def test_what_it_costs_to_merge_more_sums_decides_whether_late_beats_the_shuffle(
+    merge_share, verdict, reading
+):
+    given = frames()
+    measured = with_parts(given["measured"], merge_s=merge_share)
+    found = judged(given | {"measured": measured})["D3-9"]
+    assert found.verdict == verdict and found.expected == "> 1 at skew 1.2, 1.4, 2"
+    ((name, text),) = found.readings.items()
+    assert "with 1,000 keys" in name and text.endswith(reading)
 
 
 def test_where_growth_ends_depends_on_the_number_of_keys():
