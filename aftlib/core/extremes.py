@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -22,14 +22,6 @@ DRAWS = 4000
 _POINTS = 32  # of the grid on which the likeliest value is looked for, for each ε
 _REACH = 2**15  # points of it at most above the likeliest step
 _HALVINGS = 40
-
-
-def require_extreme(query: str) -> None:
-    """ValueError where the query is neither "min" nor "max"."""
-    if query not in EXTREMES:
-        raise ValueError(
-            f"query must be 'min' or 'max', got {query!r}; means and sums are Gaussian"
-        )
 
 
 class WindowExtremes(GaussianModel):
@@ -63,7 +55,7 @@ class WindowExtremes(GaussianModel):
         rng: np.random.Generator,
         draws: int = DRAWS,
     ) -> None:
-        require_extreme(query)
+        require_choice("query", query, EXTREMES)
         require_number("steps", steps, least=1, whole=True)
         require_number("draws", draws, least=2 * model.size + 2, whole=True)
         fold = np.maximum if query == "max" else np.minimum
@@ -120,7 +112,7 @@ def most_likely_within(
     in at most half of the cases, for Y lies above in the others: it may be better where less than
     half is reached.
     """
-    require_extreme(query)
+    require_choice("query", query, EXTREMES)
     if means.ndim != 2 or 0 in means.shape:
         raise ValueError(
             f"means must have shape (steps, k) with at least one of each, got {means.shape}"

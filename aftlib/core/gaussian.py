@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dpotri
 
-from aftlib.core.checks import listed, require_number
+from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.covariance import (
     complete_moments,
     independent_groups,
@@ -156,8 +156,7 @@ class GaussianModel(ShortRepr):
             raise ValueError(
                 f"frame must have shape (rows, n), got {values.shape}; one row a moment"
             )
-        if missing not in ("refuse", "pairwise"):
-            raise ValueError(f"missing must be 'refuse' or 'pairwise', got {missing!r}")
+        require_choice("missing", missing, ("refuse", "pairwise"))
         if shrinkage != "auto" and not (isinstance(shrinkage, int | float) and 0 <= shrinkage <= 1):
             raise ValueError(f"shrinkage must be 'auto' or inside [0, 1], got {shrinkage!r}")
         rows, n = values.shape
@@ -339,8 +338,7 @@ class GaussianModel(ShortRepr):
             When steps < 1 or the query is another.
         """
         require_number("steps", steps, least=1, whole=True)
-        if query not in ("mean", "sum"):
-            raise ValueError(f"query must be 'mean' or 'sum', got {query!r}")
+        require_choice("query", query, ("mean", "sum"))
         if query == "mean":
             return GaussianModel(self.mean, self.covariance / steps, self.names)
         return GaussianModel(self.mean * steps, self.covariance * steps, self.names)

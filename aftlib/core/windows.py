@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 
 if TYPE_CHECKING:  # workers aggregate and need no model, whose imports take long
     from aftlib.core.gaussian import GaussianModel
@@ -154,14 +154,8 @@ class Windows:
 
     def __post_init__(self) -> None:
         require_number("width", self.width, least=1)
-        if not 1 <= self.slide <= self.width:
-            raise ValueError(
-                f"slide must lie in 1 … width = {self.width}, got {self.slide!r}; "
-                "a larger slide would leave steps out of every window"
-            )
-        if self.query not in tuple(AGGREGATES):  # a list has no hash
-            *names, last = map(repr, AGGREGATES)
-            raise ValueError(f"query must be {', '.join(names)} or {last}, got {self.query!r}")
+        require_number("slide", self.slide, least=1, most=self.width)
+        require_choice("query", self.query, AGGREGATES)
 
     @property
     def pane(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 from aftlib.core.datasets import SensorTable
 from aftlib.core.tablefile import duration
 from aftlib.core.windows import Windows
@@ -94,8 +94,7 @@ class Question:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 require_number(name, value, least=1, whole=True)
-        if self.query not in QUERIES:
-            raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
+        require_choice("query", self.query, QUERIES)
 
     @classmethod
     def of(cls, *, t_sla: str, fixed_ms: float, per_tuple_ms: float, **others: Any) -> Self:

@@ -128,7 +128,7 @@ def test_the_variance_of_a_step_that_suffices_is_exactly_so_by_the_bound(steps):
     ("given", "message"),
     [
         ((0, "max", 100), "steps must be a whole number at least 1, got 0"),
-        ((5, "mean", 100), "query must be 'min' or 'max', got 'mean'"),
+        ((5, "mean", 100), "query must be one of min, max, got 'mean'"),
         ((5, "max", 12), "draws must be a whole number at least 14, got 12"),
     ],
 )
@@ -141,5 +141,5 @@ def test_what_cannot_be_drawn_is_refused(given, message):
 def test_no_step_that_was_lost_is_no_question():
     with pytest.raises(ValueError, match=r"means must have shape \(steps, k\) .* got \(0, 3\)"):
         most_likely_within(np.zeros((0, 3)), np.ones(3), ASKED)
-    with pytest.raises(ValueError, match="query must be 'min' or 'max', got 'sum'"):
+    with pytest.raises(ValueError, match="query must be one of min, max, got 'sum'"):
         most_likely_within(np.zeros((1, 3)), np.ones(3), ASKED, query="sum")

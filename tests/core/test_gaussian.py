@@ -101,7 +101,7 @@ def test_what_is_no_gaussian_is_refused(arguments, message):
         (lambda: TWO.block_variance(3), "keys must be a sequence of key indices"),
         (lambda: TWO.aggregate(0), "steps must be a whole number at least 1, got 0"),
         (lambda: TWO.aggregate(1.5), "steps must be a whole number"),
-        (lambda: TWO.aggregate(3, "median"), "query must be 'mean' or 'sum', got 'median'"),
+        (lambda: TWO.aggregate(3, "median"), "query must be one of mean, sum, got 'median'"),
         (lambda: GaussianModel.fit(np.zeros(3)), r"frame must have shape \(rows, n\)"),
         (lambda: GaussianModel.fit([[1.0, np.nan]]), "1 missing or non-finite values in 1 of 1"),
         (lambda: GaussianModel.fit(np.eye(2)), "more rows than keys, got 2 rows for 2"),
@@ -238,7 +238,7 @@ def test_gaps_that_contradict_each_other_still_give_a_covariance():
         ({"b": [9.0, 7, 5, 3, -1]}, {}, "keys must differ, got 'a' and 'b', each of which tells"),
         ({"b": [1.0, *[np.nan] * 4]}, {"missing": "pairwise"}, "must have 2 values, not so 'b'"),
         ({"b": [np.inf, 1, 2, 3, 4]}, {"missing": "pairwise"}, "frame must be finite.* in 'b'"),
-        ({}, {"missing": "drop"}, "missing must be 'refuse' or 'pairwise', got 'drop'"),
+        ({}, {"missing": "drop"}, "missing must be one of refuse, pairwise, got 'drop'"),
         ({}, {"shrinkage": 2}, r"shrinkage must be 'auto' or inside \[0, 1\], got 2"),
     ],
 )

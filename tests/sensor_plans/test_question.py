@@ -74,7 +74,7 @@ def test_windows_that_do_not_fit_are_refused(window, slide, step, message):
         ({"epsilon": 1, "t_sla_ms": 0}, "t_sla must be above 0, got 0"),
         ({"epsilon": 1, "horizons": 0}, "horizons must be a whole number at least 1"),
         ({"epsilon": 1, "workers": 0}, "workers must be a whole number at least 1, got 0"),
-        ({"epsilon": 1, "query": "max"}, "query must be 'mean' or 'sum', got 'max'"),
+        ({"epsilon": 1, "query": "max"}, "query must be one of mean, sum, got 'max'"),
         ({"epsilon": 1, "window": 0}, "window must be a whole number at least 1, got 0"),
         ({"epsilon": 1, "slide": 0}, "slide must be a whole number at least 1, got 0"),
     ],
