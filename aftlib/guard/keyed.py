@@ -99,6 +99,14 @@ class KeyedGuard:
                 self.logged = 0
         return self._rows(rounds), change
 
+    @property
+    def audit(self) -> np.ndarray:
+        """Guarantees with known outcome, the wrong ones, and the most that may be, shape (3,)."""
+        if not self.guard.rounds:
+            return np.zeros(3)
+        number, wrong, slack = self.guard.outcomes.sum((1, 2))
+        return np.array([number, wrong, self.promise.delta * number + slack])
+
     def snapshot(self) -> bytes:
         """Return the whole state."""
         return self.token + self.next.to_bytes(8, "big", signed=True) + self.guard.to_bytes()

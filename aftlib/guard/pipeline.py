@@ -25,6 +25,8 @@ REASONS = (
     "no_time", "no_group", "no_sensor", "no_value", "unknown_sensor", "too_late", "too_early",
 )  # fmt: skip
 """Why a row is left out; of several the first counts."""
+AUDIT = ("audited", "wrong", "allowed")
+"""What a micro-batch adds to a group's `KeyedGuard.audit`: in its first row, zero in the others."""
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHUNK = 2**20
@@ -73,13 +75,27 @@ def guarded_windows(
         )
     )
     key = windows.schema["key"].dataType.simpleString()
+    audit = "".join(f", {name} double" for name in AUDIT)
     rows = windows.groupBy("key").transformWithStateInPandas(
-        GuardProcessor(promise), f"start bigint, key {key}, {_ROWS}", "append", "none"
+        GuardProcessor(promise), f"start bigint, key {key}, {_ROWS}{audit}", "append", "none"
     )
+    rows = rows.observe("windows", *_window_metrics(promise))
     start = F.timestamp_micros(F.col("start")).alias("start")
     group = [F.col("key").alias(columns["group"])] if "group" in columns else []
-    others = [name for name in rows.columns if name not in ("start", "key")]
+    others = [name for name in rows.columns if name not in ("start", "key", *AUDIT)]
     return rows.select(start, *group, *others)
+
+
+def _window_metrics(promise: Promise) -> list[Column]:
+    """Return what Spark's progress has of a micro-batch's windows; `metrics_log` reads it."""
+    counts = {state: F.col("state") == state for state in ("exact", "estimated", "lost")}
+    counts |= {"empty": F.col("samples") == 0, "certified": F.col("recoverable") > 0}
+    return [
+        *(F.count(F.when(test, 1)).alias(name) for name, test in counts.items()),
+        *(F.sum(name).alias(name) for name in AUDIT),
+        (F.max("start") + promise.width).alias("end"),
+        F.max(F.lit(promise.delta)).alias("delta"),
+    ]
 
 
 def rejected_rows(
@@ -185,11 +201,14 @@ class GuardProcessor(StatefulProcessor):
         if windows.empty:
             return
         keyed, chunks = self.load()
+        before = keyed.audit
         table, change = keyed.process(windows)
         chunks = self.store(change, chunks)
         self.head.update((identity_of(self.promise), keyed.token, chunks))
         _guards.keep(keyed)
         table.insert(1, "key", key[0])
+        table[list(AUDIT)] = 0.0
+        table.loc[0, list(AUDIT)] = keyed.audit - before
         yield table
 
     def load(self) -> tuple[KeyedGuard, int]:

@@ -48,6 +48,10 @@ OF_PACKAGES = {
         "aftlib.reports.sweeps:command",
         "Run one NOTEBOOK over values, such as -p epsilon=0.1,0.12 -p t_sla=50,100.",
     ),
+    "watch": (
+        "aftlib.reports.watch:command",
+        "Show the metrics of the guarded streams in DIRECTORY, again and again until Ctrl-C.",
+    ),
 }
 """Commands of other modules, by name: where each is, imported when it runs, and its first line."""
 

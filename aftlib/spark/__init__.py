@@ -4,5 +4,6 @@
 classes that `archive` makes and the Python processes that `workers` starts. `sweep` spreads work
 that is the same but for its number over tasks; `streams` runs a streaming query on planned
 micro-batches until its input has ended. `faults` kills or stops a process at a named point of its
-work, once. `cluster` is Spark's own cluster on this machine.
+work, once. `metrics_log` writes the metrics of guarded streams. `cluster` is Spark's own cluster on
+this machine.
 """

@@ -1,6 +1,7 @@
 """`recoverable` on Spark: rows of one guard per group, odd rows counted, the state checked."""
 
 import os
+import time
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,8 @@ from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
 from aftlib.guard.keyed import KeyedGuard
-from aftlib.guard.pipeline import PROVIDER, REASONS, ROCKSDB, rejected_rows
+from aftlib.guard.pipeline import AUDIT, PROVIDER, REASONS, ROCKSDB, rejected_rows
+from aftlib.spark.metrics_log import read_metrics, record_metrics
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
@@ -169,6 +171,55 @@ def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(
     rejected, _ = run(rejected_rows(stream, Promise(**ASKED), now=now()), tmp_path / "rejected")
     assert rejected["reason"].value_counts().to_dict() == {k: v for k, v in counts.items() if v}
     assert rejected.columns.tolist() == ["time", "sensor", "value", "site", "reason"]
+
+
+def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_path):
+    """Over two groups, and a restart."""
+    promise, sites = Promise(**ASKED), {}
+    for seed, site in enumerate(["north", "south"]):
+        samples = minutes(seed=seed)
+        samples[-150:-138, 0] = np.nan
+        samples[-30:-28, 2] = np.nan
+        sites[site] = long(samples, site)
+    rows = pd.concat(sites.values()).sort_values(["time", "site"], kind="stable")
+    rows = pd.concat([rows[:5].assign(sensor="x"), rows])
+    parts = np.split(np.arange(len(rows)), [int(0.5 * len(rows)), int(0.9 * len(rows))])
+    frame = recoverable(reader(rocksdb, tmp_path / "in"), promise, group="site", now=now())
+    listener = record_metrics(rocksdb, tmp_path / "metrics")
+    try:
+        for part in (parts[:2], parts):
+            put(tmp_path / "in", [rows.iloc[one] for one in part])
+            found, _ = run(frame, tmp_path)
+        records = ended_records(tmp_path / "metrics", runs=2)
+    finally:
+        rocksdb.streams.removeListener(listener)
+    last = records[-1]
+    guards = {site: KeyedGuard(promise) for site in sites}
+    for site, guard in guards.items():
+        guard.process(in_microseconds(complete_windows(sites[site], promise)))
+    audit = sum(guard.audit for guard in guards.values())
+    assert audit[0] > 1000 and last.delta == promise.delta
+    np.testing.assert_allclose([last.totals[name] for name in AUDIT], audit, rtol=1e-12)
+    states = found["state"].value_counts().to_dict()
+    assert {state: last.totals[state] for state in states} == states
+    assert last.totals["empty"] == (found["samples"] == 0).sum() > 0
+    assert last.totals["certified"] == (found["recoverable"] > 0).sum() > 0
+    assert (last.totals["rows"], last.totals["rejected unknown_sensor"]) == (len(rows), 5)
+    assert (last.totals["unrecorded"], last.totals["late"]) == (0, 0)
+    assert last.state_bytes > 0 and last.state_rows > 0
+    newest = [record for record in records if record.latency is not None][-1]
+    end = in_order(found)["start"].max() + pd.Timedelta("5min")
+    assert newest.latency == pytest.approx((newest.at - end).total_seconds(), abs=0.01)
+
+
+def ended_records(directory, runs):
+    """The records of the only query, once Spark has told its listeners of so many ends."""
+    for _ in range(600):
+        records = [*read_metrics(directory).values()][0]
+        if sum(record.ended is not None for record in records) == runs:
+            return records
+        time.sleep(0.1)
+    raise AssertionError("no listener was told of the end")
 
 
 def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
