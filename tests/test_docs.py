@@ -21,7 +21,11 @@ PAGES = {
     for page in DOCS.rglob("*.md")
     if page.name not in ("any_stream.md", "cluster.md", "security.md")
 }
-WITH_CODE = [name for name, text in PAGES.items() if "```python\n" in text]
+WITH_CODE = [
+    pytest.param(name, marks=[pytest.mark.spark] if "from aftlib.spark" in text else [])
+    for name, text in PAGES.items()
+    if "```python\n" in text
+]
 OF_DOCUMENTS = {
     id: "documents/guard.md" if id == "G" else f"documents/{id.lower()}.md" for id in DOCUMENTS
 }
@@ -40,7 +44,9 @@ def found(name):
 
 
 @pytest.mark.parametrize("name", WITH_CODE)
-def test_examples_run_and_print_what_the_page_says(name, tmp_path, monkeypatch):
+def test_examples_run_and_print_what_the_page_says(name, tmp_path, monkeypatch, request):
+    if request.node.get_closest_marker("spark"):
+        request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
     names = {}
     for code, shown in re.findall(
