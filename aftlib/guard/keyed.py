@@ -101,11 +101,13 @@ class KeyedGuard:
 
     @property
     def audit(self) -> np.ndarray:
-        """Guarantees with known outcome, the wrong ones, and the most that may be, shape (3,)."""
-        if not self.guard.rounds:
-            return np.zeros(3)
-        number, wrong, slack = self.guard.outcomes.sum((1, 2))
-        return np.array([number, wrong, self.promise.delta * number + slack])
+        """Guarantees with known outcome, the wrong ones, and the most that may be, shape (3,).
+
+        Summed over all accounts; one without an outcome has no slack yet.
+        """
+        number, wrong, slack = self.guard.outcomes
+        allowed = self.promise.delta * number + slack * (number > 0)
+        return np.stack([number, wrong, allowed]).sum((1, 2))
 
     def snapshot(self) -> bytes:
         """Return the whole state."""
