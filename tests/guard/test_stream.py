@@ -184,12 +184,12 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
     rows = pd.concat(sites.values()).sort_values(["time", "site"], kind="stable")
     rows = pd.concat([rows[:5].assign(sensor="x"), rows])
     parts = np.split(np.arange(len(rows)), [int(0.5 * len(rows)), int(0.9 * len(rows))])
-    frame = recoverable(reader(rocksdb, tmp_path / "in"), promise, group="site", now=now())
     listener = record_metrics(rocksdb, tmp_path / "metrics")
     try:
         for part in (parts[:2], parts):
             put(tmp_path / "in", [rows.iloc[one] for one in part])
-            found, _ = run(frame, tmp_path)
+            stream = reader(rocksdb, tmp_path / "in")
+            found, _ = run(recoverable(stream, promise, group="site", now=now()), tmp_path)
         records = ended_records(tmp_path / "metrics", runs=2)
     finally:
         rocksdb.streams.removeListener(listener)
@@ -198,7 +198,7 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
     for site, guard in guards.items():
         guard.process(in_microseconds(complete_windows(sites[site], promise)))
     audit = sum(guard.audit for guard in guards.values())
-    assert audit[0] > 1000 and last.delta == promise.delta
+    assert audit[0] > 500 and last.delta == promise.delta
     np.testing.assert_allclose([last.totals[name] for name in AUDIT], audit, rtol=1e-12)
     states = found["state"].value_counts().to_dict()
     assert {state: last.totals[state] for state in states} == states
@@ -207,7 +207,7 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
     assert (last.totals["rows"], last.totals["rejected unknown_sensor"]) == (len(rows), 5)
     assert (last.totals["unrecorded"], last.totals["late"]) == (0, 0)
     assert last.state_bytes > 0 and last.state_rows > 0
-    newest = [record for record in records if record.latency is not None][-1]
+    newest = [one for one in records if one.latency is not None and not one.ended][-1]
     end = in_order(found)["start"].max() + pd.Timedelta("5min")
     assert newest.latency == pytest.approx((newest.at - end).total_seconds(), abs=0.01)
 
