@@ -179,8 +179,9 @@ class MetricsLog:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
 
         def next_record(last: Record | None) -> Record | None:
-            again = last is None or last.ended is not None
-            return None if again else replace(last, time=now, ended=reason)
+            if last is None or last.ended is not None:
+                return None
+            return replace(last, time=now, ended=reason)
 
         if self._file(query).exists():
             self._append(query, next_record)

@@ -82,6 +82,16 @@ def test_rows_are_those_of_one_guard():
     assert rows["samples"].tolist() == np.where(missing, 0, 5)[listed].ravel().tolist()
 
 
+def test_the_audit_sums_the_guards_outcomes_and_its_bound_holds():
+    keyed = KeyedGuard(PROMISE)
+    np.testing.assert_array_equal(keyed.audit, 0)
+    keyed.process(long(windows_of()))
+    number, wrong, slack = keyed.guard.outcomes
+    known, errors, allowed = keyed.audit
+    assert (known, errors) == (number.sum(), wrong.sum())
+    assert 0 < errors <= allowed <= 0.05 * known + slack.sum()
+
+
 @pytest.mark.parametrize("often", [10_000, 50])
 def test_micro_batches_and_restarts_change_nothing(monkeypatch, often):
     """Every micro-batch begins with what was stored; snapshots are written never, or often."""
