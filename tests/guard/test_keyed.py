@@ -83,7 +83,7 @@ def test_rows_are_those_of_one_guard():
 
 
 def test_the_audit_sums_the_guards_outcomes_and_its_bound_holds():
-    keyed = KeyedGuard(PROMISE)
+    keyed = KeyedGuard(Promise(**ASKED | {"epsilon": 0.25}, samples=5))
     np.testing.assert_array_equal(keyed.audit, 0)
     keyed.process(long(windows_of()))
     number, wrong, slack = keyed.guard.outcomes
