@@ -59,11 +59,21 @@ def test_the_table_has_totals_and_the_last_hour(metrics):
 
 def test_each_query_has_its_columns(metrics):
     MetricsLog(metrics).add(progress(0, id="4" * 36) | {"name": "<sites>"})
-    MetricsLog(metrics).end("4" * 36, "broken")
+    MetricsLog(metrics).end("4" * 36, "<b>broken")
     table = watch.metrics_table(metrics)
     assert table.columns.unique(0).tolist() == [QUERY, "<sites> 44444444"]
-    assert table[("<sites> 44444444", watch.COLUMNS[0])]["status"] == "broken"
-    assert "&lt;sites&gt;" in watch.metrics_page(table, 2)
+    assert table[("<sites> 44444444", watch.COLUMNS[0])]["status"] == "<b>broken"
+    page = watch.metrics_page(table, 2)
+    assert "&lt;sites&gt;" in page and "&lt;b&gt;broken" in page
+    assert "<sites>" not in page and "<b>" not in page
+
+
+def test_a_young_stream_has_all_in_its_last_hour(tmp_path):
+    MetricsLog(tmp_path).add(progress(0))
+    table = watch.metrics_table(tmp_path)[QUERY]
+    assert table.loc["windows"].tolist() == ["10", "10"]
+    MetricsLog(tmp_path).add(progress(1))
+    assert watch.metrics_table(tmp_path)[QUERY].loc["windows"].tolist() == ["20", "20"]
 
 
 def test_the_command_prints_once_without_a_terminal(metrics):
