@@ -141,7 +141,7 @@ def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQuery
 
     log = MetricsLog(require_writable(directory))
 
-    class Listener(StreamingQueryListener):
+    class MetricsListener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802
             """Nothing is known yet."""
 
@@ -151,7 +151,7 @@ def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQuery
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
             log.end(str(event.id), event.exception)
 
-    listener = Listener()
+    listener = MetricsListener()
     spark.streams.addListener(listener)
     return listener
 
