@@ -6,8 +6,8 @@ import pytest
 
 from aftlib.guard import pipeline
 from aftlib.guard.keyed import GuardCache, KeyedGuard
+from aftlib.guard.pipeline import AUDIT, GuardProcessor
 from aftlib.guard.pipeline import PROMISE as PLACE
-from aftlib.guard.pipeline import GuardProcessor
 from aftlib.guard.promise import Promise
 from tests.guard.test_keyed import ASKED, PROMISE, long, windows_of
 
@@ -81,8 +81,12 @@ def test_a_changed_promise_reads_the_state_of_the_one_before(handle, first):
     expected = KeyedGuard(PROMISE)
     expected.process(long(values[:first]))
     expected = expected.continue_with(AFTER)
+    before = expected.audit
     table, _ = expected.process(other[other["start"] >= first * 300_000_000])
-    pd.testing.assert_frame_equal(changed.drop(columns="key"), table)
+    pd.testing.assert_frame_equal(changed[table.columns], table)
+    audit = changed[list(AUDIT)]
+    np.testing.assert_array_equal(audit.iloc[0], expected.audit - before)
+    assert (audit[1:] == 0).all(axis=None)
     process(handle, PROMISE, long(values[:10], 400))
     head, chunks = handle.variables["head"], handle.variables["snapshot"]
     assert head.get()[0].endswith(PROMISE.digest)
