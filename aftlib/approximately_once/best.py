@@ -78,8 +78,8 @@ def assign_best(
     Raises
     ------
     ValueError
-        When m does not divide n (unless `uneven`), or the capacities are not m numbers with room
-        for all keys.
+        When m does not divide n (unless `uneven`), or the capacities are not m numbers that hold
+        all keys.
 
     Notes
     -----
@@ -96,7 +96,7 @@ def assign_best(
     each are exchangeable and workers are of one size, dealing out min(p_b, k·a_b) keys of each
     group in turn reaches it.
 
-    Of minima and maxima, `WindowExtremes`, the workers are dealt and mended by the variances, and
+    Of minima and maxima, `WindowExtremes`, keys are dealt and moved by the variances, and
     compared by reliabilities that are counted on drawn windows. Shares of draws need not fall as
     more keys are lost, so that nothing is proved of them: there `bound` is m, which is no news.
 
@@ -132,10 +132,10 @@ def assign_best(
     best = max(found, key=_merit)
 
     low, high = int(best.estimable.sum()), bound
-    while low < high:  # the largest number that a dealt and then mended assignment reaches
+    while low < high:  # the largest number that dealing and then improving reaches
         k = (low + high + 1) // 2
-        mended = _mend(model, _deal(parts, lone, sizes, k), sizes, k, requirement)
-        tried = assess(model, mended, requirement)
+        improved = _improve(model, _deal(parts, lone, sizes, k), sizes, k, requirement)
+        tried = assess(model, improved, requirement)
         best = max(best, tried, key=_merit)
         low, high = (k, high) if best.estimable.sum() >= k else (low, k - 1)
         low = max(low, int(best.estimable.sum()))
@@ -163,8 +163,8 @@ def _sizes(n: int, workers: int, uneven: bool, capacities: Sequence[int] | None)
         require_number("each of capacities", capacity, least=1, whole=True)
     if not sum(capacities) >= n >= workers:
         raise ValueError(
-            f"capacities must have room for {n} keys, at least one per worker, got "
-            f"{list(capacities)} with room for {sum(capacities)}; give more room or other workers"
+            f"capacities must hold {n} keys, at least one per worker, got {list(capacities)}, "
+            f"which hold {sum(capacities)}; give larger capacities or other workers"
         )
     level = next(level for level in range(1, n + 1) if np.minimum(capacities, level).sum() >= n)
     filled = np.minimum(capacities, level)
@@ -209,14 +209,14 @@ def _deal(
 ) -> list[list[int]]:
     """Deal the parts' keys out to the k smallest workers in turn; the others take the rest."""
     order = np.argsort(sizes, kind="stable").tolist()
-    chosen, room = order[:k], sum(sizes[i] for i in order[:k])
+    chosen, space = order[:k], sum(sizes[i] for i in order[:k])
     # Where keys must be left over, those that cannot be estimated go first, then from the fullest.
     left = [key for part in parts for key in part[~lone[part]].tolist()]
     spare = [part[lone[part]].tolist() for part in parts]
-    while sum(map(len, spare)) > room:
+    while sum(map(len, spare)) > space:
         left.append(max(spare, key=len).pop())
     queue = [key for part in spare for key in part]
-    missing = room - len(queue)
+    missing = space - len(queue)
     queue, left = queue + left[:missing], left[missing:]
 
     members: list[list[int]] = [[] for _ in sizes]
@@ -231,7 +231,7 @@ def _deal(
     return members
 
 
-def _mend(
+def _improve(
     model: GaussianModel,
     dealt: list[list[int]],
     sizes: Sequence[int],

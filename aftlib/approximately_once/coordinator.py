@@ -33,7 +33,7 @@ class Lost:
     samples: np.ndarray
     estimated: np.ndarray  # bool; the others were read again
 
-    def mended(self, window: int, read: Read) -> Lost:
+    def with_read(self, window: int, read: Read) -> Lost:
         """Return the results with those read again that are not to stay estimated."""
         value, samples, again = self.value.copy(), self.samples.copy(), ~self.estimated
         if again.any():
@@ -63,7 +63,7 @@ class Coordinator:
     model: GaussianModel  # of the n keys' window aggregates
     assignment: Assignment
     requirement: Requirement
-    windows: Windows = Windows(1, 1)  # their width says what share of a window its samples are
+    windows: Windows = Windows(1, 1)  # their width gives the share of a window that its samples are
     held: dict[int, np.ndarray] = field(default_factory=dict)
     _samples: dict[int, np.ndarray] = field(default_factory=dict)
     _owing: dict[int, set[int]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Coordinator:
         self._owing.setdefault(window, set(range(len(self.assignment.workers))))
 
     def estimate(self, window: int) -> list[Lost]:
-        """(4) Estimate what the workers that still owe the window lost, from all the others.
+        """(4) Estimate the lost results of workers that have not sent the window, from all others.
 
         Values are posterior means, and half-widths hold with probability 1 − δ. A worker is to stay
         estimated when every one is within ε, unless too much is missing of the others' windows. The
@@ -125,7 +125,7 @@ class Coordinator:
 
     def recover(self, window: int, read: Read) -> list[Lost]:
         """(4) as it goes to the sink: a worker whose half-widths are not all within ε is read."""
-        return [lost.mended(window, read) for lost in self.estimate(window)]
+        return [lost.with_read(window, read) for lost in self.estimate(window)]
 
     def settle(self) -> None:
         """All windows of a micro-batch were received or recovered."""
@@ -158,9 +158,9 @@ class Coordinator:
     def _solve(
         self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gain, and half-width of what it leaves, by the samples of each key observed.
+        """Gain, and half-width of the remaining error, by the samples of each key observed.
 
-        Windows that are whole have no noise: they come first, by the block of Λ of what is not. Of
+        Complete windows have no noise: they come first, by the block of Λ of the others. Of
         the others only those that miss samples are left to be solved for.
         """
         w, width, full = len(keys), self.windows.width, samples == self.windows.width
@@ -192,7 +192,7 @@ class Coordinator:
     def _solve_extremes(
         self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The same for minima or maxima: those of windows that miss samples tell nothing."""
+        """The same for minima or maxima; those of windows that miss samples are not used."""
         model, full = cast("WindowExtremes", self.model), samples == self.windows.width
         gain = np.zeros((len(keys), len(observed)))
         gain[:, full] = model.conditional(observed[full], keys)[0]
@@ -247,7 +247,7 @@ class GuardedCoordinator(Coordinator):
             here = np.array(keys)
             value, half_width = history.estimate[0, here], history.half_width[0, here]
             part = Lost(worker, keys, value, half_width, np.zeros(len(keys), int), estimated[here])
-            found.append(part := part.mended(window, read))
+            found.append(part := part.with_read(window, read))
             row[here] = np.where(part.estimated, np.nan, part.value)
         self._whole[window] = row
         return found

@@ -110,7 +110,7 @@ class MessageLog:
     def claim(self, worker: int, start: int) -> bool:
         """Whether this worker is the first to be estimated in the micro-batch that begins there.
 
-        A second one could only be estimated from what the first has left, so it reads again.
+        A second one has fewer results to estimate from, so it reads its input again.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"estimated-{start}"

@@ -133,7 +133,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class TimedWorker(Worker):
-    """A worker that also records when it started, by a marker file beside those of its faults.
+    """A worker that also records when it started, by a marker file next to those of its faults.
 
     It is defined here because a new Python process that imports more than this starts later.
     """
@@ -177,7 +177,7 @@ class SensorSplits(PlannedInput):
     worker: Worker
     every: int
     workers: list[list[int]]  # key indices of each
-    approximate: list[bool]  # whether a worker's replacement skips what was lost
+    approximate: list[bool]  # whether a worker's replacement skips the lost windows
     outages: list[tuple[int, int, int]]  # worker, failure, recovery, as scheduled
     end: int
     learned: int = 0  # steps of a longer first micro-batch, which the guard learns from

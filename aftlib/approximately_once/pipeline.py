@@ -48,11 +48,11 @@ RECOVER: tuple[Way, ...] = get_args(Way)
 class Query:
     """A windowed aggregate a key over a log, and how its workers are recovered.
 
-    What a crashed worker lost is estimated by the "model" where the worker is estimable, or by a
-    "guard" that is fed every window, where that had declared the sensor before; all else is read
-    again, with "exact" everything. A crash that was not scheduled takes the worker's input from the
-    last block of steps that it had taken in until the end of the micro-batch. ValueError when sizes
-    do not fit, or a field is out of its range.
+    The lost windows of a crashed worker are estimated by the "model" where the worker is
+    estimable, or by a "guard" that is fed every window, where that had certified the sensor
+    before; all else is read again, with "exact" everything. A crash that was not scheduled takes
+    the worker's input from the last block of steps that it had taken in until the end of the
+    micro-batch. ValueError when sizes do not fit, or a field is out of its range.
     """
 
     log: SensorLog
@@ -63,7 +63,7 @@ class Query:
     every: int  # steps a micro-batch
     stop: int | None = None  # step at which the stream ends; by default the log's end
     recover: Way = "model"
-    seasons: tuple[float, ...] = ()  # periods of known rhythms in windows, for the guard
+    seasons: tuple[float, ...] = ()  # seasonal periods in windows; the guard uses them
 
     def __post_init__(self) -> None:
         keys = sorted(k for worker in self.assignment.workers for k in worker)
@@ -96,7 +96,7 @@ class Query:
 
     @property
     def approximate(self) -> list[bool]:
-        """Workers whose replacement skips what was lost; the coordinator sees to it."""
+        """Workers whose replacement skips the lost windows, which the coordinator recovers."""
         always = {"guard": True, "exact": False}
         return [always.get(self.recover, bool(e)) for e in self.assignment.estimable]
 
@@ -133,7 +133,7 @@ class BatchHandler:
             Counter[int](),
         )
         new = [i for i, window in enumerate(found.windows) if window >= coordinator.next]
-        # what all have sent is held for nobody; only a guard is fed with every window
+        # windows that all have sent are dropped; only a guard gets every window
         owed = [i for i in new if self.query.recover == "guard" or not found.sent[i].all()]
         for i in owed:
             for worker, keys in enumerate(workers):
@@ -168,7 +168,7 @@ class BatchHandler:
             self.splits.append(split | {"batch": batch_id} | seconds)
 
     def close(self) -> Audit | None:
-        """Audit what the last micro-batch estimated."""
+        """Audit the estimates of the last micro-batch."""
         self.coordinator.audit(self._read)
         self.sink.write([], coordinator=self.coordinator.to_bytes())
         return self.coordinator.audited
@@ -201,11 +201,11 @@ class BatchHandler:
 
 @dataclass(frozen=True)
 class StreamRun:
-    """What a finished stream left.
+    """Results of a finished stream.
 
     `splits` has one row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch,
     again (samples that it read although an attempt before it had), and the seconds that the tasks
-    and the coordinator took. What the guard let be estimated was audited.
+    and the coordinator took. Estimates that the guard certified were audited.
     """
 
     sink: WindowSink
@@ -334,14 +334,14 @@ class Delivery:
         return found
 
     def take(self, rows: int | slice, worker: int, values: np.ndarray, samples: np.ndarray) -> None:
-        """Put down what a worker has sent of some windows, a value a key in the worker's order."""
+        """Record a worker's results of some windows, one value per key in the worker's order."""
         keys = list(self.assignment.workers[worker])
         self.values[rows, keys] = values.reshape(-1, len(keys))
         self.samples[rows, keys] = samples.reshape(-1, len(keys))
         self.sent[rows, worker] = True
 
     def cells(self, rows: Sequence[int], names: Sequence[str]) -> list[tuple]:
-        """Rows of the sink for what was sent of some windows, in the order in which it keeps them.
+        """Rows of the sink for the results of some windows, in the sink's order.
 
         Each has start, stop, key, value, half_width, estimated and samples.
         """

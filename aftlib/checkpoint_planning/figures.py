@@ -179,7 +179,7 @@ def explore(
         for method in LOOKS:
             with suppress(ValueError):
                 plans[method] = plan_window(epsilon, delta, t_sla_ms, method)
-        title = f"What is replayed when (ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
+        title = f"Sensors replayed (ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
         return plan(plans, title)
 
     return explorable(

@@ -44,7 +44,7 @@ class Trail:
         return cls(np.zeros((segments, sensors)), np.full((segments, sensors), -1, np.int64))
 
     def samples(self, sizes: np.ndarray) -> np.ndarray:
-        """A window (w, n) with these sums and gaps, which is what a guard of means looks at.
+        """A window (w, n) with these sums and gaps, the input of a guard of means.
 
         Sums that no sensor can have measured are gaps, too: the guard could not bear them.
         """
@@ -87,7 +87,7 @@ class GuardedReplay(PartialReplay):
             self.store.keep(self._planned(fresh(q, 0)))
 
     def _load(self) -> None:
-        """Take up what was committed last, or begin with nothing known."""
+        """Restore the last commit, or begin with an empty state."""
         q, n = self.query, self.query.model.size
         self.guard = replay_guard(q.window, q.grid, self.limit, q.requirement.delta, n)
         self.estimates = Estimates(n, q.requirement.delta, "windows", "stretches")
@@ -158,7 +158,7 @@ class GuardedReplay(PartialReplay):
         self.passes("planned", batch)
 
     def close(self) -> Audit:
-        """Audit what was estimated last, and plan by it what comes next.
+        """Audit the last estimates, and plan the next window with the result.
 
         A window that has begun keeps its plan, and so the accounts that this counts on.
         """
@@ -178,8 +178,8 @@ class GuardedReplay(PartialReplay):
 
     def _unread(self, window: int) -> np.ndarray:
         """Sensors that are not read again."""
-        said = [said for (of, _), said, _ in self.estimates.open if of == window]
-        return said[-1] == 2 if said else np.zeros(self.query.model.size, bool)
+        decisions = [decisions for (of, _), decisions, _ in self.estimates.open if of == window]
+        return decisions[-1] == 2 if decisions else np.zeros(self.query.model.size, bool)
 
     def _finish(self, checkpoint: Checkpoint) -> list[WindowResult]:
         """The window's results, estimated where sensors stayed unread; the guard learns from it."""
@@ -187,9 +187,9 @@ class GuardedReplay(PartialReplay):
         w, counts, unread = self.query.window, checkpoint.counts, self._unread(checkpoint.window)
         values = np.where(counts > 0, checkpoint.sums / np.maximum(counts, 1), np.nan)
         if self.trail.lost >= 0:
-            place, said, _ = self.estimates.open.pop()
+            place, decisions, _ = self.estimates.open.pop()
             estimate, tau = history.estimate[0, place[1]], int(self.grid[place[1]])
-            self.estimates.open.append((place, said, estimate))
+            self.estimates.open.append((place, decisions, estimate))
             before = np.where(counts > 0, values, estimate)
             values = np.where(unread, (tau * before + (w - tau) * estimate) / w, values)
         values = self.query.aggregate.of_mean(values, np.where(unread, w, counts))

@@ -43,7 +43,7 @@ class ReplayQuery:
 
     The model is of the n sensors' values at one step, `window` counts steps; all are as
     `plan_checkpoints` takes them. Where `planned` has the times of a plan and its replay sets, an
-    undisturbed window follows these; what comes after a failure is planned here.
+    undisturbed window follows these; the rest of a window after a failure is planned here.
     By `recover` "guard" the replayed sensors depend on the data, at the times of a `grid`; see
     `guarded_replay`.
     """
@@ -236,8 +236,8 @@ class PartialReplay:
         """Estimate step by step, of gaps and extremes, from `values` of some sensors if they do.
 
         Further sensors are replayed until every sensor is known as well as the plan wants it, or
-        all are. Sensors replayed, and sums and variances of all n. T_SLA may be exceeded; where
-        even all sensors tell too little, the variance says so, and the results are not `kept`.
+        all are. Sensors replayed, and sums and variances of all n. T_SLA may be exceeded; if
+        even all sensors give a variance above the limit, the results are not `kept`.
         """
         q, start, stop = self.query, checkpoint.position, checkpoint.next_boundary
         left = np.maximum(q.allowed - checkpoint.variance, 0)

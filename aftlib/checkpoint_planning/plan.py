@@ -34,7 +34,7 @@ QUERIES = tuple(AGGREGATES)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CheckpointPlan(ShortRepr):
-    """Checkpoint times of a window and what a failure in each interval makes replay.
+    """Checkpoint times of a window, and the sensors that a failure in each interval replays.
 
     A plan holds until a failure has been recovered from approximately; its later replay sets
     count on exact checkpoints. After a failure in interval k, plan again with `start` =
@@ -237,9 +237,10 @@ def plan_checkpoints(
     checkpoint that is reached undisturbed is exact. Interval k replays a set O with
     (τ_{k+1} − τ_k) Var(X_i | O) ≤ A − d_i for all i and a recovery within T_SLA. If it does not
     fail, d stays. If it fails, d_i grows to A at most, since the errors of different steps are
-    independent, and the rest is planned with what is left, down to all sensors at A = d_i, which
-    T_SLA must permit for one step. By induction d_i ≤ A at the window's end. All intervals are of
-    one length (± 1): no longer one would do, and shorter ones are recovered sooner.
+    independent, and the rest is planned with the remaining tolerance, down to all sensors at
+    A = d_i, which T_SLA must permit for one step. By induction d_i ≤ A at the window's end. All
+    intervals are of one length (± 1): no longer one would do, and shorter ones are recovered
+    sooner.
 
     Examples
     --------

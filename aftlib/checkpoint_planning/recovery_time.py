@@ -99,7 +99,7 @@ class RecoveryTime:
 
 
 DOCUMENT_RECOVERY_TIME = RecoveryTime(fixed_ms=28.33, per_tuple_ms=9.332e-4)
-"""What the document measured for n = 100 sensors on its machine (D2 eqs (27), (28))."""
+"""The document's measurement for n = 100 sensors on its machine (D2 eqs (27), (28))."""
 
 DOCUMENT_ESTIMATE_MS = 26.33
 """Its T_est: restoring took at most 2 ms (D2 section 6.1)."""

@@ -164,7 +164,7 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     -----
     Rule (22), (23) picks the sensor whose own posterior variance is largest, so for a common
     target fig. 3 is Cholesky's factorisation with diagonal pivots. With a target for each sensor
-    the same rule is applied to sensors measured in units of what each tolerates,
+    the same rule is applied to sensors measured in units of each one's tolerance,
     X_i / sqrt(target_i): the pivot is the sensor whose variance exceeds its target by the largest
     factor. All scaled targets are then 1, as in the document; a sensor that meets its target is
     never picked while another does not; and targets that grow alike keep the order of choice.

@@ -116,7 +116,7 @@ class CheckpointStore:
 
     Invariant: `commit` is one transaction, so the checkpoint, the batch that it stands for and the
     windows that the batch finished are all there or none is. It is flushed to the disk, so it
-    survives a power failure as far as the disk keeps what it confirmed.
+    survives a power failure if the disk keeps every write that it confirmed.
 
     The file is made when absent; ValueError when it is no such store, of another version, or of a
     stream that another `fingerprint` identifies.
@@ -198,7 +198,7 @@ class CheckpointStore:
         record: IntervalRecord,
         memory: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
-        """Make the batch, its checkpoint, its windows and what is to be remembered durable.
+        """Commit the batch, its checkpoint, its windows and the memory durably.
 
         OSError when the disk is full or fails; the state is then as it was before.
         """
@@ -252,7 +252,7 @@ class Preparation:
         self.directory = Path(directory)
 
     def keep(self, fingerprint: str, plan: CheckpointPlan) -> str:
-        """Compute and keep what a failure in each interval of a plan will need; its name."""
+        """Compute and store the data that recoveries of a plan need; return their name."""
         digest = hashlib.sha256(fingerprint.encode())
         for numbers in (plan.times, *(replay.sensors for replay in plan.replay)):
             digest.update(np.array([len(numbers), *numbers], dtype=np.int64).data)

@@ -19,7 +19,7 @@ def interval_sums(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sum, or extreme, and number of the finite samples of each sensor over [start, stop).
 
-    They are added up by row groups, so that the bits do not depend on what was read before.
+    They are added up by row groups, so that the bits do not depend on earlier reads.
     """
     aggregate = AGGREGATES[query]
     sums, counts = np.full(len(keys), aggregate.initial), np.zeros(len(keys), dtype=np.int64)

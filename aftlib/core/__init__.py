@@ -7,8 +7,8 @@ cost something. `windows` lists the steps of a result and has its aggregates.
 `gaussian` models how sensors depend on each other and estimates a lost one; `covariance` fits it to
 rows with gaps, `labels` aligns pandas objects and names the rows of results. `extremes` models
 minima and maxima.
-`requirement` says whether an estimate is precise enough, `intervals` how precise a rate is.
-`recovery_costs` says how long a recovery takes and what a month of failures costs.
+`requirement` decides whether an estimate is precise enough, `intervals` bounds a rate.
+`recovery_costs` has the duration of a recovery and the cost of a month of failures.
 `planfile` is the plan.json that `aft plan` writes and that pipelines run from.
 
 `claims` turns a finding into a verdict. `query_directory` holds the identity, lock and state of a

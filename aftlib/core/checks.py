@@ -1,4 +1,4 @@
-"""Checks of what a user gives, each with an error that names it, and the way out."""
+"""Checks of a user's arguments, each with an error that names the argument and the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require_number(
     most: float | None = None,
     whole: bool = False,
 ) -> None:
-    """ValueError, with `name` and what is wanted, where `value` is no finite number in the bounds.
+    """Raise ValueError, with `name` and the bounds, if `value` is no finite number within them.
 
     It must not reach `above` or `below`; it may reach `least` and `most`.
 
@@ -41,7 +41,7 @@ def require_number(
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
-    """Refuse what is no list, an empty one, or one with a value that `require_number` refuses."""
+    """Refuse a value that is no list, is empty, or holds one that `require_number` refuses."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ValueError(f"{name} must be a list of numbers, got {values!r}: put it in [ ]")
     if not len(values):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 LEAST_EIGENVALUE = 1e-6
-"""Of the correlations: what is not positive definite by this much is shrunk until it is."""
+"""Least eigenvalue of the correlations; a smaller one makes them shrink until they have it."""
 
 _ROWS = 128
 """Rows of a covariance that are looked at together, so that no second matrix is needed."""
@@ -21,8 +21,7 @@ def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarr
     if len(twins):
         one, other = (names[i] for i in twins[0])
         raise ValueError(
-            f"keys must differ, got {one!r} and {other!r}, each of which tells the other exactly; "
-            "drop one"
+            f"keys must differ, got {one!r} and {other!r}, which are perfectly correlated; drop one"
         )
     return values.mean(axis=0), covariance
 

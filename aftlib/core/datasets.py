@@ -35,7 +35,7 @@ _NAMELESS = re.compile(r"Unnamed: 0|index|")
 
 @dataclass(frozen=True)
 class Quality:
-    """Counts of what was wrong in a table, so that nothing is dropped silently."""
+    """Counts of the faults in a table, so that nothing is dropped silently."""
 
     rows: int  # as they came
     out_of_order: int = 0  # rows with an earlier time than the row before them; they were sorted

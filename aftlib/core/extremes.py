@@ -1,4 +1,4 @@
-"""Minima and maxima of a sensor's window: what the others tell about one that was lost.
+"""Minima and maxima of a sensor's window, and the estimate of a lost one from the others.
 
 The documents aggregate each key over the steps of its own window, and so is a minimum or maximum
 meant here: over the steps of one sensor's window, never over sensors. Steps are independent draws
@@ -105,7 +105,7 @@ def most_likely_within(
     probability that it is, and the half-width around it that holds with probability 1 − δ.
     ValueError when the query is neither "min" nor "max", or there is no step or no sensor.
 
-    Given what was observed the steps are independent, so that the maximum Y of the lost steps and
+    Given the observed values the steps are independent, so that the maximum Y of the lost steps and
     of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v_t) for x ≥ c, and 0 below. The best value is
     looked for from ε below the largest m_t, or c, on, in steps of ε/32, or wider ones where ε is
     tiny; no other one there is within ε more often by more than that leaves. One further down is so

@@ -103,7 +103,7 @@ def _find_in(name: str, column: np.ndarray) -> list[FillValue]:
         distance = max(low - value, value - high) / max(high - low, 1e-300)
         # of many values close together none is a code: they are another state of the sensor
         alone = (np.abs(outside - value) <= high - low).sum() <= MOST_CODES
-        # nearer to zero than all others is what a machine that is off, or stands by, measures
+        # a machine that is off, or on standby, measures values nearest to zero
         off = min(low, 0) <= value <= max(high, 0)
         typical = alone and bool((np.floor(abs(value)) == TYPICAL).any())
         suspicious = typical or (one_of_few and alone and count > 2)
@@ -145,7 +145,7 @@ def _find_at_ends(name: str, column: np.ndarray, sampled: np.ndarray) -> list[Fi
         rest = column[column != value]
         low, high = float(rest.min()), float(rest.max())
         gap, count = max(low - value, value - high), len(column) - len(rest)
-        least = 0.5 if value == 0 else 0.1  # zero is what a machine that is off uses
+        least = 0.5 if value == 0 else 0.1  # a machine that is off uses zero
         apart = gap > least * (high - low) and gap > 5 * usual
         alone = value <= -1 and low >= 0  # zero itself may drift a little below
         if (apart or alone) and count > max(2, 1e-3 * len(column)):

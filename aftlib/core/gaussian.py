@@ -1,4 +1,4 @@
-"""The multivariate Gaussian that says how sensors go together (D1 section 3.2, D2 section 3)."""
+"""The multivariate Gaussian of the sensors' correlations (D1 section 3.2, D2 section 3)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a process that recovers needs none, and it takes long to lo
 
 @dataclass(frozen=True, repr=False)
 class Posterior(ShortRepr):
-    """What is known of the k keys that were not observed."""
+    """Distribution of the k keys that were not observed, given the others."""
 
     names: tuple[str, ...]  # in the model's order
     mean: np.ndarray  # (k,), μ_{Y|o} (D1 eq. (1))

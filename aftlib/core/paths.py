@@ -71,7 +71,7 @@ def notebooks_dir() -> Path:
 def require_writable(path: str | os.PathLike[str]) -> Path:
     """Make the folder `path` if needed, and return it once a file could be written into it.
 
-    Writing is tried, not asked about: permission bits tell nothing on a read-only or full disk. A
+    The check writes a file, because permission bits do not show a read-only or full disk. A
     PermissionError names the folder and the way out.
     """
     folder = Path(path)
@@ -115,7 +115,7 @@ def write_whole(target: str | os.PathLike[str], contents: str | bytes) -> Path:
 def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give an empty folder to fill; it becomes `target` only if the block ends without error.
 
-    The folder may also be removed and made anew inside the block, as Spark's writers do. When
+    The folder may also be removed and made again inside the block, as Spark's writers do. When
     another process finishes the same target first, its folder stays and this one is dropped: a
     target is named by what it holds, so both are the same. A FileExistsError when `target` is there
     before; other errors as `atomic_file`.
@@ -166,7 +166,7 @@ def _scratch(target: Path) -> Iterator[Path]:
     """Yield a path named like `target` inside a locked sibling folder that never outlives us."""
     require_writable(target.parent)
 
-    # What interrupted runs left beside the target goes; what a live process writes stays. The
+    # Remains of interrupted runs next to the target go; files of a live process stay. The
     # lock, unlike a process id, is gone exactly when its owner is, also across containers.
     for holder in target.parent.glob(f".{glob.escape(target.name)}{_PARTIAL}*"):
         with suppress(OSError):

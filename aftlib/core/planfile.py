@@ -72,7 +72,7 @@ class Source(Reading):
         path = Path(data).resolve()
         return cls(path=str(path), sha256=digest_of(path), **asdict(reading))
 
-    def read_again(self, beside: Path) -> SensorTable:
+    def read_again(self, folder: Path) -> SensorTable:
         """Return the samples of the file, where it was or in a directory; ValueError if changed."""
         path = Path(self.path)
         if path.is_dir():
@@ -80,11 +80,11 @@ class Source(Reading):
                 f"data must be one file that fits into memory, got the directory {str(path)!r}; "
                 "plan for a part of them"
             )
-        places = [place for place in (path, beside / path.name) if place.is_file()]
+        places = [place for place in (path, folder / path.name) if place.is_file()]
         if not places:
             raise ValueError(
-                f"data must be at {str(path)!r} or beside the plan, got no such file; put it back, "
-                f"or {_NEW_PLAN}"
+                f"data must be at {str(path)!r} or next to the plan, got no such file; put it "
+                f"back, or {_NEW_PLAN}"
             )
         if digest_of(places[0]) != self.sha256:
             raise ValueError(f"data have changed, in {str(places[0])!r}: {_NEW_PLAN}")
@@ -110,7 +110,7 @@ class Data(Part):
     """The samples."""
 
     name: str
-    taken: list[str]  # what was read as time, step and sensors, in words
+    taken: list[str]  # time, step and sensors as they were read, in words
     steps: int
     step_seconds: float | None
     windows: int
@@ -120,7 +120,7 @@ class Data(Part):
 
 
 class Question(Part):
-    """What the plan has to satisfy."""
+    """The requirement that the plan must meet."""
 
     epsilon: dict[str, Positive]  # largest error of a window's result, by sensor
     delta: Annotated[float, Field(gt=0, lt=1)]
@@ -275,7 +275,7 @@ class Headline(str):
 
 
 def headline(path: Path | str) -> Headline:
-    """Return what a plan answers, in two sentences; errors as `read_plan`."""
+    """Return a plan's answer in two sentences; errors as `read_plan`."""
     plan = read_plan(path)
     test, least = plan.backtest, 1 - plan.question.delta
     found = f"{plan.data.name}: {test.declared_recoverable:.1%} of the losses were certified"
@@ -295,7 +295,7 @@ def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
 
 @dataclass(frozen=True, eq=False)
 class SensorPlan:
-    """What the pipelines need of plan.json, everything in units of ε.
+    """The part of plan.json that the pipelines need, everything in units of ε.
 
     A sample is divided by its sensor's ε, so that one tolerance, 1, is enough for all. Sensors are
     key indices.
@@ -308,7 +308,9 @@ class SensorPlan:
     windows: Windows
     workers: tuple[tuple[int, ...], ...]  # the sensors of each
     times: tuple[int, ...]  # steps of a window: it begins, takes checkpoints, and ends
-    replay: tuple[tuple[int, ...], ...]  # what a failure between two of these times reads again
+    replay: tuple[
+        tuple[int, ...], ...
+    ]  # sensors that a failure between two of these times reads again
     seasons: tuple[float, ...]  # known seasonal periods, in windows
     t_sla_ms: float
     fixed_ms: float  # of the recovery time that the plan assumes
@@ -336,7 +338,7 @@ class SensorPlan:
 def open_plan(path: Path | str) -> SensorPlan:
     """Read a plan, and the data that it was made for.
 
-    The data are looked for where they were, then beside the plan; they must be the same to the
+    The data are looked for where they were, then next to the plan; they must be the same to the
     byte. ValueError when they are not, or the file is no plan of this version that fits them.
     """
     plan = read_plan(path)

@@ -36,7 +36,7 @@ def read_claim(path: Path, what: str) -> dict:
     except (ValueError, TypeError) as error:
         raise ValueError(
             f"{what} must be named whole in {str(path)!r}, got damaged text ({error}): restore "
-            "that file from a copy, or start anew in another directory"
+            "that file from a copy, or start again in another directory"
         ) from error
 
 
@@ -46,7 +46,7 @@ class QueryDirectory:
     `remedy` is the instruction at the end of errors about Spark's checkpoint.
     """
 
-    def __init__(self, path: Path | str, remedy: str = "start anew in another directory") -> None:
+    def __init__(self, path: Path | str, remedy: str = "start again in another directory") -> None:
         self.path, self.remedy = Path(path), remedy
 
     @property
@@ -57,7 +57,7 @@ class QueryDirectory:
     def claim(self, what: str, identity: Mapping[str, object]) -> None:
         """Write down what identifies the query, or refuse the directory of another query.
 
-        `what` is what a user calls the query, `identity` its values by name, plain or numpy's.
+        `what` is the query's name in messages, `identity` its values by name, Python's or numpy's.
         ValueError when the directory was claimed with other values, or holds a checkpoint that
         nobody claimed.
         """
@@ -70,13 +70,13 @@ class QueryDirectory:
                 differences = [f"{name} = {a}, got {b}" for name, a, b in values if a != b]
                 raise ValueError(
                     f"{what} must be the one that the stream in {self.path} began with, "
-                    f"{'; '.join(differences)}: go on with that one, or start anew in another "
+                    f"{'; '.join(differences)}: go on with that one, or start again in another "
                     "directory"
                 )
         elif self.checkpoint.exists():
             raise ValueError(
                 f"directory must hold the {what} of its stream in {claim}, which is missing: start "
-                "anew in another directory"
+                "again in another directory"
             )
         write_whole(claim, json.dumps(own))
 
@@ -112,8 +112,8 @@ class QueryDirectory:
     def require_state(self, needed: int, stored: int, missing: str, place: Path) -> None:
         """Refuse a checkpoint of Spark's that is ahead of the query's own state.
 
-        One that is behind does no harm, because what the state holds is not done twice. `missing`
-        says in an error what the state must hold.
+        One that is behind does no harm, because committed batches do not run again. `missing`
+        names the content that the state must have, for an error.
         """
         if needed > stored:
             raise ValueError(

@@ -72,7 +72,7 @@ class ReadUsage:
 
 
 class ReadMeter:
-    """Limit and account of a log's readers, in files beside the log's own.
+    """Limit and account of a log's readers, in files next to the log's own.
 
     The bucket is a file that each reader locks, with the time at which the next sample may be read
     by the machine's monotonic clock, which all processes share. So a limit holds until the machine

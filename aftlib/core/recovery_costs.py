@@ -30,7 +30,7 @@ class RecoveryCosts:
     start_s : float
         From the failure until a replacement reads or estimates.
     sample_s : float
-        Work per sample read again, beside the time for which the input lets it wait.
+        Work per sample read again, without the time that it waits for the input.
     estimate_s : float
         Estimates of one recovery.
     checkpoint_s : float
@@ -141,7 +141,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class MonthlyCost:
-    """What a scheme costs per month, on average over the moment of a failure."""
+    """Cost of a scheme per month, on average over the moment of a failure."""
 
     scheme: str
     recovery_s: float  # of one failure, until every window that was due is out
@@ -154,7 +154,7 @@ class MonthlyCost:
 
 
 def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[MonthlyCost]:
-    """Return what each scheme costs in an operation.
+    """Return the monthly cost of each scheme in an operation.
 
     A failure comes at a uniformly random moment between two checkpoints, so half an interval is
     lost on average. Live reads go on meanwhile: the rate that they leave is free for reading again,

@@ -1,4 +1,4 @@
-"""What the user asks of an estimate: at most ε away, with probability at least 1 − δ."""
+"""The requirement on an estimate: at most ε away, with probability at least 1 − δ."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from aftlib.core.paths import atomic_directory
 from aftlib.core.readlimit import ReadMeter
 
 ROWS_PER_RANGE = 4096
-"""Steps a file, and rows of one random stream; part of what a seed means, so never a parameter."""
+"""Steps per file, and rows of one random stream; no parameter, because samples depend on it."""
 ROW_GROUP = 1024
 """Steps a row group: the least that a read of one key touches."""
 MANIFEST = "manifest.json"
@@ -59,10 +59,10 @@ class SensorLog:
 
     @property
     def identity(self) -> dict[str, object]:
-        """What tells this log from others of the same keys, wherever it lies.
+        """Fingerprint that distinguishes this log from others of the same keys, wherever it lies.
 
-        Beside what the writer noted, a check sum of where the first file says how small and large
-        its last samples are.
+        It has the manifest, and a check sum of the end of the first file, whose footer has the
+        least and largest of its last samples.
         """
         tail = b""
         if self.steps:
@@ -120,7 +120,7 @@ class SensorLog:
 class LogReader:
     """Reads a log onward: no row group twice, where one read goes on at the step of the last.
 
-    What was read beyond the end of a read, at most a file's steps, is kept for the next one of the
+    Steps read beyond the end of a read, at most a file's, are stored for the next read of the
     same keys. With `ahead` a thread reads on, once a second read has gone on where the first one
     ended: whoever commits or computes between two reads need not wait for the disk. `shared`
     readers of a process take the footers of the files that were read last from one another.
@@ -178,11 +178,11 @@ class LogReader:
             about = path.stat()
             footer = _footer(path, about.st_mtime_ns, about.st_size) if self.shared else None
             with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
-                told = file.metadata
-                groups = range(first, min(-(-last // ROW_GROUP), told.num_row_groups))
-                begins = [told.row_group(g).column(0).statistics.min for g in groups]
+                footer = file.metadata
+                groups = range(first, min(-(-last // ROW_GROUP), footer.num_row_groups))
+                begins = [footer.row_group(g).column(0).statistics.min for g in groups]
                 due = [index * ROWS_PER_RANGE + g * ROW_GROUP for g in groups]
-                rows = sum(told.row_group(g).num_rows for g in groups)
+                rows = sum(footer.row_group(g).num_rows for g in groups)
                 if begins != due or inside >= first * ROW_GROUP + rows:
                     raise ValueError(f"row groups that begin at {begins}, {rows} rows")
                 table = file.read_row_groups(groups, columns, use_threads=False)
@@ -220,7 +220,7 @@ def write_part(directory: Path, index: int, values: np.ndarray, names: Sequence[
     while step in names:  # a sensor may be called so
         step = f"_{step}"
     table = pa.table(columns, names=[step, *names])
-    # what is noisy does not shrink: packed it is no smaller, and takes four times as long to read
+    # noise does not shrink: packed files are no smaller, and take four times as long to read
     packing = {"compression": "none", "use_dictionary": False}
     pq.write_table(table, part_path(directory, index), row_group_size=ROW_GROUP, **packing)
 
@@ -233,5 +233,5 @@ def write_manifest(directory: Path, names: Sequence[str], steps: int, about: dic
 
 @lru_cache(maxsize=16)
 def _footer(path: Path, changed: int, size: int) -> pq.FileMetaData:  # noqa: ARG001
-    """What a file says of itself; a changed file is another one."""
+    """Read the footer of a file; a file with another size or time of change is read again."""
     return pq.read_metadata(path)

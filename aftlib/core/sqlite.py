@@ -100,10 +100,10 @@ def transaction(
 ) -> Iterator[sqlite3.Connection]:
     """All of the block or nothing, and on the disk when it ends.
 
-    What is not `synced` is with the system when it ends: it outlives its process at once, and a
-    power failure from the next transaction on that is.
+    Without `synced` the system has the data when it ends: they outlive the process at once, and a
+    power failure from the next synced transaction on.
 
-    `act` says what is done, for the error: "commit batch 3 to". OSError when the disk is full or
+    `act` names the action in the error: "commit batch 3 to". OSError when the disk is full or
     failing, TimeoutError when others held the file for too long.
     """
     try:
@@ -130,5 +130,5 @@ def transaction(
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether others held the file, which says nothing against the file."""
+    """Whether others held the file, which is no fault of the file."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _WAITS

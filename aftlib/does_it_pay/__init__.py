@@ -1,4 +1,4 @@
-"""Does it pay? Recoveries whose input costs something, beside a cost model that predicts them.
+"""Does it pay? Recoveries whose input costs something, and a cost model that predicts them.
 
 The modules, in the order in which data pass through them:
 
@@ -10,5 +10,5 @@ The modules, in the order in which data pass through them:
 3. `break_even` takes four constants from unlimited recoveries and predicts all others.
 4. `experiments` runs all of it, `figures` draw it, `claims` judge P-1 … P-8.
 
-`aftlib.core.recovery_costs` has the cost model and what a month of a user's failures costs.
+`aftlib.core.recovery_costs` has the cost model and the cost of a month of a user's failures.
 """

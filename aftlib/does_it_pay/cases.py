@@ -64,7 +64,7 @@ class Case:
     def replay_query(self, method: str) -> ReplayQuery:
         """D2's query by a method; "exactly-once" has the checkpoints of "proposed".
 
-        So both differ in what they read again and estimate, and in nothing else. The model of one
+        So both differ only in the samples that they read again and estimate. The model of one
         step is such that windows have the case's model, however steps depend on each other.
         """
         width, model = self.windows.width, self.model

@@ -256,6 +256,6 @@ def own_schemes(measured: Measurements) -> list[Scheme]:
 
 
 def own_numbers(measured: Measurements, operation: Operation) -> pd.DataFrame:
-    """What each scheme would cost in the user's operation, one row per scheme."""
+    """Cost of each scheme in the user's operation, one row per scheme."""
     rows = monthly_costs(operation, own_schemes(measured))
     return pd.DataFrame([vars(row) for row in rows]).set_index("scheme")

@@ -1,4 +1,4 @@
-"""Figures and tables of recoveries whose input costs something; the first says where it pays."""
+"""Figures and tables of recoveries whose input costs something; the first shows where it pays."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def most_sensors(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def saved_times(measured: Measurements) -> pd.DataFrame:
-    """What each approximate scheme saves at each point, one row per scheme, case and finite rate.
+    """Time that each approximate scheme saves, one row per scheme, case and finite rate.
 
     Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where its interval lies below that
     of the exact scheme, −1 where it lies above, 0 where they overlap. Times are from the start of
@@ -95,7 +95,7 @@ FLINK = {
 
 
 def where_it_pays(measured: Measurements) -> go.Figure:
-    """Read rate against window, one panel per approximate scheme: what it saves, and break-even."""
+    """Read rate against window, one panel per approximate scheme: saved time and break-even."""
     saved, even = (most_sensors(f) for f in (saved_times(measured), measured.break_even))
     schemes = [name for name in COMPARED if (saved["scheme"] == name).any()]
     titles = [f"{name}, against {COMPARED[name]}" for name in schemes]
@@ -180,7 +180,7 @@ def recovery_times(measured: Measurements) -> go.Figure:
 
 
 def read_again(measured: Measurements) -> go.Figure:
-    """Samples read again per failure, counted, and what the plan says; the largest case."""
+    """Samples read again per failure, counted and planned; the largest case."""
     points = most_sensors(measured.points)
     points = points[points["window"] == points["window"].max()]
     rows = points.groupby("scheme", sort=False)[["again", "again_planned"]].median()
@@ -227,7 +227,7 @@ def accuracy_table(measured: Measurements) -> Styler:
 
 
 def own_table(measured: Measurements, operation: Operation) -> Styler:
-    """What each scheme would cost in the user's operation per month."""
+    """Cost of each scheme in the user's operation per month."""
     return own_numbers(measured, operation).style.format(OWN_FORMATS)
 
 

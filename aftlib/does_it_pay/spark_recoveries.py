@@ -80,7 +80,7 @@ def spark_recoveries(
     """Stream a case by a scheme of `ON_SPARK`; a micro-batch is one window.
 
     `rates` has one read rate per micro-batch, in samples per second: the last worker is killed
-    by SIGKILL just before its window ends, and what is read again is read at that rate. At NaN
+    by SIGKILL just before its window ends, and input is read again at that rate. At NaN
     nothing fails. The directory is a new one.
 
     Two frames. Recoveries, one row per micro-batch: batch, rate; seconds from the kill until all

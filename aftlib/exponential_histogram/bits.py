@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from aftlib.core.checks import require_number
 
 EVENTS_PER_RANGE = 2**16
-"""Events drawn from one random stream; part of what a seed means, so never a parameter."""
+"""Events drawn from one random stream; the events of a seed depend on it, so it is no parameter."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class BitStream:
         if self.burst is None:
             return rng.random(EVENTS_PER_RANGE, np.float32) < self.share
 
-        # Runs of ones and of zeros in turn, of geometric lengths; each range begins anew.
+        # Runs of ones and of zeros in turn, of geometric lengths; each range begins again.
         ones, zeros = self.burst, self.burst * (1 - self.share) / self.share
         first = bool(rng.random() < self.share)  # so that the share is right from the first event
         means = (ones, zeros) if first else (zeros, ones)

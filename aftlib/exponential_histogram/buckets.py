@@ -186,7 +186,7 @@ def halves(
 
     A bucket of s units tells when its newest came and that none came before its next older
     neighbour's newest. We put (s + 1)/2 of them at its end and (s - 1)/2 at its start. At any
-    moment between, that is at most (s - 1)/2 off, which is what the sound estimate allows. So the
+    moment between, that is at most (s - 1)/2 off, as the sound estimate allows. So the
     replayed stream is within the inputs' ε of the true one *for every part of the window*, and a
     histogram of it within ε + ε' + εε' (ECM-sketches, Papapetrou et al.).
 

@@ -257,7 +257,7 @@ def variances(table: pd.DataFrame) -> go.Figure:
 
 
 def demo(table: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
-    """Answers of the streaming operator beside the exact counts and ±ε around them."""
+    """Answers of the streaming operator, the exact counts, and ±ε around them."""
     first = table[table["key"] == table["key"].min()]
     shown = first.iloc[np.unique(np.linspace(0, len(first) - 1, points).astype(int))]
     figure = go.Figure()

@@ -142,7 +142,7 @@ class ExponentialHistogram(Sketch):
         Parameters
         ----------
         events
-            One value or n values, of the kind that `values` says.
+            One value or n values, of the kind `values`.
         timestamps
             With `timed`, one integer an event; equal ones are fine.
 

@@ -185,7 +185,7 @@ def answer(
 ) -> None:
     """Answer each of some events between which nothing expires.
 
-    The total before event `first` is `base` and the chunk's `units`. `how` says what is deducted
+    The total before event `first` is `base` and the chunk's `units`. `how` names the deduction
     for the largest bucket, whose size changes only where the total crosses a threshold. Doubled
     integers are halved last, which keeps all digits.
     """

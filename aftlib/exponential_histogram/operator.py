@@ -65,7 +65,7 @@ class HistogramQuery:
     Called by Spark with the events of a group of keys of a micro-batch, which it sorts by `at`: the
     answers do not depend on how the events were partitioned.
 
-    `bad` says what becomes of a row without time or event, of an event that is none, and of one
+    `bad` is the policy for a row without time or event, of an event that is none, and of one
     that comes too late: "refuse" ends the stream, with nothing of its micro-batch committed; with
     "drop" it is left out and counted, with "keep" it is stored among the `rejects`. A stream may go
     on with another policy.
@@ -90,7 +90,7 @@ class HistogramQuery:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a stream must be continued with."""
+        """Values with which a stream must be continued."""
         names = (each.name for each in fields(HistogramQuery) if each.name != "bad")
         return {name: getattr(self, name) for name in names}
 
@@ -141,7 +141,7 @@ class HistogramQuery:
     def split_rows(
         self, frames: list[pd.DataFrame], states: dict[str, KeyState], limit: int | None
     ) -> tuple[NDArray[np.object_], NDArray[np.int64], pd.DataFrame | None]:
-        """Keys and good rows (at, event) by key and time, and what to tell of the others.
+        """Keys and good rows (at, event) by key and time, and a report of the others.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class HistogramQuery:
         return keys[good], rows[good], self.reject(pd.DataFrame(rows_bad), states)
 
     def reject(self, bad: pd.DataFrame, states: dict[str, KeyState]) -> pd.DataFrame:
-        """What to tell of bad rows, by the policy; ValueError if it is to refuse them."""
+        """Report of bad rows, by the policy; ValueError if it refuses them."""
         if self.bad == "refuse":
             row = bad.iloc[0]
             before = states.get(row["key"], KeyState()).at
@@ -204,11 +204,11 @@ class HistogramQuery:
             if asked != (histogram.window, histogram.epsilon, histogram.timed, histogram.values):
                 raise ValueError(
                     f"query must be the one that the stream began with, {histogram!r}, got "
-                    f"{self!r}: go on with that one, or start anew in another directory"
+                    f"{self!r}: go on with that one, or start again in another directory"
                 )
         else:
             histogram = self.histogram()
-        if limit is not None:  # only what is before the watermark has no more predecessors to come
+        if limit is not None:  # only rows before the watermark have all their predecessors
             rows = np.concatenate((np.frombuffer(before.waiting, np.int64).reshape(-1, 2), rows))
             rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
             final = int(np.searchsorted(rows[:, 0], limit))
@@ -237,7 +237,7 @@ class HistogramQuery:
         return at, estimate, left
 
     def restore(self, group: tuple[Any, ...], state: GroupState) -> dict[str, KeyState]:
-        """What the state holds of each key of a group."""
+        """The state of each key of a group."""
         return unpacked(*state.get) if state.exists else {}
 
     def save(self, group: tuple[Any, ...], state: GroupState, states: dict[str, KeyState]) -> None:

@@ -31,7 +31,7 @@ _SETTINGS = {
 }
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
-_ANEW = "restore the whole directory from one copy, or start anew in another directory"
+_ANEW = "restore the whole directory from one copy, or start again in another directory"
 _COLUMNS = ("key", "at", "event")
 _LOG = "estimates/_spark_metadata"
 #: Keys of any type are handed over as text, exactly, and come back.
@@ -48,7 +48,7 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
 
     The stream's columns are key: of any type; at: a whole number, the event's number within its
     key, or its timestamp with `timed`; event: boolean or a whole number. Those of the answers are
-    key, at, estimate; for what was rejected at, event (with the policy "keep"), reason, number of
+    key, at, estimate; for rejected rows at, event (with the policy "keep"), reason, number of
     rows.
 
     Raises
@@ -151,7 +151,7 @@ def run(
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
-    # the schema is named, for a stream without events leaves no file to take it from
+    # a stream without events leaves no file with the schema, so it is given
     table = spark.read.schema(answers.schema).parquet(str(place / "estimates"))
     return table.filter("reason is null").select("key", "at", "estimate")
 
@@ -174,7 +174,7 @@ def require_in_step(place: Path) -> None:
         if file.parent != log.parent:
             raise ValueError(
                 f"estimates must lie where they were written, in {str(file.parent)!r}, got "
-                f"{str(log.parent)!r}: move the directory back, or start anew in another one"
+                f"{str(log.parent)!r}: move the directory back, or start again in another one"
             )
         found = file.stat().st_size if file.exists() else 0
         if found != size:
@@ -201,7 +201,7 @@ def logged_files(log: Path) -> Iterator[tuple[Path, int]]:
 
 
 def rejects(spark: SparkSession, directory: Path) -> DataFrame:
-    """What a stream that `run` wrote has rejected: key, at, event, reason, number of rows.
+    """Rows that a stream of `run` has rejected: key, at, event, reason, number of rows.
 
     The key is of the stream's own type; it is text where nothing has been emitted yet.
     """
@@ -215,7 +215,7 @@ def rejects(spark: SparkSession, directory: Path) -> DataFrame:
 
 @dataclass(frozen=True)
 class Merged:
-    """What an aggregate found: the histogram of all events, their number, and the partitions'."""
+    """Result of an aggregate: the histogram of all events, their number, and the partitions'."""
 
     histogram: ExponentialHistogram
     events: int

@@ -36,7 +36,7 @@ class Units(NamedTuple):
 
 
 def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
-    """Events of the kind that `values` says as units of 1/scale, which `total` has room for."""
+    """Events of the kind `values` as units of 1/scale, with which `total` does not overflow."""
     if values == "bits" and scale == 1:  # by blocks, at the speed of counting
         from aftlib.exponential_histogram import kernels
 

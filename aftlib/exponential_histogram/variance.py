@@ -174,8 +174,8 @@ class VarianceHistogram(Sketch):
     def _absorb(self, values: NDArray[np.float64]) -> None:
         """Add a row of values: a run of equal ones becomes a bucket, or lengthens the newest.
 
-        When a new bucket finds no room, expired ones go and neighbours merge. That depends on the
-        values alone, not on how they are cut into calls.
+        When no slot is free for a new bucket, expired ones go and neighbours merge. That depends on
+        the values alone, not on how they are cut into calls.
         """
         from aftlib.exponential_histogram.kernels import compact
 

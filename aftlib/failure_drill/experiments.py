@@ -72,7 +72,7 @@ class DrillResult:
     Counts are of (window, sensor): due, lost, doubled, estimated, wrong; estimated_windows; within,
     share_low, share_high: of the estimates, those within ε; largest_error in ε; audited,
     wrong_promises, bound: the guard's own account; rows, again: samples read, and read again;
-    planned, read: shares of what an exact recovery reads of the same kills; restart_ms, rework_ms,
+    planned, read: shares of an exact recovery's reads of the same kills; restart_ms, rework_ms,
     recovery_ms: medians; latency_s, throughput_s: medians until normal again; worst: longest
     latency meanwhile over the normal one; unsteady; stored_bytes, sent_bytes; overhead,
     overhead_low, overhead_high: of D1 from `calm_runs`, of D4 its traffic; checkpoint_ms: median
@@ -231,7 +231,7 @@ def calm_runs(
     """Median seconds of a micro-batch while nothing fails, one row per turn.
 
     A column for D1's schemes and for no fault tolerance. Each turn runs all of them, and begins
-    with another one than the turn before: what else the machine does, and what is warm, changes.
+    with another one than the turn before: the machine's other work and its caches change.
     """
     from aftlib.failure_drill.schemes_spark import GUARD, MODEL, NONE, stream
 

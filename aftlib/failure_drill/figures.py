@@ -59,7 +59,7 @@ HEADINGS = {
 
 
 def which_for_whom(result: DrillResult) -> go.Figure:
-    """A table in colours: what each scheme lost, doubled, estimated, read again, and took."""
+    """A table in colours: windows lost, doubled and estimated, samples read again, and times."""
     table = result.table
     exact = table["again"]["exactly once"] / table["faults"]["exactly once"]
     cells = [
@@ -171,7 +171,7 @@ def recovery(result: DrillResult) -> go.Figure:
         mode="text", textposition="middle right", cliponaxis=False, showlegend=False,
         hoverinfo="skip",
     )  # fmt: skip
-    # room for the number of the longest bar
+    # space for the number of the longest bar
     return figure.update_xaxes(range=[0, 1.25 * table["recovery_ms"].max()])
 
 

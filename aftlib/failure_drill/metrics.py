@@ -1,4 +1,4 @@
-"""What a scheme has lost, doubled and estimated, and when its latency is normal again.
+"""Windows that a scheme lost, doubled and estimated, and the time until its latency is normal.
 
 The recovery metrics are those of Vogel et al., "A Comprehensive Benchmarking Analysis of Fault
 Recovery in Stream Processing Frameworks" (DEBS 2024): time until latency and throughput are normal

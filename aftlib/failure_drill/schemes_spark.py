@@ -44,7 +44,7 @@ ON_SPARK: dict[str, Way] = {
 }
 """Schemes, and how D1's handler recovers in them."""
 BASELINE = (NONE, AT_MOST, AT_LEAST)
-"""Schemes that emit at once what a worker has sent."""
+"""Schemes that emit a worker's results at once."""
 KILLED_BATCH, BATCHES = 2, 5
 """Micro-batch in which D1's driver is killed, and number of micro-batches."""
 KILLED_DRIVER = (Fault("kill", "driver", KILLED_BATCH),)
@@ -95,7 +95,7 @@ def stream(
 
     The `directory` is a new one. Without fault tolerance a failed worker is not replaced; with at
     most once its replacement goes on from the present. At least once and exactly once are Spark's
-    replay of the micro-batch; exactly once, like D1, emits what a micro-batch commits.
+    replay of the micro-batch; exactly once, like D1, emits a micro-batch when it is committed.
     """
     end, relays = drill.log.steps if stop is None else stop, scheme in BASELINE
     outages = outages_of(drill, scheme, end)

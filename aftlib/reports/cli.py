@@ -1,6 +1,6 @@
 """The command line, `aft`: the only part of the library that prints.
 
-What a command needs is imported when it runs, so that `aft --help` is there at once.
+A command imports its modules when it runs, so that `aft --help` is fast.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OF_PACKAGES = {
     ),
     "plan": (
         "aftlib.sensor_plans.command:command",
-        "Say what of the sensors in FILE may be lost, and check it on the file's second part.",
+        "Plan which sensors in FILE may be lost, and test the plan on the file's second half.",
     ),
     "sweep": (
         "aftlib.reports.sweeps:command",
@@ -94,7 +94,9 @@ for _name, (_, _help) in OF_PACKAGES.items():
 @click.option("--only", multiple=True, metavar="NAME", help="A document (D1), number or notebook.")
 @parameters_option
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Notebooks at the same time.")
-@click.option("--fresh", is_flag=True, help="Run also what has not changed since its last run.")
+@click.option(
+    "--fresh", is_flag=True, help="Run also notebooks that have not changed since their last run."
+)
 @click.option("--strict", is_flag=True, help="Fail also where a time decides, or nothing does.")
 @click.option("--readme", is_flag=True, help="Write reports/README.md, as a full run does.")
 @click.argument("more", nargs=-1, metavar="")
@@ -171,7 +173,7 @@ def run(
             click.echo(found.help)
             return
         job = partial(run_alone, found, overrides(parameters), profile=profile or "")
-        (executed,) = attend({found.name: job}, 1, "remove its folder to run it anew")
+        (executed,) = attend({found.name: job}, 1, "remove its folder to run it again")
     click.echo(f"Report: {executed.path.with_suffix('.html')}")
     sys.exit(1 if executed.error else 0)
 
@@ -241,7 +243,7 @@ def open_run(run: str) -> None:
 
 @main.command()
 def doctor() -> None:
-    """Say what is installed, what is missing, and the way out."""
+    """List installed and missing parts, with the fix."""
     from aftlib.reports.doctor import diagnose
 
     checks = diagnose()
@@ -282,7 +284,7 @@ def overrides(
 def clear_errors(
     status: int = 1, reword: Callable[[str], str] = lambda message: message
 ) -> Iterator[None]:
-    """Turn what a user can mend, and an interrupt (SIGTERM too), into one line.
+    """Turn errors of a user, and an interrupt (SIGTERM too), into one line.
 
     The exit status is then `status`, 1 for an interrupt; `reword` may change the line.
     """
@@ -314,11 +316,11 @@ def clear_errors(
 def attend(
     works: Mapping[str, Callable[[OnCell], Executed]],
     jobs: int,
-    way_out: str = "--fresh runs it anew",
+    way_out: str = "--fresh runs it again",
 ) -> list[Executed]:
     """Do the works, `jobs` at a time, and say how each comes on; leave none behind.
 
-    `way_out` is said of a work that had nothing to do, because it had been done before.
+    `way_out` is printed for work that was done before and is skipped.
     """
     from aftlib.reports.execute import stop_all
 

@@ -1,4 +1,4 @@
-"""What this machine brings for a run, and for each thing that is missing the way out."""
+"""Parts of this machine that a run needs, and the fix for each one that is missing."""
 
 from __future__ import annotations
 

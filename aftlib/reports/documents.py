@@ -37,7 +37,7 @@ class Document:
 
     @property
     def page(self) -> str:
-        """The name of its page beside the reports."""
+        """The name of its page next to the reports."""
         return "guard" if self.id == "G" else self.id.lower()
 
     @property

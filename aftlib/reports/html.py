@@ -137,7 +137,7 @@ def title_of_figure(shown: Shown) -> str:
 
 
 def figures_of(claims: Iterable[ClaimRecord], shown: Iterable[Shown]) -> Mapping[str, Shown]:
-    """Return, by claim, its figure among what a report shows, where there is one."""
+    """Return, by claim, its figure in the report, where there is one."""
     titled = [(title_of_figure(one), one) for one in shown if one.kind == "figure"]
     found = {}
     for claim in claims:

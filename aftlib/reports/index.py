@@ -111,7 +111,7 @@ def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run])
 def write_readme(
     reports: Mapping[str, Executed], claims: Sequence[ClaimRecord], target: Path
 ) -> Path:
-    """Write ``README.md`` for whoever only browses files: scorecard, and pictures that lie beside.
+    """Write ``README.md`` for readers who only browse files: the scorecard and its pictures.
 
     It shows `reports` by name, each with its picture, if there is one, and its claims.
     """

@@ -174,7 +174,7 @@ def run_key(content: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
 
 
 def library_hash(package: Path = PACKAGE) -> str:
-    """Return the hash of the library's modules and of the tables beside them."""
+    """Return the hash of the library's modules and of the tables next to them."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*")):
         name = path.relative_to(package)

@@ -1,4 +1,4 @@
-"""What all pages share: Jinja templates, and the texts of values, times, verdicts and notes."""
+"""Common parts of all pages: Jinja templates, texts of values, times, verdicts and notes."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def read_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]:
                 continue
         try:
             default = ast.literal_eval(value)
-        except ValueError:  # an expression: what it comes to is not known
+        except ValueError:  # an expression: its value is not known
             default, kind = ast.get_source_segment(source, value), kind or "Any"
         default = list(default) if isinstance(default, tuple) else default
 
@@ -127,7 +127,7 @@ def _kind(default: Any) -> str:
 
 
 def literal(value: Any) -> Any:
-    """Return what a text stands for: Python or JSON, YAML for lists and mappings, else itself."""
+    """Return the value of a text: Python or JSON, YAML for lists and mappings, else itself."""
     if not isinstance(value, str):
         return value
     text = value.strip()

@@ -2,7 +2,8 @@
 
 A notebook's package has one, `NotebookParameters` in its `experiments`. The notebook's `parameters`
 cell holds the same names, defaults and comments, since papermill and a reader want literals; a test
-compares them. The line behind that cell builds the model, which refuses what it cannot run with.
+compares them. The line behind that cell builds the model, which refuses values that the notebook
+cannot run with.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BOUNDS = {"least": "at least", "above": "above", "most": "at most", "below": "be
 
 
 def parameter(default: Any, about: str = "", *, unit: str = "", **options: Any) -> Any:
-    """Declare a parameter: its default, what it is, and its unit.
+    """Declare a parameter: its default, its meaning, and its unit.
 
     Of `options`, ``smoke``, ``quick`` and ``full`` are its values in those profiles, where they are
     not the default; ``least``, ``most``, ``above`` and ``below`` bound it, or each of its items.
@@ -84,7 +85,7 @@ class ParameterModel(BaseModel):
 
     @classmethod
     def help(cls) -> str:
-        """Return a text about each parameter: type, bounds, what it is, default and profiles."""
+        """Return a text about each parameter: type, bounds, meaning, default and profiles."""
         parts = []
         for name, info in cls.model_fields.items():
             bounds = [f"{BOUNDS[k]} {v:g}" for k, v in _declared(cls, name, "bounds").items()]

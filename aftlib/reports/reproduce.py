@@ -39,7 +39,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a reproduction came to: pages, claims, and what keeps it from being a success.
+    """Result of a reproduction: pages, claims, and the reasons why it is no success.
 
     `claims` are all there are, `chosen` those of the notebooks that were to be run, and
     `surprises` those of them that did not come out as recorded.

@@ -122,7 +122,7 @@ class Executed:
         return self
 
     def is_current(self, notebook: Notebook) -> bool:
-        """Whether `notebook` and the library are still what they were when this was run."""
+        """Whether `notebook` and the library are unchanged since this run."""
         return self.record["key"] == notebook.key(self.record["given"])
 
 

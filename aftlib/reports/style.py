@@ -103,7 +103,7 @@ def line_figure(
     titles
         Of the figure, the x axis and the y axis.
     slider, label, start
-        A further column whose values a slider goes through, what the slider is called, and the
+        A further column whose values a slider goes through, the slider's label, and the
         value that it begins near, by default the middle one.
     bounds
         Columns with the low and the high end of each point's interval.

@@ -159,7 +159,7 @@ def plan_window(
 
 
 def describe_data(inventory: Inventory, results: WindowResults, name: str) -> dict:
-    """What was read."""
+    """The input as it was read."""
     timed, step = isinstance(inventory.first, pd.Timestamp), inventory.step
     return {
         "name": name,
@@ -194,7 +194,7 @@ def describe_question(
 
 
 def describe_replay(plan: CheckpointPlan, names: Sequence[str], question: Question) -> list[dict]:
-    """What a failure between two checkpoints of a window reads again."""
+    """Sensors that a failure between two checkpoints of a window reads again."""
     return [
         {
             "from": begin,
@@ -310,7 +310,7 @@ def describe_stretches(walk: Walk, inventory: Inventory, windows: Windows) -> li
 def guarantee_cautions(
     inventory: Inventory, results: WindowResults, limits: np.ndarray, walk: Walk
 ) -> Iterator[str]:
-    """Yield warnings about fill values and about what the guarantee is worth."""
+    """Yield warnings about fill values and about the value of the guarantee."""
     names = inventory.names
     for value in inventory.fill_values[:NAMED]:
         yield (
@@ -328,7 +328,7 @@ def guarantee_cautions(
         yield (
             f"Few guarantees: of N = {guarantees:,} the theorem permits {permitted:.0f} "
             f"errors beyond the share δ (slack/N = {permitted / guarantees:.3f}), more "
-            "than δ itself. What the back-test measured is then worth more than the bound."
+            "than δ itself. The back-test then means more than the bound."
         )
     share, _ = shares(walk.of(GUARD).sum(axis=0))
     never = np.flatnonzero(share < 0.05)

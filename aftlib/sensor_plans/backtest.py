@@ -1,4 +1,4 @@
-"""Walking forward through the second half: what was promised, and whether it was kept."""
+"""Back-test on the second half: certified windows, and whether their estimates were within ε."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SAMPLED = 2000
 MOST_SCORED = 2_000_000
 """Sensor-windows that are scored at most, the last ones: a minute's work, and more than enough."""
 MANY = 400
-"""Promises from which a sensor's own share is told."""
+"""Least number of certified windows for a share of one sensor."""
 PAIRS, DECLARED, WRONG = range(3)
 MEMORY = 300
 LEAST = 50
@@ -76,7 +76,7 @@ class Walk:
 
     @property
     def excess(self) -> float:
-        """Largest number of errors above what the theorem allows, over accounts and pools.
+        """Largest number of errors above the theorem's bound, over accounts and pools.
 
         At most 0, whatever the data.
         """
@@ -129,7 +129,7 @@ def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def or_none(share: np.ndarray | float) -> float | None:
-    """A share as plan.json has it: None for what is not known."""
+    """A share as plan.json has it: None if it is not known."""
     return None if np.isnan(share) else float(share)
 
 
@@ -169,7 +169,7 @@ def walk_forward(
     Of a file with more than `MOST_SCORED` windows in its second half the last ones are scored.
 
     `values` (N, n) are window results, NaN where there is none; `limits` (n,) is ε of each sensor;
-    `plain` is what the documents would use, a model of window results, fitted to the first half
+    `plain` is the documents' model of window results, fitted to the first half
     without regard to time. Horizons and seasons are as `Guard` takes them. `on_stretch` is called
     with the windows done and those in all.
     """
@@ -186,9 +186,9 @@ def walk_forward(
     first, samples = max(0, start - WARM_UP), []
 
     for begin, end in _spans(first, edges):
-        truth, told = values[begin:end, None], guard.replay(values[begin:end])
-        own, said = np.abs(truth - told.estimate), told.decisions == 2
-        books += np.stack(_settled(own, said, limits), axis=-1).sum(axis=0)
+        truth, replayed = values[begin:end, None], guard.replay(values[begin:end])
+        own, certified = np.abs(truth - replayed.estimate), replayed.decisions == 2
+        books += np.stack(_settled(own, certified, limits), axis=-1).sum(axis=0)
         adapted = conformal.replay(own)
         if begin < start:
             continue
@@ -197,7 +197,7 @@ def walk_forward(
         plainly = np.abs(truth - foreseen[begin:end, None]).repeat(horizons, axis=1)
         always = np.ones(own.shape, bool)
         scored = {
-            GUARD: (own, said),
+            GUARD: (own, certified),
             ALWAYS: (own, always),
             BASELINE: (plainly, np.broadcast_to(trusted, own.shape)),
             BASELINE_ALL: (plainly, always),
@@ -293,7 +293,7 @@ def hindsight(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]
     """Most sensors that the baseline model could have promised for without breaking the promise.
 
     It ranks them by the error that it foresees, and the number is chosen afterwards: no real
-    system could. That is what the guard's share is fairly held against.
+    system could. The guard's share is compared with it.
     """
     sensors = walk.of(BASELINE_ALL).sum(axis=0)
     order = np.argsort(left_variance(plain, workers) / np.diag(plain.covariance))
@@ -317,7 +317,7 @@ def _follow(
     ordered: Any,
     seen: Any,
     pending: Any,
-    said: Any,
+    certified: Any,
 ) -> None:
     rounds, horizons, n = errors.shape
     for r in range(rounds):
@@ -326,7 +326,7 @@ def _follow(
                 slot = seen[h, i, 0] % (h + 1)
                 seen[h, i, 0] += 1
                 width, error = pending[h, i, slot], errors[r, h, i]
-                said[r, h, i] = width <= limits[i]
+                certified[r, h, i] = width <= limits[i]
                 if not np.isnan(error):
                     level[h, i] += PACE * (delta - (1.0 if error > width else 0.0))
                     line, count = ordered[h, i], min(seen[h, i, 1], MEMORY)
@@ -351,9 +351,8 @@ class Conformal:
     """Half-widths that follow the errors, and a promise wherever they are at most ε.
 
     α ← α + γ (δ − [|error| > half-width]), and the half-width is the 1 − α quantile of the last
-    errors (Gibbs and Candès 2021), one a (horizon, sensor). What is guaranteed is the share over
-    *all* windows: nothing is said of those for which the half-width is small. `limits` (n,) is ε of
-    each sensor.
+    errors (Gibbs and Candès 2021), one per (horizon, sensor). The guarantee is about the share over
+    *all* windows, not over those whose half-width is small. `limits` (n,) is ε of each sensor.
     """
 
     def __init__(self, limits: np.ndarray, delta: float, horizons: int) -> None:
@@ -366,7 +365,7 @@ class Conformal:
 
     def replay(self, errors: np.ndarray) -> np.ndarray:
         """Whether each window was promised; absolute errors of shape (rounds, horizons, n)."""
-        said = np.zeros(errors.shape, np.bool_)
+        certified = np.zeros(errors.shape, np.bool_)
         state = (self._level, self._ring, self._ordered, self._seen, self._pending)
-        _follow(np.ascontiguousarray(errors), self._limits, self._delta, *state, said)
-        return said
+        _follow(np.ascontiguousarray(errors), self._limits, self._delta, *state, certified)
+        return certified

@@ -64,7 +64,7 @@ LISTED = 12
 @click.option(
     *("--pieces/--no-pieces", "--spark/--no-spark"),
     default=None,
-    help="Read in pieces; default what is large.",
+    help="Read in pieces; by default a large file.",
 )
 @click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
@@ -82,13 +82,13 @@ def command(
     report: bool,
     **asked: Any,
 ) -> None:
-    """Say what of the sensors in FILE may be lost, and whether that would have held.
+    """Plan which sensors in FILE may be lost, and test whether that would have held.
 
     FILE is a CSV or Parquet file: rows are moments and columns are sensors, or, with --long, one
     row a sample. What would fill more than a quarter of the memory, or is a directory of such
     files, is read in pieces, in order. Give either --epsilon or --epsilon-sd. The plan
-    is written as JSON, and the report as HTML beside it. The exit status is 2 when nothing can be
-    planned from what was given.
+    is written as JSON, and the report as HTML next to it. The exit status is 2 when nothing can be
+    planned from the input.
     """
     with clear_errors(BAD_INPUT, partial(as_options, data)):
         reading = {
@@ -129,7 +129,7 @@ def command(
 
 
 def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
-    """Read a file, whole or in pieces, and show what was read."""
+    """Read a file, whole or in pieces, and show its contents."""
     if pieces:
         click.echo("Reads in pieces, in the order of the rows.")
         survey = survey_large(data, question, **reading)
@@ -172,7 +172,7 @@ def printable(text: str) -> str:
 
 
 def report_text(plan: dict) -> str:
-    """What the plan says, for a reader who has never heard of the documents.
+    """The plan as text, without the documents' terms.
 
     Names of the file appear with their control characters as escapes.
     """
@@ -201,7 +201,7 @@ def size_of(gigabytes: float) -> str:
 
 
 def show_inventory(inventory: Inventory) -> None:
-    """Print what was read as time, step and sensors."""
+    """Print time, step and sensors as they were read."""
     click.echo("What was read:")
     for line in inventory.summary_lines:
         click.echo(f"  {printable(line)}")
@@ -225,7 +225,7 @@ def move(bar: tqdm, done: int, total: int) -> None:
 
 
 def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
-    """Show a plan by notebook 06, as HTML beside it."""
+    """Show a plan by notebook 06, as HTML next to it."""
     notebook = find_notebook("06")
     given = notebook.check({"plan": str(plan.resolve())})
     executed = execute(notebook, given, plan.with_suffix(".ipynb"), on_cell=on_cell)

@@ -112,7 +112,7 @@ class NotebookParameters(ParameterModel):
 
     @model_validator(mode="after")
     def require_plans(self) -> Self:
-        """Refuse what has no plan: the files are read for it."""
+        """Refuse files without a plan; reads them."""
         if self.plan is not None and self.data is not None:
             raise ValueError(f"plan must not go with data, got {self.plan!r} and {self.data!r}")
         if self.plan is not None:
@@ -227,20 +227,21 @@ def walk_through(trouble: str, rounds: int, delta: float, seed: int) -> Walk:
     return walk_forward(values, workers, EPSILON_SD * first.std(axis=0), delta, plain)
 
 
-def against_adversary(delta: float, struck: int, rounds: int = 4000) -> float:
-    """Most errors beyond δN and what an interval allows, by one who sees what is promised.
+def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
+    """Most errors beyond δN and the slack, by an adversary who sees the certified sensors.
 
-    In the first half every promise comes true, so that the accounts are as full as they may be; in
-    the second each promise of the `struck` sensors is broken, and each that was blocked would have
-    come true, which earns loans. The theorem's part 2, and the same of all together: at most 0.
+    In the first half every estimate is right, so that the budgets are as large as they can be. In
+    the second half each certified estimate of the `attacked` sensors is wrong, and each blocked one
+    would have been right, which earns credit. The theorem's part 2, and the same of all together:
+    at most 0.
     """
     accounts, counts = Accounts(SENSORS, delta), np.zeros((SENSORS, 2))
     for t in range(rounds):
-        said = accounts.declare(np.ones(SENSORS))
-        wrong = (said == 2) & (np.arange(SENSORS) < struck) & (t >= rounds // 2)
-        accounts.update(said, wrong)
+        certified = accounts.declare(np.ones(SENSORS))
+        wrong = (certified == 2) & (np.arange(SENSORS) < attacked) & (t >= rounds // 2)
+        accounts.update(certified, wrong)
         if t >= rounds // 2:
-            counts += np.column_stack([said == 2, wrong])
+            counts += np.column_stack([certified == 2, wrong])
 
     beyond, loans = counts[:, 1] - delta * counts[:, 0], most_credits(rounds)
     pool = pool_unit(SENSORS) * (POOL_CAP + loans) + SENSORS * (1 - delta)

@@ -56,12 +56,12 @@ def _heatmap(
 
 
 def correlations(plan: Mapping) -> go.Figure:
-    """Correlations of the sensors' window results, or of many what the others explain."""
+    """Correlations of the sensors' results or, of many sensors, their explained shares."""
     sensors = plan["sensors"]
     if plan["correlation"] is None or len(sensors) > MOST:
         shares = [sensor["explained"] for sensor in sensors]
         figure = go.Figure(go.Histogram(x=shares, marker={"color": BLUE}, nbinsx=40))
-        title = "What the other workers' sensors tell of each"
+        title = "Share of each sensor that the other workers explain"
         return styled(figure, title, "share of the variance explained", "sensors")
     names = [escape(sensor["name"]) for sensor in sensors]
     title = "Correlation of the window results, first half"
@@ -168,7 +168,7 @@ def recovery(plan: Mapping) -> go.Figure:
     for time in plan["checkpoints"]:
         figure.add_vline(time, line={"color": GREY, "dash": "dot"})
     figure.add_hline(n, line=GUARANTEE, annotation_text="all sensors")
-    title = "What a failure reads again (dotted: checkpoints)"
+    title = "Sensors that a failure reads again (dotted: checkpoints)"
     styled(figure, title, "steps since the window began", "sensors")
     return figure.update_yaxes(range=[0, 1.1 * n])
 
@@ -198,7 +198,7 @@ def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
 
 
 def taken(plans: Mapping[str, Mapping]) -> Styler:
-    """What was taken for time, step and sensors, a line a fact."""
+    """Time, step and sensors as they were read, one fact per line."""
     rows = [(name, fact) for name, plan in plans.items() for fact in plan["data"]["taken"]]
     return _table(pd.DataFrame(rows, columns=["set", "taken"]))
 
@@ -245,7 +245,7 @@ def compared(plans: Mapping[str, Mapping]) -> Styler:
 
 
 def replayed(plan: Mapping) -> Styler:
-    """What a failure in each interval reads again, and how long that takes."""
+    """Sensors that a failure in each interval reads again, and its duration."""
     limit, n = plan["question"]["t_sla_ms"], len(plan["sensors"])
     rows = []
     for part in plan["replay"]:
@@ -256,7 +256,7 @@ def replayed(plan: Mapping) -> Styler:
 
 
 def replay_kept(plan: Mapping) -> Styler:
-    """What the replay set should satisfy, and what was measured of it."""
+    """Guaranteed and measured success of the replay set."""
     guaranteed, test = 1 - plan["question"]["delta"], plan["backtest"]
     rows = [
         ["all that is estimated", guaranteed, test["replay_within"]],

@@ -213,7 +213,7 @@ class LargeFile:
         return steps
 
     def _values_of(self, frame: pd.DataFrame, counts: dict[str, int]) -> np.ndarray:
-        """The samples of a piece; what is missing in them is counted."""
+        """The samples of a piece; missing ones are counted."""
         for name in self.names:
             if not pd.api.types.is_numeric_dtype(frame[name].dtype):
                 raise ValueError(

@@ -28,7 +28,7 @@ from aftlib.sensor_plans.survey import Question, WindowResults
 
 NEVER, MODEL_ONLY, REFRESHED = "never", "model only", "model and assignment"
 WAYS = (NEVER, MODEL_ONLY, REFRESHED)
-"""What is made again; replay sets belong to the model."""
+"""Parts that are made again; replay sets belong to the model."""
 PARTS = 20
 """Segments of time, which are resampled as a whole."""
 

@@ -118,7 +118,7 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Inventory:
-    """What a file of sensors holds."""
+    """Contents of a file of sensors."""
 
     names: tuple[str, ...]
     first: Any  # time of the first step, or its number where the file has no times
@@ -157,7 +157,7 @@ class Inventory:
 
     @property
     def summary_lines(self) -> list[str]:
-        """What was read as time, step and sensors, and what was wrong with it, one line each."""
+        """Time, step and sensors as they were read, and faults, one line each."""
         quality = self.quality
         names = ", ".join(self.names[:6]) + (" …" if len(self.names) > 6 else "")
         lines = [f"sensors: {len(self.names)} ({names})"]

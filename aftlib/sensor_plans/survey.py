@@ -1,4 +1,4 @@
-"""The question that a plan answers, and what it needs of the samples: results of all windows."""
+"""The question that a plan answers, and the results of all windows that it needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_WINDOWS = 8
 
 @dataclass(frozen=True)
 class Question:
-    """What a plan has to satisfy.
+    """The requirement that a plan must meet.
 
     Parameters
     ----------

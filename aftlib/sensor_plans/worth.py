@@ -1,8 +1,8 @@
 """Whether approximate recovery pays for a user's sensors: outage, samples read again, accuracy.
 
 The input has to be read again at a limited rate after a failure of one worker. Exact recovery reads
-all that the worker had in its open window. The guard reads what it did not certify, and estimates
-the rest. `aft plan --read-rate` prints the comparison.
+all that the worker had in its open window. The guard reads the sensors that it did not certify,
+and estimates the rest. `aft plan --read-rate` prints the comparison.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aftlib.guard import Guard
 
 EXACT, GUARD = "exact recovery", "guard"
 REPEATS = 5
-"""Of what is measured; the median counts."""
+"""Repeats of each measurement; the median counts."""
 _ROWS = 400
 """Windows that the measured guard learns from."""
 

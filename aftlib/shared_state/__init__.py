@@ -14,7 +14,7 @@ The document's own design runs without Spark (D3 fig. 3). A `supervisor` starts 
 merges batches into the table of its `server`, in `stores`; rows and the offsets they stand for are
 one transaction. A checkpoint barrier switches tables and flushes them; each complete one is
 committed to a global store once. The `output` task emits the windows that are complete. The
-replacement of a crashed task continues where the table says, that of a server where it last
+replacement of a crashed task continues at the table's offsets, that of a server where it last
 flushed; no other process is disturbed. Left out of the document: servers with keys of their own,
 whose backup is the global store.
 

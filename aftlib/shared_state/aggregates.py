@@ -105,7 +105,7 @@ class Aggregate:
         return np.stack(columns, axis=1)
 
     def result(self, values: np.ndarray) -> np.ndarray:
-        """What the aggregate says, shape (n,): the integer itself, or the mean as a float."""
+        """Result of the aggregate, shape (n,): the integer itself, or the mean as a float."""
         return values[:, 0] / values[:, 1] if self.name == "mean" else values[:, 0]
 
 

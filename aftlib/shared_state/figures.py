@@ -90,7 +90,7 @@ def _spread(runs: pd.DataFrame, by: str) -> dict:
 def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
     """Measured throughput against skew, a curve a strategy; bars span the runs.
 
-    Dotted is what the fewest tasks reached, where there are fewer than `tasks`.
+    Dotted lines are for the fewest tasks, where there are fewer than `tasks`.
     """
     figure = go.Figure()
     few = measured["tasks"].min()

@@ -32,7 +32,7 @@ T = TypeVar("T")
 class Journal:
     """One line of JSON for each thing that happened, written whole by all processes of a job.
 
-    Each works in the job's folder, and `who` says which process it is.
+    Each works in the job's folder, and `who` names the process.
     """
 
     def __init__(self, who: str) -> None:
@@ -194,7 +194,7 @@ class Job:
         return Injector(self.directory / "faults", self.faults)
 
     def points(self, who: str) -> Callable[[str], None]:
-        """What a process calls with each point that it passes: a fault may end it there."""
+        """Called by a process at each point of its work, where a fault may end it."""
         injector, passed = self.injector, Counter[str]()
 
         def passes(point: str) -> None:
@@ -205,7 +205,7 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the state of a job depends on, as JSON has it."""
+        """Parameters on which the state of a job depends, as JSON has them."""
         return {
             "folder": str(self.directory),
             "log": self.log.identity,
@@ -222,7 +222,7 @@ class Job:
         """Note in the folder which job it is of, or refuse it if another one began there.
 
         Returns a name that no other folder's job has. When anything of `identity` differs, a
-        ValueError says what.
+        ValueError names the difference.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         path, now = self.directory / IDENTITY, self.identity
@@ -234,7 +234,7 @@ class Job:
             differences = "; ".join(f"{n} was {before.get(n)!r}, is {now[n]!r}" for n in differ)
             raise ValueError(
                 f"job in {str(self.directory)!r} was started as another one ({differences}): "
-                "its state stands for what it was started with; go on with that, or choose a new "
+                "its state belongs to its first parameters; continue with those, or choose a new "
                 "directory and schema"
             )
         return before["id"]

@@ -82,7 +82,7 @@ def report_errors_to(pipe: int) -> None:
 
 
 def fail() -> None:
-    """End this process, and tell the supervisor why."""
+    """End this process, and report the reason to the supervisor."""
     try:
         for pipe in _error_pipe:
             os.write(pipe, traceback.format_exc()[-30_000:].encode())  # a pipe holds 64 KiB
@@ -91,7 +91,7 @@ def fail() -> None:
 
 
 def start_thread(work: Callable[..., None], *args: object) -> None:
-    """Run work beside the rest of the process; an error of it ends the process, not it alone."""
+    """Run work in a thread of its own; an error of it ends the process, not it alone."""
 
     def run() -> None:
         try:
@@ -105,7 +105,7 @@ def start_thread(work: Callable[..., None], *args: object) -> None:
 def end_with_parent(parent: int, sign: Path) -> None:
     """Renew a sign of life now and then; end this process soon after its parent has ended."""
     while os.getppid() == parent:
-        with suppress(OSError):  # of a full disk others will tell
+        with suppress(OSError):  # others report a full disk
             sign.touch()
         time.sleep(LOOK_S)
     os._exit(1)

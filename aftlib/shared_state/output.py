@@ -1,4 +1,4 @@
-"""The output task: windows that the watermark says are complete go to the next log, once."""
+"""The output task: windows before the watermark go to the next log, once."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def emit_windows(job: Job, _: Journal) -> None:
             done = patiently(output.emit, job.patience_s, UNREACHABLE, TICK_S)
             if over and not done:
                 raise ValueError(
-                    "the global store must have what all servers have committed, got one that "
+                    "the global store must have all commits of the servers, got one that "
                     "does not: it was replaced or is an older copy; start again in another "
                     "directory and schema"
                 )

@@ -2,7 +2,7 @@
 
 More tasks run than this machine has cores. A task spends as long on a tuple as a core that is
 `slowdown` times as slow, on which each tuple stands for `stands_for`. So it sleeps most of the
-time, and the real cores are free for all the others. What a tuple costs is measured beforehand,
+time, and the real cores are free for all the others. The cost of a tuple is measured beforehand,
 parsing included. Everything else is real: sockets, locks, the sums that are merged, and which
 tuples a shuffle's receivers get. Merging into the shared state takes `slowdown` times its CPU time.
 
@@ -177,7 +177,7 @@ def unsplit(message: bytes) -> np.ndarray:
 def tuple_costs(design: str, keys: int, turn: int) -> tuple[float, float]:
     """CPU seconds of a tuple where it is read, and behind the shuffle: the fastest of the passes.
 
-    Keys are uniform, so that runs of a turn differ by nothing but what the emulation shows. A
+    Keys are uniform, so that runs of a turn differ only by the emulation. A
     sender's block goes to `RECEIVERS`: a message has the 32 KiB of a network buffer of Flink.
     """
     stream = TupleStream(CALIBRATING, keys, seed=turn, rate=CALIBRATING)  # one window
@@ -201,11 +201,11 @@ def tuple_costs(design: str, keys: int, turn: int) -> tuple[float, float]:
 
 
 Work = Callable[[Pace], int]
-"""What a process does once all are ready: it returns the tuples that it has summed."""
+"""Work of a process once all are ready; returns the number of tuples summed."""
 
 
 class Worker:
-    """What a process does: it is forked once and takes part in one run after another.
+    """Main function of a process, which is forked once and takes part in one run after another.
 
     All of them see the tuples of the run in `parts`, and the sockets of the receivers.
     """
@@ -269,7 +269,7 @@ class Worker:
         return work
 
     def _receive(self, run: PacedRun, task: int) -> Work:
-        """Sum what comes, until every sender has ended."""
+        """Sum received tuples until every sender has ended."""
         incoming = self._pairs[task][1]
 
         def work(pace: Pace) -> int:

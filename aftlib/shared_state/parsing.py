@@ -129,9 +129,9 @@ def parse_lines(
 ) -> int:
     """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
 
-    `at` says where to go on; `columns`, shape (3, rows), has `USED` rows filled; `bad` takes where
-    malformed lines begin and end. A tuple whose slice had ended by the watermark, `delay` behind
-    the newest before it (`NO_DELAY`: it stays), is counted late and left out.
+    `at` is the offset to continue at; `columns`, shape (3, rows), has `USED` rows filled; `bad`
+    gets the begin and end of malformed lines. A tuple whose slice had ended by the watermark,
+    `delay` behind the newest before it (`NO_DELAY`: it stays), is counted late and left out.
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
     capacity, status, begin, part = columns.shape[1], DONE, -pane, -1
@@ -224,7 +224,7 @@ class Rejected:
 
 @dataclass
 class PartitionReader:
-    """Tuples of one partition, block by block, from where `progress` says.
+    """Tuples of one partition, block by block, from its offset in `progress`.
 
     `progress` is renewed with every block, `rejects` are the malformed lines since they were last
     taken away, `read_s` and `parse_s` seconds spent.

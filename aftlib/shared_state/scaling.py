@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SERVED = "servers and tasks"
-"""The document's own design, beside Spark's strategies."""
+"""The document's own design, which is compared with Spark's strategies."""
 BROKEN = "late global, offsets apart"
 """A store that commits offsets apart from the sums: the broken control of D3-8."""
 SKEWED = 1.4
@@ -92,7 +92,7 @@ def shuffled_growth(
 
 
 def spark_hashes(spark: SparkSession, keys: np.ndarray) -> np.ndarray:
-    """What Spark's `repartition` goes by, for each key, shape (keys,): its task is that mod p."""
+    """Hash by which Spark's `repartition` chooses the task, mod p, per key, shape (keys,)."""
     ranked = spark.createDataFrame(pd.DataFrame({"rank": range(len(keys)), "key": keys}))
     table = ranked.selectExpr("rank", "hash(key) AS hash").toPandas().sort_values("rank")
     return table["hash"].to_numpy(np.int64)

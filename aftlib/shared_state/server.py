@@ -89,11 +89,11 @@ RETRY_S = 0.1
 
 
 class Server:
-    """What a server does for its tasks and its store. Safe to call from several threads.
+    """A server's work for its tasks and its store. Safe to call from several threads.
 
     The crash of a server counts as a barrier that all its tasks have met. So whatever its own store
-    holds when it starts is complete. Partitions go on where its own store says, or, if that has
-    been lost, where the global one says.
+    holds when it starts is complete. Partitions continue at the offsets of its own store or, if
+    that has been lost, of the global one.
 
     Invariant: each partition stands in the global store exactly where this server's epoch commits
     have brought it (`agreed`); a ValueError when it does not: one of the two stores is not the one
@@ -216,10 +216,10 @@ class Server:
     def commit_epochs(self) -> None:
         """Wait for a complete table, and merge all that are into the global store, each once.
 
-        The global transaction says where each partition's delta begins, and is refused unless the
-        partition stands there. What a process of this server that has crashed had committed after
-        all is left out (`agreed`). While the global store is out of reach, tables wait in the
-        server's own store, for `patience_s` seconds (D3 section 5.2).
+        The global transaction has the offset at which each partition's delta begins, and is refused
+        unless the partition stands there. What a process of this server that has crashed had
+        committed after all is left out (`agreed`). While the global store is out of reach, tables
+        wait in the server's own store, for `patience_s` seconds (D3 section 5.2).
         """
         with self.changed:
             self.changed.wait_for(lambda: self.complete)

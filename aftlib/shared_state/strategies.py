@@ -156,7 +156,7 @@ def merge_log(
         folder of temporary files.
     table : callable, optional
         Opens the shared table of "late global", once per task; its aggregate is `sums.SUMS`.
-        The call continues where the table says that an earlier one stopped.
+        The call continues at the table's offsets of an earlier one.
     every : int, optional
         Tuples after which a task of "late global" merges; by default once, at its end.
     fault : Fault, optional
@@ -311,13 +311,13 @@ def require_all_merged(shared: StateTable, log: TupleLog) -> None:
     short = [p for p, end in ends.items() if stands.get(p, Progress()).offset != end]
     if short:
         raise RuntimeError(
-            f"table must hold what the tasks have merged into it, got partitions {short} short "
+            f"table must hold all sums that the tasks have merged, got partitions {short} short "
             "of their ends: it was replaced meanwhile; start again with a new one"
         )
 
 
 def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | None) -> None:
-    """Read on from where the table says that each partition stands; merge at times, and at last."""
+    """Read each partition from its offset in the table; merge at intervals and at the end."""
     context, began, merge_s = TaskContext.get(), time.time(), 0.0
     attempt = context.attemptNumber() if context else 0
     stands = shared.progress()

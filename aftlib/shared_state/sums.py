@@ -78,7 +78,7 @@ def merge_values(one: Any, other: Any, how: int) -> tuple[Any, bool]:
 
 @jit()
 def move_to_cells(table: Any, dense: Any) -> None:
-    """Move what a table has of a slice whose keys get cells into these."""
+    """Move a table's sums of a slice into the cells that its keys get."""
     here, low, cells = dense
     for row in range(len(table)):
         place = np.uint64(table[row, KEY]) - np.uint64(low)
@@ -127,8 +127,8 @@ def merge_rows(
     """Merge values by (slice, key) from `row` on, and add up their counts.
 
     Where `counts` is empty each value counts 1: it is a tuple's. `dense` are a slice, a key, and
-    the cells (value, count) of that slice's keys from there on, shape (keys, 2). What has no cell
-    goes into the table; what has one is not there (`move_to_cells`).
+    the cells (value, count) of that slice's keys from there on, shape (keys, 2). Keys without a
+    cell go into the table; those with one are not there (`move_to_cells`).
 
     Returns why it stopped, the row to go on with, and how many rows of the table are in use: at
     most half of them, so that a free one is never far.
@@ -269,7 +269,7 @@ class SliceSums:
         return np.column_stack([np.full(len(used), part), used + low, cells[used]])
 
     def take(self) -> Partials:
-        """What there is so far by slice start and key, sorted; nothing is left afterwards."""
+        """Sums so far by slice start and key, sorted; empties the table."""
         rows = self._table[self._table[:, COUNT] > 0]
         rows = np.concatenate([rows, self._cells()])
         self._table, self._used = np.zeros_like(self._table), 0

@@ -46,7 +46,7 @@ def run_job(job: Job) -> Account:
     """Run a job to its end in a process of its own; returns what its tasks did.
 
     The log `aftlib.shared_state` names processes and stores that the job waits for. A
-    RuntimeError says why it ended with an error (`Supervisor.run`), a ValueError that another job
+    RuntimeError has the reason of an error (`Supervisor.run`), a ValueError that another job
     began in its folder, a warning that `AFT_MASTER` names a cluster: a job runs on this machine.
     """
     if not (os.environ.get("AFT_MASTER") or "local").startswith("local"):
@@ -106,7 +106,7 @@ class Supervisor:
     def run(self, tick: Callable[[Supervisor], None] = lambda supervisor: None) -> None:
         """Run to the end; `tick` is called now and then.
 
-        A RuntimeError says which process ended with an error, gives no sign of life, or crashes
+        A RuntimeError names the process that ended with an error, gives no sign of life, or crashes
         again and again; a TimeoutError that another supervisor runs the job, or processes of a
         crashed one are left; a ValueError that another job began in its folder
         (`Job.claim_folder`).

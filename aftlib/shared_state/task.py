@@ -42,10 +42,10 @@ ERRORS = {error.__name__: error for error in (OverflowError, StaleBatch)}
 
 @dataclass
 class Intake:
-    """What one task has read and summed since it last gave its sums away.
+    """Tuples that one task has read and summed since it last sent its sums.
 
-    `begin` says where each partition is read on. `markers` is a folder of marker files; with
-    `mark_all`, segments without malformed lines have one, too.
+    `begin` has the offset at which each partition continues. `markers` is a folder of marker files;
+    with `mark_all`, segments without malformed lines have one, too.
     """
 
     rules: Rules
@@ -243,7 +243,7 @@ def address_of(server: int) -> str:
 class Link:
     """A task's connection to its server.
 
-    By any method a ConnectionError or EOFError says that the server is not there, or crashes.
+    By any method a ConnectionError or EOFError means that the server is not there, or crashes.
     """
 
     def __init__(self, server: int) -> None:
@@ -282,9 +282,10 @@ class Link:
 def work(job: Job, server: int, task: int, journal: Journal) -> None:
     """Read all partitions of a task to their ends.
 
-    The server says where to begin, at first and again whenever it, or this task's process, has
-    crashed. The task stores nothing of the past. At its end it waits until its server has committed
-    everything: if the server crashes before, some tuples are to be read again. Errors are those of
+    The server sends the offsets to begin at, at first and again whenever it, or this task's
+    process, has crashed. The task stores nothing of the past. At its end it waits until its server
+    has committed everything: if the server crashes before, some tuples are to be read again. Errors
+    are those of
     `PartitionReader.blocks` and `StateTable.merge`, and a ValueError when a partition's file is
     gone, or has not the length that it was written with.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS_PER_RANGE = 65_536
-"""Tuples drawn from one random stream; part of what a seed means, so never a parameter."""
+"""Tuples drawn from one random stream; the tuples of a seed depend on it, so it is no parameter."""
 UNIFORM = 0.0
 """The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here."""
 LARGEST_VALUE = 100

@@ -25,8 +25,8 @@ HOST = "127.0.0.1"
 STARTS_S = 60.0
 STOPS_S = 15.0
 
-# What the daemons, and from them the executors and their Python, get of this environment: no
-# PYTHONPATH, for the library is shipped, and no credentials.
+# Variables of this environment that the daemons, executors and their Python get: no
+# PYTHONPATH, because the library is shipped, and no credentials.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "XDG_CACHE_HOME")
 _SETTINGS = """\
 spark.authenticate true
@@ -135,16 +135,16 @@ class LocalCluster:
 
     @staticmethod
     def _said(daemon: Daemon, wanted: str, times: int = 1) -> list[str]:
-        """Wait until a line was said so many times; returns what its group held."""
+        """Wait until a line was logged so many times; return the text of its group."""
         deadline = time.monotonic() + STARTS_S
         while daemon.shell.poll() is None and time.monotonic() < deadline:
             found = re.findall(wanted, daemon.log.read_text(errors="replace"), re.MULTILINE)
             if len(found) >= times:
                 return found
             time.sleep(0.05)
-        said = daemon.log.read_text(errors="replace")[-2000:]
+        tail = daemon.log.read_text(errors="replace")[-2000:]
         raise RuntimeError(
-            f"{daemon.log.stem} of the cluster did not start within {STARTS_S:g} s: {said}"
+            f"{daemon.log.stem} of the cluster did not start within {STARTS_S:g} s: {tail}"
         )
 
 
@@ -154,7 +154,7 @@ class LocalCluster:
 def command(workers: int, cores: int) -> None:
     """Start Spark's own cluster on this machine, until Ctrl-C.
 
-    WORKERS (2) with so many CORES (1) each. What is printed tells how to use it.
+    WORKERS (2) with so many CORES (1) each. It prints how to use it.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

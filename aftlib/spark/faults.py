@@ -25,8 +25,8 @@ class Fault:
 
     `kind` is a method of the injector: "kill", "pause", "disconnect" or "slow". `target` names a
     process by its role, and its number where there are several, such as ``worker-3``, ``server-0``,
-    ``driver``, ``primary``. `step` counts what the target has gone through: steps, tuples, results
-    or micro-batches; `point` says where in its work, if there are several places.
+    ``driver``, ``primary``. `step` counts the target's progress: steps, tuples, results
+    or micro-batches; `point` names the place in its work, if there are several.
     """
 
     kind: str = "kill"
@@ -105,7 +105,7 @@ class Injector:
         time.sleep(fault.lasts_s)
 
     def disconnect(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
-        """Shut down every connection of the process; what it listens on stays open."""
+        """Shut down every connection of the process; its listening sockets stay open."""
         _require_own("disconnect", pid)
         for number in map(int, os.listdir("/dev/fd")):
             with (

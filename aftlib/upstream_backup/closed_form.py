@@ -1,4 +1,4 @@
-"""What can be said without a simulation: how long a queue is, and what standing by costs.
+"""Results without a simulation: the length of a queue, and the traffic of a scheme.
 
 A queue grows by the rate while hops, half an interval and an unnoticed crash pass. The traffic is
 what links carry while nothing fails.
@@ -17,7 +17,7 @@ from aftlib.upstream_backup.stream import Segments, written_ns
 _HELD = {UPSTREAM.name: 4, PROPOSED.name: 4, PASSIVE.name: 3, ACTIVE.name: 3, ACTIVE_WAN.name: 0}
 """Hops that a tuple waits for while nothing fails: to the node, downstream, and the ACKs back."""
 _LOST = {UPSTREAM.name: 3, PROPOSED.name: 3, PASSIVE.name: 1, ACTIVE.name: 2, ACTIVE_WAN.name: 0}
-"""Those of them that the crash cuts off: what the node had passed on arrives before the request."""
+"""Hops that the crash cuts off; ACKs of the failed node arrive before the request."""
 _SECONDS = 10
 
 
@@ -83,7 +83,7 @@ class Traffic:
     into_node: float  # its first hop alone, which Hwang et al. take as the measure
     copies: float  # the same tuples or results a second time
     acks: float  # level 0, level 1, and what passes them on
-    checkpoints: float  # their messages, and what they make the secondary tell
+    checkpoints: float  # their messages, and the secondary's to upstream
     heartbeats: float  # with their answers
 
     @property
@@ -110,7 +110,7 @@ class Traffic:
 def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     """Bytes a second of a scheme while nothing fails.
 
-    An ACK or a checkpoint is sent in those intervals in which there is something to tell.
+    An ACK or a checkpoint is sent in those intervals that have something to report.
     """
     header = parameters.link.header_bytes
     message = parameters.message_bytes + header
@@ -124,14 +124,16 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     shares = (parameters.share, 1 - parameters.share) if scheme.switching else (1.0,)
     acks = min(sum(min(often, share * often + turns) for share in shares), parameters.rate)
 
-    told = min(1000 / parameters.checkpoint_ms, parameters.rate)
-    state = parameters.message_bytes + parameters.state_bytes * parameters.rate / told
+    checkpoints_per_s = min(1000 / parameters.checkpoint_ms, parameters.rate)
+    state = parameters.message_bytes + parameters.state_bytes * parameters.rate / checkpoints_per_s
     state += math.ceil(state / parameters.tcp.segment_bytes) * header
     return Traffic(
         stream=2 * hop,
         into_node=hop,
         copies=(0 if not scheme.both else 2 if scheme.trimmed_by == "copy" else 1) * hop,
         acks=2 * message * acks if scheme.trimmed_by == "ack" else 0,
-        checkpoints=told * (state + message) if scheme.trimmed_by == "checkpoint" else 0,
+        checkpoints=checkpoints_per_s * (state + message)
+        if scheme.trimmed_by == "checkpoint"
+        else 0,
         heartbeats=2 * message * (2 if scheme.switching else 1) * 1000 / parameters.heartbeat_ms,
     )

@@ -91,8 +91,8 @@ def downtimes(
 def drawn_phases(count: int, seed: int) -> list[Phases]:
     """Random phases, the same for every scheme, rate and interval; a stream of their own.
 
-    With all intervals in step, a failure's moment would fix what is sent again: 200 failures of
-    the default system would send only four different numbers of tuples again.
+    With all intervals in step, a failure's moment would determine the tuples sent again: 200
+    failures of the default system would send only four different numbers of tuples again.
     """
     return [Phases(*row) for row in np.random.default_rng([seed, _STREAM + 2]).random((count, 4))]
 

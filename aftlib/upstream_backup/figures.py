@@ -95,7 +95,7 @@ def by_rate(
 ) -> go.Figure:
     """A measure of `summary` against the input rate with intervals; ns-3's means as open marks.
 
-    `ns3` is a frame of `against_ns3`; the title says so if no row is left of it.
+    `ns3` is a frame of `against_ns3`; the title has a note if no row is left of it.
     """
     figure = go.Figure()
     if ns3 is not None and ns3.empty:
@@ -132,14 +132,14 @@ def by_rate(
 
 
 def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
-    """What each part of TCP changes about upstream backup's recovery time, by rate."""
+    """Upstream backup's recovery time with each part of TCP changed, by rate."""
     figure = go.Figure()
     colors = cycle([BLUE, GREEN, ORANGE, PURPLE, GREY, RED])
     means = parts.groupby(["rate", "switch"], sort=False)["ns3_ms"].mean().reset_index()
     for (rate, rows), color in zip(means.groupby("rate"), colors, strict=False):
         name, mark = f"{rate:,.0f} tuples/s", {"color": color}
         figure.add_bar(x=rows["switch"], y=rows["ns3_ms"], name=name, marker=mark)
-    styled(figure, title, "what is changed", "recovery time (ms, ns-3)")
+    styled(figure, title, "setting of TCP", "recovery time (ms, ns-3)")
     return figure.update_layout(barmode="group", legend=_BESIDE)
 
 
@@ -167,7 +167,7 @@ def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
             mode="lines+markers", line={"color": color},
         )  # fmt: skip
     styled(figure, title, "primary's share of the tuples", "recovery time (ms)")
-    figure.add_annotation(  # along the line: beside its end it would widen the axis
+    figure.add_annotation(  # along the line: at its end it would widen the axis
         x=matching, y=0.5, yref="paper", text="both nodes loaded alike", textangle=-90,
         showarrow=False, xanchor="right",
     )  # fmt: skip
@@ -188,14 +188,14 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
 
 def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
     """Time–sequence diagram of a recovery from `begin_ms` on, stepped through with the slider."""
-    recovery, said = found.recoveries[0], messages(found)
+    recovery, arrows = found.recoveries[0], messages(found)
     downtime = recovery.downtime
-    # what comes long after the last tuple that was sent again is as before the failure
+    # long after the last tuple that was sent again all is as before the failure
     over = max([downtime.request, *recovery.done, *recovery.delivered]) + AFTER_MS * MS
-    said = [one for one in said if one.arrived <= over] or said
-    end_ms = said[-1].arrived / MS
+    arrows = [one for one in arrows if one.arrived <= over] or arrows
+    end_ms = arrows[-1].arrived / MS
     steps = [begin_ms + i * every_ms for i in range(1, int((end_ms - begin_ms) / every_ms) + 2)]
-    frames = {f"{now:g} ms": _drawn(found, said, begin_ms, now) for now in steps}
+    frames = {f"{now:g} ms": _drawn(found, arrows, begin_ms, now) for now in steps}
     active = min(range(len(steps)), key=lambda i: abs(steps[i] - downtime.request / MS - every_ms))
     figure, first = go.Figure(), [*frames.values()][active]
     for (name, (color, dash, _)), shown in zip(_KINDS.items(), first, strict=False):
@@ -229,7 +229,7 @@ def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.
 
 
 def _drawn(
-    found: Simulated, said: Sequence[Message], begin_ms: float, now_ms: float
+    found: Simulated, arrows: Sequence[Message], begin_ms: float, now_ms: float
 ) -> list[dict[str, list]]:
     """What every trace shows at a moment: messages up to it, their numbers, and the queues.
 
@@ -238,7 +238,7 @@ def _drawn(
     numbers: dict[str, list] = {"x": [], "y": [], "text": []}
     lines: dict[str, dict[str, list]] = {name: {"x": [], "y": [], "text": []} for name in _KINDS}
     kinds = {kind: name for name, (_, _, kinds) in _KINDS.items() for kind in kinds}
-    for one in said:
+    for one in arrows:
         sent, arrived, line = one.sent / MS, one.arrived / MS, lines[kinds[one.kind]]
         if not begin_ms <= sent <= now_ms:
             continue
@@ -246,7 +246,7 @@ def _drawn(
         begin, end = _PLACES[one.source], _PLACES[one.target]
         line["x"] += [begin, begin + way * (end - begin), None]
         line["y"] += [sent, sent + way * (arrived - sent), None]
-        if one.tuples:  # above what goes right, below what goes left, each place once
+        if one.tuples:  # above arrows to the right, below arrows to the left, each place once
             x, y = (begin + 0.12, sent) if end > begin else (begin - 0.12, sent + 4)
             if (x, y) not in zip(numbers["x"], numbers["y"], strict=True):
                 numbers["x"].append(x)

@@ -17,7 +17,7 @@ from aftlib.upstream_backup.routes import NEVER, Route, acknowledged, checkpoint
 class Message:
     """One message between nodes; times in nanoseconds.
 
-    Kinds: "data", "result" (both with ", again" for what is sent again), "ACK 0", "ACK 1",
+    Kinds: "data", "result" (both with ", again" if sent again), "ACK 0", "ACK 1",
     "heartbeat", "answer", "request". Checkpoint messages are not drawn.
     """
 
@@ -26,26 +26,26 @@ class Message:
     kind: str
     source: str
     target: str
-    tuples: tuple[int, ...] = ()  # what it carries or acknowledges
+    tuples: tuple[int, ...] = ()  # that it carries or acknowledges
 
 
 def messages(found: Simulated) -> list[Message]:
     """Every message of a simulated stream, in order of arrival."""
-    hop, said = found.parameters.hop_ns, list[Message]()
+    hop, sent = found.parameters.hop_ns, list[Message]()
     for route in found.routes:
-        said += _carried(found, route)
-        said += _acknowledgements(found, route) if found.scheme.trimmed_by == "ack" else ()
+        sent += _carried(found, route)
+        sent += _acknowledgements(found, route) if found.scheme.trimmed_by == "ack" else ()
     every, phase = found.parameters.rhythm("heartbeat")
     for beat in range(phase, found.until, every):
         for monitor, target in (NODES, NODES[::-1]):
             if _lives(found, monitor, beat):
-                said.append(Message(beat + hop, beat, "heartbeat", monitor, target))
+                sent.append(Message(beat + hop, beat, "heartbeat", monitor, target))
             there = beat + hop
             if _lives(found, monitor, there) and _lives(found, target, there):
-                said.append(Message(there + hop, there, "answer", target, monitor))
+                sent.append(Message(there + hop, there, "answer", target, monitor))
     for at in (recovery.downtime for recovery in found.recoveries):
-        said.append(Message(at.request, at.detected, "request", at.failure.other, "upstream"))
-    return sorted(said)
+        sent.append(Message(at.request, at.detected, "request", at.failure.other, "upstream"))
+    return sorted(sent)
 
 
 def kept(found: Simulated, node: str, time: int) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def _lives(found: Simulated, node: str, time: int) -> bool:
 
 
 def _carried(found: Simulated, route: Route) -> Iterator[Message]:
-    """Segments to a node and its results, cut where what is sent again ends."""
+    """Segments to a node and its results, cut at the last tuple sent again."""
     node, ids, delay = route.feed.node, route.feed.ids.tolist(), found.parameters.link.delay_ns
     again = route.feed.queued > found.written[route.feed.ids]
     known = again
@@ -96,7 +96,7 @@ def _carried(found: Simulated, route: Route) -> Iterator[Message]:
 
 
 def _acknowledgements(found: Simulated, route: Route) -> Iterator[Message]:
-    """Level-0 ACKs for what has newly arrived from a node, and what a living node passes on."""
+    """Level-0 ACKs for new results of a node, and the ACKs that a working node passes on."""
     feed, hop = route.feed, found.parameters.hop_ns
     every, phase = found.parameters.rhythm("ack")
     backs = (r.downtime.back for r in found.recoveries if r.downtime.request == feed.end)

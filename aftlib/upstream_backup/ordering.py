@@ -1,4 +1,4 @@
-"""Order downstream: what sorting costs an operator that needs it, and what it saves.
+"""Order downstream: the costs and benefits of sorting for an operator that needs it.
 
 Re-sent tuples arrive behind later ones that went to the survivor, and two nodes of different speed
 overtake each other at every change of turn. A filter does not mind. An aggregate over windows and a
@@ -17,7 +17,7 @@ from aftlib.upstream_backup.routes import NEVER
 
 
 class Reorder:
-    """Hands on numbered items in order: holds back what has a gap before it.
+    """Hands on numbered items in order: holds items back that have a gap before them.
 
     A heap of what waits: O(log b) for each item with b waiting.
     """
@@ -27,7 +27,7 @@ class Reorder:
         self.waiting: list[int] = []
 
     def add(self, number: int) -> list[int]:
-        """Take an item; return what can be handed on now, in order."""
+        """Take an item; return the items that can be passed on now, in order."""
         heapq.heappush(self.waiting, number)
         ready = []
         while self.waiting and self.waiting[0] <= self.expected:
@@ -48,7 +48,7 @@ class Sorting:
 def sorting(delivered: np.ndarray) -> Sorting:
     """Cost of handing results on in the order of their numbers; `delivered`: when each came, ns.
 
-    A ValueError when a result never arrived: what follows it would wait for ever.
+    A ValueError when a result never arrived: later results would wait for ever.
     """
     _check_complete(delivered)
     released = np.maximum.accumulate(delivered)
@@ -64,7 +64,7 @@ def sorting(delivered: np.ndarray) -> Sorting:
 
 @dataclass(frozen=True)
 class Operator:
-    """What an operator does to results, with and without sorting before it."""
+    """Results of an operator, with and without sorting before it."""
 
     wrong: int  # outputs that are wrong or missing when it takes results as they come
     outputs: int

@@ -1,4 +1,4 @@
-"""What a standby system is made of: stream, links, TCP, and the intervals of D4 table 1."""
+"""Parts of a standby system: stream, links, TCP, and the intervals of D4 table 1."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Parameters:
     tuple_bytes: int = 58  # identifier (8) and data (50)
     processing_us: float = 10.0  # time that a node takes for a tuple
     secondary_us: float | None = None  # the secondary's; None: as fast as the primary
-    # The upstream node writes what is due this often. The document does not say; one segment a
+    # The upstream node writes the due tuples this often. The document does not say; one segment a
     # tuple would need more than the link has from 17,858 tuples/s on.
     write_ms: float = 1.0
     state_bytes: int = 58  # change of the internal state a tuple, in checkpoints: its result

@@ -86,7 +86,7 @@ def deliver(
 ) -> Delivery:
     """Stream tuples through real processes, inject faults, and return the results that arrived.
 
-    A failed node is started anew once its failure is detected, and takes part again. A node that
+    A failed node is started again once its failure is detected, and takes part again. A node that
     does not answer a heartbeat in time is taken for failed and killed for certain.
 
     Parameters
@@ -213,7 +213,7 @@ class _System:
             )
 
     def restart(self, name: str) -> None:
-        """Start a failed node anew."""
+        """Start a failed node again."""
         self.undetected.discard(name)
         self.restarts.append(asyncio.create_task(self.start(name)))
 
@@ -351,7 +351,9 @@ class Downstream:
         self.arrived, self.released = list[tuple[int, float]](), list[int]()
         self.seen, self.reorder = set[int](), Reorder()
         self.greeted = dict.fromkeys(NODES, 0)
-        self.acknowledged = dict[asyncio.StreamWriter, tuple[int, int]]()  # results, told of them
+        self.acknowledged = dict[
+            asyncio.StreamWriter, tuple[int, int]
+        ]()  # results, reported of them
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take the results of one node."""
@@ -363,8 +365,8 @@ class Downstream:
                 if not isinstance(ids, list):
                     break
                 self.take(ids)
-                count, told = self.acknowledged[writer]
-                self.acknowledged[writer] = count + len(ids), told
+                count, reported = self.acknowledged[writer]
+                self.acknowledged[writer] = count + len(ids), reported
             del self.acknowledged[writer]
         writer.close()
 
@@ -389,7 +391,7 @@ class Downstream:
         """Send level-0 ACKs at their interval, to the nodes from which there is something new."""
         while True:
             await asyncio.sleep(every_s)
-            for writer, (count, told) in self.acknowledged.items():
-                if count > told:
+            for writer, (count, reported) in self.acknowledged.items():
+                if count > reported:
                     self.acknowledged[writer] = count, count
                     write_message(writer, {"ack": count})

@@ -24,16 +24,16 @@ from aftlib.upstream_backup.schemes import Scheme, scheme_named
 from aftlib.upstream_backup.stream import primary_turn, written_ns
 
 AFTER_MS = 200.0
-"""How long the stream goes on after the last request, unless told."""
+"""Default time for which the stream continues after the last request."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """One failure and what was sent again.
+    """One failure and the tuples sent again.
 
     Shape (q,): `resent`, the tuples in order; `done` and `delivered`, when the survivor had
     processed each and the downstream node had it from the survivor, nanoseconds. `queue_at_crash`
-    counts what was kept for the dead node (active standby: results in the secondary's queue),
+    counts the queue of the failed node (active standby: results in the secondary's queue),
     `duplicates` those sent again whose result comes from the dead node as well (it may still be on
     a slow link when they are sent), `reprocessed` those that had to be processed: none where only
     results are sent.
@@ -104,7 +104,7 @@ def simulate(
     scheme : Scheme or its name
     failures : sequence of Failure
     until_ms : float, optional
-        When the stream ends; by default 200 ms after the last request. What was written is followed
+        When the stream ends; by default 200 ms after the last request. Written tuples are followed
         to its end.
 
     Raises
@@ -144,7 +144,7 @@ def simulate(
 
 Outcome = tuple[tuple[Route, ...], tuple[Recovery, ...]]
 Burst = tuple[str, int, np.ndarray]
-"""To which node what is sent again, and when."""
+"""Node to which tuples are sent again, and when."""
 
 
 def sent_to_one(
@@ -194,7 +194,7 @@ class _Upstream:
     def feed(
         self, node: str, begin: int, bursts: Sequence[Burst], failing: Downtime | None = None
     ) -> Feed:
-        """What a node is sent from a time on: its own tuples, and those sent again to it."""
+        """Tuples sent to a node from a time on: its own tuples, and those sent again to it."""
         end, crash = (failing.request, failing.crash) if failing else (NEVER, NEVER)
         first, last = np.searchsorted(self.written, (begin, end))
         own = first + np.flatnonzero(self.owner[first:last] == NODES.index(node))

@@ -15,7 +15,7 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Feed:
-    """What a node is sent from its start until its failure is known; times in nanoseconds."""
+    """Tuples sent to a node from its start until its failure is known; times in nanoseconds."""
 
     node: str
     ids: np.ndarray  # tuples in order, shape (k,)
@@ -29,7 +29,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Route:
-    """What became of a feed; times in nanoseconds, `NEVER` for what the crash prevented.
+    """Results of a feed; times in nanoseconds, `NEVER` for those that the crash prevented.
 
     Of each tuple, shape (k,): when it was on its way to the node, processed there, its result
     written to the connection downstream, and delivered; all but `done` with its whole segment.
@@ -86,7 +86,7 @@ def acknowledged(parameters: Parameters, route: Route, time: int) -> int:
 def checkpointed(parameters: Parameters, route: Route, time: int) -> int:
     """Tuples that checkpoint messages have taken from the queue by a time (passive standby).
 
-    The secondary, when it has a checkpoint, tells the upstream node; the state's changes since the
+    The secondary reports each checkpoint to the upstream node; the state's changes since the
     last one travel in as many full segments as they need.
     """
     every, phase = parameters.rhythm("checkpoint")

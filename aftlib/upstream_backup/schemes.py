@@ -12,7 +12,7 @@ from aftlib.core.checks import require_choice
 class Scheme:
     """One way to stand by.
 
-    `trimmed_by` says what empties the queue kept for a failure: level-0 and level-1 ACKs, the
+    `trimmed_by` names the messages that empty the queue: level-0 and level-1 ACKs, the
     secondary once it has a checkpoint, or nothing, because each result is sent twice anyway (WAN).
     """
 

@@ -133,8 +133,8 @@ def test_capacities_are_kept_and_otherwise_workers_are_even(capacities, sizes):
     ("workers", "capacities", "message"),
     [
         (3, [2, 4], r"capacities must be one number for each of 3 workers, got \[2, 4\]"),
-        (2, [3, 2], r"capacities must have room for 6 keys, .* got \[3, 2\] with room for 5"),
-        (7, [9] * 7, "capacities must have room for 6 keys, at least one per worker"),
+        (2, [3, 2], r"capacities must hold 6 keys, .* got \[3, 2\], which hold 5"),
+        (7, [9] * 7, "capacities must hold 6 keys, at least one per worker"),
         (2, [0, 9], "each of capacities must be a whole number at least 1, got 0"),
     ],
 )
@@ -148,7 +148,7 @@ def test_it_is_no_worse_even_when_dealing_and_swapping_fail(monkeypatch):
         return np.split(np.arange(len(lone)), np.cumsum(sizes)[:-1])
 
     monkeypatch.setattr(best_module, "_deal", in_order)
-    monkeypatch.setattr(best_module, "_mend", lambda model, dealt, *_: dealt)
+    monkeypatch.setattr(best_module, "_improve", lambda model, dealt, *_: dealt)
     model = some_model(12, 24)
     for point in POINTS:
         found = assign_best(model, *point)

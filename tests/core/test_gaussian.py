@@ -235,7 +235,11 @@ def test_gaps_that_contradict_each_other_still_give_a_covariance():
     ("change", "options", "message"),
     [
         ({"b": 20.0}, {}, "each key must vary, got one value only in 'b'; drop it"),
-        ({"b": [9.0, 7, 5, 3, -1]}, {}, "keys must differ, got 'a' and 'b', each of which tells"),
+        (
+            {"b": [9.0, 7, 5, 3, -1]},
+            {},
+            "keys must differ, got 'a' and 'b', which are perfectly correlated",
+        ),
         ({"b": [1.0, *[np.nan] * 4]}, {"missing": "pairwise"}, "must have 2 values, not so 'b'"),
         ({"b": [np.inf, 1, 2, 3, 4]}, {"missing": "pairwise"}, "frame must be finite.* in 'b'"),
         ({}, {"missing": "drop"}, "missing must be one of refuse, pairwise, got 'drop'"),

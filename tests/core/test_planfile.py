@@ -100,7 +100,7 @@ def test_a_long_file_is_read_as_the_plan_was(written, tmp_path):
         ({"version": 99}, r"\(version: Input should be 1, got 99\); make a new plan by aft plan"),
         ({"data.source": None}, "names no file of data: make a new plan"),
         ({"data": 7}, r"\(data: Input should be .*, got 7\); make a new plan"),
-        ({"data.source": {"path": "x", "sha256": ""}}, "data must be at '.*x' or beside the plan"),
+        ({"data.source": {"path": "x", "sha256": ""}}, "data must be at '.*x' or next to the plan"),
         ({"data.source": {"way": "x"}}, "data.source.path: Field required|data.source.*path"),
         ({"question": None}, "question: Input should be .*, got None"),
         ({"assignment": [["a"], ["b"]]}, "must have each sensor once, not so 'c'"),

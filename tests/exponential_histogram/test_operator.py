@@ -498,7 +498,7 @@ def test_a_new_key_does_not_take_another_query(spark, tmp_path):
         run(spark, events, HistogramQuery(10, 0.5), tmp_path / "out")
     assert run(spark, events, HistogramQuery(10, 0.1), tmp_path / "out").count() == 2
     (tmp_path / "out" / "query.json").unlink()
-    with pytest.raises(ValueError, match=r"query.json, which is missing: start anew"):
+    with pytest.raises(ValueError, match=r"query.json, which is missing: start again"):
         run(spark, events, HistogramQuery(10, 0.1), tmp_path / "out")
 
 

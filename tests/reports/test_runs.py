@@ -213,4 +213,4 @@ def test_help_is_there_before_the_library_is_imported():
     )
     subprocess.run([sys.executable, "-c", source], check=True, cwd=Path(cli.__file__).parents[2])
     listed = aft("--help").output
-    assert "plan" in listed and "Say what of the sensors in FILE may be lost" in listed
+    assert "plan" in listed and "Plan which sensors in FILE may be lost" in listed

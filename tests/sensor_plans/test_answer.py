@@ -213,7 +213,7 @@ def test_the_smallest_epsilon_worth_asking_is_worth_asking():
 def test_in_plain_words(plan):
     said = report_text(plan)
     for expected in (
-        "What the other machines' sensors tell of each",
+        "Share of each sensor's variance that the other machines' sensors explain",
         "by how many windows the outage lasts (1 … 5)",
         "after the last window of the file: 7 of 7 sensors",
         "Machines: 3, sensors dealt so that each has predictors elsewhere:",

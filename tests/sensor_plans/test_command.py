@@ -172,5 +172,5 @@ def test_the_report_lies_beside_and_takes_no_name_for_html(there):
 
 def test_the_commands_of_rooms_are_listed():
     listed = CliRunner().invoke(main, ["--help"]).output
-    assert "plan       Say what of the sensors in FILE may be lost" in listed
+    assert "plan       Plan which sensors in FILE may be lost" in listed
     assert "reproduce" in listed

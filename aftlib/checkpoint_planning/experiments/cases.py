@@ -251,7 +251,7 @@ class _Parts:
                 error = sums[:, estimated] - sums[:, sensors] @ gain.T
                 within = np.abs(error) / case.windows.aggregation.divisor(steps) <= epsilon
                 share[i] = within[:, :hardest].mean(axis=1)
-                if i == 0:  # what is replayed is exact
+                if i == 0:  # replayed sensors are exact
                     share[-1] = 1 - (~within).sum(axis=1) / case.model.size
 
         bounds = np.full((2, len(shares)), np.nan)

@@ -33,7 +33,7 @@ CORRELATION = 0.5
 SHARES = (0.1, 0.25, 0.5, 0.75)
 """Of the sensors, replayed."""
 LARGEST_N = 1000
-"""Sensors up to which D2-6 says that recovery beats full replay."""
+"""Sensors up to which recovery beats full replay by D2-6."""
 SMALLEST_N = 100
 """Sensors from which D2-7 is judged: with fewer, opening the log is most of T_rep."""
 RESOLUTION = 0.01
@@ -214,7 +214,7 @@ class Fit:
 
     @property
     def recovery_time(self) -> RecoveryTime:
-        """What a plan can count on: the line times the reserve."""
+        """Recovery time that plans use: the line times the reserve."""
         return RecoveryTime(
             self.reserve * self.line.fixed_ms, self.reserve * self.line.per_tuple_ms
         )

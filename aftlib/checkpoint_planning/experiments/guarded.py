@@ -42,7 +42,7 @@ DAY = 24
 LOOSE = 0.75
 """Share of the example after which its last sensor goes its own way."""
 LEAST_DECLARED = 100
-"""Windows from which on a sensor's own share says something."""
+"""Least number of windows for a share of one sensor."""
 
 
 def wandering(windows: int, memory: float, seed: int) -> np.ndarray:
@@ -85,15 +85,15 @@ def guarded_windows(
     guard = replay_guard(window, grid, limit, delta, n, seasons)
     guard.update(x[:half])
 
-    said, estimate = np.zeros((2, rounds - half, len(grid), n))
+    certified, estimate = np.zeros((2, rounds - half, len(grid), n))
     plans = []
     for t, samples in enumerate(x[half:]):
         plan = plan_guarded(guard, recovery_time, t_sla_ms)
         most = {"sensors": max(map(len, plan.replay)), "tuples": max(plan.tuples)}
         row = {"window": half + t, "checkpoints": len(plan.times) - 2, **most}
         plans.append(row | {"total_ms": recovery_time(most["tuples"])})
-        told = guard.update(samples)
-        said[t], estimate[t] = told.decisions[0], told.estimate[0]
+        updated = guard.update(samples)
+        certified[t], estimate[t] = updated.decisions[0], updated.estimate[0]
 
     index = [range(half, rounds), range(n)]
     found = []
@@ -104,7 +104,7 @@ def guarded_windows(
         plain, means = part.copy(), model.mean
         plain[:, others] = means[others] + (part[:, o] - means[o]) @ replay.gain().T
         chosen = np.broadcast_to(~np.isin(np.arange(n), o), part.shape)
-        ways = {"Σ/L": (chosen, plain), "guard": (said[:, k] == 2, estimate[:, k])}
+        ways = {"Σ/L": (chosen, plain), "guard": (certified[:, k] == 2, estimate[:, k])}
         for way, (estimated, guess) in ways.items():
             wrong = np.abs(guess - part) * steps / window > limit
             about = pd.MultiIndex.from_product(index, names=["window", "sensor"]).to_frame(False)
@@ -116,8 +116,8 @@ def guarded_windows(
 def promise_table(promises: pd.DataFrame, delta: float) -> pd.DataFrame:
     """Of each way and τ: share estimated, share of those within ε, of the worst sensor, slack.
 
-    `windows` is the median number of estimated ones a sensor, `slack` what the theorem allows
-    beyond δ in so many, as a share of them; nothing is proved of "Σ/L".
+    `windows` is the median number of estimated ones per sensor, `slack` the excess that the
+    theorem allows beyond δ in so many, as a share of them; nothing is proved of "Σ/L".
     """
     rows = []
     ways, taus = promises["way"].unique(), promises["tau"].unique()
@@ -244,7 +244,7 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
 
 
 def stream_table(pairs: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Of each way, in each part of the windows: what was estimated, and whether it was within ε.
+    """Shares estimated, and of these within ε, of each method and part of the windows.
 
     `within` is the share of the estimates, `low` … `high` its interval by resampling whole windows,
     for sensors err together; `worst_sensor` the share of the worst; `exact` the share of the others

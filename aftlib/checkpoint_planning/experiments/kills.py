@@ -1,4 +1,4 @@
-"""Drivers that are really killed, and what the processes take that recover after them."""
+"""Drivers killed by SIGKILL, and the times of the processes that recover after them."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def phase_timings(
 def killed_driver(directory: Path, kind: str, fault: Fault) -> float:
     """Run a driver that a fault kills; return its start, s since the epoch.
 
-    On a cluster it waits for cores: a session of this process must lend its own (`cores_lent`).
+    On a cluster it waits for cores: a session of this process must release its own (`cores_lent`).
     """
     command = [*_DRIVER, str(directory), kind, schedule_to_json([fault])]
     start = time.time()

@@ -60,7 +60,7 @@ def fail_and_recover(
 ) -> Iterator[bool]:
     """Process the whole windows of the operator's log, and yield for each interval if it failed.
 
-    An interval [begin, end) fails where `fails` says so: another process is on record as having
+    An interval [begin, end) fails if `fails` returns true: another process is on record as having
     begun it, as after a crash, so that the operator recovers it.
     """
     end = operator.log.steps - operator.log.steps % operator.query.window
@@ -104,7 +104,7 @@ class ThreeSensors:
 
 
 def three_sensors(spark: SparkSession, directory: Path, failure: int = 5) -> ThreeSensors:
-    """Aggregate fig. 1's window, fail, restore the last checkpoint and replay what the plan says.
+    """Aggregate fig. 1's window, fail, restore the last checkpoint and replay the plan's sensors.
 
     The process fails at step `failure`, 1 … 7; the directory is new, for log and state.
     """
@@ -241,7 +241,7 @@ def planned_query(plan: SensorPlan) -> ReplayQuery:
 
 
 def require_planned(file: Path | str) -> SensorPlan:
-    """Return a plan that can be streamed; ValueError names `plan` and says why not."""
+    """Return a plan that can be streamed; ValueError with the reason otherwise."""
     plan = open_plan(file)
     shortest = RecoveryTime(plan.fixed_ms, plan.per_tuple_ms)(len(plan.table.names))
     if plan.t_sla_ms < shortest:

@@ -1,4 +1,4 @@
-"""What a histogram costs: memory, events a second, D5 figure 5's run, and merging on Spark."""
+"""Costs of a histogram: memory, events per second, D5 figure 5's run, and merging on Spark."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def parallel(
     tasks: int,
     rounds: int = 3,
 ) -> pd.DataFrame:
-    """Count streams in partitions that merge, beside merely drawing and counting their events.
+    """Time of counting by merged partitions, and of merely drawing and counting the events.
 
     events, partitions; count_s, histogram_s: the best of the rounds; ratio; estimate, exact: of the
     last `window` time units; error, bound: relative; buckets.

@@ -46,7 +46,7 @@ FIGURE_3: tuple[tuple[tuple[tuple[int, int], ...], int, int, int], ...] = (
 
 
 def figure_3() -> pd.DataFrame:
-    """The document's events played one by one: t, event and `same`, if its table says the same.
+    """The document's events played one by one: t, event and `same`, if its table agrees.
 
     buckets: tuple of (timestamp, count), newest first; total; query: the article's estimate; exact;
     estimate: the sound one; error: of the query, relative.
@@ -236,7 +236,7 @@ def error_curve(
 
 
 def variances(epsilons: Sequence[float], window: int, seed: int, looks: int = 200) -> pd.DataFrame:
-    """Errors and buckets of the variance histogram on three streams, beside the exact variance.
+    """Errors and buckets of the variance histogram on three streams, against the exact variance.
 
     Noise is normal. The walk adds it up. Steps jump by ten at every third of a window, so that the
     mean of the oldest bucket is often far from that of the rest. Four windows are played, and each

@@ -47,10 +47,10 @@ def open_table(
 def claim(table: StateTable, owner: str, begun: bool = False) -> None:
     """Note in a table, as an epoch commit of nothing, whose state it holds; refuse another's.
 
-    All processes that may merge into it name the same owner, which says what the offsets and rows
-    in it stand for. Of two owners that claim a new table at once, at least one is refused, and then
-    the table is nobody's. `begun` says that the owner has claimed it before: it cannot be new. A
-    table that is another's, or holds something of nobody known, is a ValueError.
+    All processes that may merge into it name the same owner: the job to which its
+    offsets and rows belong. Of two owners that claim a new table at once, at least one is refused,
+    and then the table is nobody's. With `begun` the owner has claimed it before, so it cannot be
+    new. A table that is another's, or holds something of nobody known, is a ValueError.
     """
 
     def owners() -> set[str]:
@@ -77,7 +77,7 @@ UNREADABLE = (
 
 
 def redact(address: str) -> str:
-    """Return what a message may show of a store's address: never its password.
+    """Return a store's address for a message, without its password.
 
     Of a PostgreSQL address these are user, host, port and database. Of another one without a file
     only the word before the colon is shown. A PostgreSQL address is a ValueError when it cannot be

@@ -32,7 +32,7 @@ class PostgresTable(SqlTable):
     broken connection is opened again at the next call. `url` is a connection string, such as
     ``postgresql://user:password@host/database``; the schema is made when absent.
 
-    A PermissionError says that the server refuses the user, the password or the database, a
+    A PermissionError is raised if the server refuses the user, the password or the database, a
     ConnectionError that none answers. A call that takes longer than `timeout_s` seconds, because
     others hold the tables or the server is stopped, is broken off with a ConnectionError; the log
     `aftlib.shared_state` reports it after a second.
@@ -184,7 +184,7 @@ class PostgresTable(SqlTable):
             ) from error
 
     def _open(self) -> None:
-        """Make the tables where there are none, and refuse what is another's."""
+        """Make the tables where there are none, and refuse those of another owner."""
         with self._transaction("look"):
             query = "SELECT tablename FROM pg_tables WHERE schemaname = ?"
             found = self._rows(query, [self.schema])

@@ -92,7 +92,7 @@ class RocksTable(StateTable):
         self._delete("drop", *(kind + _ordered(epoch) for kind in (_ROWS, _PART, _EPOCH)))
 
     def forget(self, *windows: int, output: Output | None = None) -> None:
-        """Drop windows, and record what was emitted of them."""
+        """Drop windows, and record their emitted results."""
         rows = _ROWS + _ordered(0)
         self._delete("forget", *(rows + _ordered(window) for window in windows), output=output)
 
@@ -117,7 +117,7 @@ class RocksTable(StateTable):
             )
         if not files:
             self.path.mkdir(parents=True, exist_ok=True)
-            flush(self.path.parent)  # RocksDB syncs what is in its folder, not that there is one
+            flush(self.path.parent)  # RocksDB syncs the files of its folder, not the folder's name
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         try:

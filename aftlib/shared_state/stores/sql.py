@@ -48,11 +48,11 @@ class SqlTable(StateTable):
     """
 
     least, greatest = "min", "max"
-    """What the database calls the lesser and the greater of two numbers."""
+    """The database's names for the lesser and the greater of two numbers."""
     value = "{} bigint NOT NULL"
     """Declaration of a column of values."""
     suffix = ""
-    """What follows the declaration of a table that has a primary key."""
+    """Text after the declaration of a table that has a primary key."""
     tables: tuple[str, ...] = "state", "progress", "epochs"
     """Those that hold something of an epoch."""
 
@@ -105,7 +105,7 @@ class SqlTable(StateTable):
                 self._execute(f"DELETE FROM {table} WHERE epoch = ?", [epoch])
 
     def forget(self, *windows: int, output: Output | None = None) -> None:
-        """Drop windows, and record what was emitted of them."""
+        """Drop windows, and record their emitted results."""
         with self._transaction("forget"):
             for window in windows:
                 self._execute("DELETE FROM state WHERE epoch = 0 AND win = ?", [window])
@@ -153,7 +153,7 @@ class SqlTable(StateTable):
 
     @abstractmethod
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:
-        """What a query finds."""
+        """Rows of a query."""
 
 
 APPLICATION = 0x41465433
@@ -170,7 +170,7 @@ class SqliteTable(SqlTable):
     rows in blobs, sorted, which are written at a twentieth of the rows' cost.
 
     Every merge is fsynced to the write-ahead log. Processes may share a file: one writes at a time,
-    and waits up to `timeout_s` seconds for its turn, then a TimeoutError says so.
+    and waits up to `timeout_s` seconds for its turn; then it raises a TimeoutError.
     """
 
     value = "{0} integer NOT NULL CHECK (typeof({0}) = 'integer')"
@@ -262,7 +262,7 @@ class SqliteTable(SqlTable):
         except sqlite3.DatabaseError as error:
             raise ValueError(
                 f"path must be an intact state table, got {str(self.path)!r} ({error}): it was "
-                "damaged or replaced, or lies beside the -wal file of another moment; restore file "
+                "damaged or replaced, or its -wal file is of another moment; restore file "
                 "and -wal from a copy of one moment, or start again in another place"
             ) from error
 

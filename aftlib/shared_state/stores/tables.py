@@ -50,14 +50,14 @@ class Progress:
 
     @property
     def stored(self) -> tuple[int, int, int, int, int]:
-        """What a store keeps of it."""
+        """The fields that a store keeps."""
         return self.offset, self.watermark, self.late, self.tuples, self.rejected
 
 
 class StateTable(ABC):
     """Values by window and key, and the offsets that they stand for, in tables called epochs.
 
-    Invariant: `merge` is one transaction. What a store holds is at every moment the aggregate of
+    Invariant: `merge` is one transaction. At every moment a store holds the aggregate of
     exactly those tuples that its offsets say, also after a crash.
 
     A server's own store has one table an epoch: the checkpoint barrier switches to the next one,
@@ -165,7 +165,7 @@ class StateTable(ABC):
 
     @abstractmethod
     def forget(self, *windows: int, output: Output | None = None) -> None:
-        """Drop windows of table 0; record in the same transaction what was emitted of them."""
+        """Drop windows of table 0; record their emitted results in the same transaction."""
 
     @abstractmethod
     def outputs(self) -> dict[int, int]:
@@ -287,7 +287,7 @@ class MemoryTable(StateTable):
         self._tables.pop(epoch, None)
 
     def forget(self, *windows: int, output: Output | None = None) -> None:
-        """Drop windows, and record what was emitted of them."""
+        """Drop windows, and record their emitted results."""
         for window in windows:
             self._tables.get(0, _Epoch()).rows.pop(window, None)
         self._outputs.update([output] if output else [])
@@ -303,14 +303,15 @@ class MemoryTable(StateTable):
 class BufferedTable(StateTable):
     """Merges at the speed of memory, in front of a store that gets their sums at the barrier.
 
-    What was merged since the last barrier need not survive the process, so the store does not see
+    Sums merged since the last barrier need not survive the process, so the store does not see
     each batch: it gets every row once. Tables go there in the order of their numbers, which is the
     order in which a server's partitions go through them; so even where a store has the first of two
-    without the other, it holds what its offsets say. What it could not write goes on waiting.
+    without the other, it holds the tuples up to its offsets. Sums that it could not write
+    continue to wait.
     Nobody else uses the store: one process, and in it one thread.
 
     An OverflowError comes from `merge` when the sums of one barrier leave the 64 bits, from
-    `barrier` and `read` when those do that they make together with what the store holds.
+    `barrier` and `read` when those do that they make together with the stored ones.
     """
 
     flush = "barrier"

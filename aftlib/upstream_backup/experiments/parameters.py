@@ -74,7 +74,7 @@ class NotebookParameters(ParameterModel):
 
     @model_validator(mode="after")
     def describe_systems(self) -> Self:
-        """Refuse what no system can be: links and nodes must bear each rate, a turn a tuple."""
+        """Refuse impossible systems: links and nodes must bear each rate, and a turn a tuple."""
         scheme_named(self.scheme)
         if not (self.failing and all(node in NODES for node in self.failing)):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""D4 figs 3 to 6: what is sent again after a failure, how long that takes, and what it costs."""
+"""D4 figs 3 to 6: tuples sent again after a failure, recovery times, and costs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLE = Parameters(
     rate=1000 / 15, ack_ms=70, heartbeat_ms=20, switching_ms=45, checkpoint_ms=70, write_ms=15
 )
-"""Our choice, for the figures give no times: a tuple every 15 ms, numbered from 0, three a turn."""
+"""Our choice, because the figures give no times: a tuple every 15 ms, from 0, three per turn."""
 
 MEASURES = ("queue_at_crash", "resent", "reprocessed", "recovery_ms", "restored_ms", "caught_up_ms")
 SHARES = ("share_of_all", "relative", "relative_to_input")
@@ -150,7 +150,7 @@ def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def savings(trials: pd.DataFrame) -> pd.DataFrame:
-    """What the proposal saves with rates down: `saved`, in tuples and in ms of recovery."""
+    """Savings of the proposal, one row per rate: `saved`, in tuples and in ms of recovery."""
     parts = {"tuples": saved(trials, "resent"), "ms of recovery": saved(trials, "recovery_ms")}
     shown = {t: part.set_index("rate").drop(columns="upstream") for t, part in parts.items()}
     return pd.concat(shown, axis=1)

@@ -1,4 +1,4 @@
-"""The simulation beside the closed form, ns-3, and ns-3 with parts of TCP switched."""
+"""The simulation against the closed form, ns-3, and ns-3 with parts of TCP switched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SWITCHES: Cases = {
     "proposed": (PROPOSED, {}, {}),
     "proposed, Nagle on": (PROPOSED, {}, {"nagle": 1}),
 }
-"""What is changed about TCP, one at a time: scheme, fields of `Tcp`, options of the scenario."""
+"""Changes to TCP, one at a time: scheme, fields of `Tcp`, options of the scenario."""
 
 
 def read_runs(name: str) -> pd.DataFrame:
@@ -68,7 +68,7 @@ def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
 
 
 def against_ns3() -> pd.DataFrame:
-    """The stored runs of ns-3, all of default parameters, beside the simulation of the same.
+    """The stored runs of ns-3, all of default parameters, and the simulation of the same.
 
     Rows of rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
     over the stored failure times, ns-3's (…_ns3) with its t interval's half-width (…_ns3_half), and
@@ -131,12 +131,12 @@ def tcp_table(parts: pd.DataFrame) -> pd.DataFrame:
 def explained(
     parts: pd.DataFrame, column: str = "ns3_ms", by: Sequence[str] = ("rate",)
 ) -> pd.DataFrame:
-    """Of the gap between upstream backup and the proposal, what each part makes, by rate, in ms.
+    """Parts of the gap between upstream backup and the proposal, by rate, in ms.
 
     Means, or with `by` of each failure.
 
-    gap = handshake + initial_window + tuples, each what goes away when the handshake, then the
-    window's limit are switched off, and what is left; nagle_adds, window_1_adds: to upstream
+    gap = handshake + initial_window + tuples, each the part that disappears when the handshake,
+    then the window's limit are switched off, and the rest; nagle_adds, window_1_adds: to upstream
     backup, when they are switched on; gap_with_nagle: when it is on in both schemes.
     """
     ms = parts.pivot_table(index=[*by], columns="switch", values=column, dropna=False)
@@ -154,14 +154,14 @@ def explained(
 
 
 def counted_traffic() -> pd.DataFrame:
-    """Traffic for availability by the closed form beside what ns-3 counted, bytes a second.
+    """Traffic for availability by the closed form and as ns-3 counted it, bytes per second.
 
-    Rows of scheme, rate, said: by the closed form, counted: mean over ns-3's stored runs, error:
+    Rows of scheme, rate, derived: by the closed form, counted: mean over ns-3's stored runs, error:
     the relative difference.
     """
     parts = [f"{name}_bps" for name in ("copies", "acks", "checkpoints", "heartbeats")]
     means = read_runs("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
     table = means.sum(axis=1).rename("counted").reset_index()
     points = zip(table["scheme"], table["rate"].tolist(), strict=True)
-    table["said"] = [traffic(Parameters(rate=r), SCHEMES[s]).availability for s, r in points]
-    return table.assign(error=table["said"] / table["counted"] - 1)
+    table["derived"] = [traffic(Parameters(rate=r), SCHEMES[s]).availability for s, r in points]
+    return table.assign(error=table["derived"] / table["counted"] - 1)
