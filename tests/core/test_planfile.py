@@ -72,7 +72,7 @@ def test_data_that_moved_beside_the_plan_are_found(written, tmp_path):
         (tmp_path / name).rename(tmp_path / "new" / name)
     assert open_plan(tmp_path / "new" / "plan.json").table.names == ("a", "b", "c")
     (tmp_path / "new" / "sensors.csv").rename(tmp_path / "other.csv")
-    with pytest.raises(ValueError, match=r"data must be at '.*sensors.csv' or beside"):
+    with pytest.raises(ValueError, match=r"data must be at '.*sensors.csv' or next to the plan"):
         open_plan(tmp_path / "new" / "plan.json")
     assert not place.exists()
 
