@@ -94,7 +94,7 @@ class Coordinator:
             self._take(window)
 
     def expect(self, window: int) -> None:
-        """(3) Expect a window that a replacement reports as lost: some worker still owes it."""
+        """(3) Expect a window that a replacement reports as lost."""
         self.held.setdefault(window, np.full(self.model.size, np.nan))
         self._samples.setdefault(window, np.zeros(self.model.size, dtype=np.int64))
         self._owing.setdefault(window, set(range(len(self.assignment.workers))))

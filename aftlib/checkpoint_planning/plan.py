@@ -310,7 +310,7 @@ def _furthest(
 def _alone(
     tightest: ReplaySet, steps: int, furthest: Callable[[ReplaySet, int], tuple[ReplaySet, int]]
 ) -> tuple[tuple[int, ...], ReplaySet]:
-    """Cut `steps` into the fewest intervals that may each use up ε and that T_SLA reaches over.
+    """Cut `steps` into the fewest intervals that meet T_SLA if each may use up ε.
 
     `tightest` is the set for one interval of all steps. A shorter one needs fewer sensors, so that
     its tuples grow with its length, and the longest that fits is found by halving.

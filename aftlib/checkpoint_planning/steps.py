@@ -40,7 +40,7 @@ def interval_sums(
 def estimate_with_gaps(
     model: GaussianModel, sensors: Sequence[int], values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over some steps, and their error variances, of all n sensors from what some show.
+    """Estimate sums over some steps, and their error variances, of all n sensors from some of them.
 
     `values` has shape (steps, len(sensors)), NaN or infinite where a sample is missing; it is
     estimated as if its sensor were not read. Steps at which the same sensors P are present are

@@ -51,7 +51,7 @@ class Aggregate(ABC):
         return mean * steps / self.divisor(steps)
 
     def extrapolate(self, results: np.ndarray, samples: np.ndarray, steps: int) -> np.ndarray:
-        """Estimate the results of all `steps` from those of so many samples of each."""
+        """Estimate the results of whole windows from `results` over `samples` of their steps."""
         return results
 
     @abstractmethod

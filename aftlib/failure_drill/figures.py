@@ -105,7 +105,7 @@ def scheme_cells(row: pd.Series, delta: float, exact: float) -> list[tuple[str, 
 
 
 def graded(value: float, text: str, good: float, fair: float) -> tuple[str, float]:
-    """A number that is good or fair up to a limit each, and fair where it is missing."""
+    """Text and grade of a number: good, fair or bad by two limits, and fair if it is missing."""
     if not np.isfinite(value):
         return "–", FAIR
     return text.format(value), GOOD if value <= good else FAIR if value <= fair else BAD

@@ -84,7 +84,7 @@ def equations(document: Document) -> set[str]:
 
 
 def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
-    """Return, by claim, links into its document's page: to the equations that it names, or to all.
+    """Return, by claim, links to its equations on its document's page, or to the page.
 
     Of its formula and its note those numbers count that the page has; a project whose document has
     no page gives no links. `root` leads to the folder of the index.

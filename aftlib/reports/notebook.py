@@ -97,7 +97,7 @@ class Notebook:
         return run_key(self.content, self.values(given))
 
     def check_values(self, given: Mapping[str, Any]) -> None:
-        """Have the parameters' model check the values, before a kernel or Spark is started."""
+        """Check the values by the parameters' model, before a kernel or Spark is started."""
         if self.model is not None:
             self.model(**self.values(given))
 

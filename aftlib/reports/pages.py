@@ -44,7 +44,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def asset(name: str) -> Markup:
-    """Return a style sheet or script of the templates folder, to be put into a page as it is."""
+    """Return a style sheet or script of the templates folder, unescaped."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 

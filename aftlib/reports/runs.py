@@ -193,7 +193,7 @@ class Run:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """What ``run.json`` holds."""
+        """Content of ``run.json``."""
         return json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
 
     @property

@@ -266,7 +266,7 @@ def replay_kept(plan: Mapping) -> Styler:
 
 
 def details(plan: Mapping) -> Styler:
-    """Each sensor in numbers; of very many those that are certified least."""
+    """One row per sensor; of many sensors, the ones that are certified least."""
     sensors = plan["sensors"]
     if len(sensors) > LISTED:
         sensors = sorted(sensors, key=lambda sensor: sensor["declared"][0])[:LISTED]

@@ -1,4 +1,4 @@
-"""Assignment and replay sets made again every k windows, against those of one past.
+"""Compare a plan that is made again every k windows with a plan that stays.
 
 Sensors change, and a plan is made from one past. Here the second half of the windows is walked
 through twice: with the plan of the first half, and with one that is made again from the latest

@@ -126,7 +126,7 @@ def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
 
 
 def failures(frame: pd.DataFrame, title: str) -> go.Figure:
-    """Tuples processed again, and those that healthy tasks would count twice where there are."""
+    """Tuples processed again, and those that healthy tasks would count twice, if any."""
     figure = go.Figure()
     names = [f"{row.strategy}<br>({row.disturbed} disturbed)" for row in frame.itertuples()]
     bars = {"again": ("processed again", BLUE), "twice": ("counted twice if not set back", RED)}

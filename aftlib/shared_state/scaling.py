@@ -314,7 +314,7 @@ def _over_hashes(keys: int, skew: float, read: float, receive: float) -> np.ndar
 
 
 def _agreement(rows: pd.DataFrame) -> pd.Series:
-    """Emulated over computed growth from 8 to 24 tasks of each turn's hash function and costs."""
+    """Ratio of emulated to computed growth from 8 to 24 tasks, for each turn."""
     keys, skew = int(rows["keys"].iloc[0]), float(rows["skew"].iloc[0])
     shares = TupleStream(1, keys, skew).shares
     wide = rows.pivot_table(index="turn", columns="tasks", values="throughput")

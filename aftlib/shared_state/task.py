@@ -223,7 +223,7 @@ def progress_to_json(progress: Mapping[int, Progress]) -> dict[int, tuple]:
 
 
 def progress_from_json(content: Mapping[str, list]) -> dict[int, Progress]:
-    """Progress that `progress_to_json` has written, once it has been through JSON."""
+    """Read the progress that `progress_to_json` wrote, from parsed JSON."""
     return {int(partition): Progress(*now) for partition, now in content.items()}
 
 

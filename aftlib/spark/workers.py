@@ -35,7 +35,7 @@ exec {python} "$@"
 
 
 def launcher(folder: Path) -> Path:
-    """Return a program in `folder` that starts this Python, through `connect_first` where due.
+    """Write a program into `folder` that starts this Python, after `connect_first` if needed.
 
     It is named after its contents and appears by one rename, like the wrapper of Java.
     """

@@ -172,7 +172,7 @@ class Parameters:
 
     @property
     def settling_ms(self) -> float:
-        """Time from which on queues are as they will stay."""
+        """Time after which queues are in steady state."""
         waits = self.ack_ms * (1 + self.phases.ack) + self.switching_ms
         return 4 * self.link.delay_ms + waits
 

@@ -1,4 +1,4 @@
-"""The ways to stand by: the three of Hwang et al. with a WAN variant, and D4's proposal."""
+"""The standby schemes: the three of Hwang et al. with a WAN variant, and D4's proposal."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def measure(
     repeats: int,
     warm_up: bool = False,
 ) -> pd.DataFrame:
-    """Run each strategy on each input at each parallelism, in turns, of which the warm-up is none.
+    """Run each strategy on each input at each parallelism, in turns after a warm-up.
 
     `run` returns at least tuples and seconds. The frame has strategy, skew, tasks and repeat, the
     names that `run` returns, and throughput: tuples per second.
