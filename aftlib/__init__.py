@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aftlib.approximately_once.assignment import (
         Assignment,
+        assess,
         assign_greedy,
         assign_packed,
         assign_random,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from aftlib.checkpoint_planning.recovery_time import RecoveryTime
     from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
     from aftlib.core.gaussian import GaussianModel
+    from aftlib.core.posterior import Posterior
     from aftlib.core.requirement import Requirement
     from aftlib.exponential_histogram import ExponentialHistogram
     from aftlib.guard.guard import Guard
@@ -28,10 +30,12 @@ __all__ = [
     "ExponentialHistogram",
     "GaussianModel",
     "Guard",
+    "Posterior",
     "Promise",
     "RecoveryTime",
     "ReplaySet",
     "Requirement",
+    "assess",
     "assign_best",
     "assign_greedy",
     "assign_packed",
@@ -48,10 +52,12 @@ _HOMES = {
     "ExponentialHistogram": "aftlib.exponential_histogram",
     "GaussianModel": "aftlib.core.gaussian",
     "Guard": "aftlib.guard.guard",
+    "Posterior": "aftlib.core.posterior",
     "Promise": "aftlib.guard.promise",
     "RecoveryTime": "aftlib.checkpoint_planning.recovery_time",
     "ReplaySet": "aftlib.checkpoint_planning.replay",
     "Requirement": "aftlib.core.requirement",
+    "assess": "aftlib.approximately_once.assignment",
     "assign_best": "aftlib.approximately_once.best",
     "assign_greedy": "aftlib.approximately_once.assignment",
     "assign_packed": "aftlib.approximately_once.assignment",

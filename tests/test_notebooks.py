@@ -121,3 +121,9 @@ def test_the_parameters_cell_says_what_the_model_declares(name):
     assert list(notebook.parameters.values()) == declared
     for profile in PROFILES:
         notebook.check_values(profile_parameters(profile, notebook))
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_cells_can_be_run_again(name):
+    source = "\n".join(cell.source for cell in code(NOTEBOOKS[name]))
+    assert not re.search(r"tempfile|\bscratch\b(?!=| / | = FreshFolders\(\))", source)

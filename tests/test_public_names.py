@@ -1,6 +1,7 @@
 """The names that other people's code may import, and the README's examples of them."""
 
 import contextlib
+import doctest
 import io
 import re
 from pathlib import Path
@@ -11,6 +12,12 @@ import aftlib
 from aftlib.reports.documents import DOCUMENTS
 
 ROOT = Path(__file__).parents[1]
+
+
+def _of_the_guard(name):
+    return getattr(aftlib, name).__module__.startswith("aftlib.guard")
+
+
 README = (ROOT / "README.md").read_text()
 
 
@@ -27,6 +34,18 @@ def test_other_names_are_not_there():
 @pytest.mark.parametrize("name", aftlib.__all__)
 def test_a_public_names_docstring_ends_with_an_example(name):
     assert ">>> " in getattr(aftlib, name).__doc__.split("Examples\n")[1]
+
+
+@pytest.mark.parametrize("name", [name for name in aftlib.__all__ if not _of_the_guard(name)])
+def test_the_examples_that_help_shows_can_be_pasted(name):
+    public = getattr(aftlib, name)
+    inside = vars(public).items() if isinstance(public, type) else []
+    members = {f"{name}.{key}": getattr(value, "__func__", value) for key, value in inside}
+    for title, each in {name: public, **members}.items():
+        if "__" not in title and ">>> " in (text := each.__doc__ or ""):
+            test = doctest.DocTestParser().get_doctest(text, {}, title, None, None)  # no names
+            printed = []
+            assert not doctest.DocTestRunner().run(test, out=printed.append).failed, printed
 
 
 def test_the_readmes_code_prints_what_it_says():

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import require_choice, require_number
-from aftlib.core.covariance import independent_groups
+from aftlib.core.checks import listed, require_choice, require_instance, require_number
+from aftlib.core.covariance import correlated_groups
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.labels import ShortRepr, frame_of_keys
+from aftlib.core.labels import ArrayRecord, frame_of_keys
 from aftlib.core.requirement import Requirement
-
-MOST_ORDERED = 300
-"""Keys up to which those of one correlated group are put in the best order of their clustering."""
 
 EMPTY_DROPS = ("reliability", "zero")
 """Readings of R(∅) − R({x}) in fig. 9, line 15."""
@@ -24,8 +21,8 @@ EMPTY_DROPS = ("reliability", "zero")
 _DIGITS = 12
 
 
-@dataclass(frozen=True, repr=False)
-class Assignment(ShortRepr):
+@dataclass(frozen=True, eq=False, repr=False)
+class Assignment(ArrayRecord):
     """Disjoint key sets of m workers, and how reliably each could be estimated.
 
     Attributes
@@ -41,6 +38,8 @@ class Assignment(ShortRepr):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import numpy as np
     >>> from aftlib import GaussianModel, Requirement, assign_spread
     >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
     >>> requirement = Requirement(epsilon=0.9, delta=0.05)
@@ -134,14 +133,15 @@ def assign_greedy(
 
     Examples
     --------
-    >>> from aftlib import GaussianModel, Requirement
+    >>> import numpy as np
+    >>> from aftlib import GaussianModel, Requirement, assign_greedy
     >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
     >>> requirement = Requirement(epsilon=0.9, delta=0.05)
     >>> assign_greedy(GaussianModel(np.zeros(4), pairs), 2, requirement).workers
     ((0, 2), (1, 3))
     """
     require_choice("empty_drop", empty_drop, EMPTY_DROPS)
-    sizes = worker_sizes(model.size, workers, uneven)
+    sizes = worker_sizes(model, workers, requirement, uneven)
     single = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(single)
     closed, crashed = _fill(np.flatnonzero(~alive).tolist(), sizes)
@@ -180,14 +180,15 @@ def assign_spread(
 
     Examples
     --------
-    >>> from aftlib import GaussianModel, Requirement
+    >>> import numpy as np
+    >>> from aftlib import GaussianModel, Requirement, assign_spread
     >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
     >>> requirement = Requirement(epsilon=0.9, delta=0.05)
     >>> assign_spread(GaussianModel(np.zeros(4), pairs), 2, requirement).reliability.round(3)
     array([0.961, 0.961])
     """
-    worker_sizes(model.size, workers, uneven)
-    order = np.concatenate(correlated_groups(model)).tolist()
+    worker_sizes(model, workers, requirement, uneven)
+    order = np.concatenate(correlated_groups(model.covariance)).tolist()
     return assess(model, [order[i::workers] for i in range(workers)], requirement)
 
 
@@ -200,14 +201,15 @@ def assign_packed(
 
     Examples
     --------
-    >>> from aftlib import GaussianModel, Requirement
+    >>> import numpy as np
+    >>> from aftlib import GaussianModel, Requirement, assign_packed
     >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
     >>> requirement = Requirement(epsilon=0.9, delta=0.05)
     >>> assign_packed(GaussianModel(np.zeros(4), pairs), 2, requirement).reliability.round(3)
     array([0.632, 0.632])
     """
-    sizes = worker_sizes(model.size, workers, uneven)
-    order = np.concatenate(correlated_groups(model)).tolist()
+    sizes = worker_sizes(model, workers, requirement, uneven)
+    order = np.concatenate(correlated_groups(model.covariance)).tolist()
     return assess(model, _fill(order, sizes)[0], requirement)
 
 
@@ -225,13 +227,15 @@ def assign_random(
 
     Examples
     --------
-    >>> from aftlib import GaussianModel, Requirement
+    >>> import numpy as np
+    >>> from aftlib import GaussianModel, Requirement, assign_random
     >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
     >>> model, rng = GaussianModel(np.zeros(4), pairs), np.random.default_rng(1)
     >>> assign_random(model, 2, Requirement(epsilon=0.9, delta=0.05), rng).workers
     ((0, 1), (2, 3))
     """
-    sizes = worker_sizes(model.size, workers, uneven)
+    sizes = worker_sizes(model, workers, requirement, uneven)
+    require_instance("rng", rng, np.random.Generator)
     return assess(model, _fill(rng.permutation(model.size), sizes)[0], requirement)
 
 
@@ -297,8 +301,13 @@ class _OpenWorkers:
         return self.members[worker]
 
 
-def worker_sizes(n: int, workers: int, uneven: bool = False) -> list[int]:
+def worker_sizes(
+    model: GaussianModel, workers: int, requirement: Requirement, uneven: bool = False
+) -> list[int]:
     """Keys of each of m workers, the larger ones first; ValueError as in `assign_greedy`."""
+    require_instance("model", model, GaussianModel)
+    require_instance("requirement", requirement, Requirement)
+    n = model.size
     whole = isinstance(workers, int | np.integer)
     if uneven:
         require_number("workers", workers, least=1, most=n, whole=True)
@@ -324,13 +333,44 @@ def _fill(keys: Iterable[int], sizes: Sequence[int]) -> tuple[list[list[int]], l
 
 
 def assess(
-    model: GaussianModel, workers: Sequence[Sequence[int]], requirement: Requirement
+    model: GaussianModel, workers: Sequence[Sequence[int | str]], requirement: Requirement
 ) -> Assignment:
-    """Assignment of given key sets, with the reliability of each (D1 eq. (7)).
+    """Return the assignment of given key sets, with the reliability of each (D1 eq. (7)).
 
-    Of minima and maxima, `WindowExtremes`, the reliability is counted on drawn windows.
+    Parameters
+    ----------
+    model : GaussianModel
+        Model of the n keys' aggregates. Of minima and maxima, `WindowExtremes`, the reliability is
+        counted on drawn windows.
+    workers : sequence of sequences of int or str
+        Key indices or names of each worker; each of the n keys once.
+    requirement : Requirement
+        ε and δ of the estimates.
+
+    Raises
+    ------
+    ValueError
+        When a key is given twice, missing or unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aftlib import GaussianModel, Requirement, assess
+    >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
+    >>> model = GaussianModel(np.zeros(4), pairs)
+    >>> assess(model, [["X1", "X3"], ["X2", "X4"]], Requirement(0.9, 0.05)).estimable
+    array([ True,  True])
     """
-    key_sets = tuple(tuple(sorted(int(i) for i in keys)) for keys in workers)
+    require_instance("model", model, GaussianModel)
+    require_instance("requirement", requirement, Requirement)
+    indices = (model.indices("each of workers", keys).tolist() for keys in workers)
+    key_sets = tuple(tuple(sorted(keys)) for keys in indices)
+    counts = np.bincount([i for keys in key_sets for i in keys], minlength=model.size)
+    if (counts != 1).any():
+        raise ValueError(
+            f"workers must have each of the {model.size} keys once, not so "
+            f"{listed(model.names, counts != 1)}: give each key to one worker"
+        )
     if isinstance(model, WindowExtremes):
         others = [np.setdiff1d(np.arange(model.size), keys) for keys in key_sets]
         asked = zip(key_sets, others, strict=True)
@@ -340,27 +380,3 @@ def assess(
         reliability = requirement.reliability(worst)
     met = requirement.is_met_by(reliability)
     return Assignment(key_sets, reliability, met, names=model.names)
-
-
-def correlated_groups(model: GaussianModel) -> list[np.ndarray]:
-    """Connected parts of the correlation graph; a single part is ordered by clustering.
-
-    Neighbours in that order are alike. Up to `MOST_ORDERED` keys it is the order of least total
-    distance among those of the tree, which takes O(n³); beyond, any order of the tree, O(n²).
-    """
-    groups = independent_groups(model.covariance, 1e-12)
-    if len(groups) > 1 or model.size < 3:
-        return groups
-    # imported here: they take longer to load than everything else, in every Spark worker
-    from scipy.cluster.hierarchy import leaves_list, linkage
-
-    deviation, n = np.sqrt(np.diag(model.covariance)), model.size
-    distance = np.empty(n * (n - 1) // 2)  # above the diagonal, row by row
-    for i in range(n - 1):
-        begin, end = (len(distance) - (n - j) * (n - j - 1) // 2 for j in (i, i + 1))
-        distance[begin:end] = np.abs(model.covariance[i, i + 1 :]) / deviation[i + 1 :]
-        distance[begin:end] /= -deviation[i]
-    distance += 1
-    np.maximum(distance, 0, out=distance)
-    tree = linkage(distance, "average", optimal_ordering=n <= MOST_ORDERED)
-    return [leaves_list(tree)]

@@ -14,10 +14,10 @@ from aftlib.approximately_once.assignment import (
     assess,
     assign_greedy,
     assign_random,
-    correlated_groups,
     worker_sizes,
 )
 from aftlib.core.checks import require_number
+from aftlib.core.covariance import correlated_groups
 from aftlib.core.extremes import WindowExtremes
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -30,7 +30,7 @@ STEPS, CANDIDATES = 40, 256
 """Swaps for each number of workers tried, and keys looked at for each swap."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BestAssignment(Assignment):
     """An `Assignment` with an upper bound on what any assignment could do.
 
@@ -102,15 +102,16 @@ def assign_best(
 
     Examples
     --------
-    >>> from aftlib import GaussianModel, Requirement
+    >>> import numpy as np
+    >>> from aftlib import GaussianModel, Requirement, assign_best
     >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
     >>> best = assign_best(GaussianModel(np.zeros(4), pairs), 2, Requirement(0.9, 0.05))
     >>> best.workers, int(best.estimable.sum()), best.bound
     (((0, 2), (1, 3)), 2, 2)
     """
-    sizes = _sizes(model.size, workers, uneven, capacities)
+    sizes = _sizes(model, workers, requirement, uneven, capacities)
     m = len(sizes)
-    groups = correlated_groups(model)
+    groups = correlated_groups(model.covariance)
     parts = [  # of at most `MOST_KEYS` keys that lie together in their group's order
         part for group in groups for part in np.array_split(group, -(-len(group) // MOST_KEYS))
     ]
@@ -151,9 +152,16 @@ def _merit(assignment: Assignment) -> tuple[int, float]:
     return int(assignment.estimable.sum()), float(assignment.reliability.mean())
 
 
-def _sizes(n: int, workers: int, uneven: bool, capacities: Sequence[int] | None) -> list[int]:
+def _sizes(
+    model: GaussianModel,
+    workers: int,
+    requirement: Requirement,
+    uneven: bool,
+    capacities: Sequence[int] | None,
+) -> list[int]:
     if capacities is None:
-        return worker_sizes(n, workers, uneven)
+        return worker_sizes(model, workers, requirement, uneven)
+    n = model.size
     if workers != len(capacities):
         raise ValueError(
             f"capacities must be one number for each of {workers!r} workers, "

@@ -10,8 +10,15 @@ import pandas as pd
 import plotly.graph_objects as go
 from scipy.stats import norm
 
-from aftlib.approximately_once.assignment import assign_greedy, assign_packed, assign_spread
-from aftlib.approximately_once.experiments.grid import CHANCE, NEITHER, NO_DROP, NO_RESERVE
+from aftlib.approximately_once.experiments.grid import (
+    ASSIGN,
+    CHANCE,
+    DOCUMENT,
+    NEITHER,
+    NO_DROP,
+    NO_RESERVE,
+    added_to,
+)
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -44,7 +51,6 @@ LOOKS = {
     "2 crashes": line_look(ORANGE, "square"),
     "3 crashes": line_look(RED, "diamond"),
 }
-ASSIGNMENTS = {"greedy": assign_greedy, "h-best": assign_spread, "h-worst": assign_packed}
 _AXES = {"workers": ("workers m (logarithmic)", "m"), "epsilon": ("tolerance ε", "ε")}
 _VALUES = {"estimable": "estimable workers", "pooled": "error rate (9), estimable keys"}
 HEADINGS = {
@@ -147,13 +153,12 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
     `bests`); the slider begins at the value nearest to `start`, by default the middle one.
     """
     other = "epsilon" if x == "workers" else "workers"
-    unknown = sorted({*grid["method"]} - LOOKS.keys())
     return line_figure(
         grid.groupby(["method", "workers", "epsilon"], as_index=False).mean(numeric_only=True),
         x,
         y,
         "method",
-        LOOKS | dict.fromkeys(unknown, line_look("#333", "star")),
+        LOOKS,
         (title, _AXES[x][0], _VALUES[y]),
         slider=other,
         label=_AXES[other][1],
@@ -205,11 +210,12 @@ def explore(
         inside = float(model.covariance[0, 1])
         known = block_model(n, n // block, model.covariance[0, 0], inside) if block else model
         figure, counts = go.Figure(), []
-        for name, assign in ASSIGNMENTS.items():
-            assignment = assign(known, m, Requirement(epsilon, delta))
+        for name in added_to(DOCUMENT):
+            rng = np.random.default_rng(m)
+            assignment = ASSIGN[name](known, m, Requirement(epsilon, delta), rng=rng)
             counts.append(f"{name} {assignment.estimable.sum()}")
             reliability = np.sort(assignment.reliability)[::-1]
-            look = LOOKS[name] | {"mode": "markers"}
+            look = LOOKS.get(name, line_look("#56B4E9", "star")) | {"mode": "markers"}
             figure.add_scatter(x=list(range(1, m + 1)), y=reliability, name=name, **look)
         threshold(figure, 1 - delta, "")
         title = f"Estimable of {m} workers at ε = {epsilon:g}: {', '.join(counts)}"

@@ -21,6 +21,7 @@ from aftlib.reports.style import (
     explorable,
     line_figure,
     line_look,
+    named,
     nearest,
     styled,
     threshold,
@@ -134,6 +135,7 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
         x=failure, y=2.75, text=f"failure at t = {failure}", showarrow=False, font={"color": RED}
     )
     styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
+    named(figure, y="sensor")
     figure.update_yaxes(
         range=[-1, 3], tickvals=[0, 1, 2], categoryorder="array", categoryarray=["X3", "X2", "X1"]
     )
@@ -294,6 +296,7 @@ def restarts(frame: pd.DataFrame) -> go.Figure:
             y=median.index, x=median[phase], name=name, orientation="h", marker={"color": color}
         )
     styled(figure, "From a new process to the recovered interval", "milliseconds", "")
+    named(figure, y="process")
     return figure.update_layout(barmode="stack", height=300, hovermode="closest")
 
 

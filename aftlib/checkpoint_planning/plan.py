@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +15,10 @@ from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
-from aftlib.core.checks import require_choice, require_number
+from aftlib.core.checks import require_choice, require_instance, require_number
 from aftlib.core.extremes import extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.labels import ShortRepr
+from aftlib.core.labels import ArrayRecord
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import AGGREGATES
 
@@ -33,7 +34,7 @@ QUERIES = tuple(AGGREGATES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CheckpointPlan(ShortRepr):
+class CheckpointPlan(ArrayRecord):
     """Checkpoint times of a window, and the sensors that a failure in each interval replays.
 
     A plan holds until a failure has been recovered from approximately; its later replay sets
@@ -256,6 +257,9 @@ def plan_checkpoints(
     >>> plan_checkpoints(*asked, t_sla_ms=5, method="adaptive").times
     (0, 4, 8, 12)
     """
+    require_instance("model", model, GaussianModel)
+    require_instance("requirement", requirement, Requirement)
+    require_instance("recovery_time", recovery_time, RecoveryTime)
     linear = query not in QUERIES or AGGREGATES[query].gaussian
     methods = (*METHODS, ADAPTIVE) if linear else METHODS
     require_choice("method", method, methods)
@@ -271,7 +275,7 @@ def plan_checkpoints(
     shortest = recovery_time(model.size, full=True)  # over one step
     if sensors < model.size:
         shortest = min(shortest, recovery_time(sensors))
-    if not t_sla_ms >= shortest:
+    if not (isinstance(t_sla_ms, Real) and t_sla_ms >= shortest):
         raise ValueError(
             f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
             f"got {t_sla_ms!r}; allow more time, or replay fewer sensors by a larger epsilon"

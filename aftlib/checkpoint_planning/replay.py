@@ -12,8 +12,9 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpstrf
 
+from aftlib.core.checks import require_instance
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.labels import ShortRepr, frame_of_keys
+from aftlib.core.labels import ArrayRecord, as_numbers, frame_of_keys
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ _FEW = 128
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReplaySet(ShortRepr):
+class ReplaySet(ArrayRecord):
     """Sensors O that are replayed after a failure, and the variances of all n sensors then.
 
     Attributes
@@ -182,7 +183,8 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     >>> replay.sensors, replay.variance.round(2)
     ((0,), array([0.  , 0.36, 0.1 ]))
     """
-    target = np.asarray(max_variance, dtype=float)
+    require_instance("model", model, GaussianModel)
+    target = as_numbers("max_variance", max_variance)
     if target.shape not in ((), (model.size,)):
         raise ValueError(
             f"max_variance must be one number or one for each of the {model.size} sensors, "

@@ -18,10 +18,11 @@ def require_number(
     least: float | None = None,
     most: float | None = None,
     whole: bool = False,
+    fix: str = "",
 ) -> None:
     """Raise ValueError, with `name` and the bounds, if `value` is no finite number within them.
 
-    It must not reach `above` or `below`; it may reach `least` and `most`.
+    It must not reach `above` or `below`; it may reach `least` and `most`. `fix` ends the error.
 
     Examples
     --------
@@ -37,7 +38,32 @@ def require_number(
     number = number and not isinstance(value, bool) and math.isfinite(value)
     if not number or not all(keeps(value, bound) for _, keeps, bound in bounds):
         kind = "a whole number " if whole else "" if wanted else "a finite number"
-        raise ValueError(f"{name} must be {kind}{wanted}".rstrip() + f", got {value!r}")
+        raise ValueError(
+            f"{name} must be {kind}{wanted}".rstrip() + f", got {value!r}" + f"; {fix}" * bool(fix)
+        )
+
+
+_MADE_BY = {
+    "GaussianModel": "GaussianModel.fit(frame)",
+    "Generator": "numpy.random.default_rng(1)",
+    "RecoveryTime": "RecoveryTime(fixed_ms, per_tuple_ms)",
+    "Requirement": "Requirement(epsilon, delta)",
+}
+
+
+def require_instance(name: str, value: object, kind: type) -> None:
+    """ValueError, with `name` and how one is made, where `value` is no `kind`.
+
+    Examples
+    --------
+    >>> require_instance("rng", 1, np.random.Generator)
+    Traceback (most recent call last):
+    ValueError: rng must be a Generator, got int 1: give numpy.random.default_rng(1)
+    """
+    if not isinstance(value, kind):
+        got = f"{type(value).__name__} {' '.join(repr(value).split()):.60}"
+        made = _MADE_BY[kind.__name__]
+        raise ValueError(f"{name} must be a {kind.__name__}, got {got}: give {made}")
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:

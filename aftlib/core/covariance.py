@@ -9,6 +9,9 @@ import numpy as np
 LEAST_EIGENVALUE = 1e-6
 """Least eigenvalue of the correlations; a smaller one makes them shrink until they have it."""
 
+MOST_ORDERED = 300
+"""Keys up to which those of one correlated group are put in the best order of their clustering."""
+
 _ROWS = 128
 """Rows of a covariance that are looked at together, so that no second matrix is needed."""
 
@@ -95,3 +98,27 @@ def largest_asymmetry(covariance: np.ndarray) -> tuple[float, int, int]:
         if gap[i, j] > worst[0]:
             worst = float(gap[i, j]), first + int(i), first + int(j)
     return worst
+
+
+def correlated_groups(covariance: np.ndarray) -> list[np.ndarray]:
+    """Connected parts of the correlation graph; a single part is ordered by clustering.
+
+    Neighbours in that order are alike. Up to `MOST_ORDERED` keys it is the order of least total
+    distance among those of the tree, which takes O(n³); beyond, any order of the tree, O(n²).
+    """
+    groups = independent_groups(covariance, 1e-12)
+    if len(groups) > 1 or len(covariance) < 3:
+        return groups
+    # imported here: they take longer to load than everything else, in every Spark worker
+    from scipy.cluster.hierarchy import leaves_list, linkage
+
+    deviation, n = np.sqrt(np.diag(covariance)), len(covariance)
+    distance = np.empty(n * (n - 1) // 2)  # above the diagonal, row by row
+    for i in range(n - 1):
+        begin, end = (len(distance) - (n - j) * (n - j - 1) // 2 for j in (i, i + 1))
+        distance[begin:end] = np.abs(covariance[i, i + 1 :]) / deviation[i + 1 :]
+        distance[begin:end] /= -deviation[i]
+    distance += 1
+    np.maximum(distance, 0, out=distance)
+    tree = linkage(distance, "average", optimal_ordering=n <= MOST_ORDERED)
+    return [leaves_list(tree)]

@@ -20,28 +20,15 @@ from aftlib.core.covariance import (
     largest_asymmetry,
     pairwise_moments,
 )
-from aftlib.core.labels import ShortRepr, frame_of_keys, in_one_order
+from aftlib.core.labels import ArrayRecord, as_numbers, in_one_order, labels_of
+from aftlib.core.posterior import Posterior
 
 if TYPE_CHECKING:  # a process that recovers needs none, and it takes long to load
     import pandas as pd
 
 
-@dataclass(frozen=True, repr=False)
-class Posterior(ShortRepr):
-    """Distribution of the k keys that were not observed, given the others."""
-
-    names: tuple[str, ...]  # in the model's order
-    mean: np.ndarray  # (k,), μ_{Y|o} (D1 eq. (1))
-    variance: np.ndarray  # (k,), the diagonal of Σ_{Y|o} (D1 eq. (2))
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per key: mean, variance and standard deviation `sd`."""
-        columns = {"mean": self.mean, "variance": self.variance, "sd": np.sqrt(self.variance)}
-        return frame_of_keys(columns, self.names)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class GaussianModel(ShortRepr):
+class GaussianModel(ArrayRecord):
     """N(μ, Σ) over n keys; an immutable value.
 
     Once the keys O are observed to be o, the others Y have the mean μ_Y + Σ_YO Σ_OO⁻¹ (o − μ_O) and
@@ -71,6 +58,7 @@ class GaussianModel(ShortRepr):
 
     Examples
     --------
+    >>> from aftlib import GaussianModel
     >>> model = GaussianModel([18, 19], [[4, 3], [3, 4]], ["kitchen", "hall"])
     >>> model.condition({"hall": 20})
     Posterior(names=('kitchen',), mean=array([18.75]), variance=array([1.75]))
@@ -146,12 +134,14 @@ class GaussianModel(ShortRepr):
 
         Examples
         --------
+        >>> import numpy as np
         >>> import pandas as pd
+        >>> from aftlib import GaussianModel
         >>> frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, np.nan, 2, 4.5, 5]})
         >>> GaussianModel.fit(frame, missing="pairwise").condition({"a": 5.0}).mean.round(2)
         array([4.87])
         """
-        values = np.asarray(frame, dtype=float)
+        values = as_numbers("frame", frame)
         if values.ndim != 2:
             raise ValueError(
                 f"frame must have shape (rows, n), got {values.shape}; one row a moment"
@@ -234,37 +224,57 @@ class GaussianModel(ShortRepr):
             made[at] = act(matrix[at])
         return made
 
-    def condition(self, observed: Mapping[str, float]) -> Posterior:
+    def condition(self, observed: Mapping[str, ArrayLike] | pd.DataFrame) -> Posterior:
         """Posterior of the other keys given some values (D1 eqs (1), (2)).
 
         Parameters
         ----------
-        observed : mapping of str to float, or Series
-            Value of each observed key, in sensor units; may be empty.
+        observed : mapping of str to float, Series, or DataFrame
+            Value of each observed key, in sensor units; may be empty. Lists of equal length, or a
+            DataFrame with the keys as columns, are several rows, each conditioned by itself.
 
         Raises
         ------
         ValueError
-            When a name is unknown or a value is not finite.
+            When a name is unknown, or a value is not a finite number.
         """
-        observed = observed.to_dict() if hasattr(observed, "to_dict") else observed
-        position = {name: i for i, name in enumerate(self.names)}
-        unknown = [name for name in observed if name not in position]
-        if unknown:
+        names = labels_of(observed, self.names)
+        names = [] if names is None and getattr(observed, "size", 1) == 0 else names
+        if names is None:
             raise ValueError(
-                f"observed has unknown key {unknown[0]!r}; "
+                f"observed must name its keys, got {observed!r:.80}: give {{key: value}}"
+            )
+        position = {name: i for i, name in enumerate(self.names)}
+        wrong = [name for name in names if name not in position or names.count(name) > 1]
+        if wrong:
+            problem = "repeated" if wrong[0] in position else "unknown"
+            raise ValueError(
+                f"observed has {problem} key {wrong[0]!r}; "
                 f"known keys are {', '.join(self.names[:12])}{' …' if self.size > 12 else ''}"
             )
-        values = np.array([observed[name] for name in observed], dtype=float)
+        table = hasattr(observed, "columns")
+        parts = [*observed.values()] if isinstance(observed, Mapping) else observed
+        values = as_numbers("observed", parts).T if table else as_numbers("observed", parts)
         if not np.isfinite(values).all():
             raise ValueError(
-                f"observed must be finite, got {dict(observed)!r}; leave missing keys out"
+                f"observed must be finite, got {observed!r:.300}; leave missing keys out, and give "
+                "rows that miss different keys apart"
             )
 
-        o = np.array([position[name] for name in observed], dtype=np.intp)
+        o = np.array([position[name] for name in names], dtype=np.intp)
         y = np.setdiff1d(np.arange(self.size), o)
-        mean = self.mean[y] + self.gain(o, y) @ (values - self.mean[o])
-        return Posterior(tuple(self.names[i] for i in y), mean, self.posterior_variance(o)[y])
+        mean, covariance = self.mean[y], self.covariance[np.ix_(y, y)]
+        mean = np.tile(mean, (values.shape[1], 1)) if values.ndim == 2 else mean
+        if o.size:
+            factor = cholesky(self.covariance[np.ix_(o, o)], lower=True)
+            explained = solve_triangular(factor, self.covariance[np.ix_(o, y)], lower=True)
+            off = (values.T - self.mean[o]).T
+            mean = mean + solve_triangular(factor, off, lower=True).T @ explained
+            covariance = covariance - explained.T @ explained
+        variance = np.maximum(np.diag(covariance), 0)
+        labels = () if values.ndim == 1 else range(values.shape[1])
+        rows = tuple(getattr(observed, "index", labels) if table else labels)
+        return Posterior(tuple(self.names[i] for i in y), mean, variance, covariance, rows)
 
     def gain(self, observed: ArrayLike, wanted: ArrayLike) -> np.ndarray:
         """Σ_YO Σ_OO⁻¹ of two lists of key indices, shape (wanted, observed) (D1 eq. (1))."""
@@ -296,8 +306,8 @@ class GaussianModel(ShortRepr):
 
         Parameters
         ----------
-        observed : array_like of int
-            Key indices, 0 … n − 1, each at most once; may be empty.
+        observed : array_like of int or str
+            Key indices, 0 … n − 1, or names, each at most once; may be empty.
         """
         o = self.indices("observed", observed)
         variance = np.diag(self.covariance).copy()
@@ -344,18 +354,21 @@ class GaussianModel(ShortRepr):
         return GaussianModel(self.mean * steps, self.covariance * steps, self.names)
 
     def indices(self, argument: str, keys: ArrayLike) -> np.ndarray:
-        """Key indices as an integer array, checked; errors name `argument`."""
+        """Key indices, given as such or as names, as an integer array; errors name `argument`."""
         several: Any = sorted(keys) if isinstance(keys, set | frozenset) else keys
         if not isinstance(several, np.ndarray):
             several = list(several) if isinstance(several, Iterable) else [[several]]
         given = np.asarray(several)
         if given.size == 0:
             return np.empty(0, dtype=np.intp)
+        if given.ndim == 1 and given.dtype.kind == "U" and {*given.tolist()} <= {*self.names}:
+            place = {name: i for i, name in enumerate(self.names)}
+            given = np.array([place[name] for name in given.tolist()])
         if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
-            raise ValueError(f"{argument} must be a sequence of key indices, got {keys!r}")
+            raise ValueError(f"{argument} must be a sequence of key indices or names, got {keys!r}")
         if given.min() < 0 or given.max() >= self.size or np.unique(given).size != given.size:
             raise ValueError(
-                f"{argument} must be different key indices inside 0 … {self.size - 1}, "
+                f"{argument} must be different keys, as names or indices 0 … {self.size - 1}, "
                 f"got {given.tolist()}"
             )
         return given.astype(np.intp)

@@ -113,6 +113,11 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
     try:
         numbers = np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
+        if hasattr(values, "columns"):
+            odd = [str(name) for name, kind in values.dtypes.items() if kind.kind not in "biuf"]
+            raise ValueError(
+                f"{argument} must be numbers, got others in {listed(odd)}: drop it"
+            ) from None
         raise ValueError(f"{argument} must be numbers, got {values!r:.80} ({error})") from error
     return np.where(values.mask, np.nan, numbers) if np.ma.isMaskedArray(values) else numbers
 
@@ -126,13 +131,32 @@ def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFr
     return pd.DataFrame(columns, pd.Index(labels, name="key"))
 
 
-class ShortRepr:
-    """A dataclass whose repr stays short: it cuts long arrays and tuples in their middle."""
+class ArrayRecord:
+    """A dataclass with arrays: equal if all fields are, with long values cut in its repr.
+
+    Its subclasses are made with ``eq=False, repr=False``.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    def __hash__(self) -> int:
+        values = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+        return hash(tuple(value for value in values if not isinstance(value, np.ndarray)))
 
     def __repr__(self) -> str:
         shown = [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
         values = (f"{name}={_short_repr(getattr(self, name))}" for name in shown)
         return f"{type(self).__name__}({', '.join(values)})"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(one, other, equal_nan=True)
+    return bool(one == other)
 
 
 def _short_repr(value: Any) -> str:

@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -85,6 +86,20 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
             "writable for this user, free some space, or set AFT_HOME to a checkout elsewhere"
         ) from error
     return folder
+
+
+class FreshFolders:
+    """A temporary folder in which every ``folders / name`` is another path, not there yet.
+
+    A notebook's cell that makes such a path can be run again, also after an interrupt.
+    """
+
+    def __init__(self) -> None:
+        self._root = Path(tempfile.mkdtemp(prefix="aft-"))
+        self._numbers = count(1)
+
+    def __truediv__(self, name: str) -> Path:
+        return self._root / f"{name}-{next(self._numbers)}"
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf, ndtri
 
+from aftlib.core.checks import require_number
+
 COMPARED_TO = 1e-12
 """Reliabilities closer than this count as equal (reading of D1 fig. 9)."""
 
@@ -35,6 +37,7 @@ class Requirement:
 
     Examples
     --------
+    >>> from aftlib import Requirement
     >>> half_a_degree = Requirement(epsilon=0.5, delta=0.05)
     >>> round(half_a_degree.max_variance, 4)
     0.0651
@@ -46,16 +49,10 @@ class Requirement:
     delta: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.epsilon < np.inf:
-            raise ValueError(
-                f"epsilon must be positive and finite, got {self.epsilon!r}; "
-                "give the largest error you accept, in the unit of your sensors"
-            )
-        if not 0 < self.delta < 1:
-            raise ValueError(
-                f"delta must lie inside (0, 1), got {self.delta!r}; "
-                "use 0.05 to accept a larger error in one case of twenty"
-            )
+        fix = "give the largest error you accept, in the unit of your sensors"
+        require_number("epsilon", self.epsilon, above=0, fix=fix)
+        fix = "use 0.05 to accept a larger error in one case of twenty"
+        require_number("delta", self.delta, above=0, below=1, fix=fix)
 
     @property
     def z(self) -> float:

@@ -22,7 +22,7 @@ from aftlib.does_it_pay.experiments import (
     calm_table,
     own_numbers,
 )
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
+from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
 
 COLORS = dict(zip(SCHEMES, (GREY, BLUE, GREEN, "#333333", ORANGE, PURPLE), strict=True))
 BELOW = {"y": -0.2, "yanchor": "top", "x": 0, "xanchor": "left"}
@@ -190,7 +190,7 @@ def read_again(measured: Measurements) -> go.Figure:
         x=rows.index, y=rows["again_planned"], name="planned", mode="markers",
         marker={"color": "#333", "symbol": "line-ew-open", "size": 42, "line": {"width": 3}},
     )  # fmt: skip
-    styled(figure, "Samples read again per failure", "", "samples")
+    named(styled(figure, "Samples read again per failure", "", "samples"), x="scheme")
     return figure.update_yaxes(rangemode="tozero")
 
 
@@ -208,6 +208,7 @@ def calm(measured: Measurements) -> go.Figure:
             mode="markers", marker=marker, showlegend=False, row=1, col=number,
         )  # fmt: skip
     styled(figure, "Throughput and latency while nothing fails", "", "", HEIGHT)
+    named(figure, x="scheme", y="value")
     return figure.update_yaxes(type="log", dtick=1).update_layout(hovermode="closest")
 
 

@@ -20,6 +20,7 @@ from aftlib.reports.style import (
     PURPLE,
     RED,
     explorable,
+    named,
     styled,
     with_slider,
 )
@@ -88,7 +89,7 @@ def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
     figure = go.Figure()
     for look, data in zip(looks, frames[str(start)], strict=True):
         figure.add_scatter(hoverinfo="skip", **look, **data)
-    styled(figure, "Buckets step by step (fig. 4)", "time t", "")
+    named(styled(figure, "Buckets step by step (fig. 4)", "time t", ""), y="height")
     figure.update_xaxes(range=[0.2, len(events) + 0.8], dtick=1)
     figure.update_yaxes(range=[-1.9, 1.9], visible=False)
     figure = with_slider(figure, "t", frames, start - 1)
@@ -303,4 +304,4 @@ def parallel(table: pd.DataFrame) -> go.Figure:
     grey, blue = {"color": GREY}, {"color": BLUE}
     figure.add_bar(x=x, y=table["count_s"], name="draw and count", marker=grey)
     figure.add_bar(x=x, y=table["histogram_s"], name="draw, histograms, merge", marker=blue)
-    return styled(figure, "A histogram a partition, merged", "", "seconds")
+    return named(styled(figure, "A histogram a partition, merged", "", "seconds"), x="events")

@@ -77,6 +77,7 @@ class ExponentialHistogram(Sketch):
     --------
     The thirteen events of D5's figure 3, up to the ninth:
 
+    >>> from aftlib import ExponentialHistogram
     >>> histogram = ExponentialHistogram(window=7, epsilon=0.5)
     >>> histogram.update([0, 1, 1, 0, 1, 1, 1, 1, 1])
     >>> histogram.buckets

@@ -13,7 +13,7 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.failure_drill.experiments import COLUMNS, DRIVER, SUPERVISOR, DrillResult
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
+from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
 
 COLORS = (RED, ORANGE, PURPLE, GREY, BLUE, GREEN, "#56B4E9", "#004D40")
 GOOD, FAIR, BAD = 1.0, 0.5, 0.0
@@ -82,7 +82,8 @@ def which_for_whom(result: DrillResult) -> go.Figure:
     figure.update_xaxes(side="top", showline=False, ticks="", tickangle=0)
     figure.update_yaxes(autorange="reversed", showline=False, ticks="")
     figure.update_layout(meta={"least": 720})  # pixels: on a phone it is scrolled
-    return figure.update_layout(margin={"l": 250, "t": 110, "r": 10, "b": 20})
+    figure.update_layout(margin={"l": 250, "t": 110, "r": 10, "b": 20})
+    return named(figure, x="measure", y="scheme", z="grade")
 
 
 def scheme_cells(row: pd.Series, delta: float, exact: float) -> list[tuple[str, float]]:
@@ -140,7 +141,7 @@ def stacked(
     """Horizontal stacked bars of the columns that have a colour, one bar per scheme."""
     figure = px.bar(table, x=[*colors], orientation="h", color_discrete_sequence=[*colors.values()])
     figure.update_traces(hovertemplate=text).update_layout(legend_title="")
-    styled(figure, title, x, "", 150 + 28 * len(table))
+    named(styled(figure, title, x, "", 150 + 28 * len(table)), y="scheme")
     return figure.update_yaxes(autorange="reversed").update_layout(margin={"l": 230})
 
 
@@ -185,7 +186,7 @@ def read_again(result: DrillResult) -> go.Figure:
         marker={"color": "#333", "symbol": "line-ew-open", "size": 42, "line": {"width": 3}},
     )  # fmt: skip
     title = "Samples read again, of what an exact recovery reads of the same kills"
-    styled(figure, title, "", "share", HEIGHT)
+    named(styled(figure, title, "", "share", HEIGHT), x="scheme")
     return figure.update_yaxes(tickformat=".0%", rangemode="tozero")
 
 
@@ -206,7 +207,7 @@ def latency(result: DrillResult) -> go.Figure:
         for batch in batches:
             figure.add_vline(batch, line={"color": "#bbb", "dash": "dot"}, row=number, col=1)
     title = "Latency (s) at a constant input of 70 % of the throughput; dotted: faults"
-    styled(figure, title, "", "", 140 + 130 * len(metrics))
+    named(styled(figure, title, "", "", 140 + 130 * len(metrics)), y="latency (s)")
     figure.update_xaxes(title_text="micro-batch", row=len(metrics), col=1)
     return figure.update_yaxes(rangemode="tozero")
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import aftlib
-from aftlib.reports.documents import PROFILES
+from aftlib.reports.documents import DOCUMENTS, PROFILES, bibtex
 
 if TYPE_CHECKING:
     from aftlib.reports.execute import OnCell
@@ -61,6 +60,13 @@ parameters_option = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     help="A notebook's parameter; a list is [1, 2], nothing is null. May be given many times.",
+)
+
+section_option = click.option(
+    "--section",
+    default="",
+    metavar="TEXT",
+    help="Only the cells below this heading, or the one that makes this table, and what they need.",
 )
 
 
@@ -154,10 +160,15 @@ def reproduce(
 @main.command()
 @click.argument("notebook")
 @parameters_option
+@section_option
 @click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
 @click.option("--help-parameters", is_flag=True, help="Only say what NOTEBOOK's parameters are.")
 def run(
-    notebook: str, parameters: tuple[str, ...], profile: str | None, help_parameters: bool
+    notebook: str,
+    parameters: tuple[str, ...],
+    section: str,
+    profile: str | None,
+    help_parameters: bool,
 ) -> None:
     """Run one NOTEBOOK: a name, a number, a document (D1) or a path.
 
@@ -168,7 +179,7 @@ def run(
     from aftlib.reports.reproduce import run_alone
 
     with clear_errors():
-        found = find_notebook(notebook)
+        found = find_notebook(notebook, section)
         if help_parameters:
             click.echo(found.help)
             return
@@ -211,6 +222,7 @@ def runs(
     for run in found:
         record = run.record
         own = [f"profile {record['profile']}"] * bool(record["profile"])
+        own += [f"section {record['section']!r}"] if record.get("section") else []
         own += [f"{name}={value}" for name, value in record["changed"].items()]
         result = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
         if record["error"]:
@@ -257,16 +269,10 @@ def doctor() -> None:
 
 @main.command()
 def cite() -> None:
-    """Print how to cite this version, as BibTeX."""
-    click.echo(
-        "@software{aftlib,\n"
-        "  title = {{aftlib: approximate fault tolerance for data streams}},\n"
-        "  author = {{The aftlib authors}},\n"
-        f"  version = {{{aftlib.__version__}}},\n"
-        "  license = {Apache-2.0},\n"
-        "}"
-    )
-    click.echo("Cite the documents whose experiments you use as well (docs/citation.md).", err=True)
+    """Print how to cite this version and the documents, as BibTeX."""
+    click.echo(bibtex())
+    unknown = [id for id, one in DOCUMENTS.items() if id.startswith("D") and not one.authors]
+    click.echo(f"Authors of {' and '.join(unknown)} are not known.", err=True)
 
 
 def overrides(

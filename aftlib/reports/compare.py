@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.cli import clear_errors
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import all_claims
+from aftlib.reports.figure_data import chosen, states
 from aftlib.reports.html import plotly_box, share_plotly
 from aftlib.reports.pages import SYMBOLS, render, shown, shown_interval, started
 from aftlib.reports.runs import Run, file_stem, find_run, runs_dir
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 20  # rows of a table whose differences are shown
+_OVERLAID = ("scatter", "scattergl", "bar")
+_DASHES, _PATTERNS = ("solid", "dash", "dot", "longdash"), ("", "/", "x", ".")
 _B = "\0B"  # after the columns of the second table: the end of no column's name
 
 
@@ -109,6 +114,11 @@ def tables(runs: Sequence[Run]) -> list[Line]:
 
 def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
     """Return a line for each column that `a` or `b` has besides its keys, see `tables`."""
+    processes = dict.fromkeys(c for c in [*a, *b] if re.fullmatch(r"(.*_)?pid", str(c)))
+    if processes:  # another number in each run
+        lines = [Line(f"{name}.{c}", ("process ids are not compared",), "same") for c in processes]
+        rest = (frame.drop(columns=[*processes], errors="ignore") for frame in (a, b))
+        return compare_frames(name, *rest) + lines
     keys = max(keys_of(a), keys_of(b), key=len)
     known = all(key in a and key in b for key in keys)
     if not keys or not known or a.duplicated(keys).any() or b.duplicated(keys).any():
@@ -216,25 +226,80 @@ def _parts(runs: Sequence[Run]) -> dict[str, list[Line]]:
     }
 
 
-def write_comparison(runs: Sequence[Run]) -> Path:
+def overlay(figures: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any] | None:
+    """Return one Plotly figure with the traces of all `figures`, each trace with its label.
+
+    The layout is the first's. A slider has the positions that all figures share; where they share
+    none, each figure is shown as it begins. None when a trace is neither a line nor a bar.
+    """
+    if any(trace.get("type", "scatter") not in _OVERLAID for f in figures for trace in f["data"]):
+        return None
+    begun = [chosen(figure) for figure in figures]
+    name, _, begin = begun[0][1].rpartition(" = ")
+    every = [{"".join(at.values()): traces for at, traces in states(f)} for f in figures]
+    shared = [at for at in every[0] if all(at in found for found in every)]
+    if begin not in shared:
+        every, shared = [{begin: figure["data"]} for figure, _ in begun], [begin]
+    traces = [
+        _labelled(trace, number, labels[number])
+        for number, found in enumerate(every)
+        for trace in found[begin]
+    ]
+    layout = {**figures[0].get("layout", {}), "sliders": []}
+    menus = layout.get("updatemenus") or []
+    scales = [m for m in menus if all(b.get("method") == "relayout" for b in m["buttons"])]
+    layout["updatemenus"] = scales
+    if len(shared) > 1:
+        steps = []
+        for at in shared:
+            data = [trace for found in every for trace in found[at]]
+            keys = [k for k in ("x", "y", "error_y", "text") if any(k in trace for trace in data)]
+            changes = {key: [trace.get(key) for trace in data] for key in keys}
+            steps.append({"label": at, "method": "restyle", "args": [changes]})
+        prefix = {"prefix": f"{name} = "}
+        active = shared.index(begin)
+        layout["sliders"] = [{"active": active, "currentvalue": prefix, "steps": steps}]
+    return {"data": traces, "layout": layout}
+
+
+def _labelled(trace: Mapping[str, Any], number: int, label: str) -> dict[str, Any]:
+    """Return a trace of figure `number`: its label is in the name, the number in the look."""
+    name = f"{trace['name']} ({label})" if trace.get("name") else label
+    if trace.get("type") == "bar":
+        pattern = {"shape": _PATTERNS[number % len(_PATTERNS)]}
+        look = {"marker": {**(trace.get("marker") or {}), "pattern": pattern}}
+    else:
+        dash = {"dash": _DASHES[number % len(_DASHES)]} if number else {}
+        look = {"line": {**(trace.get("line") or {}), **dash}}
+    return {**trace, **look, "name": name}
+
+
+def write_comparison(runs: Sequence[Run], overlaid: bool = False) -> Path:
     """Write the page that shows `runs` side by side, and return its path.
 
-    Text and tables as in `comparison_lines`, with the rows that differ most, and the figures.
+    Text and tables as in `comparison_lines`, with the rows that differ most, and the figures. If
+    `overlaid`, those of lines or bars are drawn in one; ValueError where the runs are not of one
+    notebook and section.
     """
+    parts = {(run.notebook, run.record.get("section", "")) for run in runs}
+    if overlaid and len(parts) > 1:
+        names = " and ".join(" ".join(part).strip() for part in sorted(parts))
+        raise ValueError(f"overlaid runs must be of one notebook and section, got {names}")
     target = runs_dir() / "compare" / f"{file_stem([run.folder.name for run in runs])}.html"
     drawn = []
     for run in runs:
         cells = run.executed().content.cells
         outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
         drawn.append([data[PLOTLY] for data in outputs if PLOTLY in data])
-    figures = [
-        [plotly_box(mine[number]) if number < len(mine) else "" for mine in drawn]
-        for number in range(max(map(len, drawn)))
-    ]
+    labels = ascii_uppercase[: len(runs)]
+    figures = []
+    for row in zip_longest(*drawn):
+        both = overlay(row, labels) if overlaid and None not in row else None
+        figures.append([plotly_box(f) if f else "" for f in ([both] if both else row)])
     page = render(
         "compare.html.j2",
         runs=runs,
-        labels=ascii_uppercase[: len(runs)],
+        labels=labels,
         home="../../",
         parts=_parts(runs),
         statements={id: claim.statement for id, claim in all_claims().items()},
@@ -245,19 +310,20 @@ def write_comparison(runs: Sequence[Run]) -> Path:
 
 
 @click.command("compare")
-@click.argument("chosen", metavar="RUN RUN [RUN]...", nargs=-1)
-def command(chosen: tuple[str, ...]) -> None:
+@click.argument("wanted", metavar="RUN RUN [RUN]...", nargs=-1)
+@click.option("--overlay", is_flag=True, help="Draw each figure once, with the lines of all runs.")
+def command(wanted: tuple[str, ...], overlay: bool) -> None:
     """Put stored runs side by side: parameters, versions, claims, the tables and figures.
 
     A RUN is a key, NOTEBOOK/KEY or a notebook's name for its newest run. Tables are joined on the
     columns that identify their rows; `!` marks values beyond their intervals, and other verdicts.
     """
     with clear_errors():
-        found = [find_run(name) for name in chosen]
+        found = [find_run(name) for name in wanted]
         if (count := len({run.name for run in found})) < 2:
             raise ValueError(f"give at least two different runs, got {count}: see `aft runs`")
         if len(found) > 26:
             raise ValueError(f"give at most 26 runs, one label each, got {len(found)}")
         click.echo("\n".join(comparison_lines(found)))
-        page = write_comparison(found)
+        page = write_comparison(found, overlay)
     click.echo(f"\nPage: {page}")

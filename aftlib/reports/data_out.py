@@ -7,13 +7,12 @@ the variable's name, so name what others should read: ``counts = …`` becomes `
 
 from __future__ import annotations
 
-import base64
 import copy
 import io
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,19 +36,11 @@ MOST_CELLS = 1_000_000  # a larger frame is an input rather than a result
 MOST_SHOWN = 50_000  # cells of a shown frame whose data a report carries
 CAPTION = "caption"  # tag of the cell that explains a figure
 WIDGET = "application/vnd.jupyter.widget-view+json"
-_COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
-_GREEK = (
+_NAMES = (
     "alpha beta gamma delta varepsilon theta lambda mu nu pi rho sigma tau varphi chi psi omega "
-    "Delta Sigma Phi Omega"
+    "Delta Sigma Phi Omega le ge approx - times infty"
 )
-_SYMBOLS = dict(zip("αβγδεθλμνπρστφχψωΔΣΦΩ", _GREEK.split(), strict=True)) | {
-    "≤": "le",
-    "≥": "ge",
-    "≈": "approx",
-    "−": "-",
-    "×": "times",
-    "∞": "infty",
-}
+_SYMBOLS = dict(zip("αβγδεθλμνπρστφχψωΔΣΦΩ≤≥≈−×∞", _NAMES.split(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -96,147 +87,6 @@ def kind_of(data: Mapping[str, Any]) -> str:
     if "text/html" in data:
         return "table" if "<table" in data["text/html"] else ""
     return "figure" if any(kind in data for kind in PICTURES) else ""
-
-
-def figure_csv(figure: Mapping[str, Any]) -> str:
-    """Return the data of a Plotly figure as CSV: one row per point and position of its slider.
-
-    The columns are the trace, the choice of the slider or menu, the coordinates under the titles of
-    their axes, and the bounds of error bars as values.
-    """
-    import pandas as pd
-
-    parts = [pd.DataFrame()]
-    for choice, traces in _states(figure):
-        for number, trace in enumerate(traces, 1):
-            columns = _columns(trace, figure.get("layout", {}))
-            if length := max(map(len, columns.values()), default=0):
-                called = plain_text(str(trace.get("name") or f"trace {number}"))
-                values = {name: pd.Series(column, dtype=object) for name, column in columns.items()}
-                about = {"trace": called} | choice | values
-                parts.append(pd.DataFrame(about, range(length), dtype=object))
-    return pd.concat(parts).to_csv(index=False, lineterminator="\n")
-
-
-def _states(
-    figure: Mapping[str, Any],
-) -> Iterator[tuple[dict[str, str], list[dict[str, Any]]]]:
-    """Yield each choice of the figure's slider or menu, by its name, with the traces it shows."""
-    layout, data = figure.get("layout", {}), list(figure.get("data", []))
-    sliders, menus = layout.get("sliders") or [], layout.get("updatemenus") or []
-    chosen = [s.get("steps", []) for s in sliders] + [m.get("buttons", []) for m in menus]
-    prefix = sliders[0].get("currentvalue", {}).get("prefix", "") if sliders else ""
-    name = plain_text(prefix).rstrip("=: ") or "choice"
-    steps = [step for step in (chosen or [[]])[0] if step.get("method") in ("restyle", "update")]
-    if not steps:
-        yield {}, data
-    for step in steps:
-        changes, *where = step.get("args") or [{}]
-        named = (which for which in where if isinstance(which, list | int))  # `update` has a layout
-        which = next(named, range(len(data)))
-        traces = [dict(trace) for trace in data]
-        for attribute, values in changes.items():
-            for position, trace in enumerate([which] if isinstance(which, int) else which):
-                if not isinstance(values, list | tuple):  # one for all
-                    traces[trace][attribute] = values
-                elif values:
-                    traces[trace][attribute] = values[position % len(values)]
-        label = plain_text(str(step.get("label", "")))
-        yield {name: label}, [trace for trace in traces if trace.get("visible", True)]
-
-
-def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, Any], str]:
-    """Return a Plotly figure as its slider or menu shows it at the label `at`, and that in words.
-
-    The words are such as ``ε = 0.12``, empty where nothing can be chosen; without `at` it is where
-    the figure begins. ValueError when there is no such label.
-    """
-    states = [(name, label, traces) for s, traces in _states(figure) for name, label in s.items()]
-    layout = figure.get("layout", {})
-    if not states and at is None:
-        return dict(figure), ""
-    if not states:
-        raise ValueError(f"the figure has no slider or menu to be set, got {at!r}")
-    begin = [*(layout.get("sliders") or []), *(layout.get("updatemenus") or [])][0].get("active", 0)
-    labels = [label for _, label, _ in states]
-    if at is not None and at not in labels:
-        raise ValueError(f"the figure has {states[0][0]} at {', '.join(labels)}, got {at!r}")
-    name, label, traces = states[begin if at is None else labels.index(at)]
-    for trace in traces:
-        for attribute in [key for key in trace if "." in key]:  # as Plotly's restyle names them
-            part, _, leaf = attribute.partition(".")
-            trace[part] = {**(trace.get(part) or {}), leaf: trace.pop(attribute)}
-    return {**figure, "data": traces}, f"{name} = {label}"
-
-
-def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, list]:
-    """Return the coordinates of a trace's points under their titles, some perhaps shorter."""
-    arrays = {name: unpacked(trace[name]) for name in _COORDINATES if trace.get(name) is not None}
-    arrays = {name: values for name, values in arrays.items() if values.ndim}
-    for axis in ("x", "y"):
-        bars = {**(trace.get(f"error_{axis}") or {})}
-        bars |= {k.split(".")[1]: v for k, v in trace.items() if k.startswith(f"error_{axis}.")}
-        if bars.get("array") is not None and axis in arrays:
-            above, middle = _numbers(unpacked(bars["array"])), _numbers(arrays[axis])
-            less = bars.get("arrayminus")
-            below = above if less is None else _numbers(unpacked(less))
-            if len(above) == len(below) == len(middle):
-                arrays[f"{axis} low"], arrays[f"{axis} high"] = middle - below, middle + above
-    titles = {axis: _title(layout, axis, trace) for axis in ("x", "y")}
-    if "z" in arrays and arrays["z"].ndim == 2:
-        height, width = arrays["z"].shape
-        x, y = arrays.get("x", np.arange(width)), arrays.get("y", np.arange(height))
-        if (len(x), len(y)) == (width, height):
-            arrays = {"x": np.tile(x, height), "y": np.repeat(y, width), "z": arrays["z"].ravel()}
-            text = unpacked(trace.get("text") or [])  # written into the cells
-            if text.shape == (height, width):
-                arrays["text"] = text.ravel()
-    return {
-        f"{titles.get(name[0], '') or name[0]}{name[1:]}" if name[:1] in titles else name: [
-            plain_text(value) if isinstance(value, str) else value for value in values.tolist()
-        ]
-        for name, values in arrays.items()
-        if values.ndim == 1
-    }
-
-
-def _title(layout: Mapping[str, Any], axis: str, trace: Mapping[str, Any]) -> str:
-    """Return the title of a trace's axis; its letter where both axes would have the same."""
-    found = []
-    for each in (axis, "y" if axis == "x" else "x"):
-        name = str(trace.get(f"{each}axis") or each)
-        axes = (layout.get(f"{each}axis{number}") or {} for number in (name[1:], ""))
-        titles = [axis.get("title") or "" for axis in axes]  # its own, else the first axis's
-        texts = [t if isinstance(t, str) else t.get("text") or "" for t in titles]
-        text = plain_text(next(filter(None, texts), ""))
-        found.append(re.sub(r"[ (,]+logarithmic\)$", lambda m: ")" * ("," in m[0]), text))
-    return found[0] if found[0] not in (found[1], "trace", "choice") else ""
-
-
-def unpacked(values: Any) -> np.ndarray:
-    """Return an array of a figure, which Plotly may have packed as ``{dtype, bdata, shape}``."""
-    if not isinstance(values, Mapping):
-        kinds = {type(value) for value in values} if isinstance(values, Sequence) else set()
-        mixed = len(kinds - {int, float}) > 0 and kinds != {list}
-        try:
-            return np.array(values, dtype=object) if mixed else np.array(values)
-        except ValueError:  # rows of unequal length
-            return np.array(values, dtype=object)
-    flat = np.frombuffer(base64.b64decode(values["bdata"]), dtype=np.dtype(values["dtype"]))
-    shape = values.get("shape")
-    return flat.reshape([int(n) for n in str(shape).split(",")]) if shape else flat
-
-
-def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return an array as numbers, NaN for other values, such as dates."""
-    import pandas as pd
-
-    return pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").to_numpy(float)
-
-
-def plain_text(text: str) -> str:
-    """Return a label without its markup."""
-    return re.sub(r"<[^>]*>", "", re.sub(r"<br */?>", " ", text)).strip()
 
 
 def table_csv(data: Mapping[str, Any]) -> str:
@@ -371,7 +221,10 @@ def store_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
 
 
 def frame_csv(frame: pd.DataFrame) -> str:
-    """Return `frame` as CSV: its index as columns, unless it only counts, and one name a column."""
+    """Return `frame` as CSV: its index as columns, unless it only counts, and one name a column.
+
+    Texts that a spreadsheet would take for a formula begin with an apostrophe.
+    """
     import pandas as pd
 
     names = [str(name) for name in frame.index.names if name is not None]
@@ -382,7 +235,21 @@ def frame_csv(frame: pd.DataFrame) -> str:
     plain = frame.set_axis(pd.Index(columns, dtype=object), axis=1)
     counts = isinstance(frame.index, pd.RangeIndex) and not names
     taken = any(name in columns for name in names)  # such as a column that is the index as well
-    return plain.reset_index(drop=counts or taken).to_csv(index=False, lineterminator="\n")
+    whole = plain.reset_index(drop=counts or taken)
+    for i, kind in enumerate(whole.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            cells = [_no_formula(cell) for cell in whole.iloc[:, i]]
+            whole.isetitem(i, np.array(cells, dtype=object))
+    whole.columns = whole.columns.map(_no_formula)
+    return whole.to_csv(index=False, lineterminator="\n")
+
+
+def _no_formula(cell: Any) -> Any:
+    """Return a text with an apostrophe before what a spreadsheet would calculate."""
+    if not isinstance(cell, str) or not re.match(r"[=+@\t\r-]", cell):
+        return cell
+    number = re.fullmatch(r"[-+][\d.,]*\d(e[-+]?\d+)? *%?|-+|[-+](inf|nan)", cell)
+    return cell if number else f"'{cell}"
 
 
 def read_csv(text: str) -> pd.DataFrame:

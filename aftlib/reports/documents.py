@@ -13,11 +13,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import aftlib
 from aftlib.core.claims import Claim
 from aftlib.core.paths import project_root
 
 if TYPE_CHECKING:
     from aftlib.reports.claims import ClaimRecord
+
+YEAR = 2026
+"""When this version was written."""
 
 PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
 
@@ -30,6 +34,9 @@ class Document:
     title: str
     notebook: str
     package: str = ""  # within `aftlib`; by default the notebook's name without its number
+    authors: tuple[str, ...] = ()  # with the next two, for a citation; empty where unknown
+    published_as: str = ""
+    where: str = ""
 
     def __post_init__(self) -> None:
         if not self.package:
@@ -50,15 +57,64 @@ DOCUMENTS: dict[str, Document] = {
     document.id: document
     for document in [
         Document("D1", "Approximately-once recovery", "01_approximately_once"),
-        Document("D2", "Checkpoints and partial replay", "02_checkpoint_planning"),
+        Document(
+            "D2",
+            "Checkpoints and partial replay",
+            "02_checkpoint_planning",
+            authors=("Takao, Hiroki", "Sugiura, Kento", "Ishikawa, Yoshiharu"),
+            published_as="チェックポインティングを考慮した近似的耐障害性保証",
+            where="DEIM 2020, in Japanese",
+        ),
         Document("D3", "State shared through a database", "03_shared_state"),
-        Document("D4", "Upstream backup with a working secondary", "04_upstream_backup"),
-        Document("D5", "Exponential histogram", "05_exponential_histogram"),
+        Document(
+            "D4",
+            "Upstream backup with a working secondary",
+            "04_upstream_backup",
+            authors=(
+                *("Nagano, Kyoko", "Itokawa, Tsuyoshi"),
+                *("Kitasuka, Teruaki", "Aritsugi, Masayoshi"),
+            ),
+            published_as="An Approach to Reducing Recovery Cost for High-Availability Stream "
+            "Processing Systems",
+            where="in Japanese",
+        ),
+        Document(
+            "D5",
+            "Exponential histogram",
+            "05_exponential_histogram",
+            authors=("Meijer, Michael",),
+            published_as="イベント ストリームを使いこなす: 高速概算集計",
+            where="in Japanese",
+        ),
         Document("G", "A promise for any data", "06_your_sensors", "sensor_plans"),
         Document("F", "One failure drill for every scheme", "07_failure_drill"),
         Document("P", "Does approximate recovery pay?", "08_does_it_pay"),
     ]
 }
+
+
+def bibtex() -> str:
+    """Return how to cite this version, and the documents whose authors are known, as BibTeX."""
+    entries = {
+        "@software{aftlib": {
+            "title": "{aftlib: approximate fault tolerance for data streams}",
+            "author": "{The aftlib authors}",
+            "year": str(YEAR),
+            "version": aftlib.__version__,
+            "license": "Apache-2.0",
+        }
+    }
+    for document in DOCUMENTS.values():
+        if document.authors:
+            year = re.search(r"\d{4}", document.where)
+            fields = {"title": f"{{{document.published_as}}}", "year": year[0] if year else ""}
+            fields |= {"author": " and ".join(document.authors), "note": document.where}
+            entries[f"@misc{{{document.id}"] = fields
+    return "\n".join(
+        ",\n  ".join([head, *(f"{name} = {{{text}}}" for name, text in fields.items() if text)])
+        + ",\n}"
+        for head, fields in entries.items()
+    )
 
 
 @cache

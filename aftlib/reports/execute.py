@@ -116,6 +116,7 @@ def execute(
     record: dict[str, Any] = {
         "name": notebook.name,
         "profile": profile,
+        "section": notebook.section,
         "parameters": notebook.values(parameters),
         "given": dict(parameters),
         "changed": notebook.changed(parameters, profile),

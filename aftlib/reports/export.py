@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import re
 import shutil
@@ -25,20 +26,21 @@ from aftlib.reports.data_out import (
     PLOTLY,
     TABLE,
     Shown,
-    chosen,
-    figure_csv,
     shown_in,
     table_csv,
     table_latex,
 )
+from aftlib.reports.figure_data import chosen, figure_csv
 from aftlib.reports.html import in_script, share_plotly
 from aftlib.reports.notebook import find_notebook
+from aftlib.reports.pages import asset
 from aftlib.reports.runs import Executed, find_run
 
 DRAWN = ("svg", "png", "pdf")
 FORMATS = {"figure": ("csv", "json", *DRAWN), "table": ("csv", "tex")}
 _UNITS = {"mm": 96 / 25.4, "cm": 96 / 2.54, "in": 96.0, "pt": 96 / 72, "px": 1.0}  # CSS pixels
 _DOTS = 300 / 96  # pixels of a PNG a CSS pixel: 300 an inch
+WIDEST = 1000  # CSS pixels up to which the least readable width is looked for
 LEAST, MOST = 10, 5000
 """CSS pixels that a drawing may be wide or high: a browser makes nothing of larger ones."""
 
@@ -117,7 +119,7 @@ def export(
     A drawing is `width` CSS pixels wide, and `height` high or as plot and legend need; the
     title is left to the caption and the legend lies below. A slider or menu stands at the label
     `at`, or where it begins; data hold all that it can choose. ValueError when it cannot be had in
-    that format, or there is no browser to draw with.
+    that format or would not be `readable` at that width, or there is no browser to draw with.
     """
     require_choice(f"format of a {shown.kind}", kind, FORMATS[shown.kind])
     if shown.kind == "table":
@@ -143,17 +145,39 @@ def export(
             "AFT_BROWSER. Without one there are csv and json, and SVG and PNG by the buttons below "
             "the figure in its report"
         )
-    size = {"width": round(width), "height": round(height or width * 5 / 8)}
-    drawn = {"data": figure["data"], "layout": for_paper(figure.get("layout", {})) | size}
-    if height is None:  # what legend and labels take is given back to the plot
-        inner = "then((box) => `${box._fullLayout._size.h}`)"
-        plot = float(evaluate(f"Plotly.newPlot('figure', {in_script(drawn)}).{inner}", browser))
-        size["height"] += round(max(0, size["height"] - 40 - plot))
-        drawn["layout"] |= size
+    drawn = readable(figure, browser, width, height)
     if kind == "pdf":
         return print_page(drawn, target, browser)
+    size = {name: drawn["layout"][name] for name in ("width", "height")}
     options = size | {"format": kind, "scale": _DOTS if kind == "png" else 1}
     return write_whole(target, _image(drawn, browser, options))
+
+
+def readable(
+    figure: Mapping[str, Any], browser: str, width: float, height: float | None = None
+) -> dict[str, Any]:
+    """Return a Plotly figure laid out for paper, `width` CSS pixels wide.
+
+    Panels side by side are stacked where it is narrow. ValueError, with the least width that will
+    do, where a text is smaller than 6 pt, cut off, or lies on another text or on a panel, or where
+    an axis leaves out some of its categories.
+    """
+    layout = for_paper(figure.get("layout", {}))
+    plain = {"data": figure["data"], "layout": layout}
+    size = ", ".join([str(round(width)), str(round(height)) if height else "null", str(WIDEST)])
+    found = json.loads(
+        evaluate(f"forPaper({in_script(plain)}, {size})", browser, asset("paper.js"))
+    )
+    if problems := found["complaints"]:
+        least, given = found.get("least"), f"{width / _UNITS['mm']:.0f} mm"
+        way_out = (
+            f"give --width {math.ceil(least / _UNITS['mm'])}mm or more"
+            if least
+            else ("leave out --height" if height else "export its data, or show less in it")
+        )
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise ValueError(f"at {given} the figure is not readable: {problems[0]}{more}; {way_out}")
+    return {"data": figure["data"], "layout": found["layout"]}
 
 
 def for_paper(layout: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,9 +235,10 @@ def _image(figure: dict[str, Any], browser: str, options: dict[str, Any]) -> byt
     return base64.b64decode(content) if "base64" in about else unquote(content).encode()
 
 
-def evaluate(expression: str, browser: str) -> str:
-    """Return the text that a promise of Plotly's script resolves to, or raise RuntimeError."""
-    shown = _show(browser, _ANSWER.format(expression=expression), ["--dump-dom"])
+def evaluate(expression: str, browser: str, script: str = "") -> str:
+    """Return the text that a promise of Plotly or of `script` gives, or raise RuntimeError."""
+    script = f"{asset('narrow.js')}{script}{_ANSWER.format(expression=expression)}"
+    shown = _show(browser, script, ["--dump-dom"])
     found = re.search(r'<pre id="answer"[^>]*>(value|error) ([^<]*)', shown.stdout)
     if found is None or found[1] == "error":
         why = found[2] if found else shown.stderr.strip()[-500:]

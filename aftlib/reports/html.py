@@ -31,14 +31,13 @@ from aftlib.reports.data_out import (
     TABLE,
     WIDGET,
     Shown,
-    figure_csv,
     is_caption,
-    plain_text,
     shown_in,
     table_csv,
     table_latex,
 )
 from aftlib.reports.documents import DOCUMENTS, Document, all_claims, cited, linked
+from aftlib.reports.figure_data import figure_csv, plain_text
 from aftlib.reports.pages import render, slug, tally
 from aftlib.reports.parameter_cell import read_parameters
 from aftlib.reports.runs import Executed

@@ -7,6 +7,8 @@ parameters and cells name.
 
 from __future__ import annotations
 
+import ast
+import copy
 import glob
 import hashlib
 import importlib.metadata
@@ -14,19 +16,28 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+import symtable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from IPython.core.inputtransformer2 import TransformerManager
 
 from aftlib.core.checks import require_choice
 from aftlib.core.paths import notebooks_dir, project_root
 from aftlib.reports.documents import DOCUMENTS, PROFILES
-from aftlib.reports.parameter_cell import Parameter, check_parameters, listing, read_parameters
+from aftlib.reports.parameter_cell import (
+    TAG,
+    Parameter,
+    check_parameters,
+    listing,
+    read_parameters,
+)
 from aftlib.reports.parameter_model import ParameterModel
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -38,9 +49,13 @@ _NOT_SOURCE = {"templates", "__pycache__"}  # how pages look; what Python and nu
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook file; everything is read from it once, when first asked for."""
+    """A notebook file; everything is read from it once, when first asked for.
+
+    With a `section`, its cells are those of the section and those that they need.
+    """
 
     path: Path
+    section: str = ""
 
     @property
     def name(self) -> str:
@@ -55,7 +70,8 @@ class Notebook:
     @cached_property
     def content(self) -> nbformat.NotebookNode:
         """The notebook itself."""
-        return read_notebook(self.path)
+        content = read_notebook(self.path)
+        return section_of(content, self.section) if self.section else content
 
     @cached_property
     def model(self) -> type[ParameterModel] | None:
@@ -81,6 +97,17 @@ class Notebook:
         """Return the values that `given` sets to others than those of `profile` (the defaults)."""
         own = self.values(profile_parameters(profile, self) if profile else {})
         return {name: value for name, value in given.items() if value != own[name]}
+
+    def require_table(self, name: str) -> None:
+        """ValueError where no cell assigns the variable `name` and it is no ``Table N``."""
+        cells = [cell for cell in self.content.cells if cell.cell_type == "code"]
+        assigned = {known for cell in cells for known in _Names(cell.source).assigned}
+        if name not in assigned and not re.fullmatch(r"Table \d+", name):
+            near = ", ".join(get_close_matches(name, assigned, 3))
+            raise ValueError(
+                f"table {name!r} is no variable of notebook {self.name}: give "
+                f"{near or 'a name that a cell assigns a data frame to'}"
+            )
 
     @property
     def starts_spark(self) -> bool:
@@ -115,16 +142,19 @@ def all_notebooks() -> list[Notebook]:
     return [Notebook(path) for path in sorted(notebooks_dir().glob("[0-9][0-9]_*.ipynb"))]
 
 
-def find_notebook(wanted: str) -> Notebook:
-    """Return the notebook called `wanted`: a name, a number, a document's id, or a file's path."""
+def find_notebook(wanted: str, section: str = "") -> Notebook:
+    """Return the notebook called `wanted`: a name, a number, a document's id, or a file's path.
+
+    With a `section` it is that part of it only, see `section_of`.
+    """
     known = all_notebooks()
     for notebook in known:
         number = notebook.name.split("_")[0]
         names = {notebook.name, number, number.lstrip("0"), (notebook.document or "").lower()}
         if wanted.strip().lower().removesuffix(".ipynb") in names - {""}:
-            return notebook
+            return Notebook(notebook.path, section)
     if Path(wanted).is_file():
-        return Notebook(Path(wanted).resolve())
+        return Notebook(Path(wanted).resolve(), section)
     called = [n.name + (f" ({n.document})" if n.document else "") for n in known]
     raise ValueError(
         f"no notebook {wanted!r}: give a path, or a name, number or document of "
@@ -139,6 +169,121 @@ def profile_parameters(profile: str, notebook: Notebook) -> dict[str, Any]:
     """
     require_choice("profile", profile, PROFILES)
     return notebook.model.profile(profile) if notebook.model else {}
+
+
+def section_of(content: nbformat.NotebookNode, wanted: str) -> nbformat.NotebookNode:
+    """Return the notebook with one section only, and the cells that the section needs.
+
+    Parameters
+    ----------
+    content
+        A notebook. Its first cell and the cells that check its parameters always stay.
+    wanted
+        A heading, or words that only one heading has; or a variable, for the cells that make the
+        value which it has in the end. Case does not matter in headings.
+
+    Raises
+    ------
+    ValueError
+        When no heading or variable fits, or several headings do.
+
+    Notes
+    -----
+    A cell is needed if it assigns or changes a name that a needed cell reads. A statement whose
+    value nobody uses counts as a change of all names in it; a change through another name of the
+    same object is not seen. A cell that reads ``globals()``, such
+    as a scorecard, needs all cells before it.
+    """
+    cells = content.cells
+    names = {i: _Names(cell.source) for i, cell in enumerate(cells) if cell.cell_type == "code"}
+    heads = _headings(cells)
+    variable = wanted not in heads and any(wanted in used.assigned for used in names.values())
+    chosen = set() if variable else _cells_below(wanted, heads, len(cells))
+    modules = {name for used in names.values() for name in used.imported}
+    always = {i for i in names if TAG in cells[i].metadata.get("tags", [])}
+    always |= {i for i, used in names.items() if "NotebookParameters" in used.imported}
+
+    needed, kept, everything = {wanted} if variable else set(), {0, *chosen}, False
+    for i in sorted(names, reverse=True):
+        used = names[i]
+        gives = used.assigned | (used.changed - modules)
+        if i in chosen | always or everything or needed & gives:
+            kept.add(i)
+            needed = (needed - used.certain) | used.read
+            everything |= "globals" in used.read and i not in always
+    part = copy.copy(content)
+    part.cells = [cells[i] for i in sorted(kept)]
+    return part
+
+
+class _Names:
+    """The names that a cell reads before it assigns them, and those that it gives to others."""
+
+    def __init__(self, source: str) -> None:
+        self.read, self.assigned, self.changed = set[str](), set[str](), set[str]()
+        self.imported, self.certain = set[str](), set[str]()  # certain: assigned whatever is true
+        statements = ast.parse(TransformerManager().transform_cell(source)).body
+        for statement in statements:
+            table = symtable.symtable(ast.unparse(statement), "cell", "exec")
+            read = {*_read(table)}
+            imported = {name.get_name() for name in table.get_symbols() if name.is_imported()}
+            assigned = {name.get_name() for name in table.get_symbols() if name.is_assigned()}
+            changed = {name for node in ast.walk(statement) for name in _changed(node)}
+            if isinstance(statement, ast.Expr) and statement is not statements[-1]:
+                changed |= read
+            self.read |= (read | changed) - self.certain
+            self.assigned |= assigned | imported
+            self.changed |= changed
+            self.imported |= imported
+            if not isinstance(statement, ast.If | ast.For | ast.While | ast.Try | ast.Match):
+                self.certain |= assigned | imported
+
+
+def _read(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names outside of functions that a scope and those in it read."""
+    top = table.get_type() == "module"
+    for name in table.get_symbols():
+        if name.is_referenced() and (top or name.is_global()):
+            yield name.get_name()
+    for inner in table.get_children():
+        yield from _read(inner)
+
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """Yield the names whose values a node changes in place."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id
+    if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        inner = node.value
+        while isinstance(inner, ast.Subscript | ast.Attribute):
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            yield inner.id
+
+
+def _headings(cells: list) -> dict[str, tuple[int, int]]:
+    """Return the position and the level of each heading but the title."""
+    return {
+        text: (i, len(mark))
+        for i, cell in enumerate(cells)
+        if cell.cell_type == "markdown"
+        for mark, text in re.findall(r"^(##+) +(.+?) *#*$", cell.source, re.MULTILINE)
+    }
+
+
+def _cells_below(wanted: str, heads: Mapping[str, tuple[int, int]], count: int) -> set[int]:
+    """Return the positions of the cells below a heading, of `count` in all."""
+    asked = wanted.strip().casefold()
+    found = [text for text in heads if asked in text.casefold()]
+    found = [text for text in found if text.casefold() == asked] or found
+    if len(found) != 1:
+        raise ValueError(
+            f"section {wanted!r} must be a variable or one heading of the notebook: give one of "
+            f"{', '.join(map(repr, found or heads)) or 'none, for it has no headings'}"
+        )
+    begin, level = heads[found[0]]
+    later = (i for i, depth in heads.values() if i > begin and depth <= level)
+    return {*range(begin, next(later, count))}
 
 
 def title_of(content: nbformat.NotebookNode, otherwise: str) -> str:

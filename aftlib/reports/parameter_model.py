@@ -9,6 +9,8 @@ cannot run with.
 from __future__ import annotations
 
 import ast
+import logging
+import sys
 import typing
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -69,8 +71,11 @@ class ParameterModel(BaseModel):
     def of(cls, namespace: Mapping[str, Any]) -> Self:
         """Return the model of a notebook's ``globals()``.
 
-        In Jupyter, a name of the parameters' cell that is none of the model's is refused.
+        In Jupyter, a name of the parameters' cell that is none of the model's is refused, and an
+        interrupt of a later cell prints one line.
         """
+        if "get_ipython" in namespace:
+            shorten_interrupts(namespace["get_ipython"]())
         cells = [cell for cell in namespace.get("In", []) if cell.startswith(HEAD)]
         nodes = ast.walk(ast.parse(cells[-1])) if cells else ()
         stored = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
@@ -96,6 +101,20 @@ class ParameterModel(BaseModel):
                 "\n    ".join(filter(None, [f"{name}: {wanted}", info.description, shown]))
             )
         return "\n".join(parts)
+
+
+def shorten_interrupts(shell: Any) -> None:
+    """Have IPython print one line for an interrupted cell, and py4j log nothing of it."""
+
+    def show(*about: Any, **options: Any) -> None:
+        print("Interrupted. The cell can be run again.", file=sys.stderr)
+
+    shell.set_custom_exc((KeyboardInterrupt,), show)
+    logging.getLogger().addFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("KeyboardInterrupt")
 
 
 def kind_of(annotation: Any) -> str:

@@ -265,8 +265,8 @@ def run_folders() -> list[Path]:
 def find_run(wanted: str) -> Run:
     """Return the run called `wanted`: the beginning of its key or of NOTEBOOK/KEY, or a notebook.
 
-    A notebook stands for its newest run, and ``last`` for the newest of all. ValueError when there
-    is none, or several.
+    A notebook stands for its newest run, of all sections if there is one, and ``last`` for the
+    newest of all. ValueError when there is none, or several.
     """
     runs = all_runs()
     if wanted == "last" and runs:
@@ -277,6 +277,7 @@ def find_run(wanted: str) -> Run:
     except ValueError:
         named, known = notebook if slash else wanted, False
     newest = [run for run in runs if run.notebook == named and not slash]
+    newest.sort(key=lambda run: bool(run.record.get("section")))
     keyed = [
         run
         for run in runs

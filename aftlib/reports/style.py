@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
 HEIGHT = 430
+_ADDED, _SYMBOLS = ("#56B4E9", "#882255", "#117733", "#999933"), ("star", "cross", "hexagon")
 SHARED_HEADINGS = {
     "bound": "most that may be wrong",
     "cpu_s": "CPU, s",
@@ -44,6 +46,11 @@ def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) 
     figure.update_xaxes(title_text=x, showline=True, linecolor="#999", ticks="outside")
     figure.update_yaxes(title_text=y, showline=True, linecolor="#999", ticks="outside")
     return figure
+
+
+def named(figure: go.Figure, **columns: str) -> go.Figure:
+    """Name axes without a title, x, y or z, for the figure's CSV; returns the same figure."""
+    return figure.update_layout(meta={**(figure.layout.meta or {}), "columns": columns})
 
 
 def with_slider(
@@ -98,8 +105,8 @@ def line_figure(
     x, y, curve
         Its columns.
     looks
-        Attributes of the line for each value of `curve`, in the order of the legend; values that
-        the frame lacks are left out.
+        Attributes of the line for each value of `curve`, in the order of the legend. Those that the
+        frame lacks are left out, and values without one have a look of their own.
     titles
         Of the figure, the x axis and the y axis.
     slider, label, start
@@ -110,7 +117,10 @@ def line_figure(
     logarithmic
         Whether x is.
     """
-    looks = {name: look for name, look in looks.items() if (frame[curve] == name).any()}
+    drawn = frame[curve].unique().tolist()
+    added = [name for name in drawn if name not in looks]
+    looks = {name: look for name, look in looks.items() if name in drawn}
+    looks |= dict(zip(added, map(line_look, cycle(_ADDED), cycle(_SYMBOLS)), strict=False))
     ordered = frame.sort_values(x)
 
     def curves(rows: pd.DataFrame) -> list[dict[str, Any]]:

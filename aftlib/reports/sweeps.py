@@ -23,7 +23,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.core.paths import reports_dir, write_whole
-from aftlib.reports.cli import attend, clear_errors, overrides, parameters_option
+from aftlib.reports.cli import (
+    attend,
+    clear_errors,
+    overrides,
+    parameters_option,
+    section_option,
+)
+from aftlib.reports.data_out import frame_csv
 from aftlib.reports.documents import PROFILES, all_claims
 from aftlib.reports.execute import OnCell, run_once
 from aftlib.reports.html import plotly_box, share_plotly
@@ -49,7 +56,8 @@ class Sweep:
     @property
     def page(self) -> Path:
         """The path of its page, with the runs: the same path for the same sweep."""
-        text = json.dumps([self.varied, self.points], sort_keys=True, default=str)
+        section = [self.notebook.section] if self.notebook.section else []
+        text = json.dumps([self.varied, self.points, *section], sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:6]
         name = file_stem(["sweep", *self.varied, digest])
         return runs_dir() / self.notebook.name / f"{name}.html"
@@ -127,7 +135,9 @@ def time_of_one(sweep: Sweep) -> tuple[float | None, bool]:
     """
     notebook, (point, *_) = sweep.notebook, sweep.points
     records = [run.record for run in all_runs() if run.notebook == notebook.name]
-    if report := Executed.find(reports_dir() / f"{notebook.name}.ipynb"):
+    records = [record for record in records if record.get("section", "") == notebook.section]
+    report = Executed.find(reports_dir() / f"{notebook.name}.ipynb")
+    if report and not notebook.section:
         records.append(report.record)
     took = [(r["parameters"], r["seconds"]) for r in records if not r["error"]]
     fixed = [item for item in notebook.values(point).items() if item[0] not in sweep.varied]
@@ -171,6 +181,34 @@ def write_sweep(sweep: Sweep) -> Path:
     )
     share_plotly(reports_dir())
     return write_whole(sweep.page, page)
+
+
+def write_table(sweep: Sweep, name: str) -> Path:
+    """Write the table `name` of all runs so far as one CSV file beside the page; return its path.
+
+    The varied values come first, as columns, then the key of the run and the table's own columns. A
+    varied value that has the name of one of them is called ``NAME (parameter)``. ValueError when a
+    run has no such table.
+    """
+    parts = [pd.DataFrame()]
+    for point in sweep.points:
+        run = stored_run(sweep.notebook, point)
+        if run is None:
+            continue
+        tables = run.tables()
+        if name not in tables:
+            raise ValueError(
+                f"run {run.name} has no table {name!r}: give one of {', '.join(tables) or 'none'}"
+            )
+        table = tables[name]
+        labels = {n: f"{n} (parameter)" if n in table else n for n in sweep.varied}
+        values = {
+            labels[n]: str(v) if isinstance(v, list) else v for n, v in point.items() if n in labels
+        }
+        table = table.assign(**values, run=run.folder.name)
+        parts.append(table[[*values, "run", *tables[name].columns]])
+    target = sweep.page.with_name(f"{sweep.page.stem}-{file_stem([name])}.csv")
+    return write_whole(target, frame_csv(pd.concat(parts, ignore_index=True)))
 
 
 def _measurements(sweep: Sweep, done: Sequence[tuple[Mapping[str, Any], Run]]) -> pd.DataFrame:
@@ -222,16 +260,25 @@ def _multiple(claim: pd.DataFrame, varied: Sequence[str]) -> dict[str, Any] | No
 @click.command("sweep")
 @click.argument("notebook")
 @parameters_option
+@section_option
+@click.option("--table", "tables", metavar="NAME", multiple=True, help="All runs' in one CSV file.")
 @click.option("--zip", "together", is_flag=True, help="First values together, then the second.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs at the same time.")
 @click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
 def command(
-    notebook: str, parameters: tuple[str, ...], together: bool, jobs: int, profile: str | None
+    notebook: str,
+    parameters: tuple[str, ...],
+    section: str,
+    tables: tuple[str, ...],
+    together: bool,
+    jobs: int,
+    profile: str | None,
 ) -> None:
     """Run one NOTEBOOK over values, such as -p epsilon=0.1,0.12 -p t_sla=50,100.
 
     Every combination is run once and stored: the same command goes on after an interrupt. A failed
-    run is a row of the page. Notebooks that start Spark run one at a time, whatever --jobs says.
+    run is a row of the page. `--table counts` writes the tables `counts` of all runs as one CSV
+    file. Notebooks that start Spark run one at a time, whatever --jobs says.
     """
 
     def run(point: dict[str, Any], on_cell: OnCell) -> Executed:
@@ -240,7 +287,9 @@ def command(
         return executed
 
     with clear_errors():
-        found = find_notebook(notebook)
+        found = find_notebook(notebook, section)
+        for table in tables:
+            found.require_table(table)
         planned = plan_sweep(found, overrides(parameters), together, profile or "")
         jobs = 1 if found.starts_spark else jobs
         todo = [point for point in planned.points if stored_run(found, point) is None]
@@ -255,6 +304,9 @@ def command(
         works = {planned.label(point): partial(run, point) for point in todo}
         executed = attend(works, jobs) if works else []
         page = write_sweep(planned)
+        written = [write_table(planned, name) for name in tables]
         conclude([])
+    for path in written:
+        click.echo(f"Table: {path}")
     click.echo(f"Sweep: {page}")
     sys.exit(1 if any(ran.error for ran in executed) else 0)

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, styled
+from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
 from aftlib.sensor_plans.backtest import (
     ALWAYS,
     BASELINE,
@@ -49,9 +49,9 @@ def _heatmap(
     """A heat map with one row per sensor."""
     y = [escape(sensor["name"]) for sensor in sensors]
     hover = f"%{{y}}, %{{x}}: {hover}<extra></extra>"
-    height, x_title = look.pop("height"), look.pop("x_title")
+    height, x_title, name = look.pop("height"), look.pop("x_title"), look.pop("name")
     figure = go.Figure(go.Heatmap(z=z, x=x, y=y, hovertemplate=hover, **look))
-    styled(figure, title, x_title, "", height)
+    named(styled(figure, title, x_title, "", height), x="other sensor", y="sensor", z=name)
     return figure.update_yaxes(autorange="reversed", dtick=1).update_layout(hovermode="closest")
 
 
@@ -66,6 +66,7 @@ def correlations(plan: Mapping) -> go.Figure:
     names = [escape(sensor["name"]) for sensor in sensors]
     title = "Correlation of the window results, first half"
     look = {"zmin": -1, "zmax": 1, "colorscale": "RdBu_r", "height": 200 + 14 * len(names)}
+    look |= {"name": "correlation"}
     figure = _heatmap(plan["correlation"], names, sensors, title, "%{z:.2f}", x_title="", **look)
     return figure.update_xaxes(dtick=1)
 
@@ -78,7 +79,7 @@ def recoverable(plan: Mapping) -> go.Figure:
     shares = [sensor["declared"] for sensor in sensors]
     title = "Which sensors may be lost: share of the time certified recoverable"
     look = {"zmin": 0, "zmax": 1, "colorscale": "Blues", "height": 220 + 16 * len(sensors)}
-    x_title = "how long the outage has lasted"
+    x_title, look["name"] = "how long the outage has lasted", "share certified"
     return _heatmap(
         shares, horizons, sensors, title, "%{z:.0%} of the time", x_title=x_title, **look
     )
@@ -152,6 +153,7 @@ def sensors(plan: Mapping) -> go.Figure:
     )
     figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
     styled(figure, "Guarantees that held, by sensor (dashed: guaranteed)", "", "share within ε")
+    named(figure, x="sensor")
     low = max(0, min([0.9, *(sensor["within"][0] for sensor in scored)]) - 0.03)
     figure.update_yaxes(tickformat=".0%", range=[low, 1 + 0.04 * (1 - low)])
     return figure.update_layout(hovermode="closest")
@@ -194,7 +196,8 @@ def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
                     line={"color": color, "dash": dash},
                 )
         figure.add_hline(1 - delta, line={"color": GREY, "dash": "dash"}, row=1, col=column)
-    return figure.update_yaxes(range=[0, 1.03]).update_layout(height=HEIGHT + 60)
+    figure.update_yaxes(range=[0, 1.03]).update_layout(height=HEIGHT + 60)
+    return named(figure, y="share")
 
 
 def taken(plans: Mapping[str, Mapping]) -> Styler:

@@ -8,7 +8,7 @@ from itertools import cycle
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, named, styled, with_slider
 from aftlib.shared_state.scaling import SERVED, seconds_by_part
 from aftlib.shared_state.tuplelog import UNIFORM
 
@@ -121,7 +121,9 @@ def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
     figure = go.Figure()
     for (name, color), data in zip(_PARTS.values(), next(iter(frames.values())), strict=True):
         figure.add_bar(orientation="h", name=name, marker={"color": color}, **data)
-    styled(figure, title, "seconds", "").update_layout(barmode="stack", hovermode="closest")
+    named(styled(figure, title, "seconds", ""), y="strategy").update_layout(
+        barmode="stack", hovermode="closest"
+    )
     return with_slider(figure, "skew", frames, 0)
 
 
@@ -133,7 +135,7 @@ def failures(frame: pd.DataFrame, title: str) -> go.Figure:
     for column, (name, color) in bars.items():
         values = [None if pd.isna(value) else value for value in frame[column]]
         figure.add_bar(x=values, y=names, orientation="h", name=name, marker={"color": color})
-    styled(figure, title, "tuples", "").update_yaxes(autorange="reversed")
+    named(styled(figure, title, "tuples", ""), y="strategy").update_yaxes(autorange="reversed")
     return figure.update_layout(hovermode="closest")
 
 

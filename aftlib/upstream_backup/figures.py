@@ -8,7 +8,7 @@ from itertools import cycle, pairwise
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled, with_slider
+from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, named, styled, with_slider
 from aftlib.upstream_backup.messages import Message, kept, messages
 from aftlib.upstream_backup.parameters import MS, NODES
 from aftlib.upstream_backup.recursion import Simulated
@@ -212,7 +212,7 @@ def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.
             hoverinfo="skip",
         )  # fmt: skip
 
-    styled(figure, title, "", "time (ms)")
+    named(styled(figure, title, "", "time (ms)"), x="place of the node")
     victim, crash = _PLACES[downtime.failure.node], downtime.crash / MS
     for x in _PLACES.values():
         stop = crash if x == victim else end_ms

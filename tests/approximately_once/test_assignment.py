@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from aftlib.approximately_once.assignment import (
+    assess,
     assign_greedy,
     assign_packed,
     assign_random,
     assign_spread,
 )
+from aftlib.approximately_once.best import assign_best
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, random_model
 from aftlib.core.requirement import Requirement
@@ -169,3 +171,40 @@ def test_more_workers_than_keys_are_refused(m):
     for assign in (assign_greedy, assign_spread, assign_packed):
         with pytest.raises(ValueError, match="workers must be a whole number .* at most 120, got"):
             assign(MODEL, m, Requirement(0.7, 0.05), uneven=True)
+
+
+def test_given_key_sets_are_assessed_by_index_or_by_name():
+    requirement, model = Requirement(0.7, 0.05), block_model(6, 3)
+    spread = assign_spread(model, 2, requirement)
+    assert assess(model, spread.workers, requirement) == spread
+    named = [[model.names[i] for i in reversed(keys)] for keys in spread.workers]
+    assert assess(model, named, requirement) == spread
+
+
+@pytest.mark.parametrize(
+    ("workers", "message"),
+    [
+        ([[0, 1], [1, 2, 3]], "workers must have each of the 4 keys once, not so 'X2': give each"),
+        ([[0, 1], [3]], "workers must have each of the 4 keys once, not so 'X3'"),
+        ([[0, 0], [1, 2, 3]], r"each of workers must be different keys, .* got \[0, 0\]"),
+        ([[0, 1], [2, 4]], r"each of workers must be different keys, as .* 0 … 3, got \[2, 4\]"),
+        (
+            [["X1", "X2"], ["X3", "X5"]],
+            "each of workers must be a sequence of key indices or names",
+        ),
+    ],
+)
+def test_key_sets_that_are_no_assignment_are_refused(workers, message):
+    with pytest.raises(ValueError, match=message):
+        assess(block_model(4, 2), workers, Requirement(0.7, 0.05))
+
+
+@pytest.mark.parametrize("assign", [assign_greedy, assign_spread, assign_packed, assign_best])
+def test_what_is_no_model_or_requirement_is_refused(assign):
+    model, requirement = block_model(4, 2), Requirement(0.7, 0.05)
+    with pytest.raises(ValueError, match="model must be a GaussianModel, got ndarray .*: give Gau"):
+        assign(model.covariance, 2, requirement)
+    with pytest.raises(ValueError, match="requirement must be a Requirement, got float 0.05: give"):
+        assign(model, 2, 0.05)
+    with pytest.raises(ValueError, match="rng must be a Generator, got int 1: give numpy.random"):
+        assign_random(model, 2, requirement, 1)

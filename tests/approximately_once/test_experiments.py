@@ -9,7 +9,7 @@ import pytest
 from scipy.signal import lfilter
 
 from aftlib.approximately_once import figures
-from aftlib.approximately_once.assignment import assign_greedy
+from aftlib.approximately_once.assignment import assess, assign_greedy
 from aftlib.approximately_once.claims import CLAIMS
 from aftlib.approximately_once.experiments import grid as grids
 from aftlib.approximately_once.experiments import streams
@@ -66,6 +66,30 @@ def test_the_best_lies_between_the_others_and_the_bound(spark, case):
     shown = {trace.name: list(trace.y) for trace in figure.data}
     assert list(shown) == ["greedy", "h-best", *grids.VARIANTS, "best", "bound"]
     assert shown["bound"] == [3, 6]
+
+
+def test_an_added_assignment_is_in_every_figure_of_them(spark, case, monkeypatch):
+    def mine(model, m, requirement, rng):  # as a notebook would: the tasks do not know this module
+        return assess(model, [list(keys) for keys in np.array_split(np.arange(12), m)], requirement)
+
+    monkeypatch.setitem(grids.ASSIGN, "mine", mine)
+    grid, bests = grids.grid(spark, case, ROWS, seed=1), grids.bests(spark, case)
+    shown = [
+        figures.sweep(grid, "workers", "estimable", "fig. 10"),
+        figures.sweep(grid, "epsilon", "estimable", "fig. 11"),
+        figures.error_rates(grid, "workers", "fig. 12", 0.75, 0.05),
+        figures.error_rates(grid, "epsilon", "fig. 13", 6, 0.05),
+        figures.sweep(bests, "workers", "estimable", "bests"),
+        figures.explore(case.samples, 3, 0.75, 0.05),
+    ]
+    for figure in shown:
+        (trace,) = (trace for trace in figure.data if trace.name == "mine")
+        assert len(trace.y)
+    assert grids.added_to(["greedy"]) == ["greedy", "mine"]
+    with pytest.raises(
+        ValueError, match="methods must be of greedy, .*, mine, got 'lucky': add it"
+    ):
+        grids.grid(spark, case, ROWS, 1, methods=["lucky"])
 
 
 def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):

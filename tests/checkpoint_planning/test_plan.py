@@ -297,6 +297,13 @@ def some(value):
     return np.where(np.arange(100) == 3, value, 0.0)
 
 
+def test_what_is_no_requirement_or_recovery_time_is_refused():
+    with pytest.raises(ValueError, match="requirement must be a Requirement, got float 0.05: give"):
+        plan_checkpoints(FIG1, 7, 0.05, FIG1_BUDGET, 6)
+    with pytest.raises(ValueError, match="recovery_time must be a RecoveryTime, got int 28: give"):
+        plan_checkpoints(FIG1, 7, Requirement(0.44, 0.05), 28, 6)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -317,6 +324,8 @@ def some(value):
         ({"method": "best"}, "method must be one of proposed, .* got 'best'"),
         ({"query": "mode"}, "query must be one of mean, sum, min, max, got 'mode'"),
         ({"query": ["sum"]}, "query must be one of mean, sum, min, max, got"),
+        ({"t_sla_ms": "50ms"}, "t_sla_ms must be at least .* 20 sensors .* got '50ms'"),
+        ({"model": np.eye(2)}, "model must be a GaussianModel, got ndarray .*: give GaussianModel"),
         ({"t_sla_ms": np.nan}, "t_sla_ms must be at least .* 20 sensors .* got nan"),
     ],
     ids=str,

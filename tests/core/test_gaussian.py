@@ -34,6 +34,48 @@ def test_condition_does_not_depend_on_the_order_of_the_mapping():
     np.testing.assert_allclose(one.mean, other.mean, rtol=1e-14)
 
 
+def test_several_rows_are_conditioned_as_each_by_itself():
+    model = block_model(8, 2)
+    rows = pd.DataFrame(
+        np.random.default_rng(1).normal(size=(5, 3)), [*"abcde"], ["X7", "X1", "X3"]
+    )
+    together = model.condition(rows)
+    assert together.mean.shape == (5, 5) and together.rows == (*"abcde",)
+    assert model.condition(rows.to_dict("list")).mean.tolist() == together.mean.tolist()
+    for number, (label, row) in enumerate(rows.iterrows()):
+        alone = model.condition(row)
+        assert alone.names == together.names and alone.rows == ()
+        np.testing.assert_allclose(together.mean[number], alone.mean, atol=1e-14)
+        assert together.covariance.tolist() == alone.covariance.tolist()
+        found = together.to_frame().loc[label]
+        pd.testing.assert_frame_equal(found, alone.to_frame(), check_exact=False)
+    assert model.condition(rows[[]]).mean.tolist() == np.zeros((5, 8)).tolist()
+
+
+@pytest.mark.parametrize("observed", [[], ["X2"], ["X8", "X1", "X2"]])
+def test_the_posteriors_covariance_is_equation_2(observed):
+    model = block_model(8, 2)
+    posterior = model.condition(dict.fromkeys(observed, 1.0))
+    o = model.indices("observed", observed)
+    y = np.setdiff1d(np.arange(8), o)
+    given = model.covariance[np.ix_(y, o)] @ np.linalg.inv(model.covariance[np.ix_(o, o)])
+    expected = model.covariance[np.ix_(y, y)] - given @ model.covariance[np.ix_(o, y)]
+    np.testing.assert_allclose(posterior.covariance, expected, atol=1e-12)
+    np.testing.assert_allclose(posterior.variance, model.posterior_variance(observed)[y])
+    drawn = posterior.sample(20_000, np.random.default_rng(1))
+    np.testing.assert_allclose(drawn.mean(axis=0), posterior.mean, atol=0.03)
+    np.testing.assert_allclose(np.cov(drawn.T), expected, atol=0.05)
+
+
+def test_samples_are_of_each_row_and_need_a_generator():
+    posterior = TWO.condition({"X1": [10.0, 30.0]})
+    drawn = posterior.sample(4000, np.random.default_rng(1))
+    assert drawn.shape == (4000, 2, 1)
+    np.testing.assert_allclose(drawn.mean(axis=0), posterior.mean, atol=0.2)
+    with pytest.raises(ValueError, match="rng must be a Generator, got int 1: give numpy.random"):
+        posterior.sample(3, 1)
+
+
 def test_posterior_variance_is_zero_where_observed():
     variance = block_model(4, 1).posterior_variance([1, 3])
     assert variance[1] == variance[3] == 0
@@ -91,12 +133,18 @@ def test_what_is_no_gaussian_is_refused(arguments, message):
     [
         (lambda: TWO.condition({"X3": 1.0}), "observed has unknown key 'X3'; known keys are X1"),
         (lambda: TWO.condition({"X1": np.nan}), "observed must be finite"),
+        (lambda: TWO.condition([1.0]), r"observed must name its keys, got \[1\.0\]: give"),
+        (lambda: TWO.condition({"X1": "warm"}), r"observed must be numbers, got \['warm'\]"),
+        (lambda: TWO.condition({"X1": [1, 2], "X2": [1]}), "observed must be numbers, got"),
+        (lambda: TWO.condition(pd.DataFrame(1.0, [0], ["X1", "X1"])), "repeated key 'X1'"),
+        (lambda: TWO.posterior_variance(["X3"]), "observed must be a sequence of key .* or names"),
+        (lambda: GaussianModel.fit(pd.DataFrame({"a": [1], "s": ["x"]})), "got others in 's'"),
         (
             lambda: TWO.posterior_variance([2]),
-            "observed must be different key indices inside 0 … 1",
+            "observed must be different keys, as names or indices 0 … 1",
         ),
-        (lambda: TWO.posterior_variance([0, 0]), "observed must be different key indices"),
-        (lambda: TWO.block_variance([-1]), "keys must be different key indices"),
+        (lambda: TWO.posterior_variance([0, 0]), "observed must be different keys, as names"),
+        (lambda: TWO.block_variance([-1]), "keys must be different keys, as names"),
         (lambda: TWO.block_variance([0.5]), "keys must be a sequence of key indices"),
         (lambda: TWO.block_variance(3), "keys must be a sequence of key indices"),
         (lambda: TWO.aggregate(0), "steps must be a whole number at least 1, got 0"),

@@ -88,6 +88,23 @@ def test_texts_stay_short_whatever_they_hold(large):
     )
 
 
+def test_results_are_equal_where_all_their_values_are():
+    def results():
+        model = GaussianModel(np.zeros(4), MODEL.covariance.copy(), NAMES)
+        plan = plan_checkpoints(model, 12, Requirement(0.3, 0.05), RecoveryTime(0, 1), t_sla_ms=7)
+        assigned = [assign_spread(model, 2, ASKED), assign_best(model, 2, ASKED)]
+        return [model, plan, *plan.replay, *assigned, model.condition({"attic": 1.0})]
+
+    for one, same in zip(results(), results(), strict=True):
+        assert one is not same and one == same and hash(one) == hash(same)
+    model, plan, *_, spread, best, posterior = results()
+    assert posterior != model.condition({"attic": 1.5}) and posterior != spread
+    assert spread != best and spread != assign_spread(model, 2, Requirement(0.8, 0.05))
+    assert model != GaussianModel(np.ones(4), MODEL.covariance, NAMES)
+    later = (Requirement(0.3, 0.05), RecoveryTime(0, 1))
+    assert plan != plan_checkpoints(model, 12, *later, t_sla_ms=4)
+
+
 def test_a_histogram_is_a_frame_of_its_buckets():
     histogram = ExponentialHistogram(window=7, epsilon=0.5)
     histogram.update([0, 1, 1, 0, 1, 1, 1, 1, 1])

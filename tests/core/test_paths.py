@@ -236,3 +236,11 @@ def test_a_text_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_whole(target, "half of it \ud800")
     assert target.read_text(encoding="utf-8") == "ε ≤ 1\n"
+
+
+def test_a_fresh_folder_is_another_one_each_time():
+    folders = paths.FreshFolders()
+    made = [folders / "six", folders / "six", folders / "cost"]
+    assert len({*made}) == 3 and not any(path.exists() for path in made)
+    assert [path.name.partition("-")[0] for path in made] == ["six", "six", "cost"]
+    assert (folders / "six").parent.is_dir()

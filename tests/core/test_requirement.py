@@ -28,16 +28,16 @@ def test_any_epsilon_has_a_largest_variance():
 
 @pytest.mark.parametrize(
     ("epsilon", "message"),
-    [(0, "got 0"), (-1.0, "got -1.0"), (np.nan, "got nan"), (np.inf, "got inf")],
+    [(0, "got 0"), (-1.0, "got -1.0"), (np.nan, "got nan"), (np.inf, "got inf"), ("1", "got '1'")],
 )
 def test_epsilon_must_be_positive(epsilon, message):
-    with pytest.raises(ValueError, match=f"epsilon must be positive.*{message}"):
+    with pytest.raises(ValueError, match=f"epsilon must be .*above 0, {message}; give the largest"):
         Requirement(epsilon, 0.05)
 
 
-@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, np.nan])
+@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, np.nan, ".05"])
 def test_delta_must_lie_inside_zero_and_one(delta):
-    with pytest.raises(ValueError, match=r"delta must lie inside \(0, 1\)"):
+    with pytest.raises(ValueError, match=r"delta must be .*above 0 and below 1, got"):
         Requirement(1.0, delta)
 
 

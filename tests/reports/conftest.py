@@ -52,6 +52,7 @@ def execute_by_hand(
         cells(values),
         name=notebook.name,
         profile=profile,
+        section=notebook.section,
         parameters=values,
         given=dict(parameters),
         changed=notebook.changed(parameters, profile),

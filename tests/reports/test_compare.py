@@ -227,3 +227,51 @@ def test_many_runs_have_a_page_and_more_than_letters_are_refused(stored):
     assert result.exit_code == 0 and "Z  01_app" in result.output
     result = CliRunner().invoke(cli.main, ["compare", *names])
     assert result.exit_code == 1 and "give at most 26 runs, one label each, got 27" in result.output
+
+
+def test_process_ids_are_no_quantities():
+    a = pd.DataFrame({"pid": [71, 70], "crashed_pid": [7, 8], "worker": [1, 2], "s": [0.5, 0.6]})
+    b = a.assign(pid=[99, 98], crashed_pid=[5, 4])
+    assert states(compare.compare_frames("t", a, b)) == [
+        *(("t.s", "same"), ("t.pid", "same"), ("t.crashed_pid", "same"))
+    ]
+    slower = compare.compare_frames("t", a.drop(columns="pid"), b.assign(s=[1.0, 0.6]))
+    assert slower[0].texts[0] == "2 rows by worker: 1 differ, by +1 of A at most"
+
+
+def drawn(m, at=None, kind="scatter"):
+    """A figure of one trace, of m times its slider's value."""
+    trace = {"type": kind, "name": "rate", "x": [1, 2], "line": {"color": "red"}}
+    steps = [
+        {"label": str(v), "method": "restyle", "args": [{"x": [[1, 2]], "y": [[m * v, 0]]}]}
+        for v in at or []
+    ]
+    slider = {"active": 1, "currentvalue": {"prefix": "ε = "}, "steps": steps}
+    data = [trace | {"y": [m * at[1] if at else m, 0]}]
+    return {"data": data, "layout": {"sliders": [slider] if at else []}}
+
+
+def test_two_runs_are_drawn_in_one_figure():
+    both = compare.overlay([drawn(1, [1, 2, 3]), drawn(10, [2, 3, 4])], "AB")
+    assert [(t["name"], t["y"][0]) for t in both["data"]] == [("rate (A)", 2), ("rate (B)", 20)]
+    assert [t["line"].get("dash") for t in both["data"]] == [None, "dash"]
+    (slider,) = both["layout"]["sliders"]
+    assert (slider["active"], slider["currentvalue"]["prefix"]) == (0, "ε = ")
+    moved = [(step["label"], step["args"][0]["y"]) for step in slider["steps"]]
+    assert moved == [("2", [[2, 0], [20, 0]]), ("3", [[3, 0], [30, 0]])]
+    apart = compare.overlay([drawn(1, [1, 2]), drawn(10, [3, 4])], "AB")  # as each begins
+    assert [t["y"][0] for t in apart["data"]] == [2, 40] and not apart["layout"]["sliders"]
+    bars = compare.overlay([drawn(1, kind="bar"), drawn(2, kind="bar")], "AB")
+    assert [t["marker"]["pattern"]["shape"] for t in bars["data"]] == ["", "/"]
+    assert compare.overlay([drawn(1), drawn(2, kind="heatmap")], "AB") is None
+
+
+def test_runs_of_one_section_are_overlaid_on_the_page(stored, home):
+    for key in ("aaa", "bbb"):
+        stored(key, [], {})
+    stored("ccc", [], {}, section="counts")
+    result = CliRunner().invoke(cli.main, ["compare", "aaa", "bbb", "--overlay"])
+    page = home / "reports" / "runs" / "compare" / "aaa-bbb.html"
+    assert result.exit_code == 0 and page.read_text().count('class="plotly"') == 1
+    refused = CliRunner().invoke(cli.main, ["compare", "aaa", "ccc", "--overlay"])
+    assert "must be of one notebook and section, got 01_approximately_once and" in refused.output

@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner
 from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_output
+from plotly.subplots import make_subplots
 
-from aftlib.reports import cli, data_out, export, html
+from aftlib.reports import cli, data_out, export, figure_data, html
 from aftlib.reports.claims import MIME
 from aftlib.reports.data_out import (
     PLOTLY,
     TABLE,
     captured,
-    figure_csv,
     in_words,
     latex_text,
     read_csv,
@@ -31,7 +31,8 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.style import styled, with_slider
+from aftlib.reports.figure_data import figure_csv
+from aftlib.reports.style import named, styled, with_slider
 from tests.tiny_project import executed, shows
 
 CHROMIUM = export.find_browser()
@@ -62,8 +63,8 @@ def figure(**layout):
 def test_a_figures_csv_has_a_row_a_point_with_its_bounds():
     found = rows(figure_csv(figure().to_plotly_json()))
     assert found == [
-        {"trace": "one", "workers m": "1", "rate": "0.5", "rate low": "0.0", "rate high": "0.6"},
-        {"trace": "one", "workers m": "2", "rate": "0.25", "rate low": "0.0", "rate high": "0.5"},
+        {"series": "one", "workers m": "1", "rate": "0.5", "rate low": "0.0", "rate high": "0.6"},
+        {"series": "one", "workers m": "2", "rate": "0.25", "rate low": "0.0", "rate high": "0.5"},
     ]
 
 
@@ -77,26 +78,26 @@ def test_a_slider_gives_all_that_it_can_choose():
     assert (one["choice"], one["rate"]) == ("b", "7")
     hidden = {"label": "b", "method": "update", "args": [{"visible": False}, {"title": "b"}, [0]]}
     two = figure(updatemenus=[{"buttons": [hidden]}]).add_scatter(y=[5], name="two")
-    assert {row["trace"] for row in rows(figure_csv(two.to_plotly_json()))} == {"two"}
+    assert {row["series"] for row in rows(figure_csv(two.to_plotly_json()))} == {"two"}
 
 
 def test_a_drawing_stands_where_its_slider_begins_or_where_it_is_put():
     steps = {"0.1": [{"y": [1, 2]}], "0.2": [{"y": [3, 4], "error_y.array": [9, 9]}]}
     made = with_slider(figure(), "ε", steps, active=0).to_plotly_json()
-    assert data_out.chosen(made)[1] == "ε = 0.1"
-    put, where = data_out.chosen(made, "0.2")
+    assert figure_data.chosen(made)[1] == "ε = 0.1"
+    put, where = figure_data.chosen(made, "0.2")
     (trace,) = put["data"]
     assert where == "ε = 0.2" and trace["y"] == [3, 4]
     assert trace["error_y"]["array"] == [9, 9] and "error_y.array" not in trace
     assert list(trace["error_y"]["arrayminus"]) == [0.5, 0.25]
     with pytest.raises(ValueError, match=r"the figure has ε at 0\.1, 0\.2, got '5'"):
-        data_out.chosen(made, "5")
-    assert data_out.chosen(figure().to_plotly_json())[1] == ""
+        figure_data.chosen(made, "5")
+    assert figure_data.chosen(figure().to_plotly_json())[1] == ""
 
 
 def test_packed_arrays_and_heat_maps_are_unfolded():
     packed = {"dtype": "f8", "bdata": base64.b64encode(np.arange(6.0).tobytes()).decode()}
-    assert data_out.unpacked(packed | {"shape": "2, 3"}).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert figure_data.unpacked(packed | {"shape": "2, 3"}).tolist() == [[0, 1, 2], [3, 4, 5]]
     traces = [{"x": ["a", "b", "c"], "z": packed | {"shape": "2, 3"}}]
     found = rows(figure_csv({"data": traces, "layout": {}}))
     assert [(row["x"], row["y"], row["z"]) for row in found[::4]] == [
@@ -109,7 +110,50 @@ def test_packed_arrays_and_heat_maps_are_unfolded():
     dated = {"x": ["2024-01-31"], "y": [1], "error_x": {"array": [9]}, "z": [[1, 2], [3]]}
     assert [row["x"] for row in rows(figure_csv({"data": [dated]}))] == ["2024-01-31", ""]
     mixed = {"data": [{"x": ["1", 2], "y": ["a<br>b", None]}]}
-    assert figure_csv(mixed) == "trace,x,y\ntrace 1,1,a b\ntrace 1,2,\n"
+    assert figure_csv(mixed) == "series,x,y\nseries 1,1,a b\nseries 1,2,\n"
+
+
+def test_panels_and_axes_have_their_names():
+    grid = make_subplots(
+        rows=2,
+        cols=2,
+        shared_yaxes=True,
+        shared_xaxes=True,
+        subplot_titles=["<b>left</b>", "right"],
+    )
+    for row, col in ((1, 1), (1, 2), (2, 1), (2, 2)):
+        grid.add_scatter(y=[row, col], name="guard", row=row, col=col)
+    grid.update_yaxes(title_text="share", row=1, col=1).update_yaxes(title_text="ms", row=2, col=1)
+    found = rows(figure_csv(grid.to_plotly_json()))
+    assert [(r["panel"], r["series"], r["x"], r["share"], r["ms"]) for r in found[::2]] == [
+        ("left", "guard", "0", "1", ""),
+        ("right", "guard", "0", "1", ""),
+        ("left", "guard", "0", "", "2"),
+        ("right", "guard", "0", "", "2"),
+    ]
+    table = go.Figure(go.Heatmap(x=["a"], y=["b"], z=[[0.5]]), layout={"meta": {"least": 720}})
+    table = named(table, x="measure", y="scheme", z="grade").to_plotly_json()
+    assert table["layout"]["meta"]["least"] == 720
+    assert rows(figure_csv(table)) == [
+        {"series": "series 1", "measure": "a", "scheme": "b", "grade": "0.5"}
+    ]
+    same = go.Figure(go.Scatter(x=[1], y=[2]), layout={"xaxis": {"title": {"text": "t"}}})
+    same.update_yaxes(title_text="t")
+    assert rows(figure_csv(same.to_plotly_json())) == [{"series": "series 1", "x": "1", "y": "2"}]
+
+
+def test_no_cell_is_a_formula():
+    texts = ["=1+1", "@SUM(A1)", "+cmd|'/C calc'!A0", "-2+3", "-2.5", "+1e-3", "a=b", "-", "-5 %"]
+    safe = ["'=1+1", "'@SUM(A1)", "'+cmd|'/C calc'!A0", "'-2+3", *texts[4:]]
+    frame = pd.DataFrame({"=name": texts, "n": -1.5}, pd.Index(texts, name="=index"))
+    found = list(csv.reader(io.StringIO(data_out.frame_csv(frame))))
+    assert found[0] == ["'=index", "'=name", "n"]
+    assert [row[1] for row in found[1:]] == [row[0] for row in found[1:]] == safe
+    assert {row[2] for row in found[1:]} == {"-1.5"}
+    drawn = go.Figure(
+        go.Bar(x=["=1+1"], y=[-1], name="=2"), layout={"xaxis": {"title": {"text": "=x"}}}
+    )
+    assert figure_csv(drawn.to_plotly_json()) == "series,'=x,y\n'=2,'=1+1,-1\n"
 
 
 def test_a_shown_frame_carries_its_values_and_its_texts(monkeypatch):
@@ -205,7 +249,7 @@ def test_figures_and_tables_are_numbered_as_shown_and_carry_their_data():
         *(f"{name}-figure-1.svg", f"{name}-figure-2.csv", f"{name}-table-1.csv"),
         f"{name}-table-1.tex",
     }
-    assert unquote(saved[f"{name}-figure-2.csv"]).partition(",")[2].startswith("trace,workers m")
+    assert unquote(saved[f"{name}-figure-2.csv"]).partition(",")[2].startswith("series,workers m")
     assert unquote(saved[f"{name}-table-1.tex"]).endswith("\\end{tabular}\n")
     assert page.count("data-save=") == 2
 
@@ -231,7 +275,7 @@ def test_data_needs_no_browser(report, tmp_path, monkeypatch):
     monkeypatch.delenv("AFT_BROWSER", raising=False)
     monkeypatch.chdir(tmp_path)
     assert aft("01", "--figure", "1").output == "01_approximately_once-figure-1.csv\n"
-    assert (tmp_path / "01_approximately_once-figure-1.csv").read_text().startswith("trace,")
+    assert (tmp_path / "01_approximately_once-figure-1.csv").read_text().startswith("series,")
     assert aft("D1", "--figure", "1", "--output", "f.json").output == "f.json\n"
     assert aft("D1", "--table", "1", "--output", "t.tex").output == "t.tex\n"
     assert (tmp_path / "t.tex").read_text() == table_latex(TABLE_SHOWN)

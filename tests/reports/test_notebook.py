@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import random
+
 import pytest
-from nbformat.v4 import new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from aftlib.reports import notebook
-from aftlib.reports.notebook import Notebook, find_notebook, profile_parameters
+from aftlib.reports.notebook import Notebook, find_notebook, profile_parameters, section_of
 from aftlib.reports.runs import Executed
-from tests.tiny_project import FIRST, write_notebook
+from tests.tiny_project import FIRST, PARAMETERS, write_notebook
 
 
 @pytest.mark.parametrize("wanted", ["1", "01", "d1", "D1", "01_approximately_once"])
@@ -73,3 +75,78 @@ def test_the_projects_own_profiles_fit_its_notebooks(monkeypatch):
     for profile in ("smoke", "quick", "full"):
         for known in notebook.all_notebooks():
             assert profile_parameters(profile, known).keys() <= known.parameters.keys()
+
+
+SECTIONS = new_notebook(
+    cells=[
+        new_markdown_cell("# A title"),
+        new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+        new_code_cell("from random import shuffle\nrows = [m, 1]\nother = 0"),
+        new_markdown_cell("## Sorted rows"),
+        new_code_cell("shuffle(rows)\nlen(rows)"),
+        new_code_cell("other = 5\nrows"),
+        new_markdown_cell("### The least"),
+        new_code_cell("least = min(row for row in rows)\n%time least"),
+        new_markdown_cell("## The rest of the rows"),
+        new_code_cell("if other:\n    least = 0"),
+        new_code_cell("table = {}\ntable['least'] = least"),
+        new_code_cell("Scorecard([], globals())"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cells"),
+    [
+        ("the least", [0, 1, 2, 4, 6, 7]),  # another cell shuffles the rows
+        ("Sorted rows", [0, 1, 2, 3, 4, 5, 6, 7]),  # with the headings below it
+        ("rows", [0, 1, 2, 4]),  # as it is in the end
+        ("table", [0, 1, 2, 4, 5, 7, 9, 10]),  # a branch may leave the first value
+        ("the rest", [0, 1, 2, 4, 5, 7, 8, 9, 10, 11]),  # a scorecard may read everything
+    ],
+)
+def test_a_section_has_the_cells_that_it_needs(wanted, cells):
+    kept = section_of(SECTIONS, wanted).cells
+    assert [SECTIONS.cells.index(cell) for cell in kept] == cells
+
+
+@pytest.mark.parametrize(
+    ("wanted", "known"),
+    [
+        ("leest", "'Sorted rows', 'The least', 'The rest of the rows'"),
+        ("rows ", "'Sorted rows', 'The rest of the rows'"),
+    ],
+)
+def test_a_section_that_is_not_there_lists_the_known(wanted, known):
+    message = f"section '{wanted}' must be a variable or one heading .*: give one of {known}$"
+    with pytest.raises(ValueError, match=message):
+        section_of(SECTIONS, wanted)
+
+
+def test_a_section_is_a_run_of_its_own(home):
+    whole, part = find_notebook("1"), find_notebook("1", "a figure")
+    assert whole.key({}) != part.key({}) and part.model is whole.model
+    assert part.parameters == whole.parameters
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_section_computes_what_the_whole_notebook_does(seed):
+    draw = random.Random(seed)
+    forms = [
+        "{} = {} + {}",
+        "{} += {} + {}",
+        "{}.extend({}[:2] + {}[:1])\n0",
+        "{}[0] = {}[0] + {}[-1]",
+    ]
+    forms += ["if {}[0] > 3:\n    {} = {} + [4]", "{} = [i for i in {}] + (lambda a: a)({})"]
+    sources = ["a, b, c, d = [1], [2], [3], [4]"]
+    for _ in range(12):
+        lines = [draw.choice(forms).format(*draw.choices("abcd", k=3)) for _ in range(2)]
+        sources.append("\n".join(lines))
+    content = new_notebook(cells=[new_code_cell(source) for source in sources])
+    for name in "abcd":
+        kept = [cell.source for cell in section_of(content, name).cells]
+        values = [{}, {}]
+        exec("\n".join(sources), values[0])
+        exec("\n".join(kept), values[1])
+        assert values[0][name] == values[1][name], (name, kept)

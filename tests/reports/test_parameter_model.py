@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Literal
 
@@ -68,3 +69,19 @@ def test_help_says_type_bounds_default_and_profiles():
 def test_what_is_neither_a_profile_nor_a_bound_is_refused():
     with pytest.raises(TypeError, match="options must be profiles or bounds, got tiny"):
         parameter(1, tiny=2)
+
+
+def test_an_interrupt_prints_one_line(capsys, caplog):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.user_ns["Tiny"] = Tiny
+    shell.run_cell("p = Tiny.of(globals())")
+    shell.run_cell("p = Tiny.of(globals())")  # again
+    capsys.readouterr()
+    ran = shell.run_cell("def wait():\n    raise KeyboardInterrupt\nwait()")
+    assert isinstance(ran.error_in_exec, KeyboardInterrupt)
+    assert "".join(capsys.readouterr()).splitlines() == ["Interrupted. The cell can be run again."]
+    logging.exception("KeyboardInterrupt while sending command.")  # as py4j does
+    logging.error("something else")
+    assert [record.message for record in caplog.records] == ["something else"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
@@ -20,7 +21,7 @@ from aftlib.checkpoint_planning import figures as second
 from aftlib.core.generators import block_model
 from aftlib.exponential_histogram import figures as fifth
 from aftlib.exponential_histogram.bits import BitStream
-from aftlib.reports.style import explorable
+from aftlib.reports.style import explorable, line_figure, line_look
 
 
 @pytest.fixture
@@ -99,3 +100,11 @@ def test_sliders_of_d5_count_again(lab):
     histogram.update(BitStream(0.9, None, 1).draw(20_000))
     assert list(shown.data[0].y) == [size for _, size in histogram.buckets]
     assert f"estimated as {histogram.estimate():,g}" in shown.layout.title.text
+
+
+def test_a_curve_without_a_look_is_drawn_too():
+    frame = pd.DataFrame({"x": [1, 2, 3], "y": [4, 5, 6], "who": ["mine", "known", "yours"]})
+    looks = {"known": line_look("#333"), "absent": line_look("#444")}
+    figure = line_figure(frame, "x", "y", "who", looks, ("title", "x", "y"))
+    assert [trace.name for trace in figure.data] == ["known", "mine", "yours"]
+    assert len({trace.line.color for trace in figure.data}) == 3

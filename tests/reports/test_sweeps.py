@@ -165,3 +165,44 @@ def test_a_sweep_over_many_long_names_has_a_page(home):
     swept = [plan_sweep(find_notebook("1"), dict.fromkeys(names, text)) for text in ("1,2", "1,3")]
     pages = [write_sweep(sweep) for sweep in swept]
     assert pages[0] != pages[1] and all(page.exists() for page in pages)
+
+
+def test_a_sweep_gives_its_tables_as_one_file(home, monkeypatch):
+    cells = [*SEEDED, new_code_cell("counts = other = None"), new_code_cell("raise SystemExit")]
+    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", cells)
+    ran = []
+
+    def execute(notebook, parameters, target, profile="", on_cell=None, tables=None):
+        values = notebook.values(parameters)
+        ran.append(len(notebook.content.cells))
+        frame = pd.DataFrame({"m": [1, 2], "count": [values["m"], 10 * values["seed"]]})
+        tables.mkdir()
+        frame.to_csv(tables / "counts.csv", index=False)
+        by_hand = partial(execute_by_hand, cells=lambda values: SEEDED)
+        return by_hand(notebook, parameters, target, profile, on_cell)
+
+    monkeypatch.setattr(execution, "execute", execute)
+    given = ("sweep", "1", "-p", "m=3,9", "-p", "seed=1,2", "--section", "counts")
+    result = aft(*given, "--table", "counts")
+    assert result.exit_code == 1 and ran == [3] * 4  # m = 9 fails; the last cell is left out
+    path = Path(next(ln for ln in result.output.splitlines() if ln.startswith("Table: "))[7:])
+    found = pd.read_csv(path)
+    assert found.columns.tolist() == ["m (parameter)", "seed", "run", "m", "count"]
+    assert found[["m (parameter)", "seed", "m", "count"]].to_numpy().tolist() == [
+        *([3, 1, 1, 3], [3, 1, 2, 10], [3, 2, 1, 3], [3, 2, 2, 20])
+    ]
+    assert (
+        found["run"].nunique() == 2 and path.parent == home / "reports/runs/01_approximately_once"
+    )
+    refused = aft(*given[:4], "--table", "count")
+    assert "table 'count' is no variable of notebook 01_approximately_once: give counts" in (
+        refused.output
+    )
+    assert len(ran) == 4
+    missing = aft(*given, "--table", "other")
+    assert "has no table 'other': give one of counts" in missing.output
+    assert "section 'counts'" in aft("runs").output
+    aft("run", "1")
+    assert runs.find_run("1").record["section"] == ""
+    aft("run", "1", "-p", "m=3", "-p", "seed=1", "--section", "counts")
+    assert runs.find_run("1").record["section"] == "" and len(ran) == 7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ VARIANTS = (NO_DROP, NO_RESERVE, NEITHER)
 CHANCE = "greedy, ties by chance"
 """Greedy where chance decides which of equally reliable keys comes first."""
 # any number of workers: where m does not divide n, their sizes differ by one
-ASSIGN: Mapping[str, Callable[..., Assignment]] = {
+ASSIGN: dict[str, Callable[..., Assignment]] = {
     "greedy": lambda *asked, rng: assign_greedy(*asked, uneven=True),
     "h-best": lambda *asked, rng: assign_spread(*asked, uneven=True),
     "h-worst": lambda *asked, rng: assign_packed(*asked, uneven=True),
@@ -51,10 +51,13 @@ ASSIGN: Mapping[str, Callable[..., Assignment]] = {
     ),
     CHANCE: lambda *asked, rng: assign_greedy(*asked, uneven=True, rng=rng),
 }
+"""The assignments by method, called with model, m, requirement and `rng`.
+
+One that is added, in a notebook too, joins the grid and the best ones, and so figs 10–13.
+"""
 DRAWN = ("random", CHANCE)
 """Methods by chance, of which there are several draws per point."""
-METHODS = tuple(name for name in ASSIGN if name not in (NO_RESERVE, NEITHER))
-"""Methods of figs 10–13: each entry of `ASSIGN` but the two that only bound greedy's loss."""
+METHODS = (*DOCUMENT, "random", NO_DROP, CHANCE)
 STEPS = 30_000
 """Steps of the log, at most, that estimates of extremes are compared with."""
 
@@ -65,13 +68,14 @@ def grid(
     reading: str,
     seed: int,
     *,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     draws: int = 5,
 ) -> pd.DataFrame:
     """Estimable workers and error rates over (ε, m) by assignment method (D1 figs 10–13).
 
     The case's log is cut into 1 + `replications` equal parts, the first of which is the document's
-    experiment. `seed` is of the `draws` assignments by chance per point and of resampling.
+    experiment. `methods` are by default `METHODS` and those added to `ASSIGN`; ValueError for one
+    that is not there. `seed` is of the `draws` assignments by chance per point and of resampling.
 
     Columns: method, workers, epsilon, draw, estimable; windows: those counted, which miss no
     sample; error, error_low, error_high: rate of (9) in the first part with its bootstrap interval
@@ -81,6 +85,11 @@ def grid(
     where no key counts.
     """
     model, windows = case.readings[reading]
+    methods = added_to(METHODS) if methods is None else methods
+    if unknown := [method for method in methods if method not in ASSIGN]:
+        raise ValueError(
+            f"methods must be of {', '.join(ASSIGN)}, got {unknown[0]!r}: add it to ASSIGN"
+        )
     parts = 1 + case.replications
     require_number("replications", case.replications, least=1)
     if case.log.steps // parts < windows.width:
@@ -90,10 +99,16 @@ def grid(
         )
     block = case.block or -(-windows.width // windows.slide)
     points = GridPoints(model, case.log, windows, case.epsilons, case.delta, parts, seed, block)
+    points = replace(points, assign={method: ASSIGN[method] for method in methods})
     often = {method: range(draws if method in DRAWN else 1) for method in methods}
     chosen = [(method, m, d) for m in case.workers for method in methods for d in often[method]]
     frame = pd.concat(sweep(spark, points, chosen))
     return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
+
+
+def added_to(methods: Sequence[str]) -> list[str]:
+    """Return `methods`, and those that somebody has added to `ASSIGN`."""
+    return [*methods, *(name for name in ASSIGN if name not in {*METHODS, *VARIANTS})]
 
 
 @dataclass(frozen=True)
@@ -108,6 +123,7 @@ class GridPoints:
     parts: int
     seed: int
     block: int
+    assign: Mapping[str, Callable[..., Assignment]] = field(default_factory=lambda: ASSIGN)
 
     @cached_property
     def scaled(self) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +148,7 @@ class GridPoints:
         for epsilon in self.epsilons:
             requirement = Requirement(epsilon, self.delta)
             rng = np.random.default_rng([self.seed, draw])
-            assignment = ASSIGN[method](self.model, workers, requirement, rng=rng)
+            assignment = self.assign[method](self.model, workers, requirement, rng=rng)
             if assignment.workers != last:
                 off, last = np.abs(residuals(self.model, assignment, scaled)), assignment.workers
                 for keys in map(list, last):
@@ -201,17 +217,18 @@ def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd
 def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
     """Estimable workers by method, of the best assignment, and the bound on all of them.
 
-    Columns: method ("greedy" and its variants, "h-best", "best" or "bound"), workers, epsilon,
-    estimable.
+    Columns: method ("greedy" and its variants, "h-best", those added to `ASSIGN`, "best" or
+    "bound"), workers, epsilon, estimable.
     """
     model, epsilons, delta = case.samples, case.epsilons, case.delta
+    counted = {name: ASSIGN[name] for name in added_to(["greedy", *VARIANTS, "h-best"])}
 
     def count(m: int) -> Iterator[tuple[str, int, float, int]]:
         for epsilon in epsilons:
             asked = model, m, Requirement(epsilon, delta)
             best = assign_best(*asked, uneven=True)
-            for method in ("greedy", *VARIANTS, "h-best"):
-                assignment = ASSIGN[method](*asked, rng=None)
+            for method, assign in counted.items():
+                assignment = assign(*asked, rng=np.random.default_rng(m))
                 yield method, m, epsilon, int(assignment.estimable.sum())
             yield "best", m, epsilon, int(best.estimable.sum())
             yield "bound", m, epsilon, best.bound

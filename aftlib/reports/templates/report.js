@@ -11,7 +11,6 @@
   const element = (tag, name, text = "") =>
     Object.assign(document.createElement(tag), { className: name, textContent: text });
   const plain = (text) => text.replace(/<br *\/?>/g, " ").replace(/<\/?(b|i|em|sub|sup|span|a)\b[^>]*>/g, "");
-  const isAxis = (name) => /^[xy]axis\d*$/.test(name);
 
   // A slider or a menu becomes an HTML input above its figure: keys and fingers reach it, it takes no
   // room from the plot, and what it chose is chosen again whenever the figure is drawn anew.
@@ -69,27 +68,6 @@
       const title = typeof axis.title === "string" ? axis.title : axis.title?.text;
       if (title) axis.title = { ...axis.title, text: title.replace(/(.{20}[^ ]*) (?=.{8})/g, "$1<br>") };
     }
-  }
-
-  // Panels side by side are stacked, each with its title above and its own numbers; returns how many.
-  function stacked(layout) {
-    const axes = Object.keys(layout).filter((name) => /^xaxis\d*$/.test(name) && layout[name].domain);
-    const before = axes.map((name) => layout[name].domain);
-    const rows = new Set(Object.keys(layout).filter((name) => /^yaxis/.test(name)).map((name) => `${layout[name].domain}`));
-    if (new Set(before.map(String)).size < 2 || rows.size > 1) return 1;
-    const moved = new Set();
-    axes.forEach((name, place) => {
-      const top = 1 - place / axes.length, y = layout[name.replace("x", "y")];
-      layout[name].domain = [0, 1];
-      Object.assign(y, { domain: [top - 0.66 / axes.length, top], showticklabels: true });
-      for (const text of layout.annotations || []) {
-        const [left, right] = before[place];
-        if (moved.has(text) || text.xref !== "paper" || text.x < left || text.x > right) continue;
-        moved.add(Object.assign(text, { x: 0.5, y: top }));
-      }
-      if (place < axes.length - 1 && layout[axes.at(-1)].title?.text === layout[name].title?.text) delete layout[name].title;
-    });
-    return axes.length;
   }
 
   // Near-black becomes near-white, also in single traces, and white fillings become the page's colour.

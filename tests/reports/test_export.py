@@ -1,0 +1,83 @@
+"""Drawings for paper: readable at the width asked for, or refused with the least that is."""
+
+from __future__ import annotations
+
+import re
+
+import plotly.graph_objects as go
+import pytest
+from plotly.subplots import make_subplots
+
+from aftlib.reports import export
+from aftlib.reports.export import pixels, readable
+from aftlib.reports.style import styled
+from tests.reports.test_layout import figures
+
+CHROMIUM = export.find_browser()
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine"),
+    pytest.mark.slow,
+]
+
+
+def panels() -> go.Figure:
+    made = make_subplots(cols=3, shared_yaxes=True, subplot_titles=["a long title", "two", "three"])
+    for column in (1, 2, 3):
+        made.add_scatter(y=[1, 2, 3], name="one of the methods", row=1, col=column)
+    return styled(made, "A title", "the same axis for all panels", "share")
+
+
+def bars(count: int) -> go.Figure:
+    names = [f"scheme number {i}" for i in range(count)]
+    made = go.Figure(go.Bar(x=[*range(count)], y=names, orientation="h", name="measured"))
+    return styled(made, "A title", "milliseconds until everything is there again, median", "")
+
+
+def lines(**layout) -> go.Figure:
+    made = go.Figure(go.Scatter(y=[1, 2, 3], name="one"))
+    return styled(made, "A title", "x", "y").update_layout(**layout)
+
+
+def words(count: int) -> go.Figure:
+    names = [f"a long name, number {i}" for i in range(count)]
+    return styled(go.Figure(go.Bar(x=names, y=[1] * count)), "A title", "", "y")
+
+
+@pytest.mark.parametrize("width", ["84mm", "174mm"])
+@pytest.mark.parametrize("figure", [*figures(), panels(), bars(12), lines()])
+def test_common_figures_are_readable_in_a_column_and_on_a_page(figure, width):
+    drawn = readable(figure.to_plotly_json(), CHROMIUM, pixels(width))
+    assert drawn["layout"]["width"] == pytest.approx(pixels(width), abs=1)
+
+
+def note(x: float, xref: str = "x domain") -> dict:
+    about = {"xref": xref, "yref": "paper" if xref == "paper" else "y domain", "showarrow": False}
+    return about | {"x": x, "y": 0.5, "text": "a note on it"}
+
+
+@pytest.mark.parametrize(
+    ("figure", "problem"),
+    [
+        (lines(annotations=[note(0.5), note(0.52)]), '"a note on it" lies on "a note on it"'),
+        (lines(annotations=[note(1.1)]), '"a note on it" is cut off'),
+        (lines(annotations=[note(0.5, "paper")]), '"a note on it" lies on a panel'),
+        (lines(xaxis={"tickfont": {"size": 7}}), '"0" is smaller than 6 pt'),
+        (words(60), " of 60 labels are shown"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(figure, problem):
+    with pytest.raises(
+        ValueError, match=f"at 84 mm the figure is not readable: .*{re.escape(problem)}"
+    ):
+        readable(figure.to_plotly_json(), CHROMIUM, pixels("84mm"))
+
+
+def test_a_refusal_names_the_least_width_that_will_do():
+    figure = words(20).to_plotly_json()
+    with pytest.raises(ValueError, match="give --width ") as refused:
+        readable(figure, CHROMIUM, pixels("40mm"))
+    least = re.search(r"give --width (\d+mm) or more", str(refused.value))[1]
+    readable(figure, CHROMIUM, pixels(least))
+    with pytest.raises(ValueError, match="leave out --height"):
+        readable(figure, CHROMIUM, pixels(least), pixels("12mm"))
