@@ -18,8 +18,10 @@ import pytest
 
 import aftlib
 from aftlib.approximately_once.sink import WindowSink
+from aftlib.core import textfile
 from aftlib.core.sensorlog import SensorLog
-from aftlib.core.tablefile import LONGEST_LINE, read_frame
+from aftlib.core.tablefile import read_frame
+from aftlib.core.textfile import LONGEST_LINE
 from aftlib.core.windows import Windows
 from aftlib.reports.notebook import find_notebook
 from aftlib.shared_state.job import Job
@@ -192,14 +194,15 @@ def test_the_notebook_server_keeps_its_token_and_its_loopback():
     assert not re.search(r"--ip|no-browser|token|password|allow[-_]root|allow[-_]origin", made)
 
 
-def test_a_packed_file_is_not_unpacked(tmp_path):
+def test_a_packed_file_that_swells_is_refused(tmp_path, monkeypatch):
     bomb = tmp_path / "bomb.csv.gz"
     bomb.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000_000, 1))
     assert bomb.stat().st_size < 1_000_000
-    with pytest.raises(ValueError, match="must end in .csv or .parquet, got .*bomb.csv.gz"):
+    monkeypatch.setattr(textfile, "memory_bytes", lambda: 2**24)
+    with pytest.raises(ValueError, match="it unpacks to more than 0.0 GB, half of the memory"):
         read_frame(bomb)
-    named = bomb.rename(tmp_path / "bomb.csv")  # nor by a wrong name
-    with pytest.raises(ValueError, match="path must hold a table"):
+    named = bomb.rename(tmp_path / "bomb.csv")  # nor is it unpacked by a wrong name
+    with pytest.raises(ValueError, match="path must hold a table, .* it is packed|is packed"):
         read_frame(named)
 
 

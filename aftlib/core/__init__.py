@@ -1,8 +1,9 @@
 """Shared by all packages; imports none of them, no Spark and no Plotly.
 
-`generators` (seeded) and `datasets` (a user's file on an even grid) make samples. `sensorlog`
-stores them, so that any sensors can be read again over any steps, and `readlimit` makes reading
-cost something. `windows` lists the steps of a result and has its aggregates.
+`generators` (seeded) and `datasets` (a user's files on an even grid, a `sensortable`) make samples.
+`textfile` and `tablefile` read the files. `sensorlog` stores samples, so that any sensors can be
+read again over any steps, and `readlimit` makes reading cost something. `windows` lists the steps
+of a result and has its aggregates.
 
 `gaussian` models how sensors depend on each other and estimates a lost one; `covariance` fits it to
 rows with gaps, `labels` aligns pandas objects and names the rows of results. `extremes` models

@@ -1,29 +1,32 @@
-"""Real sensor data: a user's own wide CSV or Parquet file, put on an even grid of steps."""
+"""Real sensor data: a user's own CSV or Parquet files, put on an even grid of steps."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from itertools import compress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import listed, require_number
-from aftlib.core.fillvalues import FillValue, find_fill_values, mark_missing
-from aftlib.core.sensorlog import SensorLog
+from aftlib.core.checks import listed
+from aftlib.core.fillvalues import find_fill_values, mark_missing
+from aftlib.core.sensortable import Quality, SensorTable
 from aftlib.core.tablefile import (
     advise_grid,
     as_times,
     duration,
+    files_of,
+    keep_rows,
     looks_like_times,
     read_frame,
     require_heading,
     require_whole_times,
     usual_step,
 )
+from aftlib.core.textfile import TextFormat, memory_bytes
 
 COUNTER_ROWS = 24
 """Rows from which a column that never falls is a counter or a clock."""
@@ -33,60 +36,6 @@ STEADY = 0.8
 _NAMELESS = re.compile(r"Unnamed: 0|index|")
 
 
-@dataclass(frozen=True)
-class Quality:
-    """Counts of the faults in a table, so that nothing is dropped silently."""
-
-    rows: int  # as they came
-    out_of_order: int = 0  # rows with an earlier time than the row before them; they were sorted
-    duplicates: int = 0  # rows that repeated another of the same time exactly; one was kept
-    missing_steps: int = 0  # of the grid, without a row; kept as missing
-    missing_values: int = 0  # empty or NaN in the rows present; kept as missing
-    non_finite: int = 0  # infinite values; kept as missing
-    averaged: int = 0  # rows that share a step with others after resampling; their mean was kept
-    marked: int = 0  # values that the user marked as missing
-
-    def as_dict(self) -> dict[str, int]:
-        """The counts by name."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class SensorTable:
-    """Samples on an even grid."""
-
-    values: np.ndarray  # (steps, n), NaN where a sample is missing
-    names: tuple[str, ...]  # the n keys
-    time: pd.Index  # of each step: a DatetimeIndex, or step numbers where the file had none
-    quality: Quality
-    row_numbers: tuple[str, ...] = ()  # columns that only numbered the rows; left out
-    fill_values: tuple[FillValue, ...] = ()  # values that may stand for missing samples
-
-    def split(self, share: float = 0.5) -> tuple[SensorTable, SensorTable]:
-        """First and second part of the steps, for fitting and for evaluation.
-
-        ValueError when the share is outside (0, 1), or a sensor has no value in one of the parts.
-        """
-        require_number("share", share, above=0, below=1)
-        cut = int(len(self.values) * share)
-        parts = []
-        for word, steps in (("first", slice(cut)), ("second", slice(cut, None))):
-            part = SensorTable(self.values[steps], self.names, self.time[steps], self.quality)
-            silent = ~np.isfinite(part.values).any(axis=0)
-            if silent.any():
-                names = list(compress(self.names, silent))
-                raise ValueError(
-                    f"{listed(names)} must have a value in the {word} part of the steps, got none "
-                    f"there; leave it out with drop={names!r}"
-                )
-            parts.append(part)
-        return parts[0], parts[1]
-
-    def write_log(self, path: Path | str) -> SensorLog:
-        """Write the samples as a replayable log."""
-        return SensorLog.write(path, self.values, self.names, {"quality": self.quality.as_dict()})
-
-
 def read_table(
     path: Path | str,
     time: str | None = None,
@@ -94,14 +43,16 @@ def read_table(
     resample: str | None = None,
     drop: Sequence[str] = (),
     missing: Sequence[float] = (),
-    decimal: str | None = None,
+    where: Sequence[str] = (),
+    tz: str | None = None,
+    **text: Any,
 ) -> SensorTable:
     """Read a wide file: rows are moments, columns are sensors.
 
     Parameters
     ----------
     path : path
-        A .csv (commas, semicolons or tabs; with decimal commas too) or .parquet file.
+        A .csv (commas, semicolons or tabs; with decimal commas too), .csv.gz or .parquet file.
     time : str, optional
         Column of times: dates, numbers since 1970 in s, ms, µs or ns, or stamps such as
         202401311400. Default the index, or the first column that holds dates, or one that looks
@@ -114,8 +65,14 @@ def read_table(
         Columns to leave out.
     missing : sequence of float
         Fill values: numbers that stand for a missing sample.
-    decimal : {".", ","}, optional
-        Decimal sign of a CSV file; the other one may group thousands. Default found in the file.
+    where : sequence of str
+        Conditions such as "status=GOOD" on the rows that are read. Several values of one column are
+        alternatives, and the column is no sensor.
+    tz : str, optional
+        Zone of local times, such as "Europe/Berlin"; they become UTC.
+    **text
+        Of a CSV file, fields of `textfile.TextFormat`: `decimal`, its decimal sign (the other one
+        may group thousands), `encoding`, `comment` and `na`.
 
     Returns
     -------
@@ -128,8 +85,15 @@ def read_table(
         value at all or only grows as a counter does, times do not lie on an even grid, or two
         different rows share a time. The message names the columns and the way out.
     """
-    frame = read_frame(path, decimal)
-    return even_grid(frame, time, resample=resample, drop=drop, missing=missing)
+    frame = read_frame(path, TextFormat(**text))
+    kept = keep_rows(frame, where)
+    table = even_grid(kept, time, resample=resample, drop=drop, missing=missing, tz=tz)
+    return _with_filtered(table, len(frame) - len(kept))
+
+
+def _with_filtered(table: SensorTable, rows: int) -> SensorTable:
+    """The table with the number of rows that were left out."""
+    return replace(table, quality=replace(table.quality, filtered=rows))
 
 
 def read_long(
@@ -139,23 +103,41 @@ def read_long(
     resample: str | None = None,
     drop: Sequence[str] = (),
     missing: Sequence[float] = (),
-    decimal: str | None = None,
+    where: Sequence[str] = (),
+    tz: str | None = None,
+    **text: Any,
 ) -> SensorTable:
-    """Read a long file: a row a sample, with columns `long` of its time, sensor and value.
+    """Read long files: a row a sample, with columns `long` of its time, sensor and value.
 
-    The rest is as `read_table`, and `drop` names sensors; ValueError also where two different
-    samples share a time and are not averaged.
+    `path` is a file, a directory of files, or a pattern such as ``2024*.csv``. The rest is as
+    `read_table`, and `drop` names sensors. ValueError also where two different samples share a time
+    and are not averaged, or the samples fill half of the memory.
     """
-    wide = _pivoted(read_frame(path, decimal), long, average=resample is not None)
-    return even_grid(wide, long[0], resample=resample, drop=drop, missing=missing)
+    if len(long) != 3 or len(set(long)) != 3:
+        raise ValueError(f"long must name three columns, time, sensor and value, got {list(long)}")
+    form, filtered, parts = TextFormat(**text), 0, list[pd.DataFrame]()
+    ignored = dict[str, None]()
+    for file in files_of(Path(path)):
+        frame = read_frame(file, form)
+        kept = keep_rows(frame, where)
+        if absent := [name for name in long if name not in kept.columns]:
+            raise ValueError(
+                f"long must name columns, got {absent}; columns of {file.name!r} are {listed(kept)}"
+            )
+        ignored |= dict.fromkeys(str(name) for name in kept.columns if name not in long)
+        filtered += len(frame) - len(kept)
+        parts.append(kept[list(long)])
+        if sum(int(part.memory_usage(deep=True).sum()) for part in parts) > memory_bytes() / 2:
+            raise ValueError(
+                f"the samples fill half of the memory, got {str(path)!r}: plan for a part of them"
+            )
+    wide = _pivoted(pd.concat(parts, ignore_index=True), long, average=resample is not None)
+    table = even_grid(wide, long[0], resample=resample, drop=drop, missing=missing, tz=tz)
+    return replace(_with_filtered(table, filtered), ignored=tuple(ignored))
 
 
 def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
     """One column a sensor, and one row a time, of rows that hold one sample each."""
-    if len(long) != 3 or len(set(long)) != 3:
-        raise ValueError(f"long must name three columns, time, sensor and value, got {list(long)}")
-    if absent := [name for name in long if name not in frame.columns]:
-        raise ValueError(f"long must name columns, got {absent}; columns are {listed(frame)}")
     time, sensor, value = long
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
         raise ValueError(
@@ -192,10 +174,14 @@ def even_grid(
     resample: str | None = None,
     drop: Sequence[str] = (),
     missing: Sequence[float] = (),
+    tz: str | None = None,
 ) -> SensorTable:
     """Put a wide frame on an even grid of steps; parameters and errors as `read_table`."""
     if not len(frame):
-        raise ValueError(f"frame must hold sensors and rows, got shape {frame.shape}: is it empty?")
+        raise ValueError(
+            f"frame must hold sensors and rows, got shape {frame.shape}: is it empty"
+            ", or does where= leave no row?"
+        )
     unknown = [name for name in drop if name not in frame.columns]
     if isinstance(drop, str) or unknown:
         raise ValueError(
@@ -207,7 +193,7 @@ def even_grid(
     frame = frame.drop(columns=list(drop))
     require_whole_times(frame)
     numbering = [name for name in frame.columns if name != time and _numbers_rows(frame[name])]
-    sensors, times = _apart(frame.drop(columns=numbering), time)
+    sensors, times = _apart(frame.drop(columns=numbering), time, tz)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
     _require_numbers(sensors, times)
@@ -231,8 +217,9 @@ def even_grid(
         place = _placed(values, times) if resample is None else _averaged(values, times, resample)
         values, grid = place[:2]
         counts |= place[2]
-    elif resample is not None:
-        raise ValueError(f"resample must go with times, got {resample!r} and no column of them")
+    elif resample is not None or tz is not None:
+        name, value = ("resample", resample) if resample is not None else ("tz", tz)
+        raise ValueError(f"{name} must go with times, got {value!r} and no column of them")
     _require_no_counters(sensors.columns, values, timed=times is not None)
     numbered = tuple(str(name) for name in numbering)
     return SensorTable(values, names, grid, Quality(len(frame), **counts), numbered, found)
@@ -300,16 +287,18 @@ def no_number(column: pd.Series) -> str:
     return f"{column.dtype} such as {first!r:.80} ({int(odd.sum()) or len(column):,} such)"
 
 
-def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
+def _apart(
+    frame: pd.DataFrame, time: str | None, tz: str | None
+) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
     """Sensor columns and times."""
     if time is not None and time == frame.index.name:
-        return frame, as_times(frame.index.to_series(), time)
+        return frame, as_times(frame.index.to_series(), time, tz)
     if time is not None and time not in frame.columns:
         raise ValueError(f"time must be a column, got {time!r}; columns are {listed(frame)}")
-    if time is None and isinstance(frame.index, pd.DatetimeIndex):
+    if time is None and tz is None and isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index
     if time is None and looks_like_times(frame.index.to_series()):
-        return frame, as_times(frame.index.to_series(), str(frame.index.name or "index"))
+        return frame, as_times(frame.index.to_series(), str(frame.index.name or "index"), tz)
 
     looks = [time] if time else [c for c in frame.columns if looks_like_times(frame[c])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
@@ -320,7 +309,7 @@ def _apart(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, pd.Date
     require_heading(frame, looks)
     times = None
     if looks:
-        times = as_times(frame[looks[0]], looks[0])
+        times = as_times(frame[looks[0]], looks[0], tz)
         frame = frame.drop(columns=looks[0])
 
     # pandas writes an index without a name as a first column without one

@@ -19,10 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from aftlib.core.checks import listed, require_number
-from aftlib.core.datasets import SensorTable, read_long, read_table
+from aftlib.core.datasets import read_long, read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import write_whole
 from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensortable import SensorTable
+from aftlib.core.tablefile import files_of
+from aftlib.core.textfile import TextFormat
 from aftlib.core.windows import Windows
 
 VERSION = 1
@@ -46,11 +49,22 @@ class Reading:
     resample: str | None = None  # period of the grid
     drop: Sequence[str] = ()  # columns (of a long file: sensors) to leave out
     missing: Sequence[float] | None = None  # fill values; empty: every value is measured
-    decimal: str | None = None  # decimal sign of a text table
+    where: Sequence[str] = ()  # conditions such as "status=GOOD" on the rows that are read
+    tz: str | None = None  # zone of local times
+    decimal: str | None = None  # of a text table, as the following: decimal sign
+    encoding: str | None = None
+    comment: str | None = None  # the character that begins one
+    na: Sequence[str] = ()  # texts that stand for a missing value
+
+    @property
+    def form(self) -> TextFormat:
+        """How a text table is written."""
+        return TextFormat(self.decimal, self.encoding, self.comment, self.na)
 
     def read(self, path: Path | str) -> SensorTable:
         """Return the samples of a file; ValueError as `datasets.read_table`."""
-        options = {name: getattr(self, name) for name in ("resample", "drop", "decimal")}
+        names = ("resample", "drop", "where", "tz", "decimal", "encoding", "comment", "na")
+        options = {name: getattr(self, name) for name in names}
         options["missing"] = self.missing or ()
         if self.long is None:
             return read_table(path, self.time, **options)
@@ -75,12 +89,12 @@ class Source(Reading):
     def read_again(self, folder: Path) -> SensorTable:
         """Return the samples of the file, where it was or in a directory; ValueError if changed."""
         path = Path(self.path)
-        if path.is_dir():
+        if path.is_dir() and self.long is None:
             raise ValueError(
                 f"data must be one file that fits into memory, got the directory {str(path)!r}; "
                 "plan for a part of them"
             )
-        places = [place for place in (path, folder / path.name) if place.is_file()]
+        places = [place for place in (path, folder / path.name) if place.exists()]
         if not places:
             raise ValueError(
                 f"data must be at {str(path)!r} or next to the plan, got no such file; put it "
@@ -92,11 +106,11 @@ class Source(Reading):
 
 
 def digest_of(data: Path) -> str:
-    """SHA-256 of a file, or of the names and contents of the files in a directory."""
-    if not data.is_dir():
+    """SHA-256 of a file, or of the names and contents of the files of a directory or pattern."""
+    if data.is_file():
         with data.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    parts = [(p.name, digest_of(p)) for p in sorted(data.iterdir()) if p.is_file()]
+    parts = [(path.name, digest_of(path)) for path in files_of(data)]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -1,19 +1,14 @@
 """Tables in .csv and .parquet files as pandas reads them, and the times and durations in them.
 
-Our own code decides only what pandas cannot: separator, decimal sign, grouped thousands, and which
-numbers are times. What would fill the memory is refused.
+Our own code decides only which numbers are times. What would fill the memory is refused.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import os
+import glob
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import zip_longest
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aftlib.core.checks import listed
+from aftlib.core.textfile import (
+    DOTTED,
+    TextFormat,
+    csv_options,
+    memory_bytes,
+    require_distinct,
+    with_numbers,
+)
 
-LONGEST_LINE = 2**20
-"""Bytes that a line of a text table may have; twice as many are always refused."""
-SUFFIXES = (".csv", ".parquet")
-HEAD_ROWS = 1000
-"""Rows that show whether every row ends with a separator."""
-HEAD = 2**22
-"""Characters that show the decimal sign, because whole numbers may come first."""
-_PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
-_DOTS = re.compile(r"[-+]?\d*(\.\d+)+")
-_GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
-_SMALL = re.compile(r"[-+]?\d{1,3}")
-_GERMAN = r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 # Numbers of this size that mostly grow are seconds (or ms, µs, ns) since 1970 and no sensor.
 _LEAST_EPOCH = 1e8
@@ -48,31 +40,27 @@ _TICKS = {1601: (1.24e17, 1.42e17), 1: (6.28e17, 6.47e17)}
 _ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
 _PARTS = ("year", "month", "day", "hour", "minute", "second")
 _TIME_OF_DAY = r"\s*\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s*([AaPp][Mm])?\s*"
-# 31.1.2024: with dots the day always comes first. 1/2/2024 may be of January or of February.
-_DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}\.\d{1,2}\.\d{4}|\d{9,}(\.\d+)?$")
 
 
-def read_frame(path: Path | str, decimal: str | None = None) -> pd.DataFrame:
-    """Read a .csv (commas, semicolons or tabs; with decimal commas too) or .parquet file as it is.
+def read_frame(path: Path | str, form: TextFormat = TextFormat()) -> pd.DataFrame:  # noqa: B008
+    """Read a .csv (commas, semicolons or tabs), .csv.gz or .parquet file as it is.
 
-    `decimal` is the decimal sign of a text table, by default found in the file. ValueError when
-    there is no such file, it cannot be read as a table, or would fill the memory.
+    ValueError when there is no such file, it cannot be read as a table, or would fill the memory.
     """
     path = Path(path)
-    if path.suffix not in SUFFIXES:
+    if not path.name.endswith(SUFFIXES):
         packed = path.suffix in (".gz", ".zip", ".bz2", ".xz", ".zst")
         fix = "unpack it" if packed else "save it as CSV"
-        raise ValueError(f"path must end in .csv or .parquet, got {str(path)!r}; {fix}")
+        raise ValueError(f"path must end in {' or '.join(SUFFIXES)}, got {str(path)!r}; {fix}")
     if not path.exists():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
     with naming(path):
-        if path.suffix == ".csv":
-            options = _csv_options(path, decimal)
-            return _with_numbers(pd.read_csv(path, **options), options["decimal"])
+        if path.suffix != ".parquet":
+            options = csv_options(path, form)
+            return with_numbers(pd.read_csv(path, **options), options["decimal"])
         about = pq.read_metadata(path)  # a few bytes may stand for any number of equal values
-        size = 8 * about.num_rows * about.num_columns
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        size, memory = 8 * about.num_rows * about.num_columns, memory_bytes()
         if size > memory / 2:
             raise ValueError(
                 f"its {about.num_rows:,} rows of {about.num_columns:,} columns take "
@@ -84,7 +72,7 @@ def read_frame(path: Path | str, decimal: str | None = None) -> pd.DataFrame:
         return _as_floats(pd.read_parquet(path), schema)
 
 
-def read_pieces(path: Path, rows: int, decimal: str | None = None) -> Iterator[pd.DataFrame]:
+def read_pieces(path: Path, rows: int, form: TextFormat) -> Iterator[pd.DataFrame]:
     """Yield the rows of a file that `read_frame` reads, at most so many at a time, in order."""
     with naming(path):
         if path.suffix == ".parquet":
@@ -94,10 +82,57 @@ def read_pieces(path: Path, rows: int, decimal: str | None = None) -> Iterator[p
                     frame = pa.Table.from_batches([batch]).to_pandas()
                     yield _as_floats(frame, file.schema_arrow).rename(columns=str)
             return
-        options = _csv_options(path, decimal)
+        options = csv_options(path, form)
         with pd.read_csv(path, chunksize=rows, **options) as pieces:
             for piece in pieces:
-                yield _with_numbers(piece, options["decimal"])
+                yield with_numbers(piece, options["decimal"])
+
+
+def files_of(data: Path) -> tuple[Path, ...]:
+    """Return the file, those of a directory, or those of a pattern such as ``2024*.csv``, by name.
+
+    ValueError when there are none, or they are not of one kind.
+    """
+    if data.is_file() and data.name.endswith(SUFFIXES):
+        return (data,)
+    found = data.iterdir() if data.is_dir() else map(Path, glob.glob(str(data)))
+    files = sorted(path for path in found if path.is_file() and path.name[0] not in "._")
+    kinds = {next((end for end in SUFFIXES if path.name.endswith(end)), "") for path in files}
+    if not files or data.is_file():
+        raise ValueError(
+            f"path must be an existing {' or '.join(SUFFIXES)} file, a directory of them or a "
+            f"pattern such as '2024*.csv', got {str(data)!r}"
+        )
+    if len(kinds) != 1 or "" in kinds:
+        raise ValueError(
+            f"path must hold {' or '.join(SUFFIXES)} files, all of one kind, got {str(data)!r} "
+            f"with {listed(path.name for path in files)}"
+        )
+    return tuple(path for path in files if path.stat().st_size) or tuple(files[:1])
+
+
+def keep_rows(frame: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
+    """Return the rows that satisfy all conditions such as ``status=GOOD``, without their columns.
+
+    Several values of one column are alternatives. ValueError when a condition names no column.
+    """
+    wanted: dict[str, list[str]] = {}
+    for condition in where if frame.shape[1] else ():
+        column, equals, value = condition.partition("=")
+        if not equals or column not in frame.columns:
+            raise ValueError(
+                f"where must be COLUMN=VALUE, got {condition!r}; columns are {listed(frame)}"
+            )
+        wanted.setdefault(column, []).append(value)
+    keep = np.ones(len(frame), bool)
+    for column, values in wanted.items():
+        texts = frame[column].astype(str)
+        if pd.api.types.is_float_dtype(frame[column].dtype):
+            texts = texts.str.removesuffix(".0")  # whole numbers beside empty cells
+        keep &= texts.isin(values).to_numpy()
+    numbered = isinstance(frame.index, pd.RangeIndex)
+    kept = frame[keep].drop(columns=list(wanted))
+    return kept.reset_index(drop=True) if numbered else kept
 
 
 @contextmanager
@@ -108,7 +143,7 @@ def naming(path: Path) -> Iterator[None]:
     except (ValueError, OSError) as error:
         reason, fix = str(error).strip().splitlines()[0], ""
         if isinstance(error, UnicodeError):
-            fix = "; save it as UTF-8"
+            fix = "; save it as UTF-8, or name its encoding="
         elif isinstance(error, pd.errors.ParserError):
             fix = "; give every line as many cells as the first, which names the columns"
         raise ValueError(f"path must hold a table, got {str(path)!r} ({reason}){fix}") from error
@@ -118,89 +153,6 @@ def _as_floats(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
     """The frame of a Parquet file with its decimal fractions as floats."""
     exact = [field.name for field in schema if pa.types.is_decimal(field.type)]
     return frame.astype({name: float for name in exact if name in frame.columns})
-
-
-def require_distinct(names: Iterable[str]) -> None:
-    """Refuse columns of the same name, which pandas renames silently; empty names may repeat."""
-    repeated = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
-    if repeated:
-        raise ValueError(f"columns must differ, got {repeated[0]!r} more than once; rename them")
-
-
-def _csv_options(path: Path, decimal: str | None) -> dict[str, Any]:
-    """Arguments with which pandas reads a text table: separator, decimal sign and index.
-
-    ValueError when two of its columns have the same name, or a dot may group thousands.
-    """
-    if decimal not in (None, ",", "."):
-        raise ValueError(f"decimal must be ',' or '.', got {decimal!r}")
-    with path.open("rb") as file:
-        if file.read(4).startswith(_PACKED):
-            raise ValueError("it is packed: unpack it")
-        file.seek(0)
-        while len(block := file.read(LONGEST_LINE)) == LONGEST_LINE:
-            if b"\n" not in block and b"\r" not in block:
-                raise ValueError(f"a line is longer than {LONGEST_LINE:,} bytes: is this a table?")
-    with path.open(encoding="utf-8-sig", errors="replace") as text:
-        first, rest = text.readline(LONGEST_LINE), text.read(HEAD)
-    separator = max(",;\t", key=first.count)
-    with suppress(csv.Error):  # pandas reports it
-        require_distinct(next(csv.reader(io.StringIO(first + rest), delimiter=separator), []))
-    if separator == ",":
-        decimal = "."
-    field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
-    if decimal is None and re.search(field, rest, re.M):
-        decimal = ","
-    if decimal is None:
-        _require_plain_dots(first + rest, separator)
-    options: dict[str, Any] = {"sep": separator, "decimal": decimal or ".", "encoding": "utf-8-sig"}
-    head = pd.read_csv(path, nrows=HEAD_ROWS, **options)
-    if head.index.nlevels > 1:
-        raise ValueError(
-            f"its rows have {head.index.nlevels} values more than its first line, which names the "
-            "columns: put that first"
-        )
-    if not isinstance(head.index, pd.RangeIndex) and len(head) and head.iloc[:, -1].isna().all():
-        # every row ends with a separator, which pandas takes for one column more
-        options["index_col"] = False
-    return options
-
-
-def _require_plain_dots(text: str, separator: str) -> None:
-    """Refuse a table in which "1.160" may be 1160: "820" stands in its column, "1.5" nowhere."""
-    try:
-        names, *rows = csv.reader(io.StringIO(text), delimiter=separator)
-    except (csv.Error, ValueError):
-        return
-    dotted_dates = any(_DOTTED.match(cell.strip()) for row in rows[:1] for cell in row)
-    ambiguous = ""
-    for name, *column in zip_longest(names, *rows[:-1] or rows, fillvalue=""):
-        cells = [cell.strip() for cell in column if cell.strip()]
-        dotted = [cell for cell in cells if _DOTS.fullmatch(cell)]
-        if not dotted or _DOTTED.match(dotted[0]):
-            continue
-        whole = [cell for cell in cells if "." not in cell]
-        small = all(_SMALL.fullmatch(cell) for cell in whole)
-        if not small or not all(_GROUPS.fullmatch(cell) for cell in dotted):
-            return
-        if whole or dotted_dates or any(cell.count(".") > 1 for cell in dotted):
-            examples = " and ".join(map(repr, [*whole[:1], dotted[0]]))
-            ambiguous = ambiguous or f"column {name!r} holds {examples}"
-    if ambiguous:
-        raise ValueError(
-            f"{ambiguous}, whose dot may group thousands or begin decimals; give decimal=',' where "
-            "it groups, or else decimal='.'"
-        )
-
-
-def _with_numbers(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
-    """The frame with texts such as "1.160,5" as numbers, where the decimal sign is a comma."""
-    for name in frame.select_dtypes(exclude="number") if decimal == "," else ():
-        texts = frame[name].astype("string").str.strip()
-        if texts.str.fullmatch(_GERMAN).fillna(True).all():
-            plain = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
-            frame[name] = plain.astype("Float64").astype(float)
-    return frame
 
 
 def duration(name: str, text: str) -> pd.Timedelta:
@@ -275,8 +227,28 @@ def require_heading(frame: pd.DataFrame, looks: Sequence[str]) -> None:
         )
 
 
-def as_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
-    """Times of a column: ISO 8601, numbers since 1970 or calendar stamps; ValueError for others."""
+def as_times(column: pd.Series, name: str, tz: str | None = None) -> pd.DatetimeIndex:
+    """Times of a column: ISO 8601, numbers since 1970 or calendar stamps; ValueError for others.
+
+    Local times of the zone `tz` become UTC.
+    """
+    times = _read_times(column, name)
+    if tz is None:
+        return times
+    epoch = pd.api.types.is_numeric_dtype(column.dtype) and _calendar_stamps(column) is None
+    if times.tz is not None or epoch:
+        raise ValueError(f"tz must go with local times, got {tz!r} and times of UTC in {name!r}")
+    try:
+        return times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
+    except (ValueError, KeyError) as error:
+        raise ValueError(
+            f"tz must be the zone of the times in {name!r}, such as Europe/Berlin, got {tz!r} "
+            f"({error}); write the offset from UTC into the file"
+        ) from error
+
+
+def _read_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
+    """Times of a column, without a zone where it names no offsets."""
     numeric = pd.api.types.is_numeric_dtype(column.dtype)
     try:
         times = _times_of_numbers(column, name) if numeric else _times_of_texts(column)
@@ -330,9 +302,9 @@ def _times_of_numbers(column: pd.Series, name: str) -> pd.DatetimeIndex:
 
 
 def _times_of_texts(column: pd.Series) -> pd.DatetimeIndex:
-    if _DOTTED.match(str(column.iloc[0])):
+    if DOTTED.match(str(column.iloc[0])):
         column = column.astype("string").str.replace(
-            _DOTTED, lambda date: f"{date[3]}-{int(date[2]):02}-{int(date[1]):02}", regex=True
+            DOTTED, lambda date: f"{date[3]}-{int(date[2]):02}-{int(date[1]):02}", regex=True
         )
     # of times with offsets, which change in spring and autumn, only UTC is even
     offsets = bool(column.astype(str).str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$").all())

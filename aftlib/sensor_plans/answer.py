@@ -12,11 +12,11 @@ from threadpoolctl import threadpool_limits
 
 from aftlib.approximately_once.assignment import Assignment, assess, assign_greedy, assign_spread
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
-from aftlib.core.datasets import SensorTable
 from aftlib.core.fillvalues import shown
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.planfile import VERSION, Source, fitted
 from aftlib.core.requirement import Requirement
+from aftlib.core.sensortable import SensorTable
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans.backtest import (
     DECLARED,

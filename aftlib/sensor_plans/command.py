@@ -7,6 +7,7 @@ import os
 import re
 from contextlib import suppress
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from aftlib.sensor_plans.survey import QUERIES, Question, Survey, epsilon_of
 from aftlib.sensor_plans.worth import measure_costs, worth
 
 BAD_INPUT = 2
+PASSED_ON = ("time", "resample", "where", "tz", "decimal", "encoding", "comment", "na")
+"""Options that are fields of `planfile.Reading`."""
 LISTED = 12
 """Sensors and machines that the text names at most."""
 
@@ -60,7 +63,12 @@ LISTED = 12
 @click.option(
     "--missing", metavar="X,…", help="Values that mean missing, such as -999.25; or none."
 )
+@click.option("--where", multiple=True, metavar="COL=VALUE", help="Rows to read: status=GOOD.")
+@click.option("--tz", metavar="ZONE", help="Zone of local times, such as Europe/Berlin.")
 @click.option("--decimal", type=click.Choice([",", "."]), help="Decimal sign; default found.")
+@click.option("--encoding", help="Of a CSV file, such as cp1252; default UTF-8.")
+@click.option("--comment", metavar="C", help="Character that begins a comment, such as #.")
+@click.option("--na", multiple=True, metavar="TEXT", help="Text of a missing value: 'No Data'.")
 @click.option(
     *("--pieces/--no-pieces", "--spark/--no-spark"),
     default=None,
@@ -84,18 +92,19 @@ def command(
 ) -> None:
     """Plan which sensors in FILE may be lost, and test whether that would have held.
 
-    FILE is a CSV or Parquet file: rows are moments and columns are sensors, or, with --long, one
-    row a sample. What would fill more than a quarter of the memory, or is a directory of such
-    files, is read in pieces, in order. Give either --epsilon or --epsilon-sd. The plan
-    is written as JSON, and the report as HTML next to it. The exit status is 2 when nothing can be
-    planned from the input.
+    FILE is a CSV (.csv, .csv.gz) or Parquet file: rows are moments and columns are sensors, or,
+    with --long, one row a sample. It may be a directory of such files, or a pattern in quotes such
+    as '2024*.csv'. Wide files that would fill more than a quarter of the memory, or are several,
+    are read in pieces, in order. Give either --epsilon or --epsilon-sd. The plan is written as
+    JSON, and the report as HTML next to it. The exit status is 2 when nothing can be planned from
+    the input.
     """
     with clear_errors(BAD_INPUT, partial(as_options, data)):
         reading = {
             "long": next(csv.reader([long])) if long else None,
             "drop": [name for text in drop for name in next(csv.reader([text]))],
             "missing": numbers_of(missing),
-            **{name: asked.pop(name) for name in ("time", "resample", "decimal")},
+            **{name: asked.pop(name) for name in PASSED_ON},
         }
         limit = None if epsilon is None else epsilon_of(epsilon)
         question = Question.of(epsilon=limit, **asked)
@@ -110,8 +119,11 @@ def command(
                 f"read_rate = {read_rate!r} and {str(data)!r}: give --read-rate, or a part of them"
             )
         # hashed before they are read: data that change meanwhile are not those of the plan
-        source = Source.of(data, Reading(**reading)) if data.exists() else None
-        survey = survey_file(data, question, is_large(data) if pieces is None else pieces, reading)
+        known = data.exists() or any(glob(str(data)))
+        source = Source.of(data, Reading(**reading)) if known else None
+        if pieces is None:
+            pieces = is_large(data) and not (long and not data.is_file())
+        survey = survey_file(data, question, pieces, reading)
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
             plan = answer_survey(survey, question, data.name, partial(move, bar), source)
         if read_rate is not None:
@@ -209,8 +221,8 @@ def show_inventory(inventory: Inventory) -> None:
 
 def is_large(data: Path) -> bool:
     """Whether the samples, as numbers, would fill more than a quarter of the memory."""
-    if data.is_dir() or not data.is_file():
-        return data.is_dir()
+    if not data.is_file():
+        return data.is_dir() or any(glob(str(data)))
     size = data.stat().st_size
     if data.suffix == ".parquet":
         with suppress(ValueError, OSError), pq.ParquetFile(data) as file:
@@ -236,13 +248,13 @@ def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
 def as_options(data: Path, message: str) -> str:
     """A library's message about the file `data` in the words of the command line."""
     names = r"t_sla|epsilon_sd|fixed_ms|per_tuple_ms|epsilon|delta|window|slide|query|workers"
-    names += "|horizons|long|time|resample|drop|missing|output|decimal"
+    names += "|horizons|long|drop|missing|output|" + "|".join(PASSED_ON)
     names += "|read_rate|failures_per_month|measure"
     message = message.replace("t_sla_ms", "t_sla").replace("missing=[]", "--missing none")
     message = re.sub(
         r"\b(drop|missing)=\[(.*?)\]", lambda m: f"--{m[1]} {m[2].replace(', ', ',')}", message
     )
-    message = re.sub(r"\b(time|resample|drop|long|decimal)=(\S?)", as_option, message)
+    message = re.sub(rf"\b(drop|long|{'|'.join(PASSED_ON)})=(\S?)", as_option, message)
     start = rf"^({names})(?= must)|(?<=^epsilon or )epsilon_sd|^epsilon(?= or)"
     message = re.sub(start, as_option, message)
     return printable(message if str(data) in message else f"{data}: {message}")

@@ -10,9 +10,10 @@ import pandas as pd
 from pydantic import model_validator
 
 from aftlib.core.checks import require_choice
-from aftlib.core.datasets import SensorTable, even_grid
+from aftlib.core.datasets import even_grid
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.planfile import Reading, fitted, read_plan
+from aftlib.core.sensortable import SensorTable
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_unit
 from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.sensor_plans.answer import answer

@@ -18,10 +18,11 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
-from aftlib.core.datasets import Quality, even_grid, no_number
+from aftlib.core.datasets import even_grid, no_number
 from aftlib.core.fillvalues import FillValue, find_fill_values, mark_missing, require_no_fill_values
 from aftlib.core.planfile import Reading
-from aftlib.core.tablefile import SUFFIXES, as_times, read_pieces
+from aftlib.core.sensortable import Quality
+from aftlib.core.tablefile import as_times, files_of, keep_rows, read_pieces
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans.sensor_file import Inventory, Tally, require_usable
 from aftlib.sensor_plans.survey import (
@@ -35,7 +36,7 @@ from aftlib.sensor_plans.survey import (
 
 HEAD = 20_000
 """Rows from which columns, times and the period are read."""
-COUNTS = ("rows", "missing_values", "non_finite", "marked")
+COUNTS = ("rows", "missing_values", "non_finite", "marked", "filtered")
 
 
 def survey_large(data: Path, question: Question, **options: Any) -> Survey:
@@ -110,12 +111,15 @@ class LargeFile:
                     "it wide and even first, or read it into memory by --no-pieces"
                 )
         files = files_of(data)
-        heads = (next(read_pieces(file, HEAD, reading.decimal), pd.DataFrame()) for file in files)
+        heads = (
+            keep_rows(next(read_pieces(file, HEAD, reading.form), pd.DataFrame()), reading.where)
+            for file in files
+        )
         head = next((frame for frame in heads if len(frame)), pd.DataFrame())
         shown = head.copy()
         silent = [c for c in shown if shown[c].dtype.kind == "f" and shown[c].isna().all()]
         shown.loc[shown.index[:1], silent] = 0.0  # a sensor may begin later
-        table = even_grid(shown, reading.time, drop=reading.drop)
+        table = even_grid(shown, reading.time, drop=reading.drop, tz=reading.tz)
         if not isinstance(table.time, pd.DatetimeIndex) or len(table.time) < 2:
             raise ValueError(
                 f"a file that is read in pieces must have times in its rows, got {str(data)!r} "
@@ -129,7 +133,7 @@ class LargeFile:
             columns=tuple(head.columns),
             names=table.names,
             time=column,
-            first=times_of(head[:1], column)[0],
+            first=times_of(head[:1], column, reading.tz)[0],
             step=table.time[1] - table.time[0],
             row_numbers=table.row_numbers,
             reading=reading,
@@ -141,7 +145,7 @@ class LargeFile:
         ValueError when a time is off the grid or out of order, or a column holds no numbers.
         """
         end, most = 0, max(1, PIECE // len(self.names))
-        for file, frame in self._frames():
+        for file, frame in self._frames(counts):
             try:
                 steps = self._steps_of(frame, end)
                 values = self._values_of(frame, counts)
@@ -173,11 +177,13 @@ class LargeFile:
                 break
         return np.concatenate(parts)
 
-    def _frames(self) -> Iterator[tuple[Path, pd.DataFrame]]:
-        """Pieces of all files, which must have the same columns."""
+    def _frames(self, counts: dict[str, int]) -> Iterator[tuple[Path, pd.DataFrame]]:
+        """Pieces of all files, which must have the same columns; rows left out are counted."""
         rows = max(1, PIECE // len(self.columns))
         for file in self.files:
-            for frame in read_pieces(file, rows, self.reading.decimal):
+            for piece in read_pieces(file, rows, self.reading.form):
+                frame = keep_rows(piece, self.reading.where)
+                counts["filtered"] += len(piece) - len(frame)
                 if sorted(frame.columns) != sorted(self.columns):
                     raise ValueError(
                         f"files must have the same columns, got {listed(self.columns)} in "
@@ -189,7 +195,7 @@ class LargeFile:
 
     def _steps_of(self, frame: pd.DataFrame, end: int) -> np.ndarray:
         """Places of a piece's rows on the grid, at `end` or later."""
-        times = times_of(frame, self.time)
+        times = times_of(frame, self.time, self.reading.tz)
         if (times.tz is None) != (self.first.tz is None):
             raise ValueError(
                 f"times must all have an offset from UTC or none, got {self.first} first and "
@@ -229,24 +235,7 @@ class LargeFile:
         return values
 
 
-def files_of(data: Path) -> tuple[Path, ...]:
-    """The file, or those of a directory, by name; ValueError when they are not of one kind."""
-    if not data.is_dir():
-        if data.suffix not in SUFFIXES or not data.is_file():
-            raise ValueError(f"path must be an existing .csv or .parquet file, got {str(data)!r}")
-        return (data,)
-    files = sorted(p for p in data.iterdir() if p.is_file() and p.name[0] not in "._")
-    kinds = {file.suffix for file in files}
-    if len(kinds) != 1 or not kinds <= set(SUFFIXES):
-        raise ValueError(
-            f"path must hold .csv or .parquet files, all of one kind, got {str(data)!r} with "
-            f"{listed(file.name for file in files)}"
-        )
-    filled = tuple(file for file in files if file.stat().st_size)
-    return filled or tuple(files[:1])
-
-
-def times_of(frame: pd.DataFrame, time: str | None) -> pd.DatetimeIndex:
+def times_of(frame: pd.DataFrame, time: str | None, tz: str | None) -> pd.DatetimeIndex:
     """Times of a frame's rows, from a column or its index."""
     column = frame.index.to_series() if time is None else frame[time]
-    return as_times(column, str(frame.index.name or "index") if time is None else time)
+    return as_times(column, str(frame.index.name or "index") if time is None else time, tz)

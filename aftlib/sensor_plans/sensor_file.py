@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
-from aftlib.core.datasets import Quality, SensorTable
 from aftlib.core.fillvalues import FillValue, require_no_fill_values
 from aftlib.core.planfile import Reading
+from aftlib.core.sensortable import Quality, SensorTable
 from aftlib.core.tablefile import usual_step
 
 MOST_MISSING = 0.5
@@ -127,6 +127,7 @@ class Inventory:
     tally: Tally
     row_numbers: tuple[str, ...] = ()  # columns that only numbered the rows
     fill_values: tuple[FillValue, ...] = ()  # values that may stand for missing samples
+    ignored: tuple[str, ...] = ()  # columns of a long file that are not read
 
     @classmethod
     def of(cls, table: SensorTable) -> Self:
@@ -139,6 +140,7 @@ class Inventory:
             tally=Tally.of(table.values),
             row_numbers=table.row_numbers,
             fill_values=table.fill_values,
+            ignored=table.ignored,
         )
 
     @property
@@ -169,6 +171,8 @@ class Inventory:
             lines.append(f"step: {step}, {self.steps:,} steps from {quality.rows:,} rows")
         if self.row_numbers:
             lines.append(f"row numbers: {', '.join(self.row_numbers)}, left out of the sensors")
+        if self.ignored:
+            lines.append(f"other columns, not read: {', '.join(self.ignored)}")
         gaps = self.tally.missing.sum() / (self.steps * len(self.names))
         lines.append(f"gaps: {gaps:.2%} of all samples are missing" if gaps else "gaps: none")
         longest = int(self.tally.silence.longest[0])
@@ -180,6 +184,7 @@ class Inventory:
             "infinite values, taken as missing": quality.non_finite,
             "rows averaged into their step": quality.averaged,
             "values marked as missing": quality.marked,
+            "rows left out by --where": quality.filtered,
         }
         return lines + [f"{name}: {count:,}" for name, count in counts.items() if count]
 
@@ -197,7 +202,8 @@ def read_sensors(path: Path | str, **options: Any) -> SensorTable:
     Parameters
     ----------
     path : path
-        CSV or Parquet file. Wide: rows are moments, columns are sensors.
+        CSV or Parquet file. Wide: rows are moments, columns are sensors. With `long` also a
+        directory of files, or a pattern.
     **options
         Fields of `planfile.Reading`. With `long`, a row is one sample. Values of `missing` stand
         for a missing sample. Other values far from all others are refused, except where it is

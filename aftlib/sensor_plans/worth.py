@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from aftlib.core.checks import require_number
-from aftlib.core.datasets import SensorTable
 from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
+from aftlib.core.sensortable import SensorTable
 from aftlib.guard import Guard
 
 EXACT, GUARD = "exact recovery", "guard"

@@ -1,10 +1,13 @@
 """Real sensor files: put on a grid, every defect counted or refused."""
 
+import gzip
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.core.datasets import Quality, even_grid, read_long, read_table
+from aftlib.core.datasets import even_grid, read_long, read_table
+from aftlib.core.sensortable import Quality
 
 TIMES = pd.date_range("2026-01-01", periods=6, freq="h")
 
@@ -84,7 +87,7 @@ def test_file_without_times_is_taken_row_by_row(tmp_path):
 
 
 def test_files_that_are_none(tmp_path):
-    with pytest.raises(ValueError, match=r"path must end in .csv or .parquet"):
+    with pytest.raises(ValueError, match=r"path must end in .csv or .csv.gz or .parquet"):
         read_table(tmp_path / "x.xlsx")
     with pytest.raises(ValueError, match="path must be an existing file"):
         read_table(tmp_path / "x.csv")
@@ -225,3 +228,101 @@ def test_a_sensor_called_as_the_column_of_times_is_told(tmp_path):
     (tmp_path / "x.csv").write_text("time,id,v\n2026-01-01,time,1\n2026-01-02,time,2\n")
     with pytest.raises(ValueError, match="a sensor is called 'time', as the column of times: ren"):
         read_long(tmp_path / "x.csv", ["time", "id", "v"])
+
+
+# A historian's export: comments, a packed file per day, local times, texts for missing values.
+EXPORT = """# PI export, Café
+tag;time;value;status;unit
+a;2024-01-0{day} 01:00;{day},5;Good;°C
+a;2024-01-0{day} 02:00;9,0;Bad;°C
+b;2024-01-0{day} 01:00;No Data;Good;°C
+b;2024-01-0{day} 02:00;7,0;Good;°C # by hand
+"""
+READ = {
+    "long": ["time", "tag", "value"], "where": ["status=Good"], "tz": "Europe/Berlin",
+    "comment": "#", "encoding": "cp1252", "na": ["No Data"], "decimal": ",",
+}  # fmt: skip
+
+
+@pytest.fixture
+def exports(tmp_path):
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    for day in (1, 2, 3):
+        text = EXPORT.format(day=day).encode("cp1252")
+        (folder / f"2024-0{day}.csv.gz").write_bytes(gzip.compress(text))
+    return folder
+
+
+@pytest.mark.parametrize("pattern", ["", "2024-0[123].csv.gz", "*"])
+def test_exports_of_a_historian(exports, pattern):
+    table = read_long(exports / pattern, **READ)
+    assert table.names == ("a", "b")
+    assert table.time[[0, 1, -1]].astype(str).tolist() == [
+        "2024-01-01 00:00:00+00:00", "2024-01-01 01:00:00+00:00", "2024-01-03 01:00:00+00:00"
+    ]  # fmt: skip
+    there = {(0, 0): 1.5, (1, 1): 7, (24, 0): 2.5, (25, 1): 7, (48, 0): 3.5, (49, 1): 7}
+    assert {tuple(at): table.values[*at] for at in np.argwhere(np.isfinite(table.values))} == there
+    assert table.quality.filtered == 3
+    assert table.ignored == ("unit",)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"where": ["quality=Good"]}, "where must be COLUMN=VALUE, got 'quality=Good'; columns"),
+        ({"where": ["status"]}, "where must be COLUMN=VALUE, got 'status'"),
+        ({"where": ["status=good"]}, "does where= leave no row"),
+        ({"tz": "Berlin"}, "tz must be the zone of the times in 'time', .* got 'Berlin'"),
+        ({"encoding": "latin-99"}, "encoding must be one of Python's, .* got 'latin-99'"),
+        ({"encoding": None}, "save it as UTF-8, or name its encoding="),
+        ({"comment": "//"}, "comment must be one character, got '//'"),
+        ({"comment": None}, "values more than its first line|as many cells|long must name"),
+        ({"na": []}, "column 'value' must be numeric, got .* such as 'No Data'"),
+        ({"long": ["time", "sensor", "value"]}, r"got \['sensor'\]; columns of '2024-01.csv.gz'"),
+    ],
+)
+def test_options_that_do_not_fit_an_export_are_refused(exports, change, message):
+    with pytest.raises(ValueError, match=message):
+        read_long(exports, **READ | change)
+
+
+def test_folders_and_patterns_without_tables_are_refused(exports):
+    with pytest.raises(ValueError, match="path must be an existing .* or a pattern"):
+        read_long(exports / "2025*.csv", **READ)
+    (exports / "more.parquet").write_bytes(b"")
+    with pytest.raises(ValueError, match="all of one kind, got .*'2024-01.csv.gz'"):
+        read_long(exports, **READ)
+
+
+def test_conditions_on_a_wide_file(tmp_path):
+    """Values of one column are alternatives, those of several must all hold."""
+    times = pd.date_range("2024-01-01", periods=6, freq="h")
+    frame = pd.DataFrame({"time": times, "a": range(6), "b": [3, 1, 4, 1, 5, 9]})
+    frame = frame.assign(quality=[192, 192, 0, 216, None, 192], mode=list("xxxxxy"))
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    table = read_table(tmp_path / "a.csv", where=["quality=192", "quality=216", "mode=x"])
+    assert table.names == ("a", "b")
+    np.testing.assert_array_equal(table.values[:, 1], [3, 1, np.nan, 1])
+    assert (table.quality.rows, table.quality.filtered) == (3, 3)
+
+
+def test_local_times_become_utc_through_both_changes_of_the_clock(tmp_path):
+    for start in ("2024-03-30 20:00", "2024-10-26 20:00"):
+        utc = pd.date_range(start, periods=12, freq="h", tz="UTC")
+        local = utc.tz_convert("Europe/Berlin").tz_localize(None)
+        pd.DataFrame({"time": local, "a": range(12), "b": 1.0}).to_csv(tmp_path / "a.csv")
+        table = read_table(tmp_path / "a.csv", drop=["Unnamed: 0"], tz="Europe/Berlin")
+        assert table.time.tolist() == utc.tolist()
+    with pytest.raises(ValueError, match="tz must be the zone of the times in 'time'"):
+        read_table(tmp_path / "a.csv", drop=["Unnamed: 0"], tz="Europe/Moscow")
+
+
+def test_a_zone_must_not_go_with_times_that_have_one(tmp_path):
+    for times in (["2024-01-01T00:00Z", "2024-01-01T01:00Z"], [1704067200, 1704070800]):
+        pd.DataFrame({"time": times, "a": [1, 2]}).to_csv(tmp_path / "a.csv", index=False)
+        with pytest.raises(ValueError, match="tz must go with local times, got 'UTC' and times of"):
+            read_table(tmp_path / "a.csv", "time", tz="UTC")
+    pd.DataFrame({"a": [1.5, 2]}).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match="tz must go with times, got 'UTC' and no column"):
+        read_table(tmp_path / "a.csv", tz="UTC")

@@ -16,13 +16,14 @@ from pydantic import model_validator
 from aftlib.approximately_once.assignment import assess, assign_greedy
 from aftlib.approximately_once.pipeline import RECOVER, Query
 from aftlib.core.checks import require_choice, require_number, require_numbers, with_value
-from aftlib.core.datasets import SensorTable, read_table
+from aftlib.core.datasets import read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import COVARIANCES, generated_model
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensortable import SensorTable
 from aftlib.core.windows import Windows
 from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.spark.sweep import write_samples

@@ -1,0 +1,173 @@
+"""Text tables as pandas reads them: encoding, separator, decimal sign, comments, gzip.
+
+Our own code decides only what pandas cannot: separator, decimal sign and grouped thousands. What
+would fill the memory is refused.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+LONGEST_LINE = 2**20
+"""Bytes that a line of a text table may have; twice as many are always refused."""
+HEAD_ROWS = 1000
+"""Rows that show whether every row ends with a separator."""
+HEAD = 2**22
+"""Characters that show the decimal sign, because whole numbers may come first."""
+_GZIP = b"\x1f\x8b"
+_PACKED = (_GZIP, b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+_DOTS = re.compile(r"[-+]?\d*(\.\d+)+")
+_GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
+_SMALL = re.compile(r"[-+]?\d{1,3}")
+_GERMAN = r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"
+# 31.1.2024: with dots the day always comes first.
+DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How a text table is written, where its first lines do not show it."""
+
+    decimal: str | None = None  # decimal sign; None: found in the file
+    encoding: str | None = None  # None: UTF-8
+    comment: str | None = None  # a character: what follows it in a line is left out
+    na: Sequence[str] = ()  # texts that stand for a missing value, besides pandas' own
+
+
+def memory_bytes() -> int:
+    """Return the memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def require_distinct(names: Iterable[str]) -> None:
+    """Refuse columns of the same name, which pandas renames silently; empty names may repeat."""
+    repeated = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
+    if repeated:
+        raise ValueError(f"columns must differ, got {repeated[0]!r} more than once; rename them")
+
+
+def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
+    """Arguments with which pandas reads a text table: separator, decimal sign and index.
+
+    ValueError when two of its columns have the same name, a dot may group thousands, or it would
+    fill the memory.
+    """
+    decimal, encoding = form.decimal, form.encoding or "utf-8-sig"
+    if decimal not in (None, ",", "."):
+        raise ValueError(f"decimal must be ',' or '.', got {decimal!r}")
+    if form.comment is not None and len(form.comment) != 1:
+        raise ValueError(f"comment must be one character, got {form.comment!r}")
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise ValueError(
+            f"encoding must be one of Python's, such as 'cp1252', got {encoding!r}"
+        ) from None
+    with _unpacked(path) as file:
+        _require_lines(file)
+    with _unpacked(path) as file:
+        text = io.TextIOWrapper(file, encoding, errors="replace")
+        lines = text.readline(LONGEST_LINE)
+        while form.comment and lines.lstrip().startswith(form.comment):
+            lines = text.readline(LONGEST_LINE)
+        first, rest = lines, text.read(HEAD)
+    separator = max(",;\t", key=first.count)
+    with suppress(csv.Error):  # pandas reports it
+        require_distinct(next(csv.reader(io.StringIO(first + rest), delimiter=separator), []))
+    if separator == ",":
+        decimal = "."
+    field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
+    if decimal is None and re.search(field, rest, re.M):
+        decimal = ","
+    if decimal is None:
+        _require_plain_dots(first + rest, separator)
+    options: dict[str, Any] = {
+        **{"sep": separator, "decimal": decimal or ".", "encoding": encoding},
+        **{"comment": form.comment, "na_values": list(form.na)},
+    }
+    head = pd.read_csv(path, nrows=HEAD_ROWS, **options)
+    if head.index.nlevels > 1:
+        raise ValueError(
+            f"its rows have {head.index.nlevels} values more than its first line, which names the "
+            "columns: put that first"
+        )
+    if not isinstance(head.index, pd.RangeIndex) and len(head) and head.iloc[:, -1].isna().all():
+        # every row ends with a separator, which pandas takes for one column more
+        options["index_col"] = False
+    return options
+
+
+def _unpacked(path: Path) -> IO[bytes]:
+    """Open a file, unpacked if its name ends in .gz; ValueError when it is packed otherwise."""
+    with path.open("rb") as file:
+        packed = file.read(4).startswith(_PACKED)
+    if path.suffix == ".gz":
+        return gzip.open(path)
+    if packed:
+        raise ValueError("it is packed: unpack it, or name it .csv.gz")
+    return path.open("rb")
+
+
+def _require_lines(file: IO[bytes]) -> None:
+    """Refuse a text whose lines are too long, or which would fill the memory."""
+    size, most = 0, memory_bytes() // 2
+    while len(block := file.read(LONGEST_LINE)) == LONGEST_LINE:
+        size += len(block)
+        if b"\n" not in block and b"\r" not in block:
+            raise ValueError(f"a line is longer than {LONGEST_LINE:,} bytes: is this a table?")
+        if size > most and isinstance(file, gzip.GzipFile):
+            raise ValueError(
+                f"it unpacks to more than {most / 1e9:,.1f} GB, half of the memory: unpack it, so "
+                "that it is read in pieces"
+            )
+
+
+def _require_plain_dots(text: str, separator: str) -> None:
+    """Refuse a table in which "1.160" may be 1160: "820" stands in its column, "1.5" nowhere."""
+    try:
+        names, *rows = csv.reader(io.StringIO(text), delimiter=separator)
+    except (csv.Error, ValueError):
+        return
+    dotted_dates = any(DOTTED.match(cell.strip()) for row in rows[:1] for cell in row)
+    ambiguous = ""
+    for name, *column in zip_longest(names, *rows[:-1] or rows, fillvalue=""):
+        cells = [cell.strip() for cell in column if cell.strip()]
+        dotted = [cell for cell in cells if _DOTS.fullmatch(cell)]
+        if not dotted or DOTTED.match(dotted[0]):
+            continue
+        whole = [cell for cell in cells if "." not in cell]
+        small = all(_SMALL.fullmatch(cell) for cell in whole)
+        if not small or not all(_GROUPS.fullmatch(cell) for cell in dotted):
+            return
+        if whole or dotted_dates or any(cell.count(".") > 1 for cell in dotted):
+            examples = " and ".join(map(repr, [*whole[:1], dotted[0]]))
+            ambiguous = ambiguous or f"column {name!r} holds {examples}"
+    if ambiguous:
+        raise ValueError(
+            f"{ambiguous}, whose dot may group thousands or begin decimals; give decimal=',' where "
+            "it groups, or else decimal='.'"
+        )
+
+
+def with_numbers(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
+    """The frame with texts such as "1.160,5" as numbers, where the decimal sign is a comma."""
+    for name in frame.select_dtypes(exclude="number") if decimal == "," else ():
+        texts = frame[name].astype("string").str.strip()
+        if texts.str.fullmatch(_GERMAN).fillna(True).all():
+            plain = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+            frame[name] = plain.astype("Float64").astype(float)
+    return frame
