@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from glob import glob
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -24,7 +25,6 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import write_whole
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.sensortable import SensorTable
-from aftlib.core.tablefile import files_of
 from aftlib.core.textfile import TextFormat
 from aftlib.core.windows import Windows
 
@@ -89,12 +89,12 @@ class Source(Reading):
     def read_again(self, folder: Path) -> SensorTable:
         """Return the samples of the file, where it was or in a directory; ValueError if changed."""
         path = Path(self.path)
-        if path.is_dir() and self.long is None:
+        places = [p for p in (path, folder / path.name) if p.exists() or glob(str(p))]
+        if places and not places[0].is_file() and self.long is None:
             raise ValueError(
-                f"data must be one file that fits into memory, got the directory {str(path)!r}; "
+                f"data must be one file that fits into memory, got the files {str(path)!r}; "
                 "plan for a part of them"
             )
-        places = [place for place in (path, folder / path.name) if place.exists()]
         if not places:
             raise ValueError(
                 f"data must be at {str(path)!r} or next to the plan, got no such file; put it "
@@ -110,7 +110,8 @@ def digest_of(data: Path) -> str:
     if data.is_file():
         with data.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    parts = [(path.name, digest_of(path)) for path in files_of(data)]
+    found = data.iterdir() if data.is_dir() else map(Path, glob(str(data)))
+    parts = [(path.name, digest_of(path)) for path in sorted(found) if path.is_file()]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -98,7 +98,7 @@ def files_of(data: Path) -> tuple[Path, ...]:
     found = data.iterdir() if data.is_dir() else map(Path, glob.glob(str(data)))
     files = sorted(path for path in found if path.is_file() and path.name[0] not in "._")
     kinds = {next((end for end in SUFFIXES if path.name.endswith(end)), "") for path in files}
-    if not files or data.is_file():
+    if data.is_file() or not (files or data.is_dir()):
         raise ValueError(
             f"path must be an existing {' or '.join(SUFFIXES)} file, a directory of them or a "
             f"pattern such as '2024*.csv', got {str(data)!r}"

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO, cast
 
 import pandas as pd
 
@@ -111,18 +111,18 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
     return options
 
 
-def _unpacked(path: Path) -> IO[bytes]:
+def _unpacked(path: Path) -> BinaryIO:
     """Open a file, unpacked if its name ends in .gz; ValueError when it is packed otherwise."""
     with path.open("rb") as file:
         packed = file.read(4).startswith(_PACKED)
     if path.suffix == ".gz":
-        return gzip.open(path)
+        return cast(BinaryIO, gzip.open(path))
     if packed:
         raise ValueError("it is packed: unpack it, or name it .csv.gz")
     return path.open("rb")
 
 
-def _require_lines(file: IO[bytes]) -> None:
+def _require_lines(file: BinaryIO) -> None:
     """Refuse a text whose lines are too long, or which would fill the memory."""
     size, most = 0, memory_bytes() // 2
     while len(block := file.read(LONGEST_LINE)) == LONGEST_LINE:

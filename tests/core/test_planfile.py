@@ -147,7 +147,7 @@ def test_what_is_no_plan_is_refused(tmp_path, text):
 
 
 def test_a_directory_cannot_be_streamed(written, tmp_path):
-    with pytest.raises(ValueError, match="must be one file that fits into memory, got the direct"):
+    with pytest.raises(ValueError, match="must be one file that fits into memory, got the files"):
         open_plan(written(**{"data.source": asdict(Source.of(tmp_path))}))
 
 

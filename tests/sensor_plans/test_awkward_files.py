@@ -124,7 +124,7 @@ def test_these_are_refused_with_the_way_out(text, said, tmp_path):
 def test_a_packed_files_name_tells(tmp_path):
     with pytest.raises(ValueError, match=r"got '.*file.csv.zip'; unpack it"):
         read(tmp_path, gzip.compress(b"a,b"), "file.csv.zip")
-    with pytest.raises(ValueError, match=r"got '.*file.csv.gz' \(.*not a gzipped file"):
+    with pytest.raises(ValueError, match=r"got '.*file.csv.gz' \(.*Not a gzipped file"):
         read(tmp_path, lines(), "file.csv.gz")
 
 

@@ -82,6 +82,28 @@ def test_a_long_file_and_an_epsilon_a_sensor(there):
     assert plan["question"]["t_sla_ms"] == 50
 
 
+def test_exports_are_read_as_one_long_file(there):
+    frame().to_csv("f.csv")
+    long = frame().reset_index().melt("time", var_name="id", value_name="reading")
+    long = long.assign(status="Good", unit="°C").sort_values("time", kind="stable")
+    bad = long[::7].assign(reading=99.0, status="Bad")
+    for number, part in enumerate([long[:2000], long[2000:]]):
+        part = pd.concat([part, bad[number::2]])
+        part.to_csv(f"part-{number}.csv.gz", index=False, encoding="cp1252")
+    reading = ("--long", "time,id,reading", "--where", "status=Good", "--encoding", "cp1252")
+    plans = []
+    for data, options in (("f.csv", ()), ("part-*.csv.gz", reading)):
+        done = aft_plan(data, "--epsilon-sd", 0.5, *options)
+        assert done.exit_code == 0, done.output
+        plans.append(json.loads((there / "plan.json").read_text()))
+        table = read_plan("plan.json").data.source.read_again(there)
+        np.testing.assert_array_equal(table.values, frame().to_numpy())
+    assert f"rows left out by --where: {len(bad)}" in done.output
+    assert "other columns, not read: unit" in done.output
+    for part in ("assignment", "checkpoints", "replay", "backtest"):
+        assert plans[0][part] == plans[1][part]
+
+
 def test_a_directory_is_read_in_pieces_to_the_same_plan(there):
     frame().to_csv("f.csv")
     (there / "d").mkdir()

@@ -251,7 +251,7 @@ def test_rows_that_cannot_be_read_in_pieces_are_refused(tmp_path, small_pieces, 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "path must hold .csv or .parquet files, all of one kind, got"),
+        ({}, "path must hold .csv or .csv.gz or .parquet files, all of one kind, got"),
         ({"a.csv": b"x", "b.parquet": b"x"}, "with 'a.csv', 'b.parquet'"),
         ({"a.csv": b""}, "path must hold a table, got '.*a.csv'"),
         ({"a.parquet": b"PAR1"}, "path must hold a table, got '.*a.parquet'"),
@@ -262,7 +262,7 @@ def test_directories_that_hold_no_table_are_refused(tmp_path, files, message):
         (tmp_path / name).write_bytes(text)
     with pytest.raises(ValueError, match=message):
         survey_large(tmp_path, Question(1.0))
-    with pytest.raises(ValueError, match="must be an existing .csv or .parquet file"):
+    with pytest.raises(ValueError, match="must be an existing .csv or .csv.gz or .parquet file"):
         survey_large(tmp_path / "none.csv", Question(1.0))
 
 
