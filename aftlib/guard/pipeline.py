@@ -185,7 +185,7 @@ class GuardProcessor(StatefulProcessor):
     """
 
     def __init__(self, promise: Promise) -> None:
-        self.promise = promise
+        self.promise, self.identity = promise, identity_of(promise)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
@@ -204,7 +204,7 @@ class GuardProcessor(StatefulProcessor):
         before = keyed.audit
         table, change = keyed.process(windows)
         chunks = self.store(change, chunks)
-        self.head.update((identity_of(self.promise), keyed.token, chunks))
+        self.head.update((self.identity, keyed.token, chunks))
         _guards.keep(keyed)
         table.insert(1, "key", key[0])
         table[list(AUDIT)] = 0.0
@@ -224,7 +224,7 @@ class GuardProcessor(StatefulProcessor):
                 "version of aftlib that wrote it, or choose another checkpointLocation"
             )
         keyed = _guards.take(bytes(token)) or self.restored(bytes(token), chunks)
-        if identity == identity_of(self.promise):
+        if identity == self.identity:
             return keyed, chunks
         keyed = keyed.continue_with(self.promise)
         self.chunks.updateValue((PROMISE,), (self.promise.content.encode(),))
