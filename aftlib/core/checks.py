@@ -56,6 +56,7 @@ def require_instance(name: str, value: object, kind: type) -> None:
 
     Examples
     --------
+    >>> import numpy as np
     >>> require_instance("rng", 1, np.random.Generator)
     Traceback (most recent call last):
     ValueError: rng must be a Generator, got int 1: give numpy.random.default_rng(1)
