@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
-import numpy as np
 from IPython.core.formatters import BaseFormatter
 
 from aftlib.core.paths import write_whole
@@ -208,7 +207,7 @@ def store_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
     import pandas as pd
 
     folder, seen = Path(folder), set()
-    for name, value in variables.items():
+    for name, value in [*variables.items()]:  # the first warning adds its registry to them
         value = getattr(value, "data", None) if type(value).__name__ == "Styler" else value
         if name.startswith("_") or id(value) in seen or not isinstance(value, pd.DataFrame):
             continue
@@ -239,7 +238,7 @@ def frame_csv(frame: pd.DataFrame) -> str:
     for i, kind in enumerate(whole.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
             cells = [_no_formula(cell) for cell in whole.iloc[:, i]]
-            whole.isetitem(i, np.array(cells, dtype=object))
+            whole.isetitem(i, pd.array(cells, dtype=object))  # also where cells are arrays
     whole.columns = whole.columns.map(_no_formula)
     return whole.to_csv(index=False, lineterminator="\n")
 

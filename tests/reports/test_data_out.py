@@ -212,9 +212,23 @@ def test_a_frame_that_cannot_be_written_is_left_out(tmp_path):
     with pytest.warns(UserWarning, match="twice is not stored: cannot insert level_0"):
         store_frames({"twice": twice, "a": FRAME}, tmp_path / "t")
     assert [path.stem for path in (tmp_path / "t").iterdir()] == ["a"]
+    cell = {"store_frames": store_frames, "twice": twice, "a": FRAME, "folder": tmp_path / "g"}
+    with pytest.warns(UserWarning, match="twice is not stored"):  # where its registry is new
+        exec("store_frames(globals(), folder)", cell)
+    assert [path.stem for path in (tmp_path / "g").iterdir()] == ["a"]
     (tmp_path / "full").touch()  # no folder can be made there
     with pytest.warns(UserWarning, match="a is not stored"):
         store_frames({"a": FRAME}, tmp_path / "full" / "t")
+
+
+def test_arrays_in_cells_are_written(tmp_path):
+    parts = [np.array([1.0, 2.0]), np.array([3.0, 4.0])]  # of equal length, as a square
+    store_frames({"a": pd.DataFrame({"by_part": parts, "word": ["=x", "y"]})}, tmp_path)
+    assert (tmp_path / "a.csv").read_text().splitlines() == [
+        "by_part,word",
+        "[1. 2.],'=x",
+        "[3. 4.],y",
+    ]
 
 
 def test_an_index_becomes_columns_unless_it_only_counts():
