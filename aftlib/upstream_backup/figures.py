@@ -7,6 +7,7 @@ from itertools import cycle, pairwise
 
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, named, styled, with_slider
 from aftlib.upstream_backup.messages import Message, kept, messages
@@ -144,18 +145,24 @@ def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
 
 
 def real_kills(found: pd.DataFrame, title: str) -> go.Figure:
-    """Tuples sent again after real kills against the time that nobody noticed, and as simulated."""
-    figure = go.Figure()
+    """Tuples sent again and recovery times of real kills, by the time that nobody noticed."""
+    shown = {"resent": "tuples sent again", "recovery_ms": "recovery time (ms)"}
+    figure = make_subplots(cols=2, horizontal_spacing=0.12)
     for scheme, rows in found.groupby("scheme", sort=False):
         for of, name, mark in (
             ("", "processes", _mark(scheme, 10)),
             ("_simulated", "simulated means", _mark(scheme, 15, "-open")),
         ):
-            x, y = rows[f"unnoticed_ms{of}"], rows[f"resent{of}"]
-            figure.add_scatter(x=x, y=y, name=f"{scheme}: {name}", mode="markers", marker=mark)
-    styled(figure, title, "from the kill until the request (ms)", "tuples sent again")
-    figure.update_yaxes(rangemode="tozero")
-    return figure.update_layout(hovermode="closest", legend=_BESIDE)
+            for col, column in enumerate(shown, 1):
+                figure.add_scatter(
+                    x=rows[f"unnoticed_ms{of}"], y=rows[f"{column}{of}"], col=col, row=1,
+                    name=f"{scheme}: {name}", showlegend=col == 1, mode="markers", marker=mark,
+                )  # fmt: skip
+    first, second = shown.values()
+    styled(figure, title, "from the kill until the request (ms)", first)
+    figure.update_yaxes(rangemode="tozero").update_yaxes(title_text=second, col=2)
+    below = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"}
+    return figure.update_layout(hovermode="closest", legend=below)
 
 
 def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:

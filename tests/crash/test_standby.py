@@ -252,4 +252,4 @@ def test_kills_of_the_report():
     assert (found["unnoticed_ms"] > 0).all() and found.notna().all(axis=None)
     undisturbed = found[found["requests"] == 1]  # nobody else was too slow to answer
     assert (undisturbed[["resent", "recovery_ms"]] > 0).all(axis=None)
-    assert len(figures.real_kills(found, "").data) == 4
+    assert len(figures.real_kills(found, "").data) == 8
