@@ -10,6 +10,7 @@ import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import le, lt
 from typing import Any
 
 from aftlib.core.checks import require_choice
@@ -57,19 +58,11 @@ class Threshold:
 
     def decide(self, low: float, high: float) -> str:
         """Return the verdict on a confidence interval; a value without one is both its ends."""
-        if self._covers(low + self.margin, high - self.margin):
+        within = lt if self.strict else le
+        if within(self.low, low + self.margin) and within(high - self.margin, self.high):
             return HOLDS
-        return UNDECIDED if self._meets(low, high) else DEVIATES
-
-    def _covers(self, low: float, high: float) -> bool:
-        if self.strict:
-            return self.low < low and high < self.high
-        return self.low <= low and high <= self.high
-
-    def _meets(self, low: float, high: float) -> bool:
-        if self.strict:
-            return high > self.low and low < self.high
-        return high >= self.low and low <= self.high
+        meets = within(self.low, high) and within(low, self.high)
+        return UNDECIDED if meets else DEVIATES
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +36,16 @@ STEADY = 0.8
 _NAMELESS = re.compile(r"Unnamed: 0|index|")
 
 
-def read_table(
-    path: Path | str,
-    time: str | None = None,
-    *,
-    resample: str | None = None,
-    drop: Sequence[str] = (),
-    missing: Sequence[float] = (),
-    where: Sequence[str] = (),
-    tz: str | None = None,
-    **text: Any,
-) -> SensorTable:
-    """Read a wide file: rows are moments, columns are sensors.
+@dataclass(frozen=True)
+class Reading(TextFormat):
+    """How sensors are read: from wide files, rows are moments and columns sensors, or long ones.
 
     Parameters
     ----------
-    path : path
-        A .csv (commas, semicolons or tabs; with decimal commas too), .csv.gz or .parquet file.
+    decimal, encoding, comment, na
+        Of a text table, see `textfile.TextFormat`.
+    long : sequence of str, optional
+        Columns of time, sensor and value of long files, a row a sample.
     time : str, optional
         Column of times: dates, numbers since 1970 in s, ms, µs or ns, or stamps such as
         202401311400. Default the index, or the first column that holds dates, or one that looks
@@ -62,33 +55,78 @@ def read_table(
         Period of the grid, such as "10min". Each row goes to the nearest step, and rows that meet
         there are averaged. Default the commonest distance, from which no row may differ.
     drop : sequence of str
-        Columns to leave out.
-    missing : sequence of float
-        Fill values: numbers that stand for a missing sample.
+        Columns to leave out; of long files, sensors.
+    missing : sequence of float, optional
+        Fill values: numbers that stand for a missing sample. Empty: every value is measured.
     where : sequence of str
         Conditions such as "status=GOOD" on the rows that are read. Several values of one column are
         alternatives, and the column is no sensor.
     tz : str, optional
         Zone of local times, such as "Europe/Berlin"; they become UTC.
-    **text
-        Of a CSV file, fields of `textfile.TextFormat`: `decimal`, its decimal sign (the other one
-        may group thousands), `encoding`, `comment` and `na`.
-
-    Returns
-    -------
-    SensorTable
-
-    Raises
-    ------
-    ValueError
-        When the file cannot be read as such a table, a sensor's column is not numeric or has no
-        value at all or only grows as a counter does, times do not lie on an even grid, or two
-        different rows share a time. The message names the columns and the way out.
     """
-    frame = read_frame(path, TextFormat(**text))
-    kept = keep_rows(frame, where)
-    table = even_grid(kept, time, resample=resample, drop=drop, missing=missing, tz=tz)
-    return _with_filtered(table, len(frame) - len(kept))
+
+    long: Sequence[str] | None = None
+    time: str | None = None
+    resample: str | None = None
+    drop: Sequence[str] = ()
+    missing: Sequence[float] | None = None
+    where: Sequence[str] = ()
+    tz: str | None = None
+
+    def read(self, path: Path | str) -> SensorTable:
+        """Return the samples of a .csv (commas, semicolons or tabs), .csv.gz or .parquet file.
+
+        Long samples may be in several files: those of a directory, or of a pattern such as
+        ``2024*.csv``.
+
+        Raises
+        ------
+        ValueError
+            When the file cannot be read as such a table, a sensor's column is not numeric or has no
+            value at all or only grows as a counter does, times do not lie on an even grid, or two
+            different rows or samples share a time and are not averaged, or long samples fill half
+            of the memory. The message names the columns and the way out.
+        """
+        if self.long is not None:
+            return self._read_long(Path(path), self.long)
+        frame = read_frame(path, self)
+        kept = keep_rows(frame, self.where)
+        return _with_filtered(_on_grid(kept, self), len(frame) - len(kept))
+
+    def _read_long(self, path: Path, long: Sequence[str]) -> SensorTable:
+        if self.time is not None:
+            raise ValueError(f"time must not go with long, got {self.time!r}: long names it too")
+        if len(long) != 3 or len(set(long)) != 3:
+            raise ValueError(
+                f"long must name three columns, time, sensor and value, got {list(long)}"
+            )
+        filtered, parts = 0, list[pd.DataFrame]()
+        ignored = dict[str, None]()
+        for file in files_of(path):
+            frame = read_frame(file, self)
+            kept = keep_rows(frame, self.where)
+            if absent := [name for name in long if name not in kept.columns]:
+                raise ValueError(
+                    f"long must name columns, got {absent}; columns of {file.name!r} are "
+                    f"{listed(kept)}"
+                )
+            ignored |= dict.fromkeys(str(name) for name in kept.columns if name not in long)
+            filtered += len(frame) - len(kept)
+            parts.append(kept[list(long)])
+            if sum(int(part.memory_usage(deep=True).sum()) for part in parts) > memory_bytes() / 2:
+                raise ValueError(
+                    f"the samples fill half of the memory, got {str(path)!r}: plan for a part of "
+                    "them"
+                )
+        joined = pd.concat(parts, ignore_index=True)
+        wide = _pivoted(joined, long, average=self.resample is not None)
+        table = _on_grid(wide, replace(self, time=long[0]))
+        return replace(_with_filtered(table, filtered), ignored=tuple(ignored))
+
+
+def read_table(path: Path | str, time: str | None = None, **options: Any) -> SensorTable:
+    """Read a file by a `Reading` with these options; errors as `Reading.read`."""
+    return Reading(time=time, **options).read(path)
 
 
 def _with_filtered(table: SensorTable, rows: int) -> SensorTable:
@@ -96,52 +134,12 @@ def _with_filtered(table: SensorTable, rows: int) -> SensorTable:
     return replace(table, quality=replace(table.quality, filtered=rows))
 
 
-def read_long(
-    path: Path | str,
-    long: Sequence[str],
-    *,
-    resample: str | None = None,
-    drop: Sequence[str] = (),
-    missing: Sequence[float] = (),
-    where: Sequence[str] = (),
-    tz: str | None = None,
-    **text: Any,
-) -> SensorTable:
-    """Read long files: a row a sample, with columns `long` of its time, sensor and value.
-
-    `path` is a file, a directory of files, or a pattern such as ``2024*.csv``. The rest is as
-    `read_table`, and `drop` names sensors. ValueError also where two different samples share a time
-    and are not averaged, or the samples fill half of the memory.
-    """
-    if len(long) != 3 or len(set(long)) != 3:
-        raise ValueError(f"long must name three columns, time, sensor and value, got {list(long)}")
-    form, filtered, parts = TextFormat(**text), 0, list[pd.DataFrame]()
-    ignored = dict[str, None]()
-    for file in files_of(Path(path)):
-        frame = read_frame(file, form)
-        kept = keep_rows(frame, where)
-        if absent := [name for name in long if name not in kept.columns]:
-            raise ValueError(
-                f"long must name columns, got {absent}; columns of {file.name!r} are {listed(kept)}"
-            )
-        ignored |= dict.fromkeys(str(name) for name in kept.columns if name not in long)
-        filtered += len(frame) - len(kept)
-        parts.append(kept[list(long)])
-        if sum(int(part.memory_usage(deep=True).sum()) for part in parts) > memory_bytes() / 2:
-            raise ValueError(
-                f"the samples fill half of the memory, got {str(path)!r}: plan for a part of them"
-            )
-    wide = _pivoted(pd.concat(parts, ignore_index=True), long, average=resample is not None)
-    table = even_grid(wide, long[0], resample=resample, drop=drop, missing=missing, tz=tz)
-    return replace(_with_filtered(table, filtered), ignored=tuple(ignored))
-
-
 def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
     """One column a sensor, and one row a time, of rows that hold one sample each."""
     time, sensor, value = long
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
         raise ValueError(
-            f"column {value!r} must be numeric, got {no_number(frame[value])}; leave such cells "
+            f"column {value!r} must be numeric, got {_no_number(frame[value])}; leave such cells "
             "empty, or name the column of values third in long"
         )
     empty = frame[[time, sensor]].isna().any(axis=1)
@@ -167,16 +165,13 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
     return wide.reset_index()
 
 
-def even_grid(
-    frame: pd.DataFrame,
-    time: str | None = None,
-    *,
-    resample: str | None = None,
-    drop: Sequence[str] = (),
-    missing: Sequence[float] = (),
-    tz: str | None = None,
-) -> SensorTable:
-    """Put a wide frame on an even grid of steps; parameters and errors as `read_table`."""
+def even_grid(frame: pd.DataFrame, time: str | None = None, **options: Any) -> SensorTable:
+    """Put a wide frame on an even grid of steps; options and errors as `Reading`."""
+    return _on_grid(frame, Reading(time=time, **options))
+
+
+def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
+    time, resample, drop, tz = how.time, how.resample, how.drop, how.tz
     if not len(frame):
         raise ValueError(
             f"frame must hold sensors and rows, got shape {frame.shape}: is it empty"
@@ -196,9 +191,7 @@ def even_grid(
     sensors, times = _apart(frame.drop(columns=numbering), time, tz)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
-    _require_numbers(sensors, times)
-    values = sensors.to_numpy(dtype=float, copy=True)
-    marked = mark_missing(values, missing)
+    values, counts = read_values(sensors, how.missing, times)
     empty = [str(c) for c in sensors.columns[~np.isfinite(values).any(axis=0)]]
     if empty:
         raise ValueError(
@@ -206,9 +199,6 @@ def even_grid(
             f"leave it out with drop={empty!r}"
         )
 
-    gaps, infinite = int(np.isnan(values).sum()) - marked, np.isinf(values)
-    counts = {"missing_values": gaps, "non_finite": int(infinite.sum()), "marked": marked}
-    values[infinite] = np.nan
     names = tuple(str(c) for c in sensors.columns)
     found = find_fill_values(names, values)
     grid: pd.Index = pd.RangeIndex(len(frame))
@@ -225,8 +215,15 @@ def even_grid(
     return SensorTable(values, names, grid, Quality(len(frame), **counts), numbered, found)
 
 
-def _require_numbers(sensors: pd.DataFrame, times: pd.DatetimeIndex | None) -> None:
-    """Raise a ValueError for a column of texts; it names long= where one row is one sample."""
+def read_values(
+    sensors: pd.DataFrame,
+    missing: Sequence[float] | None = None,
+    times: pd.DatetimeIndex | None = None,
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Samples (rows, n), NaN where missing, infinite or a fill value, and counts of these.
+
+    ValueError for a column of texts; with `times` it names long= where one row is one sample.
+    """
     for column in sensors.columns:
         if pd.api.types.is_numeric_dtype(sensors[column].dtype):
             continue
@@ -240,9 +237,15 @@ def _require_numbers(sensors: pd.DataFrame, times: pd.DatetimeIndex | None) -> N
                 f"is one sample, give long={columns!r}"
             )
         raise ValueError(
-            f"column {column!r} must be numeric, got {no_number(sensors[column])}; leave such "
+            f"column {column!r} must be numeric, got {_no_number(sensors[column])}; leave such "
             f"cells empty, or the column out with drop=[{column!r}]"
         )
+    values = sensors.to_numpy(dtype=float, copy=True)
+    counts = {"missing_values": int(np.isnan(values).sum())}
+    counts["marked"] = mark_missing(values, missing or ())
+    infinite = np.isinf(values)
+    values[infinite] = np.nan
+    return values, counts | {"non_finite": int(infinite.sum())}
 
 
 def _numbers_rows(column: pd.Series) -> bool:
@@ -280,7 +283,7 @@ def _require_no_counters(columns: pd.Index, values: np.ndarray, timed: bool) -> 
     )
 
 
-def no_number(column: pd.Series) -> str:
+def _no_number(column: pd.Series) -> str:
     """Return the first entry that is no number, as an error shows it, and how many there are."""
     odd = column.notna() & pd.to_numeric(column, errors="coerce").isna()
     first = column[odd].iloc[0] if odd.any() else column.iloc[0]

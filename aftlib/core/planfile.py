@@ -20,12 +20,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from aftlib.core.checks import listed, require_number
-from aftlib.core.datasets import read_long, read_table
+from aftlib.core.datasets import Reading
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import write_whole
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.sensortable import SensorTable
-from aftlib.core.textfile import TextFormat
 from aftlib.core.windows import Windows
 
 VERSION = 1
@@ -38,39 +37,6 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a file of sensors is read; more in `datasets.read_table`."""
-
-    long: Sequence[str] | None = None  # columns (time, sensor, value) of a file of one sample a row
-    time: str | None = None  # column of times
-    resample: str | None = None  # period of the grid
-    drop: Sequence[str] = ()  # columns (of a long file: sensors) to leave out
-    missing: Sequence[float] | None = None  # fill values; empty: every value is measured
-    where: Sequence[str] = ()  # conditions such as "status=GOOD" on the rows that are read
-    tz: str | None = None  # zone of local times
-    decimal: str | None = None  # of a text table, as the following: decimal sign
-    encoding: str | None = None
-    comment: str | None = None  # the character that begins one
-    na: Sequence[str] = ()  # texts that stand for a missing value
-
-    @property
-    def form(self) -> TextFormat:
-        """How a text table is written."""
-        return TextFormat(self.decimal, self.encoding, self.comment, self.na)
-
-    def read(self, path: Path | str) -> SensorTable:
-        """Return the samples of a file; ValueError as `datasets.read_table`."""
-        names = ("resample", "drop", "where", "tz", "decimal", "encoding", "comment", "na")
-        options = {name: getattr(self, name) for name in names}
-        options["missing"] = self.missing or ()
-        if self.long is None:
-            return read_table(path, self.time, **options)
-        if self.time is not None:
-            raise ValueError(f"time must not go with long, got {self.time!r}: long names it too")
-        return read_long(path, self.long, **options)
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from aftlib.core.intervals import LEVELS, RESAMPLES
 from aftlib.core.recovery_costs import RecoveryCosts, break_even_rate
 from aftlib.does_it_pay.process_recoveries import (
     ADAPTIVE,
@@ -24,8 +25,6 @@ from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL, ON_SPARK
 COMPARED = {MODEL: EXACT, GUARD: EXACT, PROPOSED: EXACT_PROCESS, ADAPTIVE: EXACT_PROCESS}
 """Approximate schemes, and the exact one that loses the same memory."""
 CASE = ["sensors", "window"]
-RESAMPLES = 1000
-LEVELS = (0.025, 0.975)
 
 
 def measured_costs(recoveries: pd.DataFrame) -> dict[str, RecoveryCosts]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from aftlib.core.claims import UNDECIDED, Claim, Finding, Threshold, nothing
-from aftlib.core.intervals import ratio_interval, share_interval
-from aftlib.does_it_pay.break_even import COMPARED, LEVELS, RESAMPLES
+from aftlib.core.intervals import ratio_interval, resampled_share, share_interval
+from aftlib.does_it_pay.break_even import COMPARED
 from aftlib.does_it_pay.experiments import Measurements, accuracy
 from aftlib.does_it_pay.figures import most_sensors
 from aftlib.does_it_pay.process_recoveries import ADAPTIVE, EXACT_PROCESS, PROPOSED
@@ -177,14 +177,12 @@ def estimates_are_within(measured: Measurements) -> Finding:
         group = measured.estimates[measured.estimates["scheme"] == scheme].dropna(subset=["off"])
         good = group.assign(good=group["off"] <= 1)
         shares = good.groupby(["sensors", "window", "batch"])["good"].mean().to_numpy()
-        rng = np.random.default_rng(1)
-        means = shares[rng.integers(0, len(shares), (RESAMPLES, len(shares)))].mean(axis=1)
-        low, high = np.quantile(means, LEVELS)
+        ends = resampled_share(shares, np.ones(len(shares)), np.random.default_rng(1))
         if shares.min() == 1:
-            low, high = share_interval(len(shares), len(shares))
+            ends = share_interval(len(shares), len(shares))
         found[str(scheme)] = Finding(
             float(shares.mean()),
-            (float(low), float(high)),
+            ends,
             expected=f"≥ {1 - measured.delta:g}",
             threshold=threshold,
             n=int(windows),

@@ -105,17 +105,12 @@ class NotebookParameters(ParameterModel):
 
     def case(self, sensors: int, width: int) -> Case:
         """One stream."""
+        own = {"data", "workers", "learned", "epsilon_sd", "delta", "budget", "seed"}
         return make_case(
-            self.data,
             sensors=sensors,
             width=width,
-            workers=self.workers,
-            learned=self.learned,
             measured=len(self.schedule),
-            epsilon_sd=self.epsilon_sd,
-            delta=self.delta,
-            budget=self.budget,
-            seed=self.seed,
+            **self.model_dump(include=own),
         )
 
     @property

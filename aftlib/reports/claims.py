@@ -60,17 +60,14 @@ class ClaimRecord(BaseModel):
     @classmethod
     def of(cls, claim: Claim, finding: Finding) -> ClaimRecord:
         """Return the record of what was found about `claim`."""
-        same = {name: value for name, value in vars(claim).items() if name in cls.model_fields}
+        known = vars(claim) | vars(finding)
+        same = {name: value for name, value in known.items() if name in cls.model_fields}
         threshold = finding.threshold or claim.threshold
         found = {
             "document": claim.document,
             "expected": claim.expected if finding.expected is None else finding.expected,
             "measured": finding.value,
             "unit": claim.unit_of(finding),
-            "interval": finding.interval,
-            "n": finding.n,
-            "counted": finding.counted,
-            "detectable": finding.detectable,
             "readings": {name: claim.reading(each) for name, each in finding.readings.items()},
             "parts": {name: claim.reading(each) for name, each in finding.parts.items()},
             "threshold": threshold.source if threshold else "",

@@ -9,15 +9,19 @@ from __future__ import annotations
 import ast
 import io
 import json
-import re
 import tokenize
+import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from functools import cache
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import nbformat
 import yaml
+from pydantic import BeforeValidator, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 TAG = "parameters"
 
@@ -39,9 +43,8 @@ class Parameter:
         """Return `value` as the notebook wants it: a text is parsed, 1e6 is fine for an int."""
         read = [literal(value), value]  # a text stays one where it may be one
         for candidate in read if self.kind == "Any" else reversed(read):
-            fits, converted = _fit(candidate, self.kind)
-            if fits:
-                return converted
+            with suppress(ValidationError):
+                return _adapter(self.kind).validate_python(candidate)
         raise ValueError(
             f"parameter {self.name} wants {self.kind}, got {value!r}; "
             f"its default is {self.default!r}{f' ({self.help})' if self.help else ''}"
@@ -146,30 +149,25 @@ def literal(value: Any) -> Any:
     return value
 
 
-def _fit(value: Any, kind: str) -> tuple[bool, Any]:
-    """Return whether `value` is a `kind`, and the value converted to it."""
-    kind = re.sub(r"^(?:typing\.)?Optional\[(.*)\]$", r"\1 | None", kind.strip("'\" "))
-    alternatives = re.split(r"\|(?![^\[]*\])", kind)  # at each bar outside of brackets
-    if len(alternatives) > 1:
-        tried = [_fit(value, part) for part in alternatives]
-        return next((answer for answer in tried if answer[0]), (False, value))
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    items = re.fullmatch(r"(?:list|List|Sequence|tuple)\[(.*?)(?:, *\.\.\.)?\]", kind)
-    if items:
-        if not isinstance(value, list | tuple):
-            return False, value
-        answers = [_fit(item, items[1]) for item in value]
-        return all(fits for fits, _ in answers), [converted for _, converted in answers]
 
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind == "None":
-        return value is None, value
-    if kind == "int":
-        whole = number and float(value).is_integer()
-        return whole, int(value) if whole else value
-    if kind == "float":
-        return number, float(value) if number else value
-    if kind in ("list", "tuple"):
-        return isinstance(value, list), value
-    known = {"bool": bool, "str": str, "dict": dict}.get(kind.partition("[")[0])
-    return known is None or isinstance(value, known), value
+_TYPES = {
+    **vars(typing),
+    **dict.fromkeys(["List", "Sequence", "Tuple", "tuple"], list),
+    "typing": typing,
+    "int": Annotated[int, BeforeValidator(_whole)],
+}
+"""Meaning of the names in annotations; JSON has lists alone."""
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    """Return what checks values by an annotation: all values, where its name is not known."""
+    annotation = SimpleNamespace(__annotations__={"value": kind.replace(", ...", "")})
+    try:
+        wanted = typing.get_type_hints(annotation, _TYPES, include_extras=True)["value"]
+        return TypeAdapter(wanted, config=ConfigDict(strict=True))
+    except (NameError, TypeError, AttributeError, SyntaxError, PydanticUserError):
+        return TypeAdapter(Any)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ import click
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+import yaml
 
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.cli import (
@@ -76,12 +76,8 @@ def plan_sweep(
     Other parameters have the values of `profile`. ValueError where a value does not fit, a run is
     given twice, or those that go together are not equally many.
     """
-    quoted = r"""(['"])(.*)\1"""  # quotes that protected the commas of a text
     values = {
-        name: [
-            notebook.check({name: re.sub(f"^{quoted}$", r"\2", text)})[name]
-            for text in split_values(texts)
-        ]
+        name: [notebook.check({name: text})[name] for text in split_values(texts)]
         for name, texts in given.items()
     }
     several = {name: len(found) for name, found in values.items() if len(found) > 1}
@@ -108,23 +104,25 @@ def plan_sweep(
 
 
 def split_values(text: str) -> list[str]:
-    """Return the values that commas separate, but not those inside of brackets or quotes.
+    """Return the values that commas separate, as in YAML: not those in brackets or quotes.
 
-    >>> split_values("[1, 2],[3]")
-    ['[1, 2]', '[3]']
+    Quotes around a value are no part of it. ValueError where YAML cannot read it.
+
+    >>> split_values("[1, 2],'a,b',it's")
+    ['[1, 2]', 'a,b', "it's"]
     """
-    parts, depth, quote = [""], 0, ""
-    for character in text:
-        if character in "'\"":
-            word = re.split(r"\W", parts[-1])[-1]  # an apostrophe in one is no quote, as r' is
-            begins = not word or re.fullmatch("[rbuf]|[bf]r|r[bf]", word, re.IGNORECASE)
-            quote = "" if character == quote else quote or character * bool(begins)
-        depth += (character in "[{(") - (character in "]})") if not quote else 0
-        if character == "," and not depth and not quote:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
+    try:
+        items: Any = yaml.compose(f"[{text}]").value  # type: ignore[union-attr]
+    except yaml.YAMLError as error:
+        raise ValueError(
+            f"values must be separated by commas, got {text!r} "
+            f"({getattr(error, 'problem', error)}): put a text with other signs in quotes"
+        ) from error
+    within = [text[item.start_mark.index - 1 : item.end_mark.index - 1] for item in items]
+    return [
+        item.value if getattr(item, "style", None) else own
+        for item, own in zip(items, within, strict=True)
+    ] or [text]
 
 
 def time_of_one(sweep: Sweep) -> tuple[float | None, bool]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from aftlib.approximately_once.assignment import Assignment, assess, assign_greedy, assign_spread
+from aftlib.approximately_once.assignment import Assignment, assign_greedy, assign_spread
 from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
 from aftlib.core.fillvalues import shown
 from aftlib.core.gaussian import GaussianModel
@@ -120,19 +120,10 @@ def answer_survey(
 def assign_sensors(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
     """Assign sensors to workers so that the others' sensors predict each well on average.
 
-    Where m does not divide n, groups of correlated sensors are assigned in turn, and some workers
-    have one sensor more.
+    Where m does not divide n, some workers have one sensor more.
     """
-    n = model.size
-    more = -n % workers
-    if not more:
-        tried = [assign(model, workers, requirement) for assign in (assign_greedy, assign_spread)]
-    else:  # with independent sensors, which are removed again
-        covariance = np.eye(n + more) * 1e-6
-        covariance[:n, :n] = model.covariance
-        padded = GaussianModel(np.zeros(n + more), covariance)
-        spread = assign_spread(padded, workers, requirement).workers
-        tried = [assess(model, [[i for i in keys if i < n] for keys in spread], requirement)]
+    methods = (assign_greedy, assign_spread)
+    tried = [assign(model, workers, requirement, uneven=True) for assign in methods]
 
     def mean_reliability(assignment: Assignment) -> float:
         variances = [model.block_variance(keys) for keys in assignment.workers]
@@ -237,11 +228,7 @@ def measure_replay(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarra
     As if a whole window had been lost and only its replay set were read; `scaled` are window
     results in units of ε, shape (N, n). The planner expects at least 1 − δ of the worst sensor.
     """
-    read = list(plan.replay[0].sensors)
-    others = np.setdiff1d(np.arange(model.size), read)
-    seen = scaled[np.isfinite(scaled[:, read]).all(axis=1)]
-    expected = model.mean[others] + (seen[:, read] - model.mean[read]) @ model.gain(read, others).T
-    off = np.abs(seen[:, others] - expected)
+    off = replay_errors(model, plan, scaled)
     known = np.isfinite(off)
     if not known.any():
         return {"replay_within": None, "replay_worst_sensor": None}
@@ -251,6 +238,17 @@ def measure_replay(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarra
         "replay_within": float(within.sum() / known.sum()),
         "replay_worst_sensor": float(by_sensor[known.any(axis=0)].min()),
     }
+
+
+def replay_errors(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) -> np.ndarray:
+    """Errors of the sensors that the first replay set leaves out, shape (N, others).
+
+    NaN where the result itself, or one that is read, is missing.
+    """
+    read = list(plan.replay[0].sensors)
+    others = np.setdiff1d(np.arange(model.size), read)
+    off = scaled[:, read] - model.mean[read]
+    return np.abs(scaled[:, others] - model.mean[others] - off @ model.gain(read, others).T)
 
 
 def describe_sensors(
@@ -361,7 +359,7 @@ def data_cautions(inventory: Inventory, results: WindowResults) -> Iterator[str]
             f"{_listed(compress(names, stuck))}. A sensor that stands still is easy to promise "
             "for, and tells nothing."
         )
-    silent = int(tally.silent[0])
+    silent = tally.silent
     quiet = tally.missing - silent > QUIET * (steps - silent)
     if quiet.any():
         yield (

@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
+from aftlib.core.datasets import Reading
 from aftlib.core.paths import require_writable
-from aftlib.core.planfile import Reading, Source, write_plan
+from aftlib.core.planfile import Source, write_plan
 from aftlib.core.recovery_costs import RecoveryCosts
 from aftlib.reports.cli import attend, clear_errors
 from aftlib.reports.execute import OnCell, execute
@@ -33,7 +34,7 @@ from aftlib.sensor_plans.worth import measure_costs, worth
 
 BAD_INPUT = 2
 PASSED_ON = ("time", "resample", "where", "tz", "decimal", "encoding", "comment", "na")
-"""Options that are fields of `planfile.Reading`."""
+"""Options that are fields of `datasets.Reading`."""
 LISTED = 12
 """Sensors and machines that the text names at most."""
 

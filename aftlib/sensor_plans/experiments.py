@@ -8,11 +8,12 @@ from typing import Self
 import numpy as np
 import pandas as pd
 from pydantic import model_validator
+from scipy.signal import lfilter
 
 from aftlib.core.checks import require_choice
-from aftlib.core.datasets import even_grid
+from aftlib.core.datasets import Reading, even_grid
 from aftlib.core.paths import beijing_pm25
-from aftlib.core.planfile import Reading, fitted, read_plan
+from aftlib.core.planfile import fitted, read_plan
 from aftlib.core.sensortable import SensorTable
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_unit
 from aftlib.reports.parameter_model import ParameterModel, parameter
@@ -141,7 +142,7 @@ def refreshed(parameters: NotebookParameters) -> pd.DataFrame:
         results = Survey.of(table, Inventory.of(table), question).results
         past = min(PAST, results.half)
         if len(table.names) <= past:
-            frames[name] = refresh(results, question, EVERY, past, parameters.seed)
+            frames[name] = refresh(results, question, EVERY, past)
     if not frames:
         return pd.DataFrame(columns=["set"])
     return pd.concat(frames, names=["set"]).reset_index("set")
@@ -183,11 +184,8 @@ def generated(rows: int, seed: int) -> dict[str, SensorTable]:
 def slow(rng: np.random.Generator, rows: int, n: int, memory: float) -> np.ndarray:
     """Independent AR(1) series of unit variance, shape (rows, n)."""
     shocks = rng.normal(size=(rows, n)) * np.sqrt(1 - memory**2)
-    series, at = np.empty((rows, n)), rng.normal(size=n)
-    for t in range(rows):
-        at = memory * at + shocks[t]
-        series[t] = at
-    return series
+    before = memory * rng.normal(size=(1, n))
+    return np.asarray(lfilter([1], [1, -memory], shocks, axis=0, zi=before)[0])
 
 
 def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
@@ -202,11 +200,8 @@ def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
     sensors": two repeat their last value; "change of regime": their own noise triples. ValueError
     for any other.
     """
-    common, own = np.empty(rounds), rng.normal(size=(rounds, SENSORS))
-    at = 0.0
-    for t, shock in enumerate(rng.normal(size=rounds)):
-        at = 0.9 * at + shock
-        common[t] = at
+    own = rng.normal(size=(rounds, SENSORS))
+    common = lfilter([1], [1, -0.9], rng.normal(size=rounds))
     half, noise = rounds // 2, np.full(rounds, 0.4)
     if trouble == "change of regime":
         noise[half:] *= 3

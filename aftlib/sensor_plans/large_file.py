@@ -7,10 +7,9 @@ the baseline model is fitted. Memory grows with the number of windows only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,15 +17,13 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
-from aftlib.core.datasets import even_grid, no_number
-from aftlib.core.fillvalues import FillValue, find_fill_values, mark_missing, require_no_fill_values
-from aftlib.core.planfile import Reading
+from aftlib.core.datasets import Reading, even_grid, read_values
+from aftlib.core.fillvalues import FillValue, find_fill_values, require_no_fill_values
 from aftlib.core.sensortable import Quality
 from aftlib.core.tablefile import as_times, files_of, keep_rows, read_pieces
 from aftlib.core.windows import Windows
-from aftlib.sensor_plans.sensor_file import Inventory, Tally, require_usable
+from aftlib.sensor_plans.sensor_file import PIECE, Inventory, Tally, require_usable
 from aftlib.sensor_plans.survey import (
-    PIECE,
     Question,
     Survey,
     WindowResults,
@@ -36,28 +33,26 @@ from aftlib.sensor_plans.survey import (
 
 HEAD = 20_000
 """Rows from which columns, times and the period are read."""
-COUNTS = ("rows", "missing_values", "non_finite", "marked", "filtered")
 
 
 def survey_large(data: Path, question: Question, **options: Any) -> Survey:
     """Survey a wide CSV or Parquet file, or a directory of them in the order of their names.
 
     Its rows must be in the order of their times, which lie on an even grid, each time once.
-    `options` are fields of `planfile.Reading`. ValueError when the rows are not like that, or
+    `options` are fields of `datasets.Reading`. ValueError when the rows are not like that, or
     `read_sensors` would refuse them; the message names the column and the fix.
     """
     reading = Reading(**options)
     file = LargeFile.open(data, reading)
-    counts = dict.fromkeys(COUNTS, 0)
-    tallies: list[Tally] = []
+    counts = Counter[str]()
+    tally = Tally(len(file.names))
 
     def tallied() -> Iterator[np.ndarray]:
         for rows in file.read(counts):
-            tallies.append(Tally.of(rows))
+            tally.add(rows)
             yield rows
 
     values = aggregate_windows(tallied(), Windows(*question.steps(file.step), question.query))
-    tally = reduce(add, tallies)
     require_usable(file.names, tally)
     windows = question.windows(file.names, tally.steps, file.step)
     recent = file.read_recent(recent_rows(tally.steps))
@@ -112,7 +107,7 @@ class LargeFile:
                 )
         files = files_of(data)
         heads = (
-            keep_rows(next(read_pieces(file, HEAD, reading.form), pd.DataFrame()), reading.where)
+            keep_rows(next(read_pieces(file, HEAD, reading), pd.DataFrame()), reading.where)
             for file in files
         )
         head = next((frame for frame in heads if len(frame)), pd.DataFrame())
@@ -139,7 +134,7 @@ class LargeFile:
             reading=reading,
         )
 
-    def read(self, counts: dict[str, int]) -> Iterator[np.ndarray]:
+    def read(self, counts: Counter[str]) -> Iterator[np.ndarray]:
         """Yield samples (steps, n) that follow each other, NaN where missing; add to the counts.
 
         ValueError when a time is off the grid or out of order, or a column holds no numbers.
@@ -148,11 +143,11 @@ class LargeFile:
         for file, frame in self._frames(counts):
             try:
                 steps = self._steps_of(frame, end)
-                values = self._values_of(frame, counts)
+                values, faults = read_values(frame[list(self.names)], self.reading.missing)
             except ValueError as error:
                 where = f"{file}: " if len(self.files) > 1 else ""
                 raise ValueError(f"{where}{error}") from error
-            counts["rows"] += len(frame)
+            counts.update(faults, rows=len(frame))
             if steps[-1] > 100 * counts["rows"] + 1_000_000:
                 raise ValueError(
                     f"times must fill some part of their grid, got {self.first} first, "
@@ -170,18 +165,18 @@ class LargeFile:
     def read_recent(self, rows: slice) -> np.ndarray:
         """Samples of the steps in the slice, (steps, n)."""
         parts, begin = [np.empty((0, len(self.names)))], 0
-        for part in self.read(dict.fromkeys(COUNTS, 0)):
+        for part in self.read(Counter()):
             parts.append(part[max(0, rows.start - begin) : max(0, rows.stop - begin)])
             begin += len(part)
             if begin >= rows.stop:
                 break
         return np.concatenate(parts)
 
-    def _frames(self, counts: dict[str, int]) -> Iterator[tuple[Path, pd.DataFrame]]:
+    def _frames(self, counts: Counter[str]) -> Iterator[tuple[Path, pd.DataFrame]]:
         """Pieces of all files, which must have the same columns; rows left out are counted."""
         rows = max(1, PIECE // len(self.columns))
         for file in self.files:
-            for piece in read_pieces(file, rows, self.reading.form):
+            for piece in read_pieces(file, rows, self.reading):
                 frame = keep_rows(piece, self.reading.where)
                 counts["filtered"] += len(piece) - len(frame)
                 if sorted(frame.columns) != sorted(self.columns):
@@ -217,22 +212,6 @@ class LargeFile:
                 "time"
             )
         return steps
-
-    def _values_of(self, frame: pd.DataFrame, counts: dict[str, int]) -> np.ndarray:
-        """The samples of a piece; missing ones are counted."""
-        for name in self.names:
-            if not pd.api.types.is_numeric_dtype(frame[name].dtype):
-                raise ValueError(
-                    f"column {name!r} must be numeric, got {no_number(frame[name])}; leave "
-                    f"such cells empty, or the column out with drop=[{name!r}]"
-                )
-        values = frame[list(self.names)].to_numpy(dtype=float, copy=True)
-        counts["missing_values"] += int(np.isnan(values).sum())
-        counts["marked"] += mark_missing(values, self.reading.missing or ())
-        infinite = np.isinf(values)
-        counts["non_finite"] += int(infinite.sum())
-        values[infinite] = np.nan
-        return values
 
 
 def times_of(frame: pd.DataFrame, time: str | None, tz: str | None) -> pd.DatetimeIndex:

@@ -8,22 +8,18 @@ windows. State moves with its sensor, at a window's end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
 from aftlib.approximately_once.assignment import Assignment, assess
-from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.core.checks import require_number
-from aftlib.core.gaussian import GaussianModel
-from aftlib.core.intervals import LEVELS, RESAMPLES
 from aftlib.core.planfile import fitted
 from aftlib.core.requirement import Requirement
-from aftlib.sensor_plans.answer import assign_sensors, plan_window
+from aftlib.sensor_plans.answer import assign_sensors, plan_window, replay_errors
+from aftlib.sensor_plans.backtest import estimate_by_baseline, interval, shares
 from aftlib.sensor_plans.survey import Question, WindowResults
 
 NEVER, MODEL_ONLY, REFRESHED = "never", "model only", "model and assignment"
@@ -33,18 +29,7 @@ PARTS = 20
 """Segments of time, which are resampled as a whole."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """What holds until the next refresh, for window results in units of ε."""
-
-    model: GaussianModel
-    assignment: Assignment
-    checkpoints: CheckpointPlan
-
-
-def refresh(
-    results: WindowResults, question: Question, every: int, past: int, seed: int
-) -> pd.DataFrame:
+def refresh(results: WindowResults, question: Question, every: int, past: int) -> pd.DataFrame:
     """Compare plans that are made again every so many windows with those of one past.
 
     Parameters
@@ -56,8 +41,6 @@ def refresh(
         k, windows between two refreshes, at least 1.
     past : int
         Latest windows that a refreshed model is fitted to; at least the sensors.
-    seed : int
-        Of the intervals.
 
     Returns
     -------
@@ -83,9 +66,16 @@ def refresh(
     scaled = results.values / question.limits(results.names, np.nanstd(first, axis=0))
     rows = []
     for way in WAYS:
-        counts = np.array(list(_walk(way, scaled, results, question, every, past)))
-        refreshes = (len(counts) - 1) // every
-        rows.append({"way": way} | _shares(counts, n, refreshes, seed))
+        steps = _walk(way, scaled, results, question, every, past)
+        counts, off, replayed, moved = map(np.concatenate, zip(*steps, strict=True))
+        certified, within = shares(counts.sum(axis=0))
+        low, high = interval(np.array([part.sum(axis=0) for part in np.array_split(counts, PARTS)]))
+        row = {"way": way, "certified": certified, "within": within, "low": low, "high": high}
+        row |= {
+            "replayed": replayed.mean(),
+            "replay_within": (off <= 1).mean() if len(off) else np.nan,
+        }
+        rows.append(row | {"moved": moved.sum() / max(1, len(moved) - 1)})
     return pd.DataFrame(rows)
 
 
@@ -96,74 +86,33 @@ def _walk(
     question: Question,
     every: int,
     past: int,
-) -> Iterator[np.ndarray]:
-    """Yield for each window what `_judged` counts, and the sensors that moved before it."""
-    unit = Requirement(1.0, question.delta)
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield for each plan, of its windows: counts (windows, 3) of `shares`, errors of the replay.
+
+    Further the share of the sensors replayed, (windows,), and the sensors moved, (1,).
+    """
+    unit, moved = Requirement(1.0, question.delta), 0
     workers = question.workers or scaled.shape[1]
-
-    def made(rows: np.ndarray, assignment: Assignment | None = None) -> _Plan:
-        model = fitted(rows, results.names)
-        if assignment is None:
-            assignment = assign_sensors(model, workers, unit)
-        else:
-            assignment = assess(model, assignment.workers, unit)
-        return _Plan(model, assignment, plan_window(model, results.windows, unit, question))
-
-    plan = made(scaled[: results.half])
+    assignment: Assignment | None = None
     bounds = [*range(results.half, len(scaled), every), len(scaled)]
     for begin, end in pairwise(bounds):
-        moved = 0
-        if way != NEVER and begin > results.half:
-            before = plan.assignment
-            kept = before if way == MODEL_ONLY else None
-            plan = made(scaled[begin - past : begin], kept)
-            moved = sensors_moved(before.workers, plan.assignment.workers)
-        for window in scaled[begin:end]:
-            yield np.array([*_judged(plan, window), moved])
-            moved = 0
-
-
-def _judged(plan: _Plan, window: np.ndarray) -> tuple[float, ...]:
-    """Results, certified ones, those within ε; replayed sensors, the others' results, within ε."""
-    model, there = plan.model, np.isfinite(window)
-    certified, within = 0, 0
-    for keys, estimable in zip(plan.assignment.workers, plan.assignment.estimable, strict=True):
-        lost = [i for i in keys if there[i]]
-        if estimable and lost:
-            seen = np.flatnonzero(there & ~np.isin(np.arange(model.size), keys))
-            certified += len(lost)
-            within += int((_off(model, window, seen, np.array(lost)) <= 1).sum())
-    replay = list(plan.checkpoints.replay[0].sensors)
-    seen = np.array([i for i in replay if there[i]], int)
-    others = np.flatnonzero(there & ~np.isin(np.arange(model.size), replay))
-    kept = int((_off(model, window, seen, others) <= 1).sum()) if len(others) else 0
-    return int(there.sum()), certified, within, len(replay), len(others), kept
-
-
-def _off(
-    model: GaussianModel, window: np.ndarray, seen: np.ndarray, lost: np.ndarray
-) -> np.ndarray:
-    """Error of each lost result, in units of ε, estimated from the seen ones."""
-    gain, _ = model.conditional(seen, lost)
-    return np.abs(window[lost] - model.mean[lost] - gain @ (window[seen] - model.mean[seen]))
-
-
-def _shares(counts: np.ndarray, n: int, refreshes: int, seed: int) -> dict[str, Any]:
-    total, certified, within, replayed, others, kept, moved = counts.sum(axis=0)
-    parts = np.array([part[:, 1:3].sum(axis=0) for part in np.array_split(counts, PARTS)])
-    drawn = np.random.default_rng(seed).integers(0, PARTS, (RESAMPLES, PARTS))
-    good = parts[drawn].sum(axis=1)
-    good = good[good[:, 0] > 0]
-    low, high = np.quantile(good[:, 1] / good[:, 0], LEVELS) if len(good) else (np.nan, np.nan)
-    return {
-        "certified": certified / total,
-        "within": within / certified if certified else np.nan,
-        "low": float(low),
-        "high": float(high),
-        "replayed": replayed / (n * len(counts)),
-        "replay_within": kept / others if others else np.nan,
-        "moved": moved / refreshes if refreshes else 0.0,
-    }
+        if assignment is None or way != NEVER:
+            rows = scaled[: results.half] if assignment is None else scaled[begin - past : begin]
+            model, before = fitted(rows, results.names), assignment
+            if before is not None and way == MODEL_ONLY:
+                assignment = assess(model, before.workers, unit)
+            else:
+                assignment = assign_sensors(model, workers, unit)
+            moved = sensors_moved((before or assignment).workers, assignment.workers)
+            checkpoints = plan_window(model, results.windows, unit, question)
+        windows = scaled[begin:end]
+        off = np.abs(windows - estimate_by_baseline(model, windows, assignment.workers))
+        known = np.isfinite(off)
+        certified = known & assignment.estimable_keys
+        counts = np.stack([known, certified, certified & (off > 1)], axis=-1).sum(axis=1)
+        replay = replay_errors(model, checkpoints, windows)
+        replayed = np.full(end - begin, 1 - replay.shape[1] / model.size)
+        yield counts, replay[np.isfinite(replay)], replayed, np.array([moved])
 
 
 def sensors_moved(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> int:

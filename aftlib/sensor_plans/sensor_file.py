@@ -1,11 +1,11 @@
 """A user's file of sensors, read whole and checked for a plan; nothing is guessed silently.
 
-Tallies of pieces that follow each other add up, so that `large_file` may read a file in pieces.
+A tally counts pieces that follow each other, so that `large_file` may read a file in pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -15,105 +15,76 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
+from aftlib.core.datasets import Reading
 from aftlib.core.fillvalues import FillValue, require_no_fill_values
-from aftlib.core.planfile import Reading
 from aftlib.core.sensortable import Quality, SensorTable
 from aftlib.core.tablefile import usual_step
 
+PIECE = 1_000_000
+"""Samples that are counted or aggregated at a time, about."""
 MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, windows are mostly guesses."""
 LONG_GAP = 0.1
 """Share of the steps from which a gap of all sensors separates two campaigns."""
 
 
-@dataclass(frozen=True, eq=False)
 class Runs:
-    """Consecutive trues among flags, one column each; + joins flags that follow each other."""
+    """Consecutive trues among flags that come in pieces; m columns."""
 
-    length: int
-    head: np.ndarray  # (m,) trues that the flags begin with
-    tail: np.ndarray  # (m,) and end with
-    longest: np.ndarray  # (m,)
+    def __init__(self, m: int) -> None:
+        self.tail = np.zeros(m, np.int64)  # trues that the flags end with
+        self.longest = np.zeros(m, np.int64)
 
-    @classmethod
-    def of(cls, flags: np.ndarray) -> Self:
-        """Runs of flags, shape (length, m)."""
-        length, m = flags.shape
-        if not length:
-            return cls(0, *np.zeros((3, m), np.int64))
-        full = flags.all(axis=0)
-        head = np.where(full, length, flags.argmin(axis=0))
-        tail = np.where(full, length, flags[::-1].argmin(axis=0))
-        return cls(length, head, tail, np.array([longest_run(column) for column in flags.T]))
-
-    def __add__(self, other: Runs) -> Runs:
-        head = np.where(self.head == self.length, self.length + other.head, self.head)
-        tail = np.where(other.tail == other.length, other.length + self.tail, other.tail)
-        longest = np.max([self.longest, other.longest, self.tail + other.head], axis=0)
-        return Runs(self.length + other.length, head, tail, longest)
+    def add(self, flags: np.ndarray) -> None:
+        """Add the flags that follow, shape (at least 1, m)."""
+        step = np.arange(1, len(flags) + 1)[:, None]
+        before = np.maximum.accumulate(np.where(flags, -self.tail, step), axis=0)
+        lengths = step - before
+        self.tail, self.longest = lengths[-1], np.maximum(self.longest, lengths.max(axis=0))
 
 
-def longest_run(flags: np.ndarray) -> int:
-    """Most consecutive true values."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
-    return int((edges[1::2] - edges[::2]).max(initial=0))
-
-
-@dataclass(frozen=True, eq=False)
 class Tally:
-    """Counts over at least one step; + joins the steps that follow."""
+    """Counts over steps that come in pieces; n sensors."""
 
-    missing: np.ndarray  # (n,) samples that are missing
-    lowest: np.ndarray  # (n,) of those there; inf without
-    highest: np.ndarray  # (n,)
-    lows: np.ndarray  # (n,) samples that equal the lowest, and the highest
-    highs: np.ndarray  # (n,)
-    first: np.ndarray  # (n,) sample of the first step, NaN where missing
-    last: np.ndarray  # (n,) and of the last
-    silent: np.ndarray  # (1,) steps without any sample
-    silence: Runs  # of these, one column
-    still: Runs  # of samples that repeat the one before them, n columns
+    def __init__(self, n: int) -> None:
+        self.steps = 0
+        self.missing = np.zeros(n, np.int64)  # samples
+        self.lowest, self.highest = np.full(n, np.inf), np.full(n, -np.inf)  # of those there
+        self.lows, self.highs = np.zeros((2, n), np.int64)  # samples that equal these
+        self.last = np.full(n, np.nan)  # sample of the last step, NaN where missing
+        self.silent = 0  # steps without any sample
+        self.silence = Runs(1)  # of these
+        self.still = Runs(n)  # of samples that repeat the one before them
 
     @classmethod
     def of(cls, values: np.ndarray) -> Self:
         """Counts of samples, shape (steps, n), NaN where missing."""
+        tally = cls(values.shape[1])
+        for rows in pieces_of(values):
+            tally.add(rows)
+        return tally
+
+    def add(self, values: np.ndarray) -> None:
+        """Count the samples that follow, shape (at least 1, n), NaN where missing."""
         gone = np.isnan(values)
         nobody = gone.all(axis=1)
-        lowest = np.where(gone, np.inf, values).min(axis=0)
-        highest = np.where(gone, -np.inf, values).max(axis=0)
-        return cls(
-            missing=gone.sum(axis=0),
-            lowest=lowest,
-            highest=highest,
-            lows=(values == lowest).sum(axis=0),
-            highs=(values == highest).sum(axis=0),
-            first=values[0].copy(),
-            last=values[-1].copy(),
-            silent=np.array([nobody.sum()]),
-            silence=Runs.of(nobody[:, None]),
-            still=Runs.of(values[1:] == values[:-1]),
-        )
+        self.steps += len(values)
+        self.missing += gone.sum(axis=0)
+        self.silent += int(nobody.sum())
+        lowest = np.fmin(self.lowest, np.fmin.reduce(values))
+        highest = np.fmax(self.highest, np.fmax.reduce(values))
+        self.lows = self.lows * (self.lowest == lowest) + (values == lowest).sum(axis=0)
+        self.highs = self.highs * (self.highest == highest) + (values == highest).sum(axis=0)
+        self.lowest, self.highest = lowest, highest
+        self.silence.add(nobody[:, None])
+        self.still.add(values == np.vstack([self.last, values[:-1]]))
+        self.last = values[-1].copy()
 
-    def __add__(self, other: Tally) -> Tally:
-        lowest = np.minimum(self.lowest, other.lowest)
-        highest = np.maximum(self.highest, other.highest)
-        return Tally(
-            missing=self.missing + other.missing,
-            lowest=lowest,
-            highest=highest,
-            lows=self.lows * (self.lowest == lowest) + other.lows * (other.lowest == lowest),
-            highs=self.highs * (self.highest == highest) + other.highs * (other.highest == highest),
-            first=self.first,
-            last=other.last,
-            silent=self.silent + other.silent,
-            silence=self.silence + other.silence,
-            still=self.still + Runs.of((self.last == other.first)[None]) + other.still,
-        )
 
-    @property
-    def steps(self) -> int:
-        """Steps counted."""
-        return self.silence.length
+def pieces_of(samples: np.ndarray) -> Iterator[np.ndarray]:
+    """Samples (steps, n) in pieces that follow each other."""
+    rows = max(1, PIECE // samples.shape[1])
+    return (samples[begin : begin + rows] for begin in range(0, len(samples), rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +176,7 @@ def read_sensors(path: Path | str, **options: Any) -> SensorTable:
         CSV or Parquet file. Wide: rows are moments, columns are sensors. With `long` also a
         directory of files, or a pattern.
     **options
-        Fields of `planfile.Reading`. With `long`, a row is one sample. Values of `missing` stand
+        Fields of `datasets.Reading`. With `long`, a row is one sample. Values of `missing` stand
         for a missing sample. Other values far from all others are refused, except where it is
         empty.
 
@@ -262,7 +233,7 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
     if len(lost) == len(names) and gap > LONG_GAP * tally.steps:
         raise ValueError(
             "the file must have samples at most of its steps, got none of any sensor at "
-            f"{int(tally.silent[0]):,} of {tally.steps:,} steps, {gap:,} of them in a row; plan "
+            f"{tally.silent:,} of {tally.steps:,} steps, {gap:,} of them in a row; plan "
             "for the rows before or after that gap alone"
         )
     if lost:

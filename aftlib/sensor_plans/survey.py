@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,11 +17,9 @@ from aftlib.core.checks import require_choice, require_number
 from aftlib.core.sensortable import SensorTable
 from aftlib.core.tablefile import duration
 from aftlib.core.windows import Windows
-from aftlib.sensor_plans.sensor_file import Inventory
+from aftlib.sensor_plans.sensor_file import Inventory, pieces_of
 
 QUERIES = ("mean", "sum")
-PIECE = 1_000_000
-"""Samples that are aggregated at a time, about."""
 CHUNK = 20_000
 """Windows that are put together at a time."""
 LEAST_PERIOD = 0.02
@@ -328,12 +326,6 @@ class Survey:
         values = aggregate_windows(pieces_of(table.values), windows)
         results = WindowResults.of(values, names, windows, step, table.values)
         return cls(inventory, results, table.values[recent_rows(steps)])
-
-
-def pieces_of(samples: np.ndarray) -> Iterator[np.ndarray]:
-    """Samples (steps, n) in pieces that follow each other."""
-    rows = max(1, PIECE // samples.shape[1])
-    return (samples[begin : begin + rows] for begin in range(0, len(samples), rows))
 
 
 def recent_rows(steps: int) -> slice:

@@ -36,7 +36,6 @@ def worth(
     read_rate: float,
     failures_per_month: float,
     costs: RecoveryCosts,
-    price_per_gb: float = 0.0,
 ) -> dict[str, Any]:
     """Compare exact recovery with the guard for the sensors of a plan.
 
@@ -50,8 +49,6 @@ def worth(
         Of any worker.
     costs : RecoveryCosts
         Constants of both schemes; exact recovery pays no estimate.
-    price_per_gb : float
-        Of reading 10⁹ bytes, 8 per sample.
 
     Returns
     -------
@@ -73,9 +70,8 @@ def worth(
             "per second are unknown; add a column of times"
         )
     sensors, width = len(plan["sensors"]), asked["window"]
-    operation = Operation(
-        sensors, sensors / step_s, width * step_s, read_rate, failures_per_month, price_per_gb
-    )
+    rates = read_rate, failures_per_month
+    operation = Operation(sensors, sensors / step_s, width * step_s, *rates)
     lost = 1 / len(plan["assignment"])
     certified = plan["backtest"]["declared_recoverable"]
     schemes = [Scheme(EXACT, costs, lost, 1.0), Scheme(GUARD, costs, lost, 1.0 - certified)]

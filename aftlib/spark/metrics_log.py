@@ -224,9 +224,10 @@ def read_metrics(directory: Path | str) -> dict[str, list[Record]]:
             id = path.name.removeprefix(_PREFIX)[:8]
             queries[f"{records[-1].query} {id}".strip()] = records
     if not queries:
+        found = (path.name for path in directory.glob("*"))
         raise ValueError(
             "directory must hold the metrics of a guarded stream (guard-*.jsonl), got "
-            f"{str(directory)!r}, {_contents_of(directory)}: call "
+            f"{str(directory)!r} with {listed(sorted(found)) or 'nothing'}: call "
             "aftlib.spark.metrics_log.record_metrics(spark, directory) before the stream starts, "
             "and wait for its first micro-batch"
         )
@@ -247,16 +248,3 @@ def _records_of(path: Path) -> list[Record]:
                 "remove the line, or the file"
             ) from error
     return records
-
-
-def _contents_of(directory: Path) -> str:
-    """Return what a directory without metrics is or has, for an error."""
-    if not directory.is_dir():
-        return "which is a file" if directory.exists() else "which does not exist"
-    below = sorted({path.parent.name for path in directory.glob(f"*/{_PREFIX}*{_SUFFIX}")})
-    if below:
-        return f"whose folder {below[0]!r} has them"
-    if (directory / "offsets").is_dir():
-        return "which is a checkpoint of Spark's"
-    names = sorted(path.name for path in directory.iterdir())
-    return f"which has {listed(names)}" if names else "which is empty"

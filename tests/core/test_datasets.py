@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.core.datasets import even_grid, read_long, read_table
+from aftlib.core.datasets import even_grid, read_table
 from aftlib.core.sensortable import Quality
 
 TIMES = pd.date_range("2026-01-01", periods=6, freq="h")
@@ -227,7 +227,7 @@ def test_a_file_that_is_no_table_is_named(tmp_path, text):
 def test_a_sensor_called_as_the_column_of_times_is_told(tmp_path):
     (tmp_path / "x.csv").write_text("time,id,v\n2026-01-01,time,1\n2026-01-02,time,2\n")
     with pytest.raises(ValueError, match="a sensor is called 'time', as the column of times: ren"):
-        read_long(tmp_path / "x.csv", ["time", "id", "v"])
+        read_table(tmp_path / "x.csv", long=["time", "id", "v"])
 
 
 # A historian's export: comments, a packed file per day, local times, texts for missing values.
@@ -256,7 +256,7 @@ def exports(tmp_path):
 
 @pytest.mark.parametrize("pattern", ["", "2024-0[123].csv.gz", "*"])
 def test_exports_of_a_historian(exports, pattern):
-    table = read_long(exports / pattern, **READ)
+    table = read_table(exports / pattern, **READ)
     assert table.names == ("a", "b")
     assert table.time[[0, 1, -1]].astype(str).tolist() == [
         "2024-01-01 00:00:00+00:00", "2024-01-01 01:00:00+00:00", "2024-01-03 01:00:00+00:00"
@@ -284,15 +284,15 @@ def test_exports_of_a_historian(exports, pattern):
 )
 def test_options_that_do_not_fit_an_export_are_refused(exports, change, message):
     with pytest.raises(ValueError, match=message):
-        read_long(exports, **READ | change)
+        read_table(exports, **READ | change)
 
 
 def test_folders_and_patterns_without_tables_are_refused(exports):
     with pytest.raises(ValueError, match="path must be an existing .* or a pattern"):
-        read_long(exports / "2025*.csv", **READ)
+        read_table(exports / "2025*.csv", **READ)
     (exports / "more.parquet").write_bytes(b"")
     with pytest.raises(ValueError, match="all of one kind, got .*'2024-01.csv.gz'"):
-        read_long(exports, **READ)
+        read_table(exports, **READ)
 
 
 def test_conditions_on_a_wide_file(tmp_path):

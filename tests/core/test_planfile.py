@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.core.planfile import Reading, Source, digest_of, open_plan
+from aftlib.core.datasets import Reading
+from aftlib.core.planfile import Source, digest_of, open_plan
 from tests.plans import write_plan
 
 

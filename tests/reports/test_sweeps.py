@@ -49,9 +49,10 @@ def test_values_are_combined_or_taken_together(quick):
     assert [(point["m"], point["seed"]) for point in points] == [(1, 1), (1, 2), (2, 2)]
     with pytest.raises(ValueError, match="m=1 seed=3 is given twice; give each once"):
         plan_sweep(first, {"m": "1,2,1", "seed": "3,4"})
-    assert split_values("[1, 2],'a,b', c") == ["[1, 2]", "'a,b'", "c"]
-    for text in ("r'a,b'", 'Rb"a,b"', "a 'b,c'", "'x''y,z'", "a-'b,c'"):
-        assert split_values(f"{text},it's,1") == [text, "it's", "1"]
+    assert split_values("[1, 2],'a,b', c,{a: 1}") == ["[1, 2]", "a,b", "c", "{a: 1}"]
+    assert (split_values(""), split_values("12:30")) == ([""], ["12:30"])
+    with pytest.raises(ValueError, match=r"separated by commas, got '\[1, 2' \(.*quotes"):
+        split_values("[1, 2")
 
 
 def test_quotes_keep_a_texts_commas_and_are_no_part_of_it(home):

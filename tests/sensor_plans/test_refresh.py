@@ -27,14 +27,14 @@ def by_way(frame):
 
 
 def test_nothing_moves_where_nothing_changes():
-    rows = by_way(refresh(results(change=False), ASKED, every=50, past=200, seed=1))
+    rows = by_way(refresh(results(change=False), ASKED, every=50, past=200))
     assert (rows["certified"] == 1).all() and (rows["within"] > 0.99).all()
     assert rows.loc[NEVER, "moved"] == rows.loc[MODEL_ONLY, "moved"] == 0
     assert (rows["low"] <= rows["within"]).all() and (rows["within"] <= rows["high"]).all()
 
 
 def test_a_new_assignment_follows_sensors_that_change_groups():
-    rows = by_way(refresh(results(change=True), ASKED, every=50, past=50, seed=1))
+    rows = by_way(refresh(results(change=True), ASKED, every=50, past=50))
     assert rows.loc[NEVER, "certified"] == 1 and rows.loc[NEVER, "within"] < 0.7
     assert rows.loc[REFRESHED, "certified"] > rows.loc[MODEL_ONLY, "certified"]
     assert rows.loc[REFRESHED, "within"] > 0.85 and rows.loc[REFRESHED, "moved"] > 0
@@ -44,7 +44,7 @@ def test_a_new_assignment_follows_sensors_that_change_groups():
 def test_missing_results_are_neither_estimated_nor_used():
     found = results(change=False)
     found.values[500:520, 1] = np.nan
-    rows = by_way(refresh(found, ASKED, every=50, past=200, seed=1))
+    rows = by_way(refresh(found, ASKED, every=50, past=200))
     assert rows.loc[NEVER, "certified"] == 1 and rows.loc[NEVER, "within"] > 0.95
 
 
@@ -58,7 +58,7 @@ def test_missing_results_are_neither_estimated_nor_used():
 )
 def test_what_cannot_be_refreshed_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        refresh(results(change=False), ASKED, **({"every": 50, "past": 200, "seed": 1} | change))
+        refresh(results(change=False), ASKED, **({"every": 50, "past": 200} | change))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans import survey as module
-from aftlib.sensor_plans.survey import WindowResults, aggregate_windows, pieces_of
+from aftlib.sensor_plans.sensor_file import pieces_of
+from aftlib.sensor_plans.survey import WindowResults, aggregate_windows
 
 HOUR = pd.Timedelta(hours=1)
 
@@ -36,7 +37,7 @@ def test_in_pieces_is_at_once(monkeypatch):
     values = noise(200)
     whole = results_of(values, Windows(6, 4), None).values
     monkeypatch.setattr(module, "CHUNK", 7)
-    monkeypatch.setattr(module, "PIECE", 31)
+    monkeypatch.setattr("aftlib.sensor_plans.sensor_file.PIECE", 31)
     pieces = results_of(values, Windows(6, 4), None).values
     np.testing.assert_array_equal(pieces, whole)
     np.testing.assert_allclose(whole[3], values[12:18].mean(axis=0))
