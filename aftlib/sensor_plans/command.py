@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from contextlib import suppress
 from functools import partial
@@ -21,6 +20,7 @@ from aftlib.core.datasets import Reading
 from aftlib.core.paths import require_writable
 from aftlib.core.planfile import Source, write_plan
 from aftlib.core.recovery_costs import RecoveryCosts
+from aftlib.core.textfile import memory_bytes
 from aftlib.reports.cli import attend, clear_errors
 from aftlib.reports.execute import OnCell, execute
 from aftlib.reports.html import write_report
@@ -228,7 +228,7 @@ def is_large(data: Path) -> bool:
     if data.suffix == ".parquet":
         with suppress(ValueError, OSError), pq.ParquetFile(data) as file:
             size = 8 * file.metadata.num_rows * file.metadata.num_columns
-    return size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    return size > memory_bytes() // 4
 
 
 def move(bar: tqdm, done: int, total: int) -> None:
@@ -248,9 +248,7 @@ def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
 
 def as_options(data: Path, message: str) -> str:
     """A library's message about the file `data` in the words of the command line."""
-    names = r"t_sla|epsilon_sd|fixed_ms|per_tuple_ms|epsilon|delta|window|slide|query|workers"
-    names += "|horizons|long|drop|missing|output|" + "|".join(PASSED_ON)
-    names += "|read_rate|failures_per_month|measure"
+    names = "|".join(str(one.name) for one in command.params if isinstance(one, click.Option))
     message = message.replace("t_sla_ms", "t_sla").replace("missing=[]", "--missing none")
     message = re.sub(
         r"\b(drop|missing)=\[(.*?)\]", lambda m: f"--{m[1]} {m[2].replace(', ', ',')}", message
