@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,8 @@ def saved_times(measured: Measurements) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+FASTEST = 1e6
+"""Highest read rate of the first figure, samples per second; it has arrows for what is beyond."""
 FLINK = {
     "system": "Flink",
     "rate": "read rate",
@@ -102,7 +106,8 @@ def where_it_pays(measured: Measurements) -> go.Figure:
     figure = make_subplots(
         rows=2, cols=2, subplot_titles=titles, vertical_spacing=0.2, horizontal_spacing=0.14
     )
-    top = saved["rate"].max() * 4
+    bottom, top = saved["rate"].min() / 2, max(FASTEST, saved["rate"].max() * 4)
+    named_so_far: set[str] = set()
     looks = (BLUE, "faster", 1), (GREY, "equal", 0), (RED, "slower", -1)
     for number, scheme in enumerate(schemes):
         place = {"row": number // 2 + 1, "col": number % 2 + 1}
@@ -115,17 +120,12 @@ def where_it_pays(measured: Measurements) -> go.Figure:
                 showlegend=scheme == saved.loc[saved["pays"] == sign, "scheme"].min(),
                 marker={"color": color, "size": 13}, cliponaxis=False, **place,
             )  # fmt: skip
-        here = even[even["scheme"] == scheme]
-        lines = (("predicted", "lines+markers", "line-ew-open"), ("measured", "markers", "diamond"))
-        for column, mode, symbol in lines:
-            figure.add_scatter(
-                x=here["window"].astype(str), y=here[column].clip(upper=top), mode=mode,
-                name=f"break-even, {column}", legendgroup=column, showlegend=not number,
-                line={"color": "#333", "dash": "dash"},
-                marker={"symbol": symbol, "color": "#333", "size": 10}, **place,
-            )  # fmt: skip
+        for trace in _break_even(even[even["scheme"] == scheme], bottom, top):
+            figure.add_trace(trace.update(showlegend=trace.name not in named_so_far), **place)
+            named_so_far.add(trace.name)
     styled(figure, "Below this read rate it pays: seconds saved per failure", "", "", 680)
-    figure.update_yaxes(type="log", dtick=1)
+    ends = [math.log10(bottom / 1.3), math.log10(top * 2)]
+    figure.update_yaxes(type="log", dtick=1, exponentformat="power", range=ends)
     figure.update_yaxes(title_text="samples per second", col=1)
     last = saved["window"].nunique() - 0.4  # leaves space for the numbers
     windows = [str(window) for window in sorted(saved["window"].unique())]
@@ -133,6 +133,37 @@ def where_it_pays(measured: Measurements) -> go.Figure:
     figure.update_xaxes(title_text="window, steps", type="category", range=[-0.3, last], **order)
     figure.update_layout(hovermode="closest", meta={"least": 720}, legend=BELOW)
     return figure.update_layout(margin={"b": 110})
+
+
+def _break_even(here: pd.DataFrame, bottom: float, top: float) -> Iterator[go.Scatter]:
+    """Break-even rates of a scheme, measured ones with intervals; arrows stand for what is outside.
+
+    The axis goes from `bottom` to `top`, in samples per second.
+    """
+    for kind, inside, size, open_ in (
+        ("predicted", "line-ew-open", 10, "-open"),
+        ("measured", "diamond", 9, ""),
+    ):
+        rates = here[kind]
+        for side, symbol, rows in (
+            ("", inside, rates.between(bottom, top)),
+            (": above the axis", f"triangle-up{open_}", rates > top),
+            (": below the axis", f"triangle-down{open_}", rates < bottom),
+        ):
+            shown, found = rates[rows].clip(bottom, top), here[rows]
+            if shown.empty:
+                continue
+            bars = None
+            if kind == "measured":
+                high, low = (found[f"measured_{end}"].clip(bottom, top) for end in ("high", "low"))
+                bars = {"array": high - shown, "arrayminus": shown - low, "thickness": 1}
+            yield go.Scatter(
+                x=found["window"].astype(str), y=shown, error_y=bars, cliponaxis=False,
+                name=f"break-even, {kind}{side}", legendgroup=f"{kind}{side}",
+                mode="lines+markers" if inside == "line-ew-open" and not side else "markers",
+                line={"color": "#333", "dash": "dash"},
+                marker={"symbol": symbol, "color": "#333", "size": size + 5 * bool(open_)},
+            )  # fmt: skip
 
 
 def break_even_table(measured: Measurements) -> Styler:

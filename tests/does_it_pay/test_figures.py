@@ -1,6 +1,7 @@
 """Every figure shows its measurements."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +32,26 @@ def test_the_first_figure_says_where_it_pays(measured):
     assert " 2.83 s" in faster.text
     line = next(trace for trace in figure.data if trace.name == "break-even, predicted")
     assert line.y == pytest.approx([72 / 0.05, 288 / 0.05], rel=0.05)
+
+
+def test_a_break_even_outside_the_axis_is_an_arrow(measured):
+    even = measured.break_even.copy()
+    even["predicted"] = [np.inf, 0.0, *even["predicted"][2:]]
+    even.loc[0, ["measured", "measured_low", "measured_high"]] = 200.0, 50.0, np.inf
+    figure = figures.where_it_pays(SimpleNamespace(points=measured.points, break_even=even))
+    drawn = {t.name: t for t in figure.data if t.xaxis == "x"}
+    above, below = (drawn[f"break-even, predicted: {side} the axis"] for side in ("above", "below"))
+    assert (above.y, above.marker.symbol) == ((1e6,), "triangle-up-open")
+    assert (below.y, below.marker.symbol) == ((50.0,), "triangle-down-open")
+    assert "break-even, predicted" not in drawn
+    point = drawn["break-even, measured"]
+    assert (point.y[0], point.error_y.array[0], point.error_y.arrayminus[0]) == (
+        200,
+        1e6 - 200,
+        150,
+    )
+    legend = [t.name for t in figure.data if t.name.startswith("break-even") and t.showlegend]
+    assert len(legend) == len({*legend}) == len({t.name for t in figure.data if "even" in t.name})
 
 
 def test_windows_ascend_in_every_panel_and_each_colour_is_in_the_legend_once(measured):
