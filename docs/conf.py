@@ -43,12 +43,12 @@ html_math_renderer = "mathml"
 
 
 class Sizes(SphinxTransform):
-    """Leave |O| in a docstring what it is there: the size of a set, and no name of a text."""
+    """Keep |O| in a docstring as the size of a set, not the name of a substitution."""
 
     default_priority = 100  # before docutils looks for the texts
 
     def apply(self, **kwargs: Any) -> None:
-        """Replace each reference to a text that nobody has defined by what was written."""
+        """Replace each reference to an undefined text by its source."""
         for node in list(self.document.findall(nodes.substitution_reference)):
             if node["refname"] not in self.document.substitution_defs:
                 node.parent.replace(node, nodes.Text(f"|{node.astext()}|"))

@@ -88,7 +88,7 @@ def assign_best(
     keys never makes a variance smaller (Var(X_i | X∖A) ≤ Var(X_i | X∖B) for A ⊆ B), so a subset of
     an estimable worker is estimable itself. Hence an estimable worker holds at most a_b keys of
     P_b, all of them among the p_b. If k workers are estimable they hold at most min(p_b, k·a_b) of
-    P_b together, and at least what the k smallest workers hold:
+    P_b together, and at least as many as the k smallest workers:
 
         Σ_b min(p_b, k·a_b) ≥ c₁ + … + c_k,  c₁ ≤ c₂ ≤ … ≤ c_m.
 

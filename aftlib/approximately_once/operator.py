@@ -185,7 +185,7 @@ class SensorSplits(PlannedInput):
     schema: ClassVar[StructType] = from_arrow_schema(RESULT)
 
     def next_boundary(self, start: int) -> int:
-        """The next multiple of `every`, or the end; the first is that of what is learned from."""
+        """The end of the learning steps, then the next multiple of `every` or the end."""
         if start < self.learned:
             return self.learned
         return min((start // self.every + 1) * self.every, self.end)

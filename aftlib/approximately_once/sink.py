@@ -52,9 +52,9 @@ class WindowSink:
     """Results by (window start, key), and the outages that explain the estimates among them.
 
     Invariant: `write` is one transaction and idempotent, so a micro-batch that runs twice leaves
-    what it would have left once; and an estimate never takes the place of an exact value. `path` is
-    an SQLite file, created when absent; ValueError for one that cannot be written, is no such
-    sink, or is of another `query`. Without a query any sink is opened.
+    the same rows as one that runs once. An estimate never replaces an exact value. `path` is an
+    SQLite file, created when absent; ValueError for one that cannot be written, is no such sink,
+    or is of another `query`. Without a query any sink is opened.
     """
 
     def __init__(self, path: Path | str, query: str | None = None) -> None:

@@ -70,7 +70,7 @@ HEADINGS = {
     "checkpoint": "mean at the checkpoint",
     "restored": "result after recovery",
     "truth": "true result",
-    "charging": "who pays for estimating",
+    "charging": "recoveries that pay T_est",
     "deviations": "ε in standard deviations",
     "sensors first": "sensors replayed first",
     "sensors last": "sensors replayed last",

@@ -61,7 +61,7 @@ class Trail:
 class GuardedReplay(PartialReplay):
     """`PartialReplay` whose replay sets are a guard's; see the module.
 
-    The guard's state, what was read of the window that runs, and the audit are committed with the
+    The guard's state, the steps read of the current window, and the audit are committed with the
     batch.
     """
 

@@ -69,7 +69,7 @@ class PlannedLog(PlannedInput):
     unit: ClassVar[str] = "step"
 
     def next_boundary(self, start: int) -> int:
-        """Next τ of the plan in force; of what was committed already, where it ended."""
+        """Next τ of the current plan; for a batch that was committed already, its end."""
         if start >= self.stop:
             return start
         store = CheckpointStore(self.state, self.fingerprint)

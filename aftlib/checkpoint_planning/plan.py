@@ -218,7 +218,7 @@ def plan_checkpoints(
     ------
     ValueError
         When an argument is out of range, T_SLA is too short for one step (the message names the
-        shortest that works), what is restored already exceeds ε, or a minimum or maximum is to be
+        shortest that works), the restored part already exceeds ε, or a minimum or maximum is to be
         planned by "adaptive" or after an approximate restoration.
 
     Notes
@@ -234,8 +234,8 @@ def plan_checkpoints(
 
     "adaptive" keeps ε, δ and T_SLA for every pattern of failures if it is planned again after each.
     Let A = w² σ* be the variance that the error of the window's sum may have (1 for w² and a sum),
-    and d_i what the restored aggregate of sensor i already has: 0 while nothing has failed, for a
-    checkpoint that is reached undisturbed is exact. Interval k replays a set O with
+    and d_i the variance of the restored aggregate of sensor i: 0 while nothing has failed, because
+    a checkpoint that is reached without a failure is exact. Interval k replays a set O with
     (τ_{k+1} − τ_k) Var(X_i | O) ≤ A − d_i for all i and a recovery within T_SLA. If it does not
     fail, d stays. If it fails, d_i grows to A at most, since the errors of different steps are
     independent, and the rest is planned with the remaining tolerance, down to all sensors at

@@ -176,7 +176,7 @@ class CheckpointStore:
     ) -> None:
         """Make a checkpoint durable that finishes no batch: the first, or one with a new plan.
 
-        `memory` is what it was planned by, by name.
+        `memory` has the parameters of that plan by name.
         """
         with transaction(self._connection, "keep the plan in") as connection:
             connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))

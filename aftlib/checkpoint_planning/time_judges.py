@@ -216,9 +216,9 @@ def fewer_checkpoints_raise_throughput(
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: T_rec of the process that a failure leaves behind."""
     what = (
-        "T_rec is restoring, replaying and estimating in the new, cold process. T_SLA is what the "
-        "fit to as many pilot kills, with its reserve for 99 % of these, gives for the least of "
-        "`budgets`"
+        "T_rec is restoring, replaying and estimating in the new, cold process. T_SLA is the time "
+        "that the fit to as many pilot kills, with its reserve for 99 % of these, gives for the "
+        "least of `budgets`"
     )
     return _kept(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
 

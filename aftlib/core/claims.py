@@ -1,4 +1,4 @@
-"""A claim of a document as one object: what it says, how it is judged, what runs are to find.
+"""A claim of a document as one object: its statement, its judge and its recorded verdict.
 
 Each package that settles claims lists them as `CLAIMS` in its ``claims.py``.
 """
@@ -67,22 +67,22 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Finding:
-    """What an experiment says about one claim.
+    """The result of an experiment for one claim.
 
     Parameters
     ----------
     value
-        What was found, in the claim's unit; a text where one number does not say it.
+        Measured value, in the claim's unit; a text where one number does not suffice.
     interval
         Confidence interval of `value`, low and high.
     note
-        What a reader must know to judge the verdict.
+        Facts that a reader needs to judge the verdict.
     conditions
-        Whether all else is so that the claim needs beside its threshold.
+        Whether the claim's other conditions, besides its threshold, are met.
     control
         Whether the experiment could have shown the contrary; if not, it is undecided, not holding.
     n, counted
-        On how many independent observations `value` rests, and what they are: ``"kills"``.
+        Number and kind of the independent observations behind `value`, such as ``"kills"``.
     detectable
         The smallest deviation from the threshold that would have shown. By default it follows from
         the interval.
@@ -148,17 +148,17 @@ class Claim:
     id
         The document's id, a hyphen and a number: ``"D1-3"``.
     statement
-        What is claimed.
+        The claim, as a sentence.
     judge
         Function from frames of the notebook, which it names as its parameters, to a `Finding`.
     source
-        Where the document says so, such as ``"fig. 12"``.
+        Place of the claim in the document, such as ``"fig. 12"``.
     expected
-        What the document says is measured, as a reader wants it.
+        The document's value, as text for readers.
     threshold
         Values with which the claim holds; None where `Finding.conditions` alone decides.
     unit
-        What a measured number counts, or is a share or multiple of.
+        Unit of the measured number; of a share or a multiple, its reference.
     basis
         One of `BASES`: whether the value is observed, simulated, made by a cost model, or follows
         from a formula.
@@ -227,7 +227,7 @@ class Claim:
         return verdicts.pop() if len(verdicts) == 1 else UNDECIDED
 
     def grounds(self, finding: Finding) -> list[dict[str, Any]]:
-        """Return what the verdict follows from: one row per reading and part.
+        """Return the values from which the verdict follows: one row per reading and part.
 
         The claim's own reading, and a finding that is no part, have the name "". An unlimited bound
         is None, and a value without an interval is both its ends.
@@ -265,7 +265,7 @@ class Claim:
         return " ".join(filter(None, words)) + f", {self._decide(finding)}"
 
     def unit_of(self, finding: Finding) -> str:
-        """Return the unit of what was found; none for a text or nothing."""
+        """Return the unit of the finding's value; none for a text or nothing."""
         if isinstance(finding.value, str | None):
             return ""
         return self.unit if finding.unit is None else finding.unit

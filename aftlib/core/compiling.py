@@ -32,7 +32,7 @@ OCTETS, LONGS, DOUBLES = (
 
 
 def __getattr__(name: str) -> Any:
-    """Refuse what only numba has, which the parser of lines needs."""
+    """Raise for names of numba that the parser of lines needs, because numba is missing."""
     if name in ("numba", "ir", "intrinsic"):
         raise ModuleNotFoundError(
             "the parser of lines needs numba, which is not installed: pip install 'aftlib[fast]'",

@@ -35,7 +35,7 @@ def resampled_share(
 ) -> tuple[float, float]:
     """Percentile interval of the sum of `hits` over that of `totals`, resampling whole units.
 
-    Both have shape (units,); what a unit counts errs together. No total may be 0.
+    Both have shape (units,); errors within a unit may depend on each other. No total may be 0.
     """
     units = len(totals)
     drawn = rng.multinomial(units, np.full(units, 1 / units), size=RESAMPLES)

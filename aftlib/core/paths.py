@@ -132,8 +132,8 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
 
     The folder may also be removed and made again inside the block, as Spark's writers do. When
     another process finishes the same target first, its folder stays and this one is dropped: a
-    target is named by what it holds, so both are the same. A FileExistsError when `target` is there
-    before; other errors as `atomic_file`.
+    target is named after its contents, so both are the same. A FileExistsError when `target` is
+    there before; other errors as `atomic_file`.
     """
     target = Path(target)
     if target.exists():

@@ -1,4 +1,4 @@
-"""What a Gaussian model says of the keys that were not observed (D1 eqs (1), (2))."""
+"""Estimates by a Gaussian model of the keys that were not observed (D1 eqs (1), (2))."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(ArrayRecord):
-    """What is known of the k keys that were not observed.
+    """Distribution of the k keys that were not observed, given those that were.
 
     Attributes
     ----------

@@ -144,7 +144,7 @@ class MonthlyCost:
     """Cost of a scheme per month, on average over the moment of a failure."""
 
     scheme: str
-    recovery_s: float  # of one failure, until every window that was due is out
+    recovery_s: float  # of one failure, until every due window is emitted
     outage_minutes: float
     gb_read_again: float
     price: float

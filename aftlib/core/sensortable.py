@@ -1,4 +1,4 @@
-"""Samples of sensors on an even grid of steps, and what was wrong with the file they came from."""
+"""Samples of sensors on an even grid of steps, and the faults of the file they came from."""
 
 from __future__ import annotations
 

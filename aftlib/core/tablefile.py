@@ -128,7 +128,7 @@ def keep_rows(frame: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
     for column, values in wanted.items():
         texts = frame[column].astype(str)
         if pd.api.types.is_float_dtype(frame[column].dtype):
-            texts = texts.str.removesuffix(".0")  # whole numbers beside empty cells
+            texts = texts.str.removesuffix(".0")  # whole numbers in a column with empty cells
         keep &= texts.isin(values).to_numpy()
     numbered = isinstance(frame.index, pd.RangeIndex)
     kept = frame[keep].drop(columns=list(wanted))

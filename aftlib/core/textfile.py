@@ -44,7 +44,7 @@ class TextFormat:
 
     decimal: str | None = None  # decimal sign; None: found in the file
     encoding: str | None = None  # None: UTF-8
-    comment: str | None = None  # a character: what follows it in a line is left out
+    comment: str | None = None  # a character: the rest of a line after it is left out
     na: Sequence[str] = ()  # texts that stand for a missing value, besides pandas' own
 
 

@@ -1,4 +1,4 @@
-"""The claims P-1 … P-8, which are the project's own, judged by what was `measured`."""
+"""The claims P-1 … P-8, which are the project's own, judged by the recoveries `measured`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def planned_reads(measured: Measurements) -> Finding:
         conditions=bool((points["kills"] > 0).all()),
         n=int(points["kills"].sum()),
         counted="kills",
-        note="The largest difference of a median from its plan, over what the exact scheme reads"
+        note="The largest difference of a median from its plan, over the exact scheme's reads"
         + (f": {where}" if largest else "")
         + ". Samples are counted where they are read. D1 by guard has no plan.",
     )
@@ -200,12 +200,12 @@ def estimates_are_within(measured: Measurements) -> Finding:
 
 
 WHERE_FIGURE = "Below this read rate it pays"
-TIMES_FIGURE = "From the kill until every due window is out"
+TIMES_FIGURE = "From the kill until every due window is emitted"
 CALM_FIGURE = "Throughput and latency while nothing fails"
 
 CLAIMS = [
     Claim(
-        "P-1", "Each scheme that has a plan reads again what the plan says, at every point.",
+        "P-1", "Each scheme that has a plan reads the planned samples again, at every point.",
         planned_reads, expected=f"≤ {NEAR}", unit="of an exact recovery's samples",
         threshold=Threshold("ours: faults hit inside a block of steps", high=NEAR),
         figure="Samples read again per failure", project=True,

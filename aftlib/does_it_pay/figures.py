@@ -88,7 +88,7 @@ FASTEST = 1e6
 FLINK = {
     "system": "Flink",
     "rate": "read rate",
-    "outage_s": "from the kill until every window is out, s",
+    "outage_s": "from the kill until every window is emitted, s",
     "samples_again": "samples read again",
     "lost": "windows lost",
     "doubled": "doubled",
@@ -201,7 +201,7 @@ def recovery_times(measured: Measurements) -> go.Figure:
                 **look, y=rows["predicted_s"], name=f"{scheme}, predicted", mode="lines",
                 line={"color": color, "dash": "dot"}, showlegend=False,
             )  # fmt: skip
-    title = "From the kill until every due window is out; dotted: predicted"
+    title = "From the kill until every due window is emitted; dotted: predicted"
     styled(figure, title, "read rate, samples per second", "", HEIGHT + 60)
     figure.update_yaxes(title_text="seconds", col=1)
     ticks = sorted(points["rate"].unique())

@@ -184,8 +184,8 @@ def halves(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, float]:
     """Halve each bucket: times after `edge` in order, units at each, their scale, the rounding.
 
-    A bucket of s units tells when its newest came and that none came before its next older
-    neighbour's newest. We put (s + 1)/2 of them at its end and (s - 1)/2 at its start. At any
+    A bucket of s units stores when its newest came; none came before its next older neighbour's
+    newest. We put (s + 1)/2 of them at its end and (s - 1)/2 at its start. At any
     moment between, that is at most (s - 1)/2 off, as the sound estimate allows. So the
     replayed stream is within the inputs' ε of the true one *for every part of the window*, and a
     histogram of it within ε + ε' + εε' (ECM-sketches, Papapetrou et al.).

@@ -1,4 +1,4 @@
-"""The claims F-1 … F-7, which are the project's own, judged by what a drill has `done`.
+"""The claims F-1 … F-7, which are the project's own, judged by the results of a drill.
 
 `long` is what `long_windows` measured.
 """
@@ -178,7 +178,7 @@ def d1_costs_little(done: DrillResult) -> Finding:
         most,
         parts=dict(others),
         note=f"Median time of a micro-batch with {first} over that without fault tolerance, run "
-        f"beside it in each of {done.turns} turns. An interval wholly below 0 decides nothing, "
+        f"next to it in each of {done.turns} turns. An interval wholly below 0 decides nothing, "
         f"because runs then differ by more than the scheme costs.{_turns_needed(most)}",
     )
 
@@ -226,21 +226,21 @@ def _turns_needed(found: Finding) -> str:
     return f" Some {enough[0]:,} turns would decide it." if len(enough) else ""
 
 
-SHARE_FIGURE = "Samples read again, of what an exact recovery reads"
+SHARE_FIGURE = "Samples read again, as a share of an exact recovery's"
 SCHEMES_FIGURE = "Which scheme, for whom?"
 
 CLAIMS = [
     Claim(
         "F-1",
         "At most once loses windows and doubles none; at least once doubles some, loses none.",
-        delivery, expected="some / 0; 0 / some", figure="What came of the windows", project=True,
+        delivery, expected="some / 0; 0 / some", figure="Outcome of the windows", project=True,
     ),
     Claim(
         "F-2",
         "Exactly once, shared state, D4's real nodes, and the next driver or supervisor lose and "
         "double nothing.",
         exactness, expected=0, threshold=Threshold("exactness: none", high=0), unit="windows",
-        figure="What came of the windows", project=True,
+        figure="Outcome of the windows", project=True,
     ),
     Claim(
         "F-3",
@@ -249,7 +249,7 @@ CLAIMS = [
         figure=SHARE_FIGURE, project=True,
     ),
     Claim(
-        "F-4", "Regression test: D2 reads again the planned share of what an exact replay reads.",
+        "F-4", "Regression test: D2 reads again the planned share of an exact replay's samples.",
         d2_reads_again, expected=f"the plan's ± {NEAR}", unit="of an exact recovery's",
         figure=SHARE_FIGURE, project=True,
     ),

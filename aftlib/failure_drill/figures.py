@@ -150,7 +150,7 @@ def outcomes(result: DrillResult) -> go.Figure:
     colors = {"lost": RED, "doubled": ORANGE, "estimated": BLUE}
     shares = result.table[[*colors]].div(result.table["due"], axis=0).astype(float)
     x = "share of all windows and sensors"
-    figure = stacked(shares.where(shares > 0), colors, "What came of the windows", x, "%{x:.2%}")
+    figure = stacked(shares.where(shares > 0), colors, "Outcome of the windows", x, "%{x:.2%}")
     return figure.update_xaxes(tickformat=".0%")
 
 
@@ -185,7 +185,7 @@ def read_again(result: DrillResult) -> go.Figure:
         x=table.index, y=table["planned"], name="planned", mode="markers",
         marker={"color": "#333", "symbol": "line-ew-open", "size": 42, "line": {"width": 3}},
     )  # fmt: skip
-    title = "Samples read again, of what an exact recovery reads of the same kills"
+    title = "Samples read again, as a share of an exact recovery's after the same kills"
     named(styled(figure, title, "", "share", HEIGHT), x="scheme")
     return figure.update_yaxes(tickformat=".0%", rangemode="tozero")
 

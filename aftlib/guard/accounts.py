@@ -23,7 +23,7 @@ withdrawn before its outcome is known, because the gaps which came are not cover
 So N and E count the rounds that were declared, not withdrawn, and whose outcome is known. Of D
 declared rounds with u unknown outcomes at most the bound plus u are wrong, and without assumptions
 nothing better holds: the unknown ones may all be wrong. If windows go missing independently of
-their errors, given what was known at the declaration, the unknown ones are wrong as often as the
+their errors, given the information at the declaration, the unknown ones are wrong as often as the
 others in expectation.
 
 **Changes.** Between two rounds sensors may join and leave, and ε and δ may change. An account goes

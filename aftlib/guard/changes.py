@@ -1,4 +1,4 @@
-"""Changes of a guard's sensors, workers, ε or δ: what it has learned moves into the new guard.
+"""Changes of a guard's sensors, workers, ε or δ: its statistics move into the new guard.
 
 The theorem for changes is in `guard.accounts`. The model of a guard without some sensors is the
 marginal distribution of the others: their moments, and for a fit the Schur complement of its

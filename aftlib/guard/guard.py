@@ -237,7 +237,7 @@ class Guard:
         delta: float,
         names: Sequence[str] | None = None,
     ) -> Guard:
-        """Return a guard of other sensors, workers, ε or δ that keeps what this one has learned.
+        """Return a guard of other sensors, workers, ε or δ that keeps this one's statistics.
 
         Sensors stay by their names, or without names by their numbers "0" … "n − 1". The account of
         a sensor that stays goes on unless its ε or δ changed; the others begin at the next window.

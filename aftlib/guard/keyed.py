@@ -36,14 +36,14 @@ Entry = tuple[int, bytes]
 
 @dataclass
 class Change:
-    """What a micro-batch changes in the stored state of a group."""
+    """Changes of a group's stored state by one micro-batch."""
 
     snapshot: bytes | None = None  # replaces the one before, and empties the log
     entries: list[Entry] = field(default_factory=list)  # appended to the log
 
 
 class _Round(NamedTuple):
-    """One window of a group as it came, and what the guard says of it; arrays have shape (n,)."""
+    """One window of a group as it came, and the guard's estimates; arrays have shape (n,)."""
 
     start: Any
     window: np.ndarray  # NaN where missing
@@ -56,7 +56,7 @@ class _Round(NamedTuple):
 
 
 def identity_of(promise: Promise) -> str:
-    """Return what the state of a group is the state of: the format and the promise."""
+    """Return the identity of a group's state: its format and its promise."""
     return f"{VERSION} {promise.digest}"
 
 
@@ -114,7 +114,7 @@ class KeyedGuard:
         return self.token + self.next.to_bytes(8, "big", signed=True) + self.guard.to_bytes()
 
     def restore(self, snapshot: bytes | None, entries: Iterable[Entry], token: bytes) -> None:
-        """Continue from what was stored; ValueError when its parts do not belong together."""
+        """Continue from the stored state; ValueError when its parts do not belong together."""
         if snapshot is not None:
             self.token = snapshot[:_TOKEN]
             self.next = int.from_bytes(snapshot[_TOKEN : _TOKEN + 8], "big", signed=True)
@@ -126,7 +126,7 @@ class KeyedGuard:
         if self.token != token:
             raise ValueError(
                 f"the guard's state must be that of {token.hex()}, got {self.token.hex()}: the "
-                "checkpoint is damaged; restore it from a copy, or start anew in another one"
+                "checkpoint is damaged; restore it from a copy, or start again in another one"
             )
 
     def continue_with(self, promise: Promise) -> KeyedGuard:

@@ -26,7 +26,7 @@ REASONS = (
 )  # fmt: skip
 """Why a row is left out; of several the first counts."""
 AUDIT = ("audited", "wrong", "allowed")
-"""What a micro-batch adds to a group's `KeyedGuard.audit`: in its first row, zero in the others."""
+"""A micro-batch's additions to a group's `KeyedGuard.audit`: in its first row, else zero."""
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHUNK = 2**20
@@ -87,7 +87,7 @@ def guarded_windows(
 
 
 def _window_metrics(promise: Promise) -> list[Column]:
-    """Return what Spark's progress has of a micro-batch's windows; `metrics_log` reads it."""
+    """Return the counts of a micro-batch's windows in Spark's progress, for `metrics_log`."""
     counts = {state: F.col("state") == state for state in ("exact", "estimated", "lost")}
     counts |= {"empty": F.col("samples") == 0, "certified": F.col("recoverable") > 0}
     return [

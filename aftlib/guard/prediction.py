@@ -35,7 +35,7 @@ LATE_USED, LATE_STORED, LATE_EQUAL = 50.0, 150.0, 0.9
 on. Its regression is stored from the second on if another sensor comes, else learned once more. It
 is as the others when the rows have the third share of all weight."""
 MOST_INFLATION = 1e6
-"""Largest factor by which gaps are said to raise an error."""
+"""Largest factor by which gaps are taken to raise an error."""
 
 
 class Model(NamedTuple):
@@ -234,7 +234,7 @@ def conditional(precision: Any, z: Any, unknown: Any) -> Any:
 
 @jit()
 def predict(model: Any, index: int, z: Any, workers: Any, out: Any, inflation: Any) -> None:
-    """Fill `out` with each sensor's value from what is known outside its worker; 0 before a fit.
+    """Fill `out` with each sensor's value, predicted from other workers' sensors; 0 before a fit.
 
     `inflation` receives the factor by which gaps raise the standard deviation of its error.
     """
@@ -271,7 +271,7 @@ def only_worker(missing: Any, workers: Any) -> int:
 def predict_among_gaps(
     precision: Any, z: Any, missing: Any, workers: Any, out: Any, variance: Any
 ) -> None:
-    """Fill mean and variance of each sensor given what is there of z outside its worker."""
+    """Fill mean and variance of each sensor given the values of z outside its worker."""
     n, gaps = workers.size, np.flatnonzero(missing)
     place = np.full(n, -1)  # of a missing sensor among the gaps
     for a in range(gaps.size):

@@ -104,7 +104,7 @@ class Promise:
             )
         microseconds("watermark", self.watermark)
         microseconds("ahead", self.ahead)
-        self.earliest  # noqa: B018 - refuses what is no point in time
+        self.earliest  # noqa: B018 - refuses a `behind` that is no point in time
         self.guard()
 
     @classmethod
@@ -295,8 +295,8 @@ def recoverable(
     Spark counts those that came too late (`numRowsDroppedByWatermark`).
 
     Between two runs of a query `workers`, `epsilon` and `delta` of its promise may change, as well
-    as `watermark`, `ahead` and `behind`. Each guard goes on with its next window: it keeps what it
-    learned of the sensors that stay. Windows of sensors that left have no rows any more.
+    as `watermark`, `ahead` and `behind`. Each guard goes on with its next window: it keeps its
+    statistics of the sensors that stay. Windows of sensors that left have no rows any more.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Proposal of sensors to declare: the risk of an error above ε, and the risk that δ allows.
 
-Each (horizon, sensor) has a ridge regression of y = log(|error|/σ + 0.03) on what is known before a
+Each (horizon, sensor) has a ridge regression of y = log(|error|/σ + 0.03) on values known before a
 failure, with the regression of all sensors as its prior. The risk p̂ is the share of its last
 residuals with which the error would exceed ε. The proposal is the largest set of smallest risks
 whose average of predicted and observed errors stays below `SAFETY`·δ. The average counts, not each.

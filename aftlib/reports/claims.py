@@ -18,7 +18,7 @@ MIME = "application/vnd.aft.claims+json"
 
 
 class ClaimRecord(BaseModel):
-    """One line of ``claims.json``: a claim, what a run found about it, and which run that was.
+    """One line of ``claims.json``: a claim, the finding of a run, and the identity of that run.
 
     `changed` are the parameters that had other values than the profile's own, and `earlier` is the
     verdict of a run that is out of date, which counts as not run. `grounds` are those of
@@ -59,7 +59,7 @@ class ClaimRecord(BaseModel):
 
     @classmethod
     def of(cls, claim: Claim, finding: Finding) -> ClaimRecord:
-        """Return the record of what was found about `claim`."""
+        """Return the record of the finding for `claim`."""
         known = vars(claim) | vars(finding)
         same = {name: value for name, value in known.items() if name in cls.model_fields}
         threshold = finding.threshold or claim.threshold
@@ -154,7 +154,7 @@ class Scorecard:
 
     @cached_property
     def records(self) -> list[ClaimRecord]:
-        """What was found about each claim."""
+        """The finding for each claim."""
         return [ClaimRecord.of(claim, claim.find(self.frames)) for claim in self.claims]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
@@ -173,11 +173,11 @@ def claims_table(
 ) -> str:
     """Return the HTML table of `claims`; with `link`, each leads to its line in its report.
 
-    `evidence` has HTML that leads to what a claim rests on. Of a note, the first sentence is shown
-    and the rest is folded, unless the claim deviates: then a reader asks why.
+    `evidence` has HTML with links to the figures behind a claim. Of a note, the first sentence is
+    shown and the rest is folded, unless the claim deviates: then a reader asks why.
 
-    `seeds` says in how many runs that differ by their seed each claim holds. It has a column where
-    it says something of any claim.
+    `seeds` has, by claim, the number of runs with different seeds in which it holds. The column is
+    left out if no claim has one.
     """
     texts = {claim.id: (seeds or {}).get(claim.id, "") for claim in claims}
     links = {id: Markup(html) for id, html in (evidence or {}).items()}

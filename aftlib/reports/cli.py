@@ -66,7 +66,7 @@ section_option = click.option(
     "--section",
     default="",
     metavar="TEXT",
-    help="Only the cells below this heading, or the one that makes this table, and what they need.",
+    help="Only the cells below this heading, or the one that makes this table, and their inputs.",
 )
 
 
@@ -312,7 +312,7 @@ def clear_errors(
         raise refusal(reword(str(error))) from error
     except KeyboardInterrupt:
         raise click.ClickException(
-            "interrupted; earlier reports are as they were, and the same command runs what is left"
+            "interrupted; earlier reports are as they were, and the same command runs the rest"
         ) from None
     finally:
         for number, handler in before.items():

@@ -244,7 +244,7 @@ def frame_csv(frame: pd.DataFrame) -> str:
 
 
 def _no_formula(cell: Any) -> Any:
-    """Return a text with an apostrophe before what a spreadsheet would calculate."""
+    """Return a text with an apostrophe first if a spreadsheet would take it as a formula."""
     if not isinstance(cell, str) or not re.match(r"[=+@\t\r-]", cell):
         return cell
     number = re.fullmatch(r"[-+][\d.,]*\d(e[-+]?\d+)? *%?|-+|[-+](inf|nan)", cell)

@@ -279,7 +279,7 @@ def _cells_below(wanted: str, heads: Mapping[str, tuple[int, int]], count: int) 
     if len(found) != 1:
         raise ValueError(
             f"section {wanted!r} must be a variable or one heading of the notebook: give one of "
-            f"{', '.join(map(repr, found or heads)) or 'none, for it has no headings'}"
+            f"{', '.join(map(repr, found or heads)) or 'none, because it has no headings'}"
         )
     begin, level = heads[found[0]]
     later = (i for i, depth in heads.values() if i > begin and depth <= level)

@@ -182,7 +182,7 @@ def write_sweep(sweep: Sweep) -> Path:
 
 
 def write_table(sweep: Sweep, name: str) -> Path:
-    """Write the table `name` of all runs so far as one CSV file beside the page; return its path.
+    """Write the table `name` of all runs so far as one CSV file next to the page; return its path.
 
     The varied values come first, as columns, then the key of the run and the table's own columns. A
     varied value that has the name of one of them is called ``NAME (parameter)``. ValueError when a
@@ -276,7 +276,7 @@ def command(
 
     Every combination is run once and stored: the same command goes on after an interrupt. A failed
     run is a row of the page. `--table counts` writes the tables `counts` of all runs as one CSV
-    file. Notebooks that start Spark run one at a time, whatever --jobs says.
+    file. Notebooks that start Spark run one at a time, whatever the value of --jobs.
     """
 
     def run(point: dict[str, Any], on_cell: OnCell) -> Executed:

@@ -356,8 +356,8 @@ def data_cautions(inventory: Inventory, results: WindowResults) -> Iterator[str]
     if stuck.any():
         yield (
             f"Stuck for up to {int(runs.max()):,} steps on one value: "
-            f"{_listed(compress(names, stuck))}. A sensor that stands still is easy to promise "
-            "for, and tells nothing."
+            f"{_listed(compress(names, stuck))}. A sensor that stands still is easy to "
+            "certify, which shows nothing about its other times."
         )
     silent = tally.silent
     quiet = tally.missing - silent > QUIET * (steps - silent)

@@ -49,9 +49,9 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Find
     excess = {name: plan["backtest"]["excess_over_theorem"] for name, plan in plans.items()}
     excess |= {trouble: walk.excess for trouble, walk in walks.items()}
     deltas = {plan["question"]["delta"] for plan in plans.values()}
-    for struck in (1, SENSORS):
-        name = f"an adversary against {struck} of {SENSORS}"
-        excess[name] = max(against_adversary(delta, struck) for delta in deltas)
+    for attacked in (1, SENSORS):
+        name = f"an adversary against {attacked} of {SENSORS}"
+        excess[name] = max(against_adversary(delta, attacked) for delta in deltas)
     closest = max(excess, key=lambda name: excess[name])
     return Finding(
         excess[closest],
@@ -65,7 +65,7 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Find
 
 
 def declares_more(plans: Mapping[str, Mapping]) -> Finding:
-    """G-3: on each set the guard certifies at least what the baseline model could have kept."""
+    """G-3: on each set the guard certifies at least as much as the baseline model in hindsight."""
     leads, values, named = {}, {}, []
     for name, plan in plans.items():
         shares = {line["method"]: line["declared"] for line in plan["compared"]}

@@ -215,7 +215,7 @@ def size_of(gigabytes: float) -> str:
 
 def show_inventory(inventory: Inventory) -> None:
     """Print time, step and sensors as they were read."""
-    click.echo("What was read:")
+    click.echo("The input as it was read:")
     for line in inventory.summary_lines:
         click.echo(f"  {printable(line)}")
 

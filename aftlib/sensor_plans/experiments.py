@@ -52,7 +52,7 @@ class NotebookParameters(ParameterModel):
     workers: int | None = parameter(None, "machines; null: one per sensor")
     horizons: int = parameter(5, "most windows that an outage may last")
     fixed_ms: float = parameter(
-        28.33, "of each recovery, ms; the default is what document D2 measured"
+        28.33, "of each recovery, ms; the default is document D2's measurement"
     )
     per_tuple_ms: float = parameter(9.332e-4, "of each sample read again, ms; likewise")
     long: list[str] | None = parameter(

@@ -14,9 +14,9 @@ _LIMITS = np.iinfo(np.int64)
 class Partials:
     """Partial aggregates, one row a window and key (D3 table 1), all of them int64.
 
-    `windows` and `keys` have shape (n,), `values` shape (n, components): what an `Aggregate` keeps
-    of the tuples of that window and key. Other shapes, or numbers that are not integers of at most
-    64 bits, are a ValueError.
+    `windows` and `keys` have shape (n,), `values` shape (n, components): the components that an
+    `Aggregate` stores for the tuples of that window and key. ValueError for other shapes, or for
+    numbers that are not integers of at most 64 bits.
     """
 
     windows: np.ndarray

@@ -96,7 +96,7 @@ def skew_is_faster(
 
 
 def explanation(measured: pd.DataFrame) -> str:
-    """What skew saves a run of late global merge, by part, and what follows about its cause."""
+    """Return the time that skew saves late global merge, by part, and a conclusion on the cause."""
     chosen = measured[measured["strategy"] == "late global"]
     by_skew = seconds_by_part(chosen, int(chosen["tasks"].max())).droplevel("strategy")
     saved = by_skew.loc[UNIFORM] - by_skew.loc[by_skew.index.max()]

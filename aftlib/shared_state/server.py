@@ -217,9 +217,9 @@ class Server:
         """Wait for a complete table, and merge all that are into the global store, each once.
 
         The global transaction has the offset at which each partition's delta begins, and is refused
-        unless the partition stands there. What a process of this server that has crashed had
-        committed after all is left out (`agreed`). While the global store is out of reach, tables
-        wait in the server's own store, for `patience_s` seconds (D3 section 5.2).
+        unless the partition stands there. Tables that a crashed process of this server had already
+        committed are left out (`agreed`). While the global store cannot be reached, tables wait in
+        the server's own store, for `patience_s` seconds (D3 section 5.2).
         """
         with self.changed:
             self.changed.wait_for(lambda: self.complete)

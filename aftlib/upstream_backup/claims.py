@@ -30,7 +30,7 @@ from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
 LOW_RATE = 1000
 """Tuples per second up to which the document finds little difference in counts (D4-2, D4-4)."""
 HALF = 0.5
-"""What the proposal has to process again of upstream backup's, by the closed form."""
+"""The proposal's share of the tuples that upstream backup processes again, by the closed form."""
 HWANG = ("active standby", "passive standby", "upstream backup")
 BOTH = (PROPOSED.name, UPSTREAM.name)
 Ratios = list[tuple[float, float, tuple[float, float]]]
@@ -234,7 +234,7 @@ NAGLE = (
     "upstream backup's connection exists, but is unused",
     "the algorithm is on in both schemes",
 )
-"""Readings of what the algorithm makes of the gap (D4-4)."""
+"""Readings of the algorithm's share of the gap (D4-4)."""
 
 
 def nagles_shares(gaps: pd.DataFrame) -> dict[str, Finding]:

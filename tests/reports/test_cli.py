@@ -31,9 +31,7 @@ QUICK = [*FIRST[:2], FIRST[-1]]  # without the figure: Plotly takes a while to i
 
 PACKAGE_HOME = Path(cli.__file__).resolve().parents[2]
 
-INTERRUPTED = (
-    "interrupted; earlier reports are as they were, and the same command runs what is left"
-)
+INTERRUPTED = "interrupted; earlier reports are as they were, and the same command runs the rest"
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_what_was_taken_is_said_first_and_the_plan_is_written(there):
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert lines[:3] == [
-        "What was read:",
+        "The input as it was read:",
         "  sensors: 4 (a, b, c, d)",
         "  time: 2026-01-01 00:00:00 to 2026-02-19 23:00:00",
     ]

@@ -24,7 +24,7 @@ from aftlib.spark.session import cores_lent
 
 PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
 """From the start of the new process: Python and its imports; opening the state; T_rec itself;
-committing what was recovered; and then planning the rest of the window."""
+committing the recovered interval; and then planning the rest of the window."""
 LEAST_PILOTS = 3
 """Kills that a fit starts from at least, under each of two queries."""
 _DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")

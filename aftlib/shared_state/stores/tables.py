@@ -64,8 +64,8 @@ class StateTable(ABC):
     which starts empty, so each holds the delta between two barriers (D3 section 5.1). A store that
     servers merge into uses table 0 only.
 
-    Stores keep to the aggregate that they were made with. What they find damaged, of another
-    version, of another aggregate, or somebody else's, they refuse with a ValueError.
+    A store keeps the aggregate that it was made with. It refuses a file that is damaged, of another
+    version, of another aggregate, or of another program, with a ValueError.
     """
 
     durable = True

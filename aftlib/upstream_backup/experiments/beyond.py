@@ -68,7 +68,7 @@ def one_share(point: SharePoint) -> dict[str, object]:
 
 
 def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.DataFrame:
-    """What out-of-order results do to operators after a failure of the primary, for each scheme.
+    """Effect of out-of-order results on operators after a failure of the primary, by scheme.
 
     Rows of scheme, operator, then means over the case's failures: wrong: outputs that are wrong
     without sorting, delay_ms: what sorting adds to an output, and of sorting itself late: results

@@ -48,7 +48,7 @@ class NotebookParameters(ParameterModel):
     )
     scheme: str = parameter("proposed", "of the recovery to step through")
     slow_us: float = parameter(
-        70.0, "what a slower secondary takes for a tuple; 10 µs is the document's", above=0
+        70.0, "time of a slower secondary per tuple, µs; the document's is 10 µs", above=0
     )
     slow_rate: int | float = parameter(
         12000, "tuples/s that a slower secondary is tried with", above=0
