@@ -343,7 +343,7 @@ def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -
     if isinstance(model, WindowExtremes):
         raise ValueError(
             "model must be of means or sums, got WindowExtremes: variances do not bound minima and "
-            "maxima; assess an assignment of merged workers by `assess` instead"
+            "maxima; instead merge the workers that crash together, and call `assess`"
         )
     m = len(assignment.workers)
     require_number("crashes", crashes, least=1, most=m, whole=True)

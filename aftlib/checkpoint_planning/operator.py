@@ -66,14 +66,14 @@ class ReplayQuery:
         if not self.aggregate.gaussian and self.recover == "guard":
             raise ValueError(
                 f"query must be 'mean' or 'sum' with recover='guard', got {self.query!r}: the "
-                "guard looks at means; recover='model' takes minima and maxima"
+                "guard estimates means only; for minima and maxima use recover='model'"
             )
         marks = list(self.grid)
         fits = marks == sorted(set(marks)) and marks[:1] == [0] and marks[-1] < self.window
         if (self.recover == "guard") != bool(marks) or (marks and not fits):
             raise ValueError(
                 "grid must hold rising steps from 0 to below the window with recover='guard', and "
-                f"nothing else with 'model', got {self.grid!r} and {self.recover!r}"
+                f"be empty with recover='model', got {self.grid!r} and {self.recover!r}"
             )
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:

@@ -346,7 +346,8 @@ def _first_replay(
     if not AGGREGATES[query].gaussian and variance.any():
         raise ValueError(
             f"checkpoint_variance must be 0 for a {query}, got up to {float(variance.max())}; "
-            "after an approximate restoration plan with method='exactly-once' and none"
+            "after an approximate restoration use method='exactly-once' without "
+            "checkpoint_variance"
         )
     if method == "exactly-once":
         return ReplaySet.everything(model)
@@ -374,7 +375,7 @@ def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.n
     variance = np.zeros(model.size) if given is None else np.array(given, dtype=float)
     if variance.shape != (model.size,):
         raise ValueError(
-            f"checkpoint_variance must have shape ({model.size},), one a sensor, "
+            f"checkpoint_variance must have shape ({model.size},), one per sensor, "
             f"got {variance.shape}"
         )
     bad = ~((variance >= 0) & np.isfinite(variance))
@@ -386,7 +387,7 @@ def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.n
     if start == 0 and variance.any():
         raise ValueError(
             f"checkpoint_variance must be 0 at start = 0, got up to {float(variance.max())}; "
-            "nothing has been aggregated there, give the start that it belongs to"
+            "nothing has been aggregated there: give the step of that checkpoint as start"
         )
     variance.flags.writeable = False
     return variance

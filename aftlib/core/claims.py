@@ -117,7 +117,7 @@ class Finding:
         for name in ("conditions", "control"):
             if str(getattr(self, name)) not in ("True", "False"):  # numpy's bool too, but no count
                 raise ValueError(
-                    f"{name} must be True or False, got {getattr(self, name)!r}: compare first"
+                    f"{name} must be True or False, got {getattr(self, name)!r}: give a comparison"
                 )
         for name in ("value", "expected", "n", "detectable"):
             object.__setattr__(self, name, _plain(name, getattr(self, name)))

@@ -81,7 +81,7 @@ class GaussianModel(ArrayRecord):
 
         labels = tuple(f"X{i}" for i in range(1, n + 1)) if names is None else tuple(names)
         if len(labels) != n:
-            raise ValueError(f"names must have {n} entries, one a key, got {len(labels)}")
+            raise ValueError(f"names must have {n} entries, one per key, got {len(labels)}")
         if len(set(labels)) != n:
             repeated = next(name for name in labels if labels.count(name) > 1)
             raise ValueError(f"names must differ, got {repeated!r} more than once")
@@ -96,7 +96,7 @@ class GaussianModel(ArrayRecord):
         if gap > 1e-8 * max(sigma.max(), -sigma.min()):
             raise ValueError(
                 f"covariance must be symmetric, got {sigma[i, j]!r} at ({i}, {j}) and "
-                f"{sigma[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding did that"
+                f"{sigma[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding is the cause"
             )
 
         object.__setattr__(self, "mean", mu)
@@ -144,7 +144,7 @@ class GaussianModel(ArrayRecord):
         values = as_numbers("frame", frame)
         if values.ndim != 2:
             raise ValueError(
-                f"frame must have shape (rows, n), got {values.shape}; one row a moment"
+                f"frame must have shape (rows, n), got {values.shape}; one row per time"
             )
         require_choice("missing", missing, ("refuse", "pairwise"))
         if shrinkage != "auto" and not (isinstance(shrinkage, int | float) and 0 <= shrinkage <= 1):
@@ -167,7 +167,9 @@ class GaussianModel(ArrayRecord):
             )
         few = np.isfinite(values).sum(axis=0) < 2
         if few.any():
-            raise ValueError(f"each key must have 2 values, not so {listed(names, few)}; drop it")
+            raise ValueError(
+                f"each key must have 2 values, got fewer for {listed(names, few)}; drop it"
+            )
         constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
         if constant.any():
             raise ValueError(
@@ -257,8 +259,8 @@ class GaussianModel(ArrayRecord):
         values = as_numbers("observed", parts).T if table else as_numbers("observed", parts)
         if not np.isfinite(values).all():
             raise ValueError(
-                f"observed must be finite, got {observed!r:.300}; leave missing keys out, and give "
-                "rows that miss different keys apart"
+                f"observed must be finite, got {observed!r:.300}; leave missing keys out, and call "
+                "once for each set of missing keys"
             )
 
         o = np.array([position[name] for name in names], dtype=np.intp)

@@ -75,7 +75,9 @@ def ratio_interval(
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     least = min(len(x), len(y))
     if least < 2 or y.mean() == 0:
-        raise ValueError(f"x and y must have 2 trials or more and y a mean, got {x!r} and {y!r}")
+        raise ValueError(
+            f"x and y must have 2 trials or more, and y a mean other than 0, got {x!r} and {y!r}"
+        )
     ratio = float(x.mean() / y.mean())
     if paired:
         error = (x - ratio * y).std(ddof=1) / np.sqrt(least)

@@ -116,7 +116,7 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
         if hasattr(values, "columns"):
             odd = [str(name) for name, kind in values.dtypes.items() if kind.kind not in "biuf"]
             raise ValueError(
-                f"{argument} must be numbers, got others in {listed(odd)}: drop it"
+                f"{argument} must be numbers, got other values in {listed(odd)}: drop it"
             ) from None
         raise ValueError(f"{argument} must be numbers, got {values!r:.80} ({error})") from error
     return np.where(values.mask, np.nan, numbers) if np.ma.isMaskedArray(values) else numbers

@@ -163,8 +163,8 @@ def take_lock(file: IO[str]) -> None:
     except BlockingIOError:
         file.seek(0)
         raise TimeoutError(
-            f"{file.name!r} is held by {file.read()}, or by one that it started: wait until that "
-            "has ended, or end it"
+            f"{file.name!r} is held by {file.read()}, or by a process that it started: wait until "
+            "it has ended, or end it"
         ) from None
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}")

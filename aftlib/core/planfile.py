@@ -212,7 +212,8 @@ class Plan(Part):
         if assigned != names:
             others = sorted(set(assigned) ^ set(names)) or names
             raise ValueError(
-                f"assignment and epsilon must have each sensor once, not so {listed(others)}"
+                "assignment and epsilon must have each sensor once, got another number of times "
+                f"for {listed(others)}"
             )
         spans = [(part.begin, part.until) for part in self.replay]
         if list(self.times) != sorted(set(self.times)) or spans != list(pairwise(self.times)):
@@ -330,7 +331,9 @@ def open_plan(path: Path | str) -> SensorPlan:
         table = source.read_again(Path(path).parent)
         if sorted(asked.epsilon) != sorted(table.names):
             others = sorted(set(asked.epsilon) ^ set(table.names))
-            raise ValueError(f"epsilon must have the data's sensors, not so {listed(others)}")
+            raise ValueError(
+                f"epsilon must have the data's sensors, got a difference in {listed(others)}"
+            )
         require_number("window", asked.window, most=len(table.values) // 4)
     except ValueError as error:
         raise ValueError(f"plan {str(path)!r}: {error}") from error

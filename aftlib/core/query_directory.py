@@ -35,7 +35,7 @@ def read_claim(path: Path, what: str) -> dict:
         return dict(json.loads(path.read_text()))
     except (ValueError, TypeError) as error:
         raise ValueError(
-            f"{what} must be named whole in {str(path)!r}, got damaged text ({error}): restore "
+            f"{what} must be complete in {str(path)!r}, got damaged text ({error}): restore "
             "that file from a copy, or start again in another directory"
         ) from error
 

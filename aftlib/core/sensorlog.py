@@ -83,7 +83,7 @@ class SensorLog:
         if values.ndim != 2 or values.shape[1] != len(names):
             raise ValueError(
                 f"values must have shape (steps, {len(names)}), got {values.shape}; "
-                "one row a step, one column a key"
+                "one row per step, one column per key"
             )
         with atomic_directory(Path(path)) as scratch:
             for index in range(-(-len(values) // ROWS_PER_RANGE)):

@@ -60,7 +60,7 @@ def open_database(
                 ) from error
             if time.monotonic() >= deadline:
                 raise TimeoutError(
-                    f"{str(path)!r} is {what} that others hold ({error}); "
+                    f"{str(path)!r} is {what} that other processes hold ({error}); "
                     "wait for them or end them, and start again"
                 ) from error
         # SQLite gives up at once when two processes switch a file to the write-ahead log
@@ -121,8 +121,8 @@ def transaction(
         path = connection.execute("PRAGMA database_list").fetchone()[2]
         kind = TimeoutError if is_busy(error) else OSError
         raise kind(
-            f"could not {act} {path!r} ({error}); nothing of it was kept and nothing before it is "
-            "lost: free some space or end who holds it, and start again"
+            f"could not {act} {path!r} ({error}); it was rolled back, and earlier commits are "
+            "intact: free some space or end the process that holds the file, and start again"
         ) from error
     finally:
         if not synced:

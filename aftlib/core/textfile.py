@@ -102,8 +102,8 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
     head = pd.read_csv(path, nrows=HEAD_ROWS, **options)
     if head.index.nlevels > 1:
         raise ValueError(
-            f"its rows have {head.index.nlevels} values more than its first line, which names the "
-            "columns: put that first"
+            f"its rows have {head.index.nlevels} values more than its first line has names: begin "
+            "the file with the line that names all columns"
         )
     if not isinstance(head.index, pd.RangeIndex) and len(head) and head.iloc[:, -1].isna().all():
         # every row ends with a separator, which pandas takes for one column more

@@ -102,7 +102,7 @@ def as_times(timestamps: ArrayLike, size: int, now: int) -> NDArray[np.int64]:
     array = _row(timestamps, "integers, such as milliseconds", "timestamps")
     if array.size != size:
         raise ValueError(
-            f"timestamps must be one an event, got {array.size} timestamps for {size} events"
+            f"timestamps must be one per event, got {array.size} timestamps for {size} events"
         )
     if size == 0:
         return np.empty(0, np.int64)

@@ -162,8 +162,8 @@ def recovery_metrics(
     calm = service[WARM : events[0][0]]
     if len(calm) < 2:
         raise ValueError(
-            f"events must begin after {WARM + 2} micro-batches, got one in number {events[0][0]}: "
-            "let more pass before the first"
+            f"events must begin after {WARM + 2} micro-batches, got one in micro-batch "
+            f"{events[0][0]}: let more pass before the first"
         )
     every = float(np.median(calm)) / LOAD
     latency = latencies(service, every)

@@ -96,7 +96,7 @@ class Promise:
         require_number("samples", self.samples, least=1, whole=True)
         require_number("share", self.share, above=0, most=1)
         if not self.width:
-            raise ValueError(f"window must last, got {self.window!r}: give '10min' or so")
+            raise ValueError(f"window must be above 0, got {self.window!r}: give '10min' or so")
         if not 0 < self.step <= self.width:
             raise ValueError(
                 f"slide must be above 0 and at most window = {self.window}, got {self.slide}; "

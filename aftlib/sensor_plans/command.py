@@ -116,8 +116,8 @@ def command(
         require_writable(output.parent)
         if measure and (read_rate is None or pieces or is_large(data)):
             raise ValueError(
-                "measure must go with read_rate and data that fit into memory, got "
-                f"read_rate = {read_rate!r} and {str(data)!r}: give --read-rate, or a part of them"
+                "measure must be given with read_rate and data that fit into memory, got read_rate "
+                f"= {read_rate!r} and {str(data)!r}: give --read-rate, or a part of the data"
             )
         # hashed before they are read: data that change meanwhile are not those of the plan
         known = data.exists() or any(glob(str(data)))

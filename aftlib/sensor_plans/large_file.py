@@ -150,7 +150,7 @@ class LargeFile:
             counts.update(faults, rows=len(frame))
             if steps[-1] > 100 * counts["rows"] + 1_000_000:
                 raise ValueError(
-                    f"times must fill some part of their grid, got {self.first} first, "
+                    f"times must not leave nearly all steps empty, got {self.first} first, "
                     f"{self.first + int(steps[-1]) * self.step} later and a period of {self.step} "
                     f"for {counts['rows']:,} rows; correct a wrong time"
                 )
@@ -193,7 +193,7 @@ class LargeFile:
         times = times_of(frame, self.time, self.reading.tz)
         if (times.tz is None) != (self.first.tz is None):
             raise ValueError(
-                f"times must all have an offset from UTC or none, got {self.first} first and "
+                f"times must have an offset from UTC in all rows or in none, got {self.first} and "
                 f"others {'without' if times.tz is None else 'with'} one; write them alike"
             )
         steps, rest = np.divmod((times - self.first).to_numpy(), self.step.to_numpy())

@@ -241,8 +241,8 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
         columns = "each column" if whole else f"column {listed(lost)}"
         fix = "" if whole else f"leave it out with drop={lost[:8]!r}, or "
         raise ValueError(
-            f"{columns} must have most of its samples, got {share.max():.0%} missing; {fix}take a "
-            "longer step with resample="
+            f"{columns} must have most samples, got {share.max():.0%} missing; {fix}take a longer "
+            "step with resample="
         )
     still = list(compress(names, tally.lowest == tally.highest))
     if len(still) == len(names):

@@ -87,7 +87,7 @@ class Aggregate:
         """
         if len(partials) and partials.values.shape[1:] != (len(self.components),):
             raise ValueError(
-                f"partials must have {len(self.components)} values a row for a {self.name}, got "
+                f"partials must have {len(self.components)} values per row for a {self.name}, got "
                 f"shape {partials.values.shape}: are they of another aggregate?"
             )
         if partials.in_order:

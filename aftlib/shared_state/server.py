@@ -141,7 +141,7 @@ class Server:
             time.sleep(pause_s)
         wrong = [f"{p} at {stands[p]} instead of {due[p]}" for p in mine if stands[p] != due[p]]
         raise ValueError(
-            f"the global store must stand where {self.name} has brought it, got partition "
+            f"the global store must have the offsets that {self.name} committed, got partition "
             f"{', '.join(wrong)}: it, or the server's own store, was replaced or is an older copy; "
             "bring back the newest ones, or start again in another directory and schema"
         )

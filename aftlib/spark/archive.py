@@ -39,7 +39,7 @@ def make(java: Java) -> list[Path]:
     writes none. A session runs in this process meanwhile; ValueError when one is running already.
     """
     if SparkContext._active_spark_context is not None:
-        raise ValueError("a session is running, which must not become the archive's: stop it first")
+        raise ValueError("no Spark session may run while the archive is made: stop it first")
     folder = require_writable(archive_folder())
     for old in folder.glob(f"*-{java.version}-*-*.jsa"):
         old.unlink()

@@ -70,9 +70,9 @@ def downtimes(
             same = failure.node == before.failure.node
             raise ValueError(
                 f"failure of the {failure.node} at {failure.at_ms:g} ms "
-                f"{'is killed twice' if same else 'leaves no node'}: the {before.failure.node} is "
-                f"back at {before.back / MS:g} ms; leave it {parameters.settling_ms:g} ms more to "
-                "settle, or shorten repair_ms"
+                f"{'comes while it is down' if same else 'leaves no node'}: the "
+                f"{before.failure.node} is back at {before.back / MS:g} ms; let the next failure "
+                f"be {parameters.settling_ms:g} ms later than that, or shorten repair_ms"
             )
         # the first beat that meets a dead node
         unanswered = -(-(crash - parameters.hop_ns - phase) // every)

@@ -118,14 +118,14 @@ class Parameters:
         turn = 2 * min(self.share, 1 - self.share) * self.switching_ms
         if turn * self.rate < 1000:
             raise ValueError(
-                f"switching_ms must leave each node at least one tuple a turn, got a turn of "
+                f"switching_ms must leave each node at least one tuple per turn, got a turn of "
                 f"{turn:g} ms for a tuple every {1000 / self.rate:g} ms; switch less often"
             )
         answer = 2 * self.hop_ns / MS
         if self.heartbeat_ms <= answer:
             raise ValueError(
                 f"heartbeat_ms must be longer than the {answer:.4g} ms that an answer takes, got "
-                f"{self.heartbeat_ms:g}; every node would look dead"
+                f"{self.heartbeat_ms:g}; otherwise every node would look failed"
             )
 
         per_write = max(1.0, self.rate * self.write_ms / 1000)
@@ -140,8 +140,9 @@ class Parameters:
         slowest = max(self.cost_ns(node) for node in NODES)
         if self.rate * slowest >= 1e9:
             raise ValueError(
-                f"rate of {self.rate:g} tuples/s saturates a node that takes {slowest / US:g} µs a "
-                f"tuple: it would have to go on alone; give less than {1e9 / slowest:g} tuples/s"
+                f"rate of {self.rate:g} tuples/s saturates a node that takes {slowest / US:g} µs "
+                "per tuple, when it has to go on alone; give less than "
+                f"{1e9 / slowest:g} tuples/s"
             )
 
     @property

@@ -87,7 +87,7 @@ def test_an_added_assignment_is_in_every_figure_of_them(spark, case, monkeypatch
         assert len(trace.y)
     assert grids.added_to(["greedy"]) == ["greedy", "mine"]
     with pytest.raises(
-        ValueError, match="methods must be of greedy, .*, mine, got 'lucky': add it"
+        ValueError, match="methods must be among greedy, .*, mine, got 'lucky': add it"
     ):
         grids.grid(spark, case, ROWS, 1, methods=["lucky"])
 
@@ -363,13 +363,16 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"data": "f.csv"}, "plan must not go with data, got '.*plan.json': it has its own"),
+        ({"data": "f.csv"}, "plan must be given without data, got '.*plan.json': the plan"),
         ({"workers": [2], "epsilons": [1.0]}, "plan must not go with epsilons, workers"),
         ({"delta": 0.01, "slide": 2, "width": 4}, "must not go with delta, slide, width, got"),
         ({"blocks": 2, "rows": 10}, "plan must not go with blocks, rows"),
         ({"time": "t", "resample": "1h", "drop": ["a"]}, "go with drop, resample, time"),
         ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
-        ({"plan": "long.json"}, "a 20th holds a window of 400 steps, got 6000 steps; plan for m"),
+        (
+            {"plan": "long.json"},
+            "at least 20 windows, each of 400 steps, got 6000 steps; plan for m",
+        ),
     ],
 )
 def test_a_plan_that_cannot_be_run_is_refused(plan, monkeypatch, other, message):

@@ -228,7 +228,7 @@ def test_sums_and_gaps(tmp_path):
         ({"grid": (0, 10, 10)}, "grid must hold rising steps from 0"),
         ({"grid": (0, 30)}, "grid must hold rising steps from 0 to below the window"),
         ({"grid": ()}, r"grid must hold .* got \(\) and 'guard'"),
-        ({"recover": "model"}, r"nothing else with 'model', got \(0, 10, 20\)"),
+        ({"recover": "model"}, r"be empty with recover='model', got \(0, 10, 20\)"),
     ],
 )
 def test_what_no_guard_could_keep_is_refused(tmp_path, change, message):

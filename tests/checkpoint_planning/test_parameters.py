@@ -76,7 +76,7 @@ def test_odd_values_that_mean_something_pass(name, value):
         ({"covariance": 60.0}, "covariance must lie between -3.15789 and variance = 60, got 60"),
         ({"slide": 20_000}, "slide must be at most window = 10000, got 20000"),
         ({"rows": 9_999}, "rows must hold a window of 10000 steps, got 9999"),
-        ({"ns": [10, 3000]}, "ns must hold a number of 100 … 1000 sensors"),
+        ({"ns": [10, 3000]}, "ns must hold a number of sensors from 100 to 1000"),
         ({"budgets": [50_000, 99]}, "each of budgets must be a whole number at least 100, got 99"),
     ],
     ids=str,

@@ -185,7 +185,7 @@ def test_a_target_just_met_replays_nothing_more():
 
 def test_given_sensors_have_no_targets_and_are_different_ones():
     model = block_model(4, 2)
-    with pytest.raises(ValueError, match=r"sensors \(2, 0\) were given without targets"):
+    with pytest.raises(ValueError, match=r"set of sensors \(2, 0\) must come from select_replay"):
         ReplaySet.of(model, [2, 0]).loosened(1.0)
     for sensors in ([1, 1], [4], [-1]):
         with pytest.raises(ValueError, match="sensors must be different ones of 0 … 3, got"):

@@ -138,7 +138,10 @@ def test_what_is_no_gaussian_is_refused(arguments, message):
         (lambda: TWO.condition({"X1": [1, 2], "X2": [1]}), "observed must be numbers, got"),
         (lambda: TWO.condition(pd.DataFrame(1.0, [0], ["X1", "X1"])), "repeated key 'X1'"),
         (lambda: TWO.posterior_variance(["X3"]), "observed must be a sequence of key .* or names"),
-        (lambda: GaussianModel.fit(pd.DataFrame({"a": [1], "s": ["x"]})), "got others in 's'"),
+        (
+            lambda: GaussianModel.fit(pd.DataFrame({"a": [1], "s": ["x"]})),
+            "got other values in 's'",
+        ),
         (
             lambda: TWO.posterior_variance([2]),
             "observed must be different keys, as names or indices 0 … 1",
@@ -288,7 +291,11 @@ def test_gaps_that_contradict_each_other_still_give_a_covariance():
             {},
             "keys must differ, got 'a' and 'b', which are perfectly correlated",
         ),
-        ({"b": [1.0, *[np.nan] * 4]}, {"missing": "pairwise"}, "must have 2 values, not so 'b'"),
+        (
+            {"b": [1.0, *[np.nan] * 4]},
+            {"missing": "pairwise"},
+            "must have 2 values, got fewer for 'b'",
+        ),
         ({"b": [np.inf, 1, 2, 3, 4]}, {"missing": "pairwise"}, "frame must be finite.* in 'b'"),
         ({}, {"missing": "drop"}, "missing must be one of refuse, pairwise, got 'drop'"),
         ({}, {"shrinkage": 2}, r"shrinkage must be 'auto' or inside \[0, 1\], got 2"),

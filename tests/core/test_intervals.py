@@ -75,7 +75,7 @@ def test_a_share_has_its_exact_interval():
 
 
 def test_a_ratio_needs_two_trials_and_a_mean():
-    with pytest.raises(ValueError, match="x and y must have 2 trials or more and y a mean"):
+    with pytest.raises(ValueError, match="x and y must have 2 trials or more, and y a mean"):
         ratio_interval(np.ones(1), np.ones(3))
     with pytest.raises(ValueError, match="x and y must have 2 trials"):
         ratio_interval(np.ones(3), np.zeros(3))

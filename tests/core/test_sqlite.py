@@ -77,7 +77,7 @@ def test_a_file_that_is_held_is_waited_for_and_never_called_damaged(tmp_path, mo
         # SQLite itself would not wait here: it fails at once to switch to the write-ahead log
         holder.execute("BEGIN IMMEDIATE")
         clock = SleptClock(monkeypatch, lambda slept: None)
-        with pytest.raises(TimeoutError, match="is a store of facts that others hold"):
+        with pytest.raises(TimeoutError, match="is a store of facts that other processes hold"):
             opened(tmp_path / "s", timeout_s=0.2)
         assert 0.2 <= clock.now < 0.25
         clock = SleptClock(monkeypatch, lambda slept: slept < 5 or holder.rollback())

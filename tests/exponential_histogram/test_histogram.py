@@ -204,7 +204,7 @@ def test_parameters_out_of_range_are_refused(arguments: dict, message: str) -> N
         ({}, [1, 1], [1, 2], "timestamps must be left out with timed=False"),
         ({"timed": True}, [1], None, "timestamps must be given, one an event, with timed=True"),
         ({"timed": True}, 1, None, "timestamps must be given"),
-        ({"timed": True}, [1, 1], [1], "timestamps must be one an event, got 1 .* for 2 events"),
+        ({"timed": True}, [1, 1], [1], "timestamps must be one per event, got 1 .* for 2 events"),
         ({"timed": True}, [1, 1], [8, 7], "timestamps must not go back, got 7 after 8: sort"),
         ({"timed": True}, [1, 1], [3, 8], "timestamps must not go back, got 3 after 4"),
         ({"timed": True}, 1, 3, "timestamps must not go back, got 3 after 4"),

@@ -276,7 +276,7 @@ def test_the_cache_gives_a_guard_once_and_keeps_those_used_last():
         ({"share": 0}, "share must be above 0 and at most 1, got 0"),
         ({"slide": "6min"}, "slide must be above 0 and at most window = 5min, got 6min"),
         ({"slide": "0s"}, "slide must be above 0"),
-        ({"window": "0s"}, "window must last, got '0s'"),
+        ({"window": "0s"}, "window must be above 0, got '0s'"),
         ({"window": "soon"}, "window must be a duration such as '10min', got 'soon'"),
         ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
         ({"ahead": "later"}, "ahead must be a duration such as '10min', got 'later'"),

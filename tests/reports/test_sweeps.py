@@ -68,7 +68,10 @@ def test_quotes_keep_a_texts_commas_and_are_no_part_of_it(home):
         (["m=1,x"], "parameter m wants int, got 'x'"),
         (["mm=1,2"], "has no parameter 'mm'"),
         (["m=1,2,1"], "m=1 is given twice; give each once"),
-        (["m=1,2", "seed=1,2,3"], "--zip wants equally many values of each, but m has 2, seed has"),
+        (
+            ["m=1,2", "seed=1,2,3"],
+            "--zip needs as many values of each parameter, but m has 2, seed has",
+        ),
     ],
 )
 def test_all_values_are_checked_before_the_first_run(quick, arguments, message):

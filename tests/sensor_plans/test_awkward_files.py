@@ -103,7 +103,7 @@ REFUSED = {
     ),
     "words before the names": (
         "# logger 7\n" + lines(),
-        "values more than its first line, which names the columns",
+        "values more than its first line has names: begin",
     ),
     "days of a spreadsheet": (
         lines([45292 + i / 24 for i in range(ROWS)]),

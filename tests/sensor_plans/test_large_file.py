@@ -237,7 +237,7 @@ def swapped(given):
         ),
         (
             lambda g: g.assign(at=g["at"].where(g.index < 544, pd.Timestamp("2200-01-01"))),
-            "times must fill some part of their grid, got 2026-01-01 .* 2200-01-01 .* 545 rows",
+            "times must not leave nearly all steps empty, got 2026-01-01 .* 2200-01-01 .* 545 rows",
         ),
         (lambda g: g[:70], "window must leave at least 8 windows, got 7"),
         (lambda g: g[:0], "is it empty"),

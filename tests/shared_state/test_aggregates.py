@@ -66,6 +66,8 @@ def test_rows_of_another_aggregate_are_refused(name, columns, order):
     aggregate, whole = AGGREGATES[name], np.ones(2, int)
     rows = Partials(whole, np.array([1, 2][::order]), np.ones((2, columns), int))
     table = MemoryTable(aggregate)
-    with pytest.raises(ValueError, match=rf"partials must have . values a row .*\(2, {columns}\)"):
+    with pytest.raises(
+        ValueError, match=rf"partials must have . values per row .*\(2, {columns}\)"
+    ):
         table.merge(rows, {0: Progress(5)})
     assert not table.progress() and not len(table.read())

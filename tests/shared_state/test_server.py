@@ -273,7 +273,7 @@ def test_a_global_store_of_another_folders_job_is_refused(job, tmp_path):
 
 
 def elsewhere(stands, due):
-    said = f"stand where server-0 has brought it, got partition 0 at {stands} instead of {due}"
+    said = f"offsets that server-0 committed, got partition 0 at {stands} instead of {due}"
     return pytest.raises(ValueError, match=f"{said}: .* replaced or is an older copy")
 
 

@@ -46,7 +46,7 @@ def test_failure_before_steady_state():
 
 
 def test_a_node_killed_twice():
-    with pytest.raises(ValueError, match="of the primary at 2500 ms is killed twice"):
+    with pytest.raises(ValueError, match="of the primary at 2500 ms comes while it is down"):
         downtimes(P, PROPOSED, [Failure(2000), Failure(2500)])
 
 

@@ -51,7 +51,9 @@ def test_a_segment_holds_a_tuple():
 
 
 def test_a_turn_holds_a_tuple():
-    with pytest.raises(ValueError, match="at least one tuple a turn, got a turn of 4 ms for a tup"):
+    with pytest.raises(
+        ValueError, match="at least one tuple per turn, got a turn of 4 ms for a tu"
+    ):
         Parameters(rate=200, switching_ms=4)
     with pytest.raises(ValueError, match="got a turn of 4 ms"):
         Parameters(rate=200, switching_ms=100, share=0.98)
@@ -76,7 +78,7 @@ def test_a_saturated_link_is_said():
 
 
 def test_a_saturated_node_is_said():
-    with pytest.raises(ValueError, match="saturates a node that takes 100 µs a tuple"):
+    with pytest.raises(ValueError, match="saturates a node that takes 100 µs per tuple"):
         Parameters(rate=10_000, secondary_us=100)
 
 

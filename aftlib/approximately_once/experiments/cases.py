@@ -219,7 +219,7 @@ class NotebookParameters(ParameterModel):
         n, given = self.dimensions, {name: getattr(self, name) for name in _OF_A_FILE}
         if any(given.values()):
             raise ValueError(
-                f"time, resample and drop are of a file, got {given}: name the file by data"
+                f"time, resample and drop must be given with data, got {given}: give data=FILE"
             )
         if n % self.blocks:
             raise ValueError(
@@ -253,13 +253,14 @@ class NotebookParameters(ParameterModel):
             given += [name] * (getattr(self, name) not in usual)
         if given:
             raise ValueError(
-                f"plan must not go with {', '.join(sorted(given))}, got {plan!r}: it has its own"
+                f"plan must be given without {', '.join(sorted(given))}, got {plan!r}: the plan "
+                "has values of its own"
             )
         planned = open_plan(plan)
         _, test, _ = fitted(planned.table)
         if len(test.values) // PARTS < planned.windows.width:
             raise ValueError(
-                f"plan must have data of which a {2 * PARTS}th holds a window of "
+                f"plan must have data of at least {2 * PARTS} windows, each of "
                 f"{planned.windows.width} steps, got {len(planned.table.values)} steps; plan for "
                 "more data, or smaller windows"
             )
@@ -288,9 +289,9 @@ def require_whole_windows(name: str, test: SensorTable, windows: Windows) -> Non
     if np.any(np.all(runs, axis=2), axis=1).sum() < 2:
         rarest = test.names[int(present.mean(axis=0).argmin())]
         raise ValueError(
-            f"{name} must have windows of {windows.width} steps in which no sensor misses a "
-            f"sample, in two {PARTS}ths of its second half at least; {rarest!r} misses most: leave "
-            "it out, take smaller windows, or resample to a longer period"
+            f"{name} must have windows of {windows.width} steps without missing samples in at "
+            f"least two {PARTS}ths of its second half; {rarest!r} misses most samples: leave it "
+            "out, take smaller windows, or resample to a longer period"
         )
 
 

@@ -88,7 +88,7 @@ def grid(
     methods = added_to(METHODS) if methods is None else methods
     if unknown := [method for method in methods if method not in ASSIGN]:
         raise ValueError(
-            f"methods must be of {', '.join(ASSIGN)}, got {unknown[0]!r}: add it to ASSIGN"
+            f"methods must be among {', '.join(ASSIGN)}, got {unknown[0]!r}: add it to ASSIGN"
         )
     parts = 1 + case.replications
     require_number("replications", case.replications, least=1)

@@ -80,8 +80,8 @@ def require_judged(ns: Sequence[int]) -> None:
     """Refuse numbers of sensors that cannot settle D2-6 and D2-7."""
     if not any(SMALLEST_N <= n <= LARGEST_N for n in ns):
         raise ValueError(
-            f"ns must hold a number of {SMALLEST_N} … {LARGEST_N} sensors, which the claims are "
-            f"about, got {list(ns)!r}"
+            f"ns must hold a number of sensors from {SMALLEST_N} to {LARGEST_N}, which the claims "
+            f"need, got {list(ns)!r}: add one"
         )
 
 
@@ -230,8 +230,8 @@ def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     x, y = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
     if not x.any():
         raise ValueError(
-            f"times must hold recoveries that replay something, got {len(x)} that do not; "
-            "ask for a smaller error"
+            f"times must hold recoveries that replay tuples, got {len(x)} that replay none; "
+            "choose a smaller epsilon"
         )
     slope = float(theilslopes(y, x).slope) if len(np.unique(x)) > 1 else 0.0
     slope = max(slope, RESOLUTION * float(np.median(y)) / x.max())

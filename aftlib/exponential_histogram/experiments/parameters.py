@@ -119,7 +119,7 @@ class NotebookParameters(ParameterModel):
             least = max(1.0, share / (1 - share))
             if burst and burst < least:
                 raise ValueError(
-                    f"each of bursts must be 0 or at least {least:g} with shares that hold "
+                    f"each of bursts must be 0 or at least {least:g} if shares contain "
                     f"{share:g}, got {burst!r}: lengthen it, or take smaller shares"
                 )
         return self

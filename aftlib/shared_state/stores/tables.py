@@ -112,8 +112,8 @@ class StateTable(ABC):
                 if now.since is not None and before != now.since:
                     raise StaleBatch(
                         f"partition {partition} stands at {before}, the batch begins at "
-                        f"{now.since}; nothing was merged: read on from where the store says that "
-                        "the partition stands"
+                        f"{now.since}; nothing was merged: go on at the offset that the store has "
+                        "for the partition"
                     )
             self._merge(rows, furthest(progress), epoch, token)
         return True

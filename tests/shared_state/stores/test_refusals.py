@@ -210,7 +210,8 @@ class TestSqlite:
         with sqlite3.connect(tmp_path / "s", isolation_level=None) as holder:
             holder.execute("BEGIN EXCLUSIVE")
             with pytest.raises(
-                TimeoutError, match=r"a state table that others hold \(database is locked\)"
+                TimeoutError,
+                match=r"a state table that other processes hold \(database is locked\)",
             ):
                 SqliteTable(tmp_path / "s", SUM, timeout_s=0.1)
             holder.execute("COMMIT")
